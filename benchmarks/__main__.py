@@ -40,24 +40,42 @@ def workloads() -> list[Workload]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Run the benchmarks and write the report.")
-    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"these alone: {', '.join(NAMES)}")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Run the benchmarks and write the report."
+    )
+    parser.add_argument(
+        "workloads", nargs="*", metavar="WORKLOAD", help=f"these alone: {', '.join(NAMES)}"
+    )
     options(parser)
-    parser.add_argument("--out", type=Path, default=OUT, help="the report; its samples are kept beside it, as .json")
-    parser.add_argument("--more", action="store_true", help="add to the samples that are kept, of this machine and these versions")
-    parser.add_argument("--render", action="store_true", help="run nothing, write the report from the samples")
+    parser.add_argument(
+        "--out", type=Path, default=OUT, help="the report; its samples are kept beside it, as .json"
+    )
+    parser.add_argument(
+        "--more",
+        action="store_true",
+        help="add to the samples that are kept, of this machine and these versions",
+    )
+    parser.add_argument(
+        "--render", action="store_true", help="run nothing, write the report from the samples"
+    )
     given = parser.parse_args(argv)
     if unknown := [name for name in given.workloads if name not in NAMES]:
         parser.error(f"no workload `{unknown[0]}`; there are: {', '.join(NAMES)}")
     end_on_sigterm()
     kept = given.out.with_suffix(".json")
-    found = {name: WorkloadRecord.of_json(r) for name, r in json.loads(kept.read_text()).items()} if kept.exists() else {}
+    found = (
+        {name: WorkloadRecord.of_json(r) for name, r in json.loads(kept.read_text()).items()}
+        if kept.exists()
+        else {}
+    )
     every = workloads()
     failed = False
     for workload in every:
         if given.render or (given.workloads and workload.name not in given.workloads):
             continue
-        command = f"python -m benchmarks {workload.name} --repeats {given.repeats}" + (f" --trials {given.trials}" if given.trials else "")
+        command = f"python -m benchmarks {workload.name} --repeats {given.repeats}" + (
+            f" --trials {given.trials}" if given.trials else ""
+        )
         command += " --more" if given.more else ""
         kept_before = found[workload.name].samples if given.more and workload.name in found else ()
         before = max(Counter(sample.side for sample in kept_before).values(), default=0)
@@ -66,10 +84,16 @@ def main(argv: list[str] | None = None) -> int:
             say(f"{workload.name}: {done.problems[0]}; the report keeps what it had")
             continue
         failed |= bool(done.problems and done.samples)
-        found[workload.name] = found[workload.name].joined(done) if given.more and workload.name in found else done
+        found[workload.name] = (
+            found[workload.name].joined(done) if given.more and workload.name in found else done
+        )
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps({name: r.to_json() for name, r in found.items()}, indent=1) + "\n")
-        given.out.write_text(report(every, found))  # Write after each workload, so that an interrupted run keeps its results.
+        kept.write_text(
+            json.dumps({name: r.to_json() for name, r in found.items()}, indent=1) + "\n"
+        )
+        given.out.write_text(
+            report(every, found)
+        )  # Write after each workload, so that an interrupted run keeps its results.
     given.out.write_text(report(every, found))
     for workload in every:
         if workload.name in found and found[workload.name].samples:

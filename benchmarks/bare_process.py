@@ -15,7 +15,9 @@ def prepare(folder: str, few: bool) -> None:
 
     train, valid, y_train, y_valid = taxi.split(taxi.load_few() if few else taxi.load())
     for name, rows, label in (("train", train, y_train), ("valid", valid, y_valid)):
-        taxi.features(rows).assign(**{taxi.LABEL: label}).to_parquet(Path(folder, f"{name}.parquet"))
+        taxi.features(rows).assign(**{taxi.LABEL: label}).to_parquet(
+            Path(folder, f"{name}.parquet")
+        )
 
 
 def main(folder: str, latch: str, rounds: str, name: str) -> None:
@@ -37,7 +39,9 @@ def main(folder: str, latch: str, rounds: str, name: str) -> None:
 
     params = {"objective": "binary:logistic", "eval_metric": "logloss", "nthread": 1}
     train, valid = matrix("train"), matrix("valid")
-    xgb.train(params, train, int(rounds), evals=[(valid, "valid")], callbacks=[Held()], verbose_eval=False)
+    xgb.train(
+        params, train, int(rounds), evals=[(valid, "valid")], callbacks=[Held()], verbose_eval=False
+    )
 
 
 if __name__ == "__main__":

@@ -21,7 +21,9 @@ def first_step(config):
 
 if __name__ == "__main__":
     mark, storage = sys.argv[1:]
-    ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
+    ray.init(
+        address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING
+    )
     tune.Tuner(
         first_step,
         param_space={"mark": mark},

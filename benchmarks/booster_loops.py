@@ -26,9 +26,20 @@ def paired_lightgbm(config: dict[str, Any]) -> None:
 
         train, valid = _tables()
         workers = ray.train.get_context().get_world_size()
-        fixed = {"objective": "binary", "metric": "binary_logloss", "num_threads": 2 // workers, "verbosity": -1, "seed": config["seed"]}
+        fixed = {
+            "objective": "binary",
+            "metric": "binary_logloss",
+            "num_threads": 2 // workers,
+            "verbosity": -1,
+            "seed": config["seed"],
+        }
         # As the trainer sets them, so that both grow the same trees.
-        fixed |= {"deterministic": True, "force_row_wise": True, "feature_pre_filter": False, "data_random_seed": 1}
+        fixed |= {
+            "deterministic": True,
+            "force_row_wise": True,
+            "feature_pre_filter": False,
+            "data_random_seed": 1,
+        }
         if workers > 1:
             fixed |= {"tree_learner": "data", "pre_partition": True} | _network()
 
@@ -39,7 +50,14 @@ def paired_lightgbm(config: dict[str, Any]) -> None:
         data, valid_data = trial.current().cached("bare.datasets", data_sets)
         history: dict[str, Any] = {}
         recorded = [lgb.record_evaluation(history)]
-        booster = lgb.train(fixed, data, config["num_boost_round"], valid_sets=[valid_data], valid_names=["valid"], callbacks=recorded)
+        booster = lgb.train(
+            fixed,
+            data,
+            config["num_boost_round"],
+            valid_sets=[valid_data],
+            valid_names=["valid"],
+            callbacks=recorded,
+        )
         best = int(np.argmin(history["valid"]["binary_logloss"])) + 1
         booster.free_network()
         return _scores(lambda features: booster.predict(features, num_iteration=best), train, valid)
@@ -58,13 +76,25 @@ def paired_catboost(config: dict[str, Any]) -> None:
         import catboost as cb
 
         train, valid = _tables()
-        pools = [trial.current().cached(f"bare.pool{i}", lambda table=table: cb.Pool(*table)) for i, table in enumerate((train, valid))]
-        fixed = {"loss_function": "Logloss", "thread_count": 2, "random_seed": config["seed"], "logging_level": "Silent"}
+        pools = [
+            trial.current().cached(f"bare.pool{i}", lambda table=table: cb.Pool(*table))
+            for i, table in enumerate((train, valid))
+        ]
+        fixed = {
+            "loss_function": "Logloss",
+            "thread_count": 2,
+            "random_seed": config["seed"],
+            "logging_level": "Silent",
+        }
         fixed |= {"class_names": [0, 1], "use_best_model": False, "allow_writing_files": False}
         model = cb.CatBoost({**fixed, "iterations": config["iterations"], "depth": config["depth"]})
         model.fit(pools[0], eval_set=pools[1])
         best = int(np.argmin(model.get_evals_result()["validation"]["Logloss"])) + 1
-        return _scores(lambda features: model.predict(features, "Probability", ntree_end=best)[:, 1], train, valid)
+        return _scores(
+            lambda features: model.predict(features, "Probability", ntree_end=best)[:, 1],
+            train,
+            valid,
+        )
 
     in_turn(times, lambda: catboost.train_func(params), bare)
 
@@ -96,9 +126,13 @@ def _tables() -> tuple[Table, Table]:
         frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
         return frame.drop(columns=current.label), frame[current.label].to_numpy()
 
-    return current.cached("bare.train", lambda: table("train")), current.cached("bare.valid", lambda: table("valid"))
+    return current.cached("bare.train", lambda: table("train")), current.cached(
+        "bare.valid", lambda: table("valid")
+    )
 
 
 def _scores(predict: Any, train: Table, valid: Table) -> dict[str, float]:
     """Measure a model on this rank's rows of train, as the trainers do, and on valid."""
-    return measure("binary", "train", train[1], predict(train[0])) | measure("binary", "valid", valid[1], predict(valid[0]))
+    return measure("binary", "train", train[1], predict(train[0])) | measure(
+        "binary", "valid", valid[1], predict(valid[0])
+    )

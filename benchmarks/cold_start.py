@@ -53,7 +53,9 @@ def timed(command: list[str], mark: Path) -> dict[str, Any]:
         RuntimeError: The command failed.
     """
     began = time.time()
-    done = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=180)
+    done = subprocess.run(
+        command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=180
+    )
     whole = time.time() - began
     if done.returncode:
         raise RuntimeError(f"{command} failed: {done.stderr[-2000:]}")
@@ -69,11 +71,25 @@ def ours(task: Task, space: str) -> dict[str, Any]:
 
 def bare(task: Task) -> dict[str, Any]:
     mark = task.folder / "mark"
-    return timed([sys.executable, str(ROOT / "benchmarks" / "bare_tuner.py"), str(mark), str(task.folder / "tune")], mark)
+    return timed(
+        [
+            sys.executable,
+            str(ROOT / "benchmarks" / "bare_tuner.py"),
+            str(mark),
+            str(task.folder / "tune"),
+        ],
+        mark,
+    )
 
 
 def goals(median: Median) -> list[Goal]:
-    return [Goal("our time to the first step over the script's", ratio(median("ours", "first"), median("bare", "first")), 1.0)]
+    return [
+        Goal(
+            "our time to the first step over the script's",
+            ratio(median("ours", "first"), median("bare", "first")),
+            1.0,
+        )
+    ]
 
 
 WORKLOAD = Workload(

@@ -11,7 +11,9 @@ from typing import Any
 
 # Each library with a thread pool gets one thread. A workload that needs more threads passes their number to the library itself.
 PINNED = {
-    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"),
+    **dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+    ),
     "PYTHONHASHSEED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
@@ -160,11 +162,15 @@ class WorkloadRecord:
         """
         for fact in self.machine.keys() | more.machine.keys():
             if fact != "commit" and self.machine.get(fact) != more.machine.get(fact):
-                raise ValueError(f"{self.workload}: {fact} was {self.machine.get(fact)}, and is {more.machine.get(fact)} now")
+                raise ValueError(
+                    f"{self.workload}: {fact} was {self.machine.get(fact)}, and is {more.machine.get(fact)} now"
+                )
         commits = dict.fromkeys(r.machine["commit"] for r in (self, more) if "commit" in r.machine)
         return replace(
             self,
-            command=self.command if more.command in self.command.split("; ") else f"{self.command}; {more.command}",
+            command=self.command
+            if more.command in self.command.split("; ")
+            else f"{self.command}; {more.command}",
             date=f"{self.date} and {more.date}",
             machine={**self.machine, **({"commit": "; ".join(commits)} if commits else {})},
             seconds=self.seconds + more.seconds,
@@ -222,7 +228,9 @@ def median_of(samples: Sequence[Sample]) -> Median:
 
 def values_of(samples: Iterable[Sample], side: str, key: str) -> list[float]:
     """Return the values of a measure of a side, one for each run."""
-    return [float(s.values[key]) for s in samples if s.side == side and s.values.get(key) is not None]
+    return [
+        float(s.values[key]) for s in samples if s.side == side and s.values.get(key) is not None
+    ]
 
 
 def ratio(over: float | None, under: float | None) -> float | None:
@@ -244,7 +252,9 @@ def shown(value: float | None, unit: str = "") -> str:
         return "–"
     scale = {"ms": 1e3, "MB": 1 / 2**20, "%": 1e2}.get(unit, 1.0)
     rounded = float(f"{value * scale:.3g}") if abs(value * scale) < 1000 else value * scale
-    digits = 0 if abs(rounded) >= 100 else 1 if abs(rounded) >= 10 else 2 if abs(rounded) >= 1 else 3
+    digits = (
+        0 if abs(rounded) >= 100 else 1 if abs(rounded) >= 10 else 2 if abs(rounded) >= 1 else 3
+    )
     text = f"{rounded:,.{digits}f}"
     return text + ("%" if unit == "%" else f" {unit}" if unit else "")
 
@@ -262,7 +272,11 @@ def verdict(goal: Goal) -> str:
         return "not measured"
     off, share = abs(goal.value - goal.bound), goal.value / goal.bound if goal.bound else math.nan
     times = "" if math.isnan(share) else f"; {shown(share)} × the bound"
-    return f"met, {shown(off, goal.unit)} to spare{times}" if met(goal) else f"**missed by {shown(off, goal.unit)}**{times}"
+    return (
+        f"met, {shown(off, goal.unit)} to spare{times}"
+        if met(goal)
+        else f"**missed by {shown(off, goal.unit)}**{times}"
+    )
 
 
 def table(workload: Workload, samples: Sequence[Sample]) -> list[str]:
@@ -272,8 +286,16 @@ def table(workload: Workload, samples: Sequence[Sample]) -> list[str]:
     """
     median, first = median_of(samples), workload.measures[0].key
     base = median(workload.reference, first)
-    with_ratio = sum(median(side.name, first) is not None for side in workload.sides) > 1 and base is not None
-    titles = ["side", "trials a run", *(m.title for m in workload.measures), *(["ratio"] if with_ratio else [])]
+    with_ratio = (
+        sum(median(side.name, first) is not None for side in workload.sides) > 1
+        and base is not None
+    )
+    titles = [
+        "side",
+        "trials a run",
+        *(m.title for m in workload.measures),
+        *(["ratio"] if with_ratio else []),
+    ]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     for side in workload.sides:
         mine = [s for s in samples if s.side == side.name]
@@ -282,8 +304,14 @@ def table(workload: Workload, samples: Sequence[Sample]) -> list[str]:
         cells = [side.label, str(mine[0].trials)]
         for measure in workload.measures:
             values = values_of(mine, side.name, measure.key)
-            spread = f" ({shown(min(values), measure.unit)} – {shown(max(values), measure.unit)})" if len(values) > 1 else ""
-            cells.append((shown(statistics.median(values), measure.unit) if values else "–") + spread)
+            spread = (
+                f" ({shown(min(values), measure.unit)} – {shown(max(values), measure.unit)})"
+                if len(values) > 1
+                else ""
+            )
+            cells.append(
+                (shown(statistics.median(values), measure.unit) if values else "–") + spread
+            )
         if with_ratio:
             cells.append(f"{shown(ratio(median(side.name, first), base))} ×")
         lines.append("| " + " | ".join(cells) + " |")
@@ -299,18 +327,42 @@ def goal_lines(goals: Sequence[Goal]) -> list[str]:
     return lines if goals else []
 
 
-def section(workload: Workload, recorded: WorkloadRecord, machine: Mapping[str, str] = {}) -> list[str]:
+def section(
+    workload: Workload, recorded: WorkloadRecord, machine: Mapping[str, str] = {}
+) -> list[str]:
     """Return the lines of a workload's section: the description, the table, the goals and the notes.
 
     Facts about the machine are shown only if they differ from `machine`.
     """
     median = median_of(recorded.samples)
-    repeats = max((len(values_of(recorded.samples, side.name, workload.measures[0].key)) for side in workload.sides), default=0)
-    times = f"; {repeats} repeat{'s' * (repeats != 1)}, {shown(recorded.seconds / 60)} minutes" if recorded.samples else ""
+    repeats = max(
+        (
+            len(values_of(recorded.samples, side.name, workload.measures[0].key))
+            for side in workload.sides
+        ),
+        default=0,
+    )
+    times = (
+        f"; {repeats} repeat{'s' * (repeats != 1)}, {shown(recorded.seconds / 60)} minutes"
+        if recorded.samples
+        else ""
+    )
     times += f"; load average before it {shown(recorded.load)}" if recorded.samples else ""
-    lines = [f"## {workload.title}", "", workload.text.strip(), "", f"    {recorded.command}", "", f"{recorded.date}{times}."]
+    lines = [
+        f"## {workload.title}",
+        "",
+        workload.text.strip(),
+        "",
+        f"    {recorded.command}",
+        "",
+        f"{recorded.date}{times}.",
+    ]
     if other := {k: v for k, v in recorded.machine.items() if machine.get(k) != v}:
-        lines += ["On another machine, or other versions: " + "; ".join(f"{k} {v}" for k, v in other.items()) + "."]
+        lines += [
+            "On another machine, or other versions: "
+            + "; ".join(f"{k} {v}" for k, v in other.items())
+            + "."
+        ]
     lines.append("")
     if recorded.samples:
         lines += [*table(workload, recorded.samples), "", *goal_lines(workload.goals(median)), ""]
@@ -330,7 +382,12 @@ def report(workloads: Sequence[Workload], found: Mapping[str, WorkloadRecord]) -
     """
     newest = max(found.values(), key=lambda r: r.date, default=None)
     machine = newest.machine if newest else {}
-    lines = ["# Benchmarks", "", "<!-- Written by `make bench` from reports/benchmarks.json; do not edit. -->", ""]
+    lines = [
+        "# Benchmarks",
+        "",
+        "<!-- Written by `make bench` from reports/benchmarks.json; do not edit. -->",
+        "",
+    ]
     lines += [
         "Each workload does the same work in sweeps and in other tools, its *sides*. Each run of a side is a separate process. The sides",
         "run in turn within a repeat. A cell has the median (lowest – highest) over the repeats. **A trial** is the time for each trial in",
@@ -341,9 +398,17 @@ def report(workloads: Sequence[Workload], found: Mapping[str, WorkloadRecord]) -
         "",
     ]
     if machine:
-        lines += ["| machine | |", "|---|---|", *(f"| {name} | {value} |" for name, value in machine.items()), ""]
+        lines += [
+            "| machine | |",
+            "|---|---|",
+            *(f"| {name} | {value} |" for name, value in machine.items()),
+            "",
+        ]
     judged = [
-        (w, met(g)) for w in workloads if w.name in found and found[w.name].samples for g in w.goals(median_of(found[w.name].samples))
+        (w, met(g))
+        for w in workloads
+        if w.name in found and found[w.name].samples
+        for g in w.goals(median_of(found[w.name].samples))
     ]
     if judged:
         lines += ["| workload | goals met |", "|---|---|"]

@@ -40,7 +40,9 @@ def ours(task: Task, own_trainer: bool) -> dict[str, Any]:
     from benchmarks.profiling import swept
 
     trainer, loop = (
-        ("torch_tabular", "sweeps.trainers.torch_tabular:train_func") if own_trainer else (LOOP, "benchmarks.loops:ddp_our_loop")
+        ("torch_tabular", "sweeps.trainers.torch_tabular:train_func")
+        if own_trainer
+        else (LOOP, "benchmarks.loops:ddp_our_loop")
     )
     constants = {"depth": 2, "width": 64, "batch_size": 64, "epochs": 5} if own_trainer else {}
 
@@ -57,7 +59,9 @@ def train_v2(task: Task) -> dict[str, Any]:
     from benchmarks.loops import ddp_train_loop, toy
 
     space = {"lr": tune.loguniform(1e-4, 1e-1), "weight_decay": tune.loguniform(1e-6, 1e-2)}
-    return peers.tune_run(task, peers.in_tune("torch", ddp_train_loop, 2, toy("digits")), space, "valid-mlogloss")
+    return peers.tune_run(
+        task, peers.in_tune("torch", ddp_train_loop, 2, toy("digits")), space, "valid-mlogloss"
+    )
 
 
 def bare(task: Task) -> dict[str, Any]:
@@ -70,7 +74,10 @@ def bare(task: Task) -> dict[str, Any]:
     from benchmarks.loops import ddp_bare
 
     draw = np.random.default_rng(0)
-    configs = [{"lr": 10 ** draw.uniform(-4, -1), "weight_decay": 10 ** draw.uniform(-6, -2)} for _ in range(task.trials)]
+    configs = [
+        {"lr": 10 ** draw.uniform(-4, -1), "weight_decay": 10 ** draw.uniform(-6, -2)}
+        for _ in range(task.trials)
+    ]
     torch.multiprocessing.spawn(ddp_bare, (2, str(task.folder), configs), nprocs=2)
     return {"trial": steady(json.loads((task.folder / "ends.json").read_text()))}
 
@@ -79,8 +86,22 @@ def goals(median: Median) -> list[Goal]:
     found = []
     for side, what in (("ours", "`trainer: torch_tabular`"), ("ours-loop", "same loop")):
         mine = median(side, "trial")
-        found.append(Goal(f"faster than Train V2 in Tune, {what}, ×", ratio(median("train-v2", "trial"), mine), 100, at_most=False))
-        found.append(Goal(f"faster than it tuned, {what}, ×", ratio(median("train-v2-tuned", "trial"), mine), 50, at_most=False))
+        found.append(
+            Goal(
+                f"faster than Train V2 in Tune, {what}, ×",
+                ratio(median("train-v2", "trial"), mine),
+                100,
+                at_most=False,
+            )
+        )
+        found.append(
+            Goal(
+                f"faster than it tuned, {what}, ×",
+                ratio(median("train-v2-tuned", "trial"), mine),
+                50,
+                at_most=False,
+            )
+        )
     return found
 
 
@@ -93,7 +114,13 @@ WORKLOAD = Workload(
         Side("ours-loop", "sweeps, same loop", lambda task: ours(task, False), 24),
         Side("bare", "the limit: two bare processes, one process group", bare, 24),
         Side("train-v2", "Train V2 in Tune", train_v2, 4),
-        Side("train-v2-tuned", "Train V2 in Tune, health check every 0.05 s", train_v2, 4, peers.TUNED_TRAIN),
+        Side(
+            "train-v2-tuned",
+            "Train V2 in Tune, health check every 0.05 s",
+            train_v2,
+            4,
+            peers.TUNED_TRAIN,
+        ),
     ),
     measures=(Measure("trial", "a trial"),),
     goals=goals,

@@ -55,7 +55,12 @@ def goals(median: Median) -> list[Goal]:
     text = "time inside the trainer over the bare loop's, {}, ×"
     return [
         *(Goal(text.format(side.label), median(side.name, "ratio"), 1.05) for side in SIDES[:-1]),
-        Goal("growth of the GPU's memory in 200 trials, bytes", median("memory", "growth"), 2**21, unit="MB"),
+        Goal(
+            "growth of the GPU's memory in 200 trials, bytes",
+            median("memory", "growth"),
+            2**21,
+            unit="MB",
+        ),
     ]
 
 
@@ -69,7 +74,13 @@ SIDES = (
         9,
         trainers.THREADS,
     ),
-    Side("torch-1", "torch, one worker", functools.partial(trainers.paired, rows=_rows, gpus=1.0, **_network), 9, trainers.THREADS),
+    Side(
+        "torch-1",
+        "torch, one worker",
+        functools.partial(trainers.paired, rows=_rows, gpus=1.0, **_network),
+        9,
+        trainers.THREADS,
+    ),
     Side(
         "torch-2",
         "torch, two workers",

@@ -12,12 +12,20 @@ from typing import Any
 
 import numpy as np
 
-Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # train features, valid features, train labels, valid labels
+Arrays = tuple[
+    np.ndarray, np.ndarray, np.ndarray, np.ndarray
+]  # train features, valid features, train labels, valid labels
 
 # ---- breast cancer, XGBoost
 
 XGB_ROUNDS = 50
-XGB_FIXED = {"objective": "binary:logistic", "eval_metric": "logloss", "max_depth": 4, "nthread": 1, "seed": 0}
+XGB_FIXED = {
+    "objective": "binary:logistic",
+    "eval_metric": "logloss",
+    "max_depth": 4,
+    "nthread": 1,
+    "seed": 0,
+}
 
 
 def toy(name: str) -> Arrays:
@@ -26,7 +34,9 @@ def toy(name: str) -> Arrays:
     from sklearn.model_selection import train_test_split
 
     x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-    return tuple(train_test_split(x.astype(np.float64), y, test_size=0.25, stratify=y, random_state=0))
+    return tuple(
+        train_test_split(x.astype(np.float64), y, test_size=0.25, stratify=y, random_state=0)
+    )
 
 
 def cancer() -> Any:
@@ -36,7 +46,10 @@ def cancer() -> Any:
 
     names = datasets.load_breast_cancer().feature_names
     x, x_valid, y, y_valid = toy("breast_cancer")
-    parts = [pd.DataFrame(a, columns=names).assign(target=b, part=part) for a, b, part in ((x, y, "train"), (x_valid, y_valid, "valid"))]
+    parts = [
+        pd.DataFrame(a, columns=names).assign(target=b, part=part)
+        for a, b, part in ((x, y, "train"), (x_valid, y_valid, "valid"))
+    ]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -52,7 +65,14 @@ def xgb_trial(config: dict[str, Any], train: Any, valid: Any) -> float:
     import xgboost as xgb
 
     history: dict[str, Any] = {}
-    xgb.train({**XGB_FIXED, **config}, train, XGB_ROUNDS, evals=[(valid, "valid")], evals_result=history, verbose_eval=False)
+    xgb.train(
+        {**XGB_FIXED, **config},
+        train,
+        XGB_ROUNDS,
+        evals=[(valid, "valid")],
+        evals_result=history,
+        verbose_eval=False,
+    )
     return float(history["valid"]["logloss"][-1])
 
 
@@ -72,25 +92,40 @@ def xgb_our_loop(config: dict[str, Any]) -> None:
     from sweeps import trial
 
     current = trial.current()
-    train, valid = _matrices(current, 1, lambda frame: frame.to_numpy())  # NumPy arrays, as in the other tools
+    train, valid = _matrices(
+        current, 1, lambda frame: frame.to_numpy()
+    )  # NumPy arrays, as in the other tools
     ray.train.report({"valid-logloss": xgb_trial(config, train, valid)})
 
 
-def _matrices(current: Any, threads: int, features: Callable[[Any], Any] = lambda frame: frame) -> tuple[Any, Any]:
+def _matrices(
+    current: Any, threads: int, features: Callable[[Any], Any] = lambda frame: frame
+) -> tuple[Any, Any]:
     """Return train and valid as XGBoost matrices, from the trial's shards. Later trials on the same data use the cached matrices."""
     import ray.train
     import xgboost as xgb
 
     def matrix(name: str) -> Any:
         frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
-        return xgb.DMatrix(features(frame.drop(columns=current.label)), frame[current.label].to_numpy(), nthread=threads)
+        return xgb.DMatrix(
+            features(frame.drop(columns=current.label)),
+            frame[current.label].to_numpy(),
+            nthread=threads,
+        )
 
-    return current.cached("train", lambda: matrix("train")), current.cached("valid", lambda: matrix("valid"))
+    return current.cached("train", lambda: matrix("train")), current.cached(
+        "valid", lambda: matrix("valid")
+    )
 
 
 # ---- generated data: the built-in trainer and a bare loop
 
-MADE_FIXED = {"objective": "binary:logistic", "eval_metric": "logloss", "max_depth": 6, "nthread": 2}
+MADE_FIXED = {
+    "objective": "binary:logistic",
+    "eval_metric": "logloss",
+    "max_depth": 6,
+    "nthread": 2,
+}
 
 
 def made(rows: int) -> Any:
@@ -104,8 +139,16 @@ def made(rows: int) -> Any:
     n = rows + valid
     columns = {f"real{i}": rng.normal(size=n) for i in range(8)}
     columns |= {f"count{i}": rng.poisson(3, n).astype(np.float64) for i in range(3)}
-    columns |= {f"code{i}": rng.integers(0, size, n).astype(np.float64) for i, size in enumerate((20, 150, 260))}
-    signal = columns["real0"] - columns["real1"] * columns["real2"] + 0.3 * columns["count0"] + np.sin(columns["code0"])
+    columns |= {
+        f"code{i}": rng.integers(0, size, n).astype(np.float64)
+        for i, size in enumerate((20, 150, 260))
+    }
+    signal = (
+        columns["real0"]
+        - columns["real1"] * columns["real2"]
+        + 0.3 * columns["count0"]
+        + np.sin(columns["code0"])
+    )
     y = (signal + rng.normal(size=n) > 1).astype(np.int64)
     return pd.DataFrame(columns).assign(y=y, part=np.where(np.arange(n) < rows, "train", "valid"))
 
@@ -127,13 +170,23 @@ def bare_booster(config: dict[str, Any], rounds: int, train: Any, valid: Any) ->
     import xgboost as xgb
 
     history: dict[str, Any] = {}
-    booster = xgb.train({**MADE_FIXED, **config}, train, rounds, evals=[(valid, "valid")], evals_result=history, verbose_eval=False)
+    booster = xgb.train(
+        {**MADE_FIXED, **config},
+        train,
+        rounds,
+        evals=[(valid, "valid")],
+        evals_result=history,
+        verbose_eval=False,
+    )
     best = int(np.argmin(history["valid"]["logloss"])) + 1
     model = booster if best == rounds else booster[:best]
     for metric in ("error", "auc"):
         model.set_param({"eval_metric": metric})
     line = model.eval_set([(train, "train"), (valid, "valid")])
-    return {name: float(value) for name, _, value in (part.rpartition(":") for part in line.split("\t")[1:])}
+    return {
+        name: float(value)
+        for name, _, value in (part.rpartition(":") for part in line.split("\t")[1:])
+    }
 
 
 def paired(config: dict[str, Any]) -> None:
@@ -154,10 +207,17 @@ def paired(config: dict[str, Any]) -> None:
             frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
             return xgb.DMatrix(frame.drop(columns=current.label), frame[current.label], nthread=2)
 
-        train, valid = (current.cached(f"bare.{name}", lambda name=name: matrix(name)) for name in ("train", "valid"))
+        train, valid = (
+            current.cached(f"bare.{name}", lambda name=name: matrix(name))
+            for name in ("train", "valid")
+        )
         device = {"device": "cuda"} if ray.get_gpu_ids() else {}
-        scores = bare_booster({"seed": config["seed"]} | device, config["num_boost_round"], train, valid)
-        return scores | {f"{split}-accuracy": 1 - scores[f"{split}-error"] for split in ("train", "valid")}
+        scores = bare_booster(
+            {"seed": config["seed"]} | device, config["num_boost_round"], train, valid
+        )
+        return scores | {
+            f"{split}-accuracy": 1 - scores[f"{split}-error"] for split in ("train", "valid")
+        }
 
     in_turn(times, lambda: xgboost.train_func(config), bare)
 
@@ -180,7 +240,9 @@ def in_turn(times: str, trainer: Callable[[], None], bare: Callable[[], dict[str
 
     from sweeps import trial
 
-    if os.environ.get("OMP_NUM_THREADS") != "2":  # With 1, XGBoost trains at half the speed, whatever `nthread` is.
+    if (
+        os.environ.get("OMP_NUM_THREADS") != "2"
+    ):  # With 1, XGBoost trains at half the speed, whatever `nthread` is.
         raise RuntimeError(f"OMP_NUM_THREADS is {os.environ.get('OMP_NUM_THREADS')}, but must be 2")
     found: dict[str, float] = {}
     metrics: dict[str, float] = {}
@@ -202,7 +264,10 @@ def in_turn(times: str, trainer: Callable[[], None], bare: Callable[[], dict[str
             sum_of_ranks()
         run()
     tolerance = 0.0 if context.get_world_size() == 1 else 1e-3
-    if not all(math.isclose(metrics[name], value, rel_tol=tolerance) for name, value in current.final.items()):
+    if not all(
+        math.isclose(metrics[name], value, rel_tol=tolerance)
+        for name, value in current.final.items()
+    ):
         raise RuntimeError(f"not the same model: {metrics} and {current.final}")
     if context.get_world_rank() == 0:
         with open(times, "a") as file:
@@ -214,7 +279,9 @@ def keras_network(input_shape: tuple[int, ...]) -> Any:
     import keras
 
     hidden = [keras.layers.Dense(64, "relu") for _ in range(2)]
-    model = keras.Sequential([keras.layers.Input(input_shape), *hidden, keras.layers.Dense(1, "sigmoid")])
+    model = keras.Sequential(
+        [keras.layers.Input(input_shape), *hidden, keras.layers.Dense(1, "sigmoid")]
+    )
     model.compile("adam", "binary_crossentropy")
     return model
 
@@ -241,7 +308,9 @@ def bare_keras(seed: int, epochs: int, train: Any, valid: Any) -> dict[str, floa
 
     def scores(split: str, names: list[str] | None = None) -> dict[str, float]:
         x, y = {"train": train, "valid": valid}[split]
-        outputs = [model.predict_on_batch(x[start : start + 16_384]) for start in range(0, len(x), 16_384)]
+        outputs = [
+            model.predict_on_batch(x[start : start + 16_384]) for start in range(0, len(x), 16_384)
+        ]
         return measure("binary", split, y, np.concatenate(outputs)[:, 0].astype(np.float64), names)
 
     def end(epoch: int, logs: Any) -> None:
@@ -269,20 +338,33 @@ def paired_keras(config: dict[str, Any]) -> None:
     from sweeps import trial
     from sweeps.trainers import keras
 
-    options = {"model": "benchmarks.loops:keras_network", "framework": "torch", "standardize_target": True}
+    options = {
+        "model": "benchmarks.loops:keras_network",
+        "framework": "torch",
+        "standardize_target": True,
+    }
     current = dataclasses.replace(trial.current(), options=options)
     trial.set_current(current)
 
     def table(name: str) -> tuple[np.ndarray, np.ndarray]:
         frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
-        return frame.drop(columns=current.label).to_numpy(np.float32), frame[current.label].to_numpy()
+        return frame.drop(columns=current.label).to_numpy(np.float32), frame[
+            current.label
+        ].to_numpy()
 
     def bare() -> dict[str, float]:
         torch.set_num_threads(2)
-        train, valid = (current.cached(f"bare.{name}", lambda name=name: table(name)) for name in ("train", "valid"))
+        train, valid = (
+            current.cached(f"bare.{name}", lambda name=name: table(name))
+            for name in ("train", "valid")
+        )
         return bare_keras(current.seed, config["epochs"], train, valid)
 
-    in_turn(config["times"], lambda: keras.train_func({"epochs": config["epochs"], "batch_size": 256}), bare)
+    in_turn(
+        config["times"],
+        lambda: keras.train_func({"epochs": config["epochs"], "batch_size": 256}),
+        bare,
+    )
 
 
 # ---- digits, DDP
@@ -292,7 +374,12 @@ BATCH = 64
 
 
 def ddp_trial(
-    config: dict[str, Any], data: Arrays, rank: int, world: int, prepare: Callable[[Any], Any], report: Callable[[Any], Any]
+    config: dict[str, Any],
+    data: Arrays,
+    rank: int,
+    world: int,
+    prepare: Callable[[Any], Any],
+    report: Callable[[Any], Any],
 ) -> None:
     """Train with the DDP loop of Ray's documentation: two hidden layers of 64 units, five epochs, one report for each epoch."""
     import torch
@@ -301,11 +388,18 @@ def ddp_trial(
     torch.set_num_threads(1)
     torch.manual_seed(0)
     rows = len(data[0]) // world  # the same number on every rank
-    x, y = torch.as_tensor(data[0][rank::world][:rows] / 16, dtype=torch.float32), torch.as_tensor(data[2][rank::world][:rows])
+    x, y = (
+        torch.as_tensor(data[0][rank::world][:rows] / 16, dtype=torch.float32),
+        torch.as_tensor(data[2][rank::world][:rows]),
+    )
     x_valid, y_valid = torch.as_tensor(data[1] / 16, dtype=torch.float32), torch.as_tensor(data[3])
-    network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    network = nn.Sequential(
+        nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
+    )
     model = prepare(network)
-    optimizer = torch.optim.Adam(model.parameters(), lr=config["lr"], weight_decay=config["weight_decay"])
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=config["lr"], weight_decay=config["weight_decay"]
+    )
     loss_of = nn.CrossEntropyLoss()
     for _ in range(EPOCHS):
         order = torch.randperm(len(x))
@@ -322,7 +416,14 @@ def _ddp_in_ray(config: dict[str, Any], data: Arrays) -> None:
     import ray.train.torch
 
     context = ray.train.get_context()
-    ddp_trial(config, data, context.get_world_rank(), context.get_world_size(), ray.train.torch.prepare_model, ray.train.report)
+    ddp_trial(
+        config,
+        data,
+        context.get_world_rank(),
+        context.get_world_size(),
+        ray.train.torch.prepare_model,
+        ray.train.report,
+    )
 
 
 def ddp_train_loop(config: dict[str, Any]) -> None:
@@ -342,7 +443,9 @@ def ddp_bare(rank: int, world: int, folder: str, configs: list[dict[str, float]]
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world
+    )
     data, ends, nothing = toy("digits"), [], lambda metrics: None
     for config in configs:
         ddp_trial(config, data, rank, world, DistributedDataParallel, nothing)
@@ -378,7 +481,13 @@ def sleep_in_steps(config: dict[str, Any]) -> None:
         time.sleep(0.5)
         sum_of_ranks()
     name = trial.current().trial
-    place = {"trial": name, "node": ray.get_runtime_context().get_node_id(), "pid": os.getpid(), "began": began, "ended": time.time()}
+    place = {
+        "trial": name,
+        "node": ray.get_runtime_context().get_node_id(),
+        "pid": os.getpid(),
+        "began": began,
+        "ended": time.time(),
+    }
     Path(config["folder"], f"rank-{name}-{rank}.json").write_text(json.dumps(place))
     ray.train.report({"x": 1.0})
 
@@ -417,7 +526,13 @@ def report_often(config: dict[str, Any]) -> None:
 
 # ---- taxi
 
-TAXI_FIXED = {"objective": "binary:logistic", "eval_metric": "logloss", "max_depth": 6, "tree_method": "hist", "seed": 0}
+TAXI_FIXED = {
+    "objective": "binary:logistic",
+    "eval_metric": "logloss",
+    "max_depth": 6,
+    "tree_method": "hist",
+    "seed": 0,
+}
 
 
 def taxi_matrix(frame: Any, target: Any, threads: int) -> Any:
@@ -432,7 +547,9 @@ def taxi_trial(config: dict[str, Any], rounds: int, threads: int, train: Any, va
 
     history: dict[str, Any] = {}
     params = {**TAXI_FIXED, **config, "nthread": threads}
-    xgb.train(params, train, rounds, evals=[(valid, "valid")], evals_result=history, verbose_eval=False)
+    xgb.train(
+        params, train, rounds, evals=[(valid, "valid")], evals_result=history, verbose_eval=False
+    )
     return float(history["valid"]["logloss"][-1])
 
 
@@ -464,7 +581,9 @@ def _hold(folder: Path, name: str, told: dict[str, Any]) -> None:
 def _table() -> tuple[Any, Any]:
     import ray.train
 
-    return tuple(ray.train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid"))
+    return tuple(
+        ray.train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid")
+    )
 
 
 def latched_table(config: dict[str, Any]) -> None:

@@ -80,7 +80,12 @@ def write_rows(file: Path, rows: int) -> None:
     with pq.ParquetWriter(file, schema) as writer:
         for start in range(0, rows, GROUP):
             values = rng.standard_normal((COLUMNS, min(GROUP, rows - start)), dtype=np.float32)
-            label = (values[0] + values[1] * values[2] + rng.standard_normal(values.shape[1], dtype=np.float32) > 0).astype(np.int8)
+            label = (
+                values[0]
+                + values[1] * values[2]
+                + rng.standard_normal(values.shape[1], dtype=np.float32)
+                > 0
+            ).astype(np.int8)
             writer.write_table(pa.table([*values, label], schema=schema))
 
 
@@ -113,7 +118,10 @@ def memory_by_role(driver: int | None = None) -> dict[str, int]:
     for process in [me, *me.children(recursive=True)]:
         with contextlib.suppress(OSError, psutil.Error):
             lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
-            sizes = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+            sizes = {
+                name: int(rest.split()[0]) * 1024
+                for name, _, rest in (line.partition(":") for line in lines)
+            }
             role = role_of(process.cmdline(), process.pid == me.pid)
             found[role] += sizes["Pss"] - sizes["Pss_Shmem"]
             found["shared"] += sizes["Pss_Shmem"]
@@ -150,10 +158,16 @@ def peak_of(found: Iterable[tuple[float, Mapping[str, int]]]) -> Mapping[str, in
 
 def timeline(found: Iterable[tuple[float, Mapping[str, int]]]) -> str:
     """Return a table of the peak of each second, in MB."""
-    lines = ["second    sum  " + "  ".join(f"{title:>{WIDTH}.{WIDTH}}" for title in COLUMNS_SHOWN.values())]
+    lines = [
+        "second    sum  "
+        + "  ".join(f"{title:>{WIDTH}.{WIDTH}}" for title in COLUMNS_SHOWN.values())
+    ]
     for second, group in itertools.groupby(found, key=lambda entry: int(entry[0])):
         parts = peak_of(group)
-        lines.append(f"{second:6} {sum(parts.values()) >> 20:6}  " + "  ".join(f"{parts[key] >> 20:{WIDTH}}" for key in COLUMNS_SHOWN))
+        lines.append(
+            f"{second:6} {sum(parts.values()) >> 20:6}  "
+            + "  ".join(f"{parts[key] >> 20:{WIDTH}}" for key in COLUMNS_SHOWN)
+        )
     return "\n".join(lines)
 
 
@@ -172,13 +186,24 @@ def run(task: Task, rows: int, chain: str = "") -> dict[str, Any]:
     if result.best is None:
         raise RuntimeError(f"no trial came to its end: {result.notes}")
     parts = peak_of(found)
-    measured = {"peak": sum(parts.values()), "raw": rows * COLUMNS * 4, "whole": whole, "best": result.best["value"], **parts}
+    measured = {
+        "peak": sum(parts.values()),
+        "raw": rows * COLUMNS * 4,
+        "whole": whole,
+        "best": result.best["value"],
+        **parts,
+    }
     return measured | ({"profile": timeline(found)} if task.profile else {})
 
 
 def goals(median: Median) -> list[Goal]:
     return [
-        Goal(f"peak over the raw floats, {side.label}", ratio(median(side.name, "peak"), median(side.name, "raw")), 5.0) for side in SIDES
+        Goal(
+            f"peak over the raw floats, {side.label}",
+            ratio(median(side.name, "peak"), median(side.name, "raw")),
+            5.0,
+        )
+        for side in SIDES
     ]
 
 

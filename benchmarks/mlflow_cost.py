@@ -46,7 +46,11 @@ def goals(median: Median) -> list[Goal]:
     found = []
     for key, what in (("search", "the search"), ("trial", "a trial in steady state")):
         share = ratio(median("on", key), median("off", key))
-        found.append(Goal(f"what MLflow adds to {what}", None if share is None else share - 1, 0.03, unit="%"))
+        found.append(
+            Goal(
+                f"what MLflow adds to {what}", None if share is None else share - 1, 0.03, unit="%"
+            )
+        )
     return found
 
 
@@ -58,7 +62,11 @@ WORKLOAD = Workload(
         Side("on", "MLflow on", lambda task: ours(task, True), 12),
         Side("off", "MLflow off", lambda task: ours(task, False), 12),
     ),
-    measures=(Measure("search", "the search"), Measure("trial", "a trial"), Measure("whole", "whole")),
+    measures=(
+        Measure("search", "the search"),
+        Measure("trial", "a trial"),
+        Measure("whole", "whole"),
+    ),
     goals=goals,
     reference="off",
     absent=taxi.absent,

@@ -35,7 +35,9 @@ class Network(pl.LightningModule):
     def __init__(self, in_features: int, width: int = 128):
         super().__init__()
         sizes = [in_features, width, width, width]
-        hidden = [layer for a, b in itertools.pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())]
+        hidden = [
+            layer for a, b in itertools.pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())
+        ]
         self.layers = nn.Sequential(*hidden, nn.Linear(width, 1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -69,7 +71,9 @@ def bert(num_labels: int) -> Any:
 
 def tokens(features: Any) -> dict[str, np.ndarray]:
     """Convert each standardized number of a row to a token."""
-    values = np.clip(np.floor(features.to_numpy(float) * 2 + TOKENS / 2), 0, TOKENS - 1).astype(np.int64)
+    values = np.clip(np.floor(features.to_numpy(float) * 2 + TOKENS / 2), 0, TOKENS - 1).astype(
+        np.int64
+    )
     ids = values + TOKENS * np.arange(features.shape[1])
     return {"input_ids": ids, "attention_mask": np.ones_like(ids)}
 
@@ -84,7 +88,9 @@ class Order(torch.utils.data.Sampler[Any]):
         return -(-self.rows // self.size)
 
     def __iter__(self) -> Iterator[Any]:
-        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed_of(self.seed, self.epoch)))
+        order = torch.randperm(
+            self.rows, generator=torch.Generator().manual_seed(seed_of(self.seed, self.epoch))
+        )
         self.epoch += 1
         return iter(torch.split(order, self.size))
 
@@ -98,13 +104,19 @@ def gather(values: np.ndarray, world: int) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def final(world: int, predict: Callable[[str], np.ndarray], labels: dict[str, np.ndarray]) -> dict[str, float]:
+def final(
+    world: int, predict: Callable[[str], np.ndarray], labels: dict[str, np.ndarray]
+) -> dict[str, float]:
     """Measure a model on train, of which each rank has a part, and on valid."""
-    train = measure("binary", "train", gather(labels["train"], world), gather(predict("train"), world))
+    train = measure(
+        "binary", "train", gather(labels["train"], world), gather(predict("train"), world)
+    )
     return train | measure("binary", "valid", labels["valid"], predict("valid"))
 
 
-def bare_lightning(seed: int, epochs: int, batch_size: int, train: Any, valid: Any, rank: int, world: int) -> dict[str, float]:
+def bare_lightning(
+    seed: int, epochs: int, batch_size: int, train: Any, valid: Any, rank: int, world: int
+) -> dict[str, float]:
     """Train with `lightning.Trainer`, validate after each epoch, and measure the model of the best epoch.
 
     Args:
@@ -127,8 +139,17 @@ def bare_lightning(seed: int, epochs: int, batch_size: int, train: Any, valid: A
 
     set_seeds(seed)
     module, best = Network(train[0].shape[1]), Best()
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
-    more = {"strategy": ray.train.lightning.RayDDPStrategy(), "devices": "auto"} if world > 1 else {"devices": 1}
+    quiet = {
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+    }
+    more = (
+        {"strategy": ray.train.lightning.RayDDPStrategy(), "devices": "auto"}
+        if world > 1
+        else {"devices": 1}
+    )
     trainer = pl.Trainer(
         **quiet | more,
         accelerator="cpu",
@@ -140,8 +161,13 @@ def bare_lightning(seed: int, epochs: int, batch_size: int, train: Any, valid: A
     )
     data = [torch.utils.data.TensorDataset(*split) for split in (train, valid)]
     order = Order(len(train[0]), batch_size, seed_of(seed, rank))
-    plain = torch.utils.data.BatchSampler(torch.utils.data.SequentialSampler(data[1]), batch_size, drop_last=False)
-    loaders = [torch.utils.data.DataLoader(d, sampler=s, batch_size=None) for d, s in zip(data, (order, plain), strict=True)]
+    plain = torch.utils.data.BatchSampler(
+        torch.utils.data.SequentialSampler(data[1]), batch_size, drop_last=False
+    )
+    loaders = [
+        torch.utils.data.DataLoader(d, sampler=s, batch_size=None)
+        for d, s in zip(data, (order, plain), strict=True)
+    ]
     trainer.fit(module, *loaders)
     module.load_state_dict(best.weights)
     module.eval()
@@ -149,7 +175,9 @@ def bare_lightning(seed: int, epochs: int, batch_size: int, train: Any, valid: A
     def predict(split: str) -> np.ndarray:
         x = {"train": train, "valid": valid}[split][0]
         with torch.inference_mode():
-            return torch.sigmoid(torch.cat([module(part) for part in x.split(ROWS_AT_ONCE)]).double()).numpy()
+            return torch.sigmoid(
+                torch.cat([module(part) for part in x.split(ROWS_AT_ONCE)]).double()
+            ).numpy()
 
     return final(world, predict, {"train": train[1].numpy(), "valid": valid[1].numpy()})
 
@@ -164,28 +192,46 @@ class Rows(torch.utils.data.Dataset[Any]):
         return len(self.labels)
 
     def __getitem__(self, row: int) -> dict[str, Any]:
-        return {name: values[row] for name, values in self.inputs.items()} | {"labels": self.labels[row].item()}
+        return {name: values[row] for name, values in self.inputs.items()} | {
+            "labels": self.labels[row].item()
+        }
 
 
 def bare_transformers(
-    seed: int, epochs: int, batch_size: int, train: Rows, valid: Rows, rank: int, world: int, folder: Path
+    seed: int,
+    epochs: int,
+    batch_size: int,
+    train: Rows,
+    valid: Rows,
+    rank: int,
+    world: int,
+    folder: Path,
 ) -> dict[str, float]:
     """Train with `transformers.Trainer`, evaluate after each epoch, and measure the model of the best epoch; see `bare_lightning`."""
 
     class Best(transformers.TrainerCallback):
         value, weights = np.inf, None
 
-        def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any, **more: Any) -> None:
+        def on_evaluate(
+            self, args: Any, state: Any, control: Any, metrics: Any, **more: Any
+        ) -> None:
             if metrics["eval_logloss"] < self.value:
-                self.value, self.weights = metrics["eval_logloss"], copy.deepcopy(network.state_dict())
+                self.value, self.weights = (
+                    metrics["eval_logloss"],
+                    copy.deepcopy(network.state_dict()),
+                )
 
     class Trainer(transformers.Trainer):
         def get_train_dataloader(self) -> Any:
             order: Any = Order(len(train), batch_size, seed_of(arguments.seed, rank))
-            return torch.utils.data.DataLoader(train, batch_sampler=order, collate_fn=self.data_collator)
+            return torch.utils.data.DataLoader(
+                train, batch_sampler=order, collate_fn=self.data_collator
+            )
 
     def metrics(found: Any) -> dict[str, float]:
-        scores = measure("binary", "valid", found.label_ids, probabilities(found.predictions), ["valid-logloss"])
+        scores = measure(
+            "binary", "valid", found.label_ids, probabilities(found.predictions), ["valid-logloss"]
+        )
         return {"logloss": scores["valid-logloss"]}
 
     set_seeds(seed)
@@ -224,7 +270,9 @@ def bare_transformers(
 
     def predict(split: str) -> np.ndarray:
         with torch.inference_mode():
-            batches = torch.utils.data.DataLoader(rows[split], batch_size=256, collate_fn=transformers.default_data_collator)
+            batches = torch.utils.data.DataLoader(
+                rows[split], batch_size=256, collate_fn=transformers.default_data_collator
+            )
             return probabilities(torch.cat([network(**batch).logits for batch in batches]).numpy())
 
     return final(world, predict, {name: split.labels for name, split in rows.items()})
@@ -235,7 +283,13 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
     return torch.softmax(torch.tensor(logits, dtype=torch.float64), dim=1)[:, 1].numpy()
 
 
-def _paired(config: dict[str, Any], train_func: Any, options: dict[str, Any], convert: Any, bare: Callable[..., dict[str, float]]) -> None:
+def _paired(
+    config: dict[str, Any],
+    train_func: Any,
+    options: dict[str, Any],
+    convert: Any,
+    bare: Callable[..., dict[str, float]],
+) -> None:
     """Run a built-in trainer and a bare loop in one trial; see `in_turn`.
 
     Args:
@@ -245,7 +299,10 @@ def _paired(config: dict[str, Any], train_func: Any, options: dict[str, Any], co
         convert: Function of features and labels, which returns a split for the bare loop.
         bare: The bare loop as a function of train, valid, rank and number of ranks.
     """
-    current, context = dataclasses.replace(trial.current(), options=options), ray.train.get_context()
+    current, context = (
+        dataclasses.replace(trial.current(), options=options),
+        ray.train.get_context(),
+    )
     trial.set_current(current)
     config = dict(config)
     times, _ = config.pop("times"), config.pop("seed")
@@ -256,7 +313,10 @@ def _paired(config: dict[str, Any], train_func: Any, options: dict[str, Any], co
 
     def run_bare() -> dict[str, float]:
         torch.set_num_threads(current.threads)
-        train, valid = (current.cached(f"bare.{name}", lambda name=name: split(name)) for name in ("train", "valid"))
+        train, valid = (
+            current.cached(f"bare.{name}", lambda name=name: split(name))
+            for name in ("train", "valid")
+        )
         return bare(train, valid, context.get_world_rank(), context.get_world_size())
 
     in_turn(times, lambda: train_func(config), run_bare)
@@ -269,8 +329,15 @@ def paired_lightning(config: dict[str, Any]) -> None:
     def convert(features: Any, labels: np.ndarray) -> Any:
         return torch.tensor(features.to_numpy(np.float32)), torch.tensor(labels)
 
-    options = {"module": f"{__name__}:Network", "datamodule": None, "output": "logits", "strategy": "ddp"}
-    loop = functools.partial(bare_lightning, trial.current().seed, config["max_epochs"], config["batch_size"])
+    options = {
+        "module": f"{__name__}:Network",
+        "datamodule": None,
+        "output": "logits",
+        "strategy": "ddp",
+    }
+    loop = functools.partial(
+        bare_lightning, trial.current().seed, config["max_epochs"], config["batch_size"]
+    )
     _paired(config, lightning.train_func, options, convert, loop)
 
 
@@ -278,8 +345,21 @@ def paired_transformers(config: dict[str, Any]) -> None:
     """Run the trainer `transformers` and the bare loop in one trial."""
     from sweeps.trainers import transformers as trainer
 
-    options = {"model": f"{__name__}:bert", "tokenizer": None, "dataset": f"{__name__}:tokens", "standardize_target": True}
+    options = {
+        "model": f"{__name__}:bert",
+        "tokenizer": None,
+        "dataset": f"{__name__}:tokens",
+        "standardize_target": True,
+    }
     sizes = config["num_train_epochs"], config["per_device_train_batch_size"]
     with tempfile.TemporaryDirectory() as folder:
-        loop = functools.partial(bare_transformers, trial.current().seed, *sizes, folder=Path(folder))
-        _paired(config, trainer.train_func, options, lambda features, labels: Rows(tokens(features), labels), loop)
+        loop = functools.partial(
+            bare_transformers, trial.current().seed, *sizes, folder=Path(folder)
+        )
+        _paired(
+            config,
+            trainer.train_func,
+            options,
+            lambda features, labels: Rows(tokens(features), labels),
+            loop,
+        )

@@ -66,7 +66,13 @@ def sweep(task: Task, space: str, *, cpus: int = 2, name: str = "bench") -> Swep
     if len(ends) < task.trials:
         raise RuntimeError(f"{len(ends)} of {task.trials} trials came to their end: {result.notes}")
     known = record.read(result.dir)
-    return Swept(begins, ends, whole, result, tuple(t.params for t in known.trials) if known is not None else ())
+    return Swept(
+        begins,
+        ends,
+        whole,
+        result,
+        tuple(t.params for t in known.trials) if known is not None else (),
+    )
 
 
 def times_of(folder: Path, name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -75,7 +81,10 @@ def times_of(folder: Path, name: str) -> tuple[tuple[float, ...], tuple[float, .
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.load_study(study_name=name, storage=optuna.storages.JournalStorage(JournalFileBackend(str(folder / "study.journal"))))
+    study = optuna.load_study(
+        study_name=name,
+        storage=optuna.storages.JournalStorage(JournalFileBackend(str(folder / "study.journal"))),
+    )
     done = [t for t in study.trials if t.state is optuna.trial.TrialState.COMPLETE]
     times = [(t.datetime_start, t.datetime_complete) for t in done]
     return tuple(a.timestamp() for a, _ in times if a), tuple(b.timestamp() for _, b in times if b)

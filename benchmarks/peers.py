@@ -15,7 +15,9 @@ from benchmarks.running import local_ray
 SEED = 0
 
 
-def optuna_loop(task: Task, objective: Callable[[Any], float], tried: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def optuna_loop(
+    task: Task, objective: Callable[[Any], float], tried: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
     """Run a bare loop of Optuna that saves nothing.
 
     Args:
@@ -91,7 +93,9 @@ def tune_run(
                 max_concurrent_trials=slots,
                 reuse_actors=reuse,
             ),
-            run_config=tune.RunConfig(name="peer", storage_path=str(task.folder), verbose=0, callbacks=[Ends()]),
+            run_config=tune.RunConfig(
+                name="peer", storage_path=str(task.folder), verbose=0, callbacks=[Ends()]
+            ),
         ).fit()
         whole = time.time() - began
         if results.num_errors:
@@ -131,7 +135,8 @@ def in_tune(trainer: str, loop: Any, workers: int, data: Any) -> Any:
     from ray import tune
 
     return tune.with_resources(
-        tune.with_parameters(_driver, trainer=trainer, loop=loop, workers=workers, data=data), {"memory": 16 * 2**20}
+        tune.with_parameters(_driver, trainer=trainer, loop=loop, workers=workers, data=data),
+        {"memory": 16 * 2**20},
     )
 
 
@@ -149,9 +154,13 @@ def _driver(config: dict[str, Any], trainer: str, loop: Any, workers: int, data:
     made(
         loop,
         train_loop_config={**config, "data": data},
-        scaling_config=ray.train.ScalingConfig(num_workers=workers, resources_per_worker={"CPU": 1}),
+        scaling_config=ray.train.ScalingConfig(
+            num_workers=workers, resources_per_worker={"CPU": 1}
+        ),
         run_config=ray.train.RunConfig(
-            name=f"train-{trial.get_trial_id()}", storage_path=trial.get_storage().storage_fs_path, callbacks=told
+            name=f"train-{trial.get_trial_id()}",
+            storage_path=trial.get_storage().storage_fs_path,
+            callbacks=told,
         ),
     ).fit()
     let_the_last_report_through()
@@ -181,7 +190,9 @@ def train_v1(loop: Any, data: Any) -> Any:
     return XGBoostTrainer(
         loop,
         train_loop_config={"data": data},
-        scaling_config=ScalingConfig(num_workers=1, resources_per_worker={"CPU": 1}, trainer_resources={"CPU": 0}),
+        scaling_config=ScalingConfig(
+            num_workers=1, resources_per_worker={"CPU": 1}, trainer_resources={"CPU": 0}
+        ),
     )
 
 

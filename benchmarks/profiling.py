@@ -59,8 +59,17 @@ def swept(
     with _stopwatches(clocks), _sampled(task.folder, times) as stacks:
         done = sweep(task, space(timed, {**constants, "loop": f'"{loop}"', "times": str(times)}))
     tried += done.tried
-    loops = {name: (began, ended) for name, began, ended in map(json.loads, times.read_text().splitlines())}
-    text = [f"{shown(steady(done.ends), 'ms')} a trial, with the stopwatches and py-spy", "", *way(clocks, loops), "", *stacks()]
+    loops = {
+        name: (began, ended)
+        for name, began, ended in map(json.loads, times.read_text().splitlines())
+    }
+    text = [
+        f"{shown(steady(done.ends), 'ms')} a trial, with the stopwatches and py-spy",
+        "",
+        *way(clocks, loops),
+        "",
+        *stacks(),
+    ]
     return {**done.numbers, "profile": "\n".join(text)}
 
 
@@ -102,7 +111,9 @@ def _stopwatches(clocks: list[tuple[str, str, float, float]]) -> Iterator[None]:
             setattr(SweepController, methods[name], function)
 
 
-def way(clocks: list[tuple[str, str, float, float]], loops: dict[str, tuple[float, float]]) -> list[str]:
+def way(
+    clocks: list[tuple[str, str, float, float]], loops: dict[str, tuple[float, float]]
+) -> list[str]:
     """Return the median times between the stations of a trial. The first eighth of the trials is left out."""
     begins = {trial: (began, ended) for what, trial, began, ended in clocks if what == "begin"}
     ends: dict[str, tuple[float, float]] = {}
@@ -116,19 +127,29 @@ def way(clocks: list[tuple[str, str, float, float]], loops: dict[str, tuple[floa
     order = sorted(begins.values())
     after = {t: min((b for b, _ in order if b > begins[t][0]), default=None) for t in known}
     parts: dict[str, list[float]] = {
-        "driver: ask the sampler, write the study, tell the pool": [begins[t][1] - begins[t][0] for t in known],
-        "begun until the loop begins: Tune, pool, data, rank": [loops[t][0] - begins[t][1] for t in known],
+        "driver: ask the sampler, write the study, tell the pool": [
+            begins[t][1] - begins[t][0] for t in known
+        ],
+        "begun until the loop begins: Tune, pool, data, rank": [
+            loops[t][0] - begins[t][1] for t in known
+        ],
         "the loop": [loops[t][1] - loops[t][0] for t in known],
-        "loop ended until the driver hears: rank, pool, Tune": [ends[t][0] - loops[t][1] for t in known],
+        "loop ended until the driver hears: rank, pool, Tune": [
+            ends[t][0] - loops[t][1] for t in known
+        ],
         "driver: write the study, tell the tracker": [ends[t][1] - ends[t][0] for t in known],
-        "heard until the next trial is begun: Tune": [n - ends[t][1] for t in known if (n := after[t]) is not None and n > ends[t][1]],
+        "heard until the next trial is begun: Tune": [
+            n - ends[t][1] for t in known if (n := after[t]) is not None and n > ends[t][1]
+        ],
     }
     ticks = [ended - began for what, _, began, ended in clocks if what == "tick"]
     lines = ["| station | median | greatest tenth from |", "|---|---|---|"]
     for name, values in parts.items():
         if values:
             high = sorted(values)[int(0.9 * (len(values) - 1))]
-            lines.append(f"| {name} | {shown(statistics.median(values), 'ms')} | {shown(high, 'ms')} |")
+            lines.append(
+                f"| {name} | {shown(statistics.median(values), 'ms')} | {shown(high, 'ms')} |"
+            )
     lines.append(
         f"| rounds of Tune's loop a trial; a tick | {shown(len(ticks) / len(begins))} | {shown(sum(ticks) / max(1, len(ticks)), 'ms')} |"
     )
@@ -151,7 +172,12 @@ def _sampled(folder: Path, times: Path) -> Iterator[Callable[[], list[str]]]:
         if not spy:
             return ["(py-spy is not installed: no stacks)"]
         thread.join(30)
-        return [line for name, file in found.items() if file.exists() for line in summary(name, file.read_text())]
+        return [
+            line
+            for name, file in found.items()
+            if file.exists()
+            for line in summary(name, file.read_text())
+        ]
 
     yield stacks
 
@@ -160,7 +186,9 @@ def _sample(spy: str, folder: Path, times: Path, found: dict[str, Path]) -> None
     import psutil
 
     give_up = time.monotonic() + 120
-    while time.monotonic() < give_up and (not times.exists() or len(times.read_text().splitlines()) < 4):
+    while time.monotonic() < give_up and (
+        not times.exists() or len(times.read_text().splitlines()) < 4
+    ):
         time.sleep(0.05)
     me = psutil.Process()
     running = []
@@ -170,9 +198,24 @@ def _sample(spy: str, folder: Path, times: Path, found: dict[str, Path]) -> None
             if title != "driver" and not title.startswith(ROOMS):
                 continue
             file = folder / f"stacks-{process.pid}.txt"
-            command = [spy, "record", "-p", str(process.pid), "-d", str(int(SECONDS)), "-r", str(RATE), "-f", "raw", "-o", str(file)]
+            command = [
+                spy,
+                "record",
+                "-p",
+                str(process.pid),
+                "-d",
+                str(int(SECONDS)),
+                "-r",
+                str(RATE),
+                "-f",
+                "raw",
+                "-o",
+                str(file),
+            ]
             command += ["--threads", "--nonblocking"]
-            running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            running.append(
+                subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            )
             found[f"{title[:40]} ({process.pid})"] = file
     for spying in running:
         spying.wait()
@@ -201,14 +244,28 @@ def summary(name: str, raw: str, top: int = 8) -> list[str]:
         for call in set(calls):
             inside[call] += int(count)
     whole = RATE * SECONDS
-    roots = 0.9 * max(threads.values(), default=0)  # A frame that nearly every stack contains gives no information.
-    busy = ", ".join(f"{thread} {count / whole:.0%}" for thread, count in threads.most_common(5) if count / whole >= 0.01)
+    roots = 0.9 * max(
+        threads.values(), default=0
+    )  # A frame that nearly every stack contains gives no information.
+    busy = ", ".join(
+        f"{thread} {count / whole:.0%}"
+        for thread, count in threads.most_common(5)
+        if count / whole >= 0.01
+    )
     lines = [f"**{name}**: threads at work: {busy or 'none over 1%'}", ""]
     if not busy:
         return lines
-    shares = [f"{call} {count / whole:.0%}" for call, count in own.most_common(top) if count / whole >= 0.005]
+    shares = [
+        f"{call} {count / whole:.0%}"
+        for call, count in own.most_common(top)
+        if count / whole >= 0.005
+    ]
     lines += ["  last in the stack: " + "; ".join(shares)]
-    shares = [f"{call} {count / whole:.0%}" for call, count in inside.most_common(5 * top) if count < roots and count / whole >= 0.01]
+    shares = [
+        f"{call} {count / whole:.0%}"
+        for call, count in inside.most_common(5 * top)
+        if count < roots and count / whole >= 0.01
+    ]
     return [*lines, "  anywhere in it: " + "; ".join(shares), ""]
 
 

@@ -38,8 +38,14 @@ def measure(folder: Path, seed: int, on_rows: bool) -> dict[str, Any]:
 
     log = folder / f"fits-{seed}-{'rows' if on_rows else 'whole'}.jsonl"
     log.unlink(missing_ok=True)
-    overrides = [f"search.seed={seed}", "trainer.estimator=benchmarks.row_fidelity:Forest", "limits.max_concurrent_trials=1"]
-    overrides += [f"runtime_env={{env_vars: {{{LOG}: '{log}'}}}}"] + ([] if on_rows else ["scheduler={name: none}"])
+    overrides = [
+        f"search.seed={seed}",
+        "trainer.estimator=benchmarks.row_fidelity:Forest",
+        "limits.max_concurrent_trials=1",
+    ]
+    overrides += [f"runtime_env={{env_vars: {{{LOG}: '{log}'}}}}"] + (
+        [] if on_rows else ["scheduler={name: none}"]
+    )
     result = sweeps.run(SPACE, overrides=tuple(overrides), dir=folder / "runs")
     fits = [json.loads(line) for line in log.read_text().splitlines()]
     whole = max(rows for rows, _ in fits)

@@ -22,7 +22,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import PINNED, Sample, Side, Task, Workload, WorkloadRecord, goal_lines, median_of, table
+from benchmarks.common import (
+    PINNED,
+    Sample,
+    Side,
+    Task,
+    Workload,
+    WorkloadRecord,
+    goal_lines,
+    median_of,
+    table,
+)
 
 ROOT = Path(__file__).parent.parent
 MARK = "SWEEPS_BENCHMARK"  # Environment variable with the token of a run. All processes of the run have it.
@@ -39,21 +49,48 @@ class RunFailed(Exception):
 
 def machine() -> dict[str, str]:
     """Return the facts on which the measures depend: cores, processor, memory, GPUs, versions and commit."""
-    facts = {"cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())}
+    facts = {
+        "cores": str(
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        )
+    }
     with contextlib.suppress(OSError, StopIteration):
-        cpu = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
+        cpu = next(
+            line
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        )
         facts["processor"] = cpu.partition(":")[2].strip()
     with contextlib.suppress(OSError, StopIteration):
-        total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
+        total = next(
+            line
+            for line in Path("/proc/meminfo").read_text().splitlines()
+            if line.startswith("MemTotal")
+        )
         facts["memory"] = f"{int(total.split()[1]) / 2**20:.0f} GiB"
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        listed = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=True)
+        listed = subprocess.run(
+            ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         facts["GPUs"] = ", ".join(listed.stdout.split("\n")[:-1])
-    facts["system"] = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    facts["system"] = (
+        f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    )
     facts["versions"] = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in VERSIONS)
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        head = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        changed = subprocess.run(
+            ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
         facts["commit"] = head + (", with changes" if changed.strip() else "")
     return facts
 
@@ -73,8 +110,23 @@ def run_side(workload: Workload, side: Side, trials: int, profile: bool = False)
         out, log = folder / "out.json", folder / "log.txt"
         work = folder / "work"
         work.mkdir()
-        environment = {**os.environ, **PINNED, **side.environment, MARK: token, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "benchmarks.running", workload.name, side.name, str(trials), str(work), str(out)]
+        environment = {
+            **os.environ,
+            **PINNED,
+            **side.environment,
+            MARK: token,
+            "PYTHONPATH": str(ROOT),
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.running",
+            workload.name,
+            side.name,
+            str(trials),
+            str(work),
+            str(out),
+        ]
         with open(log, "w") as file:
             process = subprocess.Popen(
                 [*command, *(["--profile"] if profile else [])],
@@ -92,15 +144,21 @@ def run_side(workload: Workload, side: Side, trials: int, profile: bool = False)
                 process.wait()
                 _end(token, process.pid)
                 for session in Path(tempfile.gettempdir(), "ray").glob(f"session_*_{process.pid}"):
-                    shutil.rmtree(session, ignore_errors=True)  # The killed Ray could not delete its own folder.
+                    shutil.rmtree(
+                        session, ignore_errors=True
+                    )  # The killed Ray could not delete its own folder.
                 if isinstance(e, subprocess.TimeoutExpired):
-                    raise RunFailed(f"{workload.name}, {side.name}: took longer than {workload.timeout:.0f} s\n{_tail(log)}") from None
+                    raise RunFailed(
+                        f"{workload.name}, {side.name}: took longer than {workload.timeout:.0f} s\n{_tail(log)}"
+                    ) from None
                 raise
         left = _end(token, process.pid)
         if code or not out.exists():
             raise RunFailed(f"{workload.name}, {side.name}: exit code {code}\n{_tail(log)}")
         if left:
-            raise RunFailed(f"{workload.name}, {side.name}: left processes behind: {', '.join(left)}")
+            raise RunFailed(
+                f"{workload.name}, {side.name}: left processes behind: {', '.join(left)}"
+            )
         return Sample(side.name, trials, json.loads(out.read_text()))
 
 
@@ -129,9 +187,17 @@ def _left(token: str, leader: int) -> dict[int, str]:
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             state, _, _, session = (path / "stat").read_text().rpartition(")")[2].split()[:4]
-            ours = int(session) == leader or f"{MARK}={token}".encode() in (path / "environ").read_bytes()
+            ours = (
+                int(session) == leader
+                or f"{MARK}={token}".encode() in (path / "environ").read_bytes()
+            )
             if ours and state != "Z" and int(path.name) != os.getpid():
-                found[int(path.name)] = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:80]
+                found[int(path.name)] = (
+                    (path / "cmdline")
+                    .read_bytes()
+                    .replace(b"\0", b" ")
+                    .decode(errors="replace")[:80]
+                )
     return found
 
 
@@ -142,8 +208,16 @@ def local_ray(cpus: int = 2) -> Iterator[Any]:
 
     from sweeps.execution.cluster import NICENESS
 
-    os.environ.setdefault("RAY_worker_niceness", str(NICENESS))  # As in a Ray that sweeps starts. It does not slow down the other sides.
-    ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    os.environ.setdefault(
+        "RAY_worker_niceness", str(NICENESS)
+    )  # As in a Ray that sweeps starts. It does not slow down the other sides.
+    ray.init(
+        address="local",
+        num_cpus=cpus,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
     node = ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
     try:
@@ -158,7 +232,13 @@ def local_ray(cpus: int = 2) -> Iterator[Any]:
 
 
 def record(
-    workload: Workload, repeats: int, command: str, *, sides: Sequence[str] = (), trials: int | None = None, before: int = 0
+    workload: Workload,
+    repeats: int,
+    command: str,
+    *,
+    sides: Sequence[str] = (),
+    trials: int | None = None,
+    before: int = 0,
 ) -> WorkloadRecord:
     """Run the sides of a workload in turn, `repeats` times.
 
@@ -179,7 +259,9 @@ def record(
     samples: list[Sample] = []
     problems: list[str] = []
     if reason := workload.absent():
-        return WorkloadRecord(workload.name, command, date, machine(), 0.0, problems=(f"Skipped: {reason}",))
+        return WorkloadRecord(
+            workload.name, command, date, machine(), 0.0, problems=(f"Skipped: {reason}",)
+        )
     todo = [side for side in workload.sides if not sides or side.name in sides]
     for repeat in range(repeats):
         first = (before + repeat) % max(1, len(todo))
@@ -193,9 +275,22 @@ def record(
                 problems.append(f"{side.label}: {str(e).splitlines()[0]}")
                 todo.remove(side)
                 continue
-            numbers = ", ".join(f"{k} {v:.4g}" for k, v in samples[-1].values.items() if isinstance(v, int | float))
-            say(f"{workload.name} {repeat + 1}/{repeats} {side.name} ({n} trials, {time.monotonic() - began_side:.0f} s): {numbers}")
-    return WorkloadRecord(workload.name, command, date, machine(), time.monotonic() - began, load, tuple(samples), tuple(problems))
+            numbers = ", ".join(
+                f"{k} {v:.4g}" for k, v in samples[-1].values.items() if isinstance(v, int | float)
+            )
+            say(
+                f"{workload.name} {repeat + 1}/{repeats} {side.name} ({n} trials, {time.monotonic() - began_side:.0f} s): {numbers}"
+            )
+    return WorkloadRecord(
+        workload.name,
+        command,
+        date,
+        machine(),
+        time.monotonic() - began,
+        load,
+        tuple(samples),
+        tuple(problems),
+    )
 
 
 def say(text: str) -> None:
@@ -209,28 +304,59 @@ def end_on_sigterm() -> None:
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=5, help="runs of each side (default 5)")
-    parser.add_argument("--trials", type=int, default=None, help="at most so many trials a run, for a quick look")
+    parser.add_argument(
+        "--trials", type=int, default=None, help="at most so many trials a run, for a quick look"
+    )
 
 
 def script(workload: Workload, argv: Sequence[str] | None = None) -> int:
     """Run the command line of a single benchmark. It prints the table and writes nothing."""
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{workload.name}", description=workload.title)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{workload.name}", description=workload.title
+    )
     options(parser)
     names = [side.name for side in workload.sides]
-    parser.add_argument("--side", action="append", choices=names, default=[], help="this side alone; may be repeated")
-    parser.add_argument("--profile", action="store_true", help="run our sides once and show where a trial's time goes")
+    parser.add_argument(
+        "--side",
+        action="append",
+        choices=names,
+        default=[],
+        help="this side alone; may be repeated",
+    )
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="run our sides once and show where a trial's time goes",
+    )
     given = parser.parse_args(argv)
     end_on_sigterm()
     if given.profile:
         for side in workload.sides:
             if side.name in given.side or (not given.side and side.name == workload.reference):
-                found = run_side(workload, side, min(side.trials, given.trials or side.trials), profile=True)
-                print(f"# {side.label}\n\n{found.values.get('profile', 'this side has no profile')}")
+                found = run_side(
+                    workload, side, min(side.trials, given.trials or side.trials), profile=True
+                )
+                print(
+                    f"# {side.label}\n\n{found.values.get('profile', 'this side has no profile')}"
+                )
         return 0
     done = record(workload, given.repeats, "", sides=given.side, trials=given.trials)
     goals = workload.goals(median_of(done.samples))
     notes = workload.notes(median_of(done.samples))
-    print("\n".join([workload.title, "", *table(workload, done.samples), "", *goal_lines(goals), "", *notes, *done.problems]))
+    print(
+        "\n".join(
+            [
+                workload.title,
+                "",
+                *table(workload, done.samples),
+                "",
+                *goal_lines(goals),
+                "",
+                *notes,
+                *done.problems,
+            ]
+        )
+    )
     return 1 if done.problems and done.samples else 0
 
 

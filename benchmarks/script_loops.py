@@ -39,7 +39,9 @@ def paired_command(config: dict[str, Any]) -> None:
     trial.set_current(dataclasses.replace(trial.current(), options=options))
 
     def bare() -> dict[str, float]:
-        done = subprocess.run([*script, str(config["seed"])], stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run(
+            [*script, str(config["seed"])], stdout=subprocess.PIPE, text=True, check=True
+        )
         return json.loads(done.stdout.splitlines()[-1])
 
     in_turn(config["times"], lambda: command.train_func(config), bare)
@@ -49,7 +51,9 @@ def paired_trainable(config: dict[str, Any]) -> None:
     """Run the trainer `trainable` and the class itself in one trial; see `in_turn`."""
     from sweeps.trainers import trainable
 
-    trial.set_current(dataclasses.replace(trial.current(), options={"trainable": f"{__name__}:Digits"}))
+    trial.set_current(
+        dataclasses.replace(trial.current(), options={"trainable": f"{__name__}:Digits"})
+    )
 
     def bare() -> dict[str, float]:
         training = Digits(config=config)

@@ -40,7 +40,9 @@ def rows(n: int) -> pd.DataFrame:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(n, 20)), columns=[f"n{i}" for i in range(20)])
     frame = frame.mask(rng.random(frame.shape) < 0.02)
-    return frame.assign(plan=rng.choice(list("abcd"), n), town=rng.choice([f"town {i}" for i in range(10)], n))
+    return frame.assign(
+        plan=rng.choice(list("abcd"), n), town=rng.choice([f"town {i}" for i in range(10)], n)
+    )
 
 
 def make_bundle(folder: Path) -> Path:
@@ -60,7 +62,11 @@ def make_bundle(folder: Path) -> Path:
     fitted = fit_chain(steps, pa.Table.from_pandas(raw), None)
     features = fitted.transform(raw)
     label = ((raw["n0"].fillna(0) + (raw["plan"] == "a")) > 0.3).to_numpy(int)
-    booster = xgb.train({"objective": "binary:logistic", "max_depth": 6, "nthread": 1}, xgb.DMatrix(features, label), 100)
+    booster = xgb.train(
+        {"objective": "binary:logistic", "max_depth": 6, "nthread": 1},
+        xgb.DMatrix(features, label),
+        100,
+    )
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
     booster.save_model(checkpoint / "model.ubj")
@@ -87,12 +93,21 @@ def server(command: list[str], port: int, ready: str) -> Iterator[None]:
     # MLflow calls `uvicorn` by its name, so the folder of this Python must be on the path.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     env = {**os.environ, "PATH": path, "MLFLOW_DISABLE_TELEMETRY": "true", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         deadline = time.monotonic() + 90
         while True:
             with contextlib.suppress(OSError):
-                if urllib.request.urlopen(f"http://127.0.0.1:{port}{ready}", timeout=2).status == 200:
+                if (
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}{ready}", timeout=2).status
+                    == 200
+                ):
                     break
             if time.monotonic() > deadline or process.poll() is not None:
                 raise RuntimeError(f"did not start: {' '.join(command)}")
@@ -111,7 +126,11 @@ async def _ask(port: int, request: bytes, until: float, took: list[float]) -> No
         head = await reader.readuntil(b"\r\n\r\n")
         if b" 200 " not in head[:20]:
             raise RuntimeError(head.decode())
-        length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
+        length = next(
+            int(line.split(b":")[1])
+            for line in head.split(b"\r\n")
+            if line.lower().startswith(b"content-length")
+        )
         await reader.readexactly(length)
         took.append(time.perf_counter() - start)
     writer.close()
@@ -124,12 +143,18 @@ def load_of(port: int, path: str, body: bytes, seconds: float) -> tuple[float, f
     async def all_of_them() -> tuple[float, list[float]]:
         took: list[float] = []
         start = time.perf_counter()
-        await asyncio.gather(*(_ask(port, head + body, start + seconds, took) for _ in range(CONNECTIONS)))
+        await asyncio.gather(
+            *(_ask(port, head + body, start + seconds, took) for _ in range(CONNECTIONS))
+        )
         return time.perf_counter() - start, took
 
     asyncio.run(_warm(port, head + body))
     wall, took = asyncio.run(all_of_them())
-    return len(took) / wall, 1e3 * float(np.quantile(took, 0.5)), 1e3 * float(np.quantile(took, 0.99))
+    return (
+        len(took) / wall,
+        1e3 * float(np.quantile(took, 0.5)),
+        1e3 * float(np.quantile(took, 0.99)),
+    )
 
 
 async def _warm(port: int, request: bytes) -> None:
@@ -142,19 +167,40 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def serving(bundle: Path, repeats: int, seconds: float) -> dict[tuple[str, int], list[tuple[float, float, float]]]:
+def serving(
+    bundle: Path, repeats: int, seconds: float
+) -> dict[tuple[str, int], list[tuple[float, float, float]]]:
     """Measure the servers. Map (server, rows in a request) to the result of each repeat."""
     found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     ours, theirs = free_port(), free_port()
     ours_command = [sys.executable, "-m", "sweeps.cli", "serve", str(bundle), "--port", str(ours)]
-    theirs_command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", str(bundle), "--env-manager", "local", "-p", str(theirs)]
+    theirs_command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "models",
+        "serve",
+        "-m",
+        str(bundle),
+        "--env-manager",
+        "local",
+        "-p",
+        str(theirs),
+    ]
     with server(ours_command, ours, "/health"), server(theirs_command, theirs, "/ping"):
         for _ in range(repeats):
             for n in (1, 100):
                 records = json.loads(rows(n).to_json(orient="records"))
-                measured = load_of(ours, "/predict", json.dumps({"records": records}).encode(), seconds)
+                measured = load_of(
+                    ours, "/predict", json.dumps({"records": records}).encode(), seconds
+                )
                 found.setdefault(("sweeps serve", n), []).append(measured)
-                measured = load_of(theirs, "/invocations", json.dumps({"dataframe_records": records}).encode(), seconds)
+                measured = load_of(
+                    theirs,
+                    "/invocations",
+                    json.dumps({"dataframe_records": records}).encode(),
+                    seconds,
+                )
                 found.setdefault(("mlflow models serve", n), []).append(measured)
     return found
 
@@ -175,12 +221,17 @@ def bulk(bundle: Path, folder: Path, repeats: int, count: int) -> dict[str, list
             writer = None
             for batch in pq.ParquetFile(source).iter_batches(50_000):
                 table = pa.Table.from_pandas(model.predict(batch.to_pandas()), preserve_index=False)
-                writer = writer or stack.enter_context(pq.ParquetWriter(folder / "bare.parquet", table.schema))
+                writer = writer or stack.enter_context(
+                    pq.ParquetWriter(folder / "bare.parquet", table.schema)
+                )
                 writer.write_table(table)
 
     found: dict[str, list[float]] = {"sweeps predict": [], "a bare loop": []}
     for _ in range(repeats):
-        for name, run in (("sweeps predict", lambda: predict_file(bundle, source, folder / "out.parquet")), ("a bare loop", bare)):
+        for name, run in (
+            ("sweeps predict", lambda: predict_file(bundle, source, folder / "out.parquet")),
+            ("a bare loop", bare),
+        ):
             start = time.perf_counter()
             run()
             found[name].append(count / (time.perf_counter() - start))
@@ -196,12 +247,21 @@ def first_prediction(bundle: Path, repeats: int) -> list[float]:
     took = []
     for _ in range(repeats):
         start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code, str(bundle)], check=True, env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"})
+        subprocess.run(
+            [sys.executable, "-c", code, str(bundle)],
+            check=True,
+            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"},
+        )
         took.append(time.perf_counter() - start)
     return took
 
 
-def report(served: dict[Any, Any], rates: dict[str, list[float]], first: list[float], args: argparse.Namespace) -> str:
+def report(
+    served: dict[Any, Any],
+    rates: dict[str, list[float]],
+    first: list[float],
+    args: argparse.Namespace,
+) -> str:
     """Return the report."""
     lines = [
         "# Serving\n",
@@ -213,7 +273,10 @@ def report(served: dict[Any, Any], rates: dict[str, list[float]], first: list[fl
         "| rows in a request | | requests/s | p50, ms | p99, ms |",
         "|---|---|---|---|---|",
     ]
-    middle = {key: [statistics.median(m[i] for m in measured) for i in range(3)] for key, measured in served.items()}
+    middle = {
+        key: [statistics.median(m[i] for m in measured) for i in range(3)]
+        for key, measured in served.items()
+    }
     for n in (1, 100):
         for name in ("sweeps serve", "mlflow models serve"):
             spread = [[m[i] for m in served[name, n]] for i in range(3)]
@@ -223,14 +286,19 @@ def report(served: dict[Any, Any], rates: dict[str, list[float]], first: list[fl
             ]
             lines.append(f"| {n} | `{name}` | {' | '.join(cells)} |")
         ours, theirs = middle["sweeps serve", n], middle["mlflow models serve", n]
-        lines.append(f"| {n} | ratio | {ours[0] / theirs[0]:.1f} × | {ours[1] / theirs[1]:.2f} × | {ours[2] / theirs[2]:.2f} × |")
+        lines.append(
+            f"| {n} | ratio | {ours[0] / theirs[0]:.1f} × | {ours[1] / theirs[1]:.2f} × | {ours[2] / theirs[2]:.2f} × |"
+        )
     bulk_middle = {name: statistics.median(values) for name, values in rates.items()}
     lines += [
         f"\n`sweeps predict` with {args.rows:,} rows, from Parquet to Parquet, including the time to load the bundle. The bare loop reads "
         "the rows, calls the loaded model and writes the predictions:\n",
         "| | rows/s |",
         "|---|---|",
-        *(f"| {name} | {bulk_middle[name]:,.0f} ({min(v):,.0f} to {max(v):,.0f}) |" for name, v in rates.items()),
+        *(
+            f"| {name} | {bulk_middle[name]:,.0f} ({min(v):,.0f} to {max(v):,.0f}) |"
+            for name, v in rates.items()
+        ),
         f"| ratio | {bulk_middle['sweeps predict'] / bulk_middle['a bare loop']:.2f} × |",
         f"\nTime from the start of a new process to its first prediction, with `mlflow.pyfunc.load_model`: "
         f"{statistics.median(first):.2f} s ({min(first):.2f} to {max(first):.2f}).\n",

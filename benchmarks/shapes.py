@@ -44,7 +44,10 @@ TINY = """\
       scaling: {{num_workers: {workers}}}
       params: {params}
 """
-FEW_STEPS = {"torch_tabular": "{depth: 1, width: 16, epochs: 2}", "xgboost": "{num_boost_round: 2, eta: {uniform: [0.1, 0.3]}}"}
+FEW_STEPS = {
+    "torch_tabular": "{depth: 1, width: 16, epochs: 2}",
+    "xgboost": "{num_boost_round: 2, eta: {uniform: [0.1, 0.3]}}",
+}
 MANY = """\
     trainer: xgboost
     data: {{train: "sklearn:digits", label: target, valid: 0.25}}
@@ -115,7 +118,9 @@ def command(task: Task, trainer: str, workers: int) -> dict[str, Any]:
     runs = task.folder / "runs"
     runs.mkdir()
     sqlite_tables.create(f"sqlite:///{runs / 'mlflow.db'}")
-    text = TINY.format(trainer=trainer, trials=task.trials, workers=workers, params=FEW_STEPS[trainer])
+    text = TINY.format(
+        trainer=trainer, trials=task.trials, workers=workers, params=FEW_STEPS[trainer]
+    )
     file = space_file(task, "tiny", text)
     began = time.time()
     done = subprocess.run(
@@ -130,7 +135,12 @@ def command(task: Task, trainer: str, workers: int) -> dict[str, Any]:
     if done.returncode:
         raise RuntimeError(f"sweeps run failed: {done.stderr[-2000:]}")
     begins, ends = times_of(Path(json.loads(done.stdout)["dir"]), "tiny")
-    return {"seconds": whole, "before": min(begins) - began, "during": max(ends) - min(begins), "after": began + whole - max(ends)}
+    return {
+        "seconds": whole,
+        "before": min(begins) - began,
+        "during": max(ends) - min(begins),
+        "after": began + whole - max(ends),
+    }
 
 
 # ---- changes of shape
@@ -142,7 +152,11 @@ def in_turn(task: Task, address: str | None = None) -> dict[str, Any]:
         name: swept(task, name, MANY.format(trials=task.trials, workers=workers), address)
         for name, workers in (("one", "1"), ("two", "2"), ("turns", TWO_IN_TURN))
     }
-    return {"ratio": seconds["turns"] / ((seconds["one"] + seconds["two"]) / 2), "seconds": seconds["turns"], **seconds}
+    return {
+        "ratio": seconds["turns"] / ((seconds["one"] + seconds["two"]) / 2),
+        "seconds": seconds["turns"],
+        **seconds,
+    }
 
 
 def in_turn_here(task: Task) -> dict[str, Any]:
@@ -158,10 +172,21 @@ def in_turn_on_nodes(task: Task) -> dict[str, Any]:
 def utilization(task: Task) -> dict[str, Any]:
     """Run trials that sleep on three nodes; return the used share of the CPUs, the processes, and the gangs that were split needlessly."""
     workers = "{choice: [1, 2]}"
-    text = LOOP.format(loop="sleep_in_steps", backend="torch", trials=task.trials, limits="", workers=workers, folder=task.folder)
+    text = LOOP.format(
+        loop="sleep_in_steps",
+        backend="torch",
+        trials=task.trials,
+        limits="",
+        workers=workers,
+        folder=task.folder,
+    )
     with nodes(NODES, PER_NODE) as address:
         seconds = swept(task, "nodes", text, address)
-    ranks = [json.loads(line) for file in task.folder.glob("rank-*.json") for line in file.read_text().splitlines()]
+    ranks = [
+        json.loads(line)
+        for file in task.folder.glob("rank-*.json")
+        for line in file.read_text().splitlines()
+    ]
     first, last = min(r["began"] for r in ranks), max(r["ended"] for r in ranks)
     used = sum(r["ended"] - r["began"] for r in ranks)
     gangs: dict[str, list[dict[str, Any]]] = {}
@@ -180,7 +205,11 @@ def utilization(task: Task) -> dict[str, Any]:
 def had_room(gang: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> bool:
     """Return whether one node had room for all workers of a gang during the half second before the gang began."""
     began, names = min(r["began"] for r in gang), {r["node"] for r in ranks}
-    others = [r for r in ranks if r["trial"] != gang[0]["trial"] and r["began"] < began and r["ended"] > began - 0.5]
+    others = [
+        r
+        for r in ranks
+        if r["trial"] != gang[0]["trial"] and r["began"] < began and r["ended"] > began - 0.5
+    ]
     return any(PER_NODE - sum(r["node"] == name for r in others) >= len(gang) for name in names)
 
 
@@ -197,7 +226,12 @@ def formed_again(task: Task, backend: str) -> dict[str, Any]:
     with local_ray():
         pool.Pool = ray.remote(num_cpus=0, max_concurrency=10_000)(logged_pool(str(log)))  # type: ignore[call-overload]
         text = LOOP.format(
-            loop="report_once", backend=backend, trials=task.trials, limits=", max_concurrent_trials: 1", workers=TWO_IN_TURN, folder=log
+            loop="report_once",
+            backend=backend,
+            trials=task.trials,
+            limits=", max_concurrent_trials: 1",
+            workers=TWO_IN_TURN,
+            folder=log,
         )
         swept(task, "gangs", text)
     seen: set[str] = set()
@@ -243,11 +277,18 @@ def lost_rank(task: Task) -> dict[str, Any]:
     threading.Thread(target=kill, daemon=True).start()
     with local_ray():
         text = LOOP.format(
-            loop="report_often", backend="torch", trials=task.trials, limits=", max_failures: 1", workers=2, folder=task.folder
+            loop="report_often",
+            backend="torch",
+            trials=task.trials,
+            limits=", max_failures: 1",
+            workers=2,
+            folder=task.folder,
         )
         swept(task, "lost", text)
     at, before = killed[0]
-    again = min(when for when in reports(task.folder) if when > at + 0.25)  # Rank 0 may report once more before it waits for rank 1.
+    again = min(
+        when for when in reports(task.folder) if when > at + 0.25
+    )  # Rank 0 may report once more before it waits for rank 1.
     return {"seconds": again - at, "processes": len(pids() - before)}
 
 
@@ -262,16 +303,38 @@ def reports(folder: Path) -> list[float]:
 
 def goals(median: Median) -> list[Goal]:
     found = [
-        Goal(f"sweep of one trial with 2 workers, more than with 1, {name}", more(median, key), 1.5, unit="s")
+        Goal(
+            f"sweep of one trial with 2 workers, more than with 1, {name}",
+            more(median, key),
+            1.5,
+            unit="s",
+        )
         for key, name in (("torch", "torch"), ("xgboost", "XGBoost"))
     ]
     found += [
-        Goal("32 trials on 1 and 2 workers in turn, over the mean of 32 on each, ×", median("in-turn", "ratio"), 1.1),
+        Goal(
+            "32 trials on 1 and 2 workers in turn, over the mean of 32 on each, ×",
+            median("in-turn", "ratio"),
+            1.1,
+        ),
         Goal("the same on two nodes, ×", median("in-turn-nodes", "ratio"), 1.2),
-        Goal("40 trials on three nodes: used share of the CPUs", median("three-nodes", "ratio"), 0.85, at_most=False, unit="%"),
-        Goal("40 trials on three nodes: gangs that were split although a node had room", median("three-nodes", "needless"), 0),
+        Goal(
+            "40 trials on three nodes: used share of the CPUs",
+            median("three-nodes", "ratio"),
+            0.85,
+            at_most=False,
+            unit="%",
+        ),
+        Goal(
+            "40 trials on three nodes: gangs that were split although a node had room",
+            median("three-nodes", "needless"),
+            0,
+        ),
     ]
-    found += [Goal(f"a gang formed again, {name}", median(f"again-{name}", "ms"), 0.05, unit="ms") for name in BACKENDS]
+    found += [
+        Goal(f"a gang formed again, {name}", median(f"again-{name}", "ms"), 0.05, unit="ms")
+        for name in BACKENDS
+    ]
     found += [
         Goal("a lost rank until the next report", median("lost-rank", "seconds"), 4.0, unit="s"),
         Goal("a lost rank: new processes", median("lost-rank", "processes"), 1),
@@ -292,7 +355,9 @@ def goals(median: Median) -> list[Goal]:
 
 def more(median: Median, trainer: str) -> float | None:
     """Return the additional seconds of a sweep of one trial with two workers."""
-    return less(median(f"one-trial-{trainer}-2", "seconds"), median(f"one-trial-{trainer}-1", "seconds"))
+    return less(
+        median(f"one-trial-{trainer}-2", "seconds"), median(f"one-trial-{trainer}-1", "seconds")
+    )
 
 
 def notes(median: Median) -> list[str]:
@@ -300,7 +365,9 @@ def notes(median: Median) -> list[str]:
     found = []
     if all(part is not None for part in parts):
         before, during, after = (f"{part:.1f} s" for part in parts)
-        found.append(f"Two tiny trials: {before} until the first trial starts, {during} for the trials, and {after} after the last trial.")
+        found.append(
+            f"Two tiny trials: {before} until the first trial starts, {during} for the trials, and {after} after the last trial."
+        )
     if (processes := median("three-nodes", "processes")) is not None:
         found.append(
             f"40 trials on three nodes: {processes:.0f} processes, {median('three-nodes', 'split'):.0f} gangs on more than one node."
@@ -329,12 +396,35 @@ WORKLOAD = Workload(
         Side("in-turn", "32 trials on 1 and 2 workers in turn", in_turn_here, 32),
         Side("in-turn-nodes", "the same on two nodes", in_turn_on_nodes, 32),
         Side("three-nodes", "40 trials on three nodes", utilization, 40),
-        *(Side(f"again-{name}", f"a gang formed again, {name}", lambda task, name=name: formed_again(task, name), 16) for name in BACKENDS),
+        *(
+            Side(
+                f"again-{name}",
+                f"a gang formed again, {name}",
+                lambda task, name=name: formed_again(task, name),
+                16,
+            )
+            for name in BACKENDS
+        ),
         Side("lost-rank", "a lost rank", lost_rank, 1),
-        Side("ddp", "distributed trials, `trainer: torch_tabular`", lambda task: ddp_digits.ours(task, True), 24),
+        Side(
+            "ddp",
+            "distributed trials, `trainer: torch_tabular`",
+            lambda task: ddp_digits.ours(task, True),
+            24,
+        ),
         Side("bare", "small trials: bare Optuna loop", xgb_small.bare, xgb_small.TRIALS),
-        Side("small-loop", "small trials: same loop", lambda task: xgb_small.ours(task, False, 1), xgb_small.TRIALS),
-        Side("small", "small trials: `trainer: xgboost`", lambda task: xgb_small.ours(task, True, 1), xgb_small.TRIALS),
+        Side(
+            "small-loop",
+            "small trials: same loop",
+            lambda task: xgb_small.ours(task, False, 1),
+            xgb_small.TRIALS,
+        ),
+        Side(
+            "small",
+            "small trials: `trainer: xgboost`",
+            lambda task: xgb_small.ours(task, True, 1),
+            xgb_small.TRIALS,
+        ),
     ),
     measures=(
         Measure("seconds", "seconds"),

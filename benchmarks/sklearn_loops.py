@@ -40,10 +40,17 @@ def bare_forest(seed: int, train: Table, valid: Table) -> dict[str, float]:
 def bare_sgd(seed: int, train: Table, valid: Table) -> dict[str, float]:
     """Make a pass over the rows in each step; see `_measured`."""
     model = SGDClassifier(loss="log_loss", alpha=0.01, random_state=np.random.RandomState(seed))
-    return _measured(model, lambda: model.partial_fit(*train, classes=[0, 1]), lambda: copy.deepcopy(model), valid)
+    return _measured(
+        model,
+        lambda: model.partial_fit(*train, classes=[0, 1]),
+        lambda: copy.deepcopy(model),
+        valid,
+    )
 
 
-def _measured(model: Any, step: Callable[[], Any], snapshot: Callable[[], Any], valid: Table) -> dict[str, float]:
+def _measured(
+    model: Any, step: Callable[[], Any], snapshot: Callable[[], Any], valid: Table
+) -> dict[str, float]:
     """Train ten steps, compute the logloss on valid after each step, and return the metrics of the model of the best step."""
     best, kept = np.inf, None
     for _ in range(STEPS):
@@ -51,7 +58,9 @@ def _measured(model: Any, step: Callable[[], Any], snapshot: Callable[[], Any], 
         loss = _scores(model, valid, ["valid-logloss"])["valid-logloss"]
         if loss < best:
             best, kept = loss, snapshot()
-    if hasattr(kept, "n_jobs"):  # The last bits of the sum over the trees depend on the order in which several threads end.
+    if hasattr(
+        kept, "n_jobs"
+    ):  # The last bits of the sum over the trees depend on the order in which several threads end.
         kept.n_jobs = 1
     return _scores(kept, valid, None)
 
@@ -61,7 +70,11 @@ def _scores(model: Any, valid: Table, names: list[str] | None) -> dict[str, floa
 
 
 CASES = {
-    "forest": (bare_forest, "sklearn.ensemble:RandomForestClassifier", {"n_estimators": TREES, "max_depth": 10}),
+    "forest": (
+        bare_forest,
+        "sklearn.ensemble:RandomForestClassifier",
+        {"n_estimators": TREES, "max_depth": 10},
+    ),
     "sgd": (bare_sgd, "sklearn.linear_model:SGDClassifier", {"loss": "log_loss", "alpha": 0.01}),
 }
 
@@ -78,7 +91,10 @@ def paired_sklearn(config: dict[str, Any]) -> None:
         return frame.drop(columns=current.label), frame[current.label].to_numpy(np.int64)
 
     def run_bare() -> dict[str, float]:
-        train, valid = (current.cached(f"bare.{name}", lambda name=name: table(name)) for name in ("train", "valid"))
+        train, valid = (
+            current.cached(f"bare.{name}", lambda name=name: table(name))
+            for name in ("train", "valid")
+        )
         return bare(current.seed, train, valid)
 
     in_turn(config["times"], lambda: sklearn.train_func(params), run_bare)

@@ -35,26 +35,50 @@ SPACE = """\
 def with_shares(task: Task, seconds: float, found: dict[str, Any]) -> dict[str, Any]:
     """Return the measures of a run together with its efficiency in steady state and from the start."""
     ideal = seconds / SLOTS
-    return {**found, "efficiency": ideal / found["trial"], "whole_efficiency": ideal * task.trials / found["whole"]}
+    return {
+        **found,
+        "efficiency": ideal / found["trial"],
+        "whole_efficiency": ideal * task.trials / found["whole"],
+    }
 
 
 def ours(task: Task, seconds: float) -> dict[str, Any]:
-    return with_shares(task, seconds, sweep(task, SPACE.format(trials=task.trials, seconds=seconds)).numbers)
+    return with_shares(
+        task, seconds, sweep(task, SPACE.format(trials=task.trials, seconds=seconds)).numbers
+    )
 
 
 def tune_sleep(task: Task, seconds: float, reuse: bool) -> dict[str, Any]:
     from ray import tune
 
     space = {"x": tune.uniform(0.0, 1.0), "seconds": seconds}
-    return with_shares(task, seconds, peers.tune_run(task, peers.sleep_function, space, "x", slots=SLOTS, reuse=reuse))
+    return with_shares(
+        task,
+        seconds,
+        peers.tune_run(task, peers.sleep_function, space, "x", slots=SLOTS, reuse=reuse),
+    )
 
 
 def goals(median: Median) -> list[Goal]:
     return [
         Goal("efficiency, 1 s", median("ours", "efficiency"), 0.95, at_most=False, unit="%"),
-        Goal("efficiency, 1 s, from the start", median("ours", "whole_efficiency"), 0.95, at_most=False, unit="%"),
-        Goal("efficiency, 0.1 s", median("ours-short", "efficiency"), 0.80, at_most=False, unit="%"),
-        Goal("efficiency, 0.1 s, from the start", median("ours-short", "whole_efficiency"), 0.80, at_most=False, unit="%"),
+        Goal(
+            "efficiency, 1 s, from the start",
+            median("ours", "whole_efficiency"),
+            0.95,
+            at_most=False,
+            unit="%",
+        ),
+        Goal(
+            "efficiency, 0.1 s", median("ours-short", "efficiency"), 0.80, at_most=False, unit="%"
+        ),
+        Goal(
+            "efficiency, 0.1 s, from the start",
+            median("ours-short", "whole_efficiency"),
+            0.80,
+            at_most=False,
+            unit="%",
+        ),
     ]
 
 
@@ -64,10 +88,17 @@ WORKLOAD = Workload(
     text=(__doc__ or "").partition("\n\n    python")[0],
     sides=(
         Side("ours", "1 s: sweeps", lambda task: ours(task, 1.0), 500),
-        Side("tune-reuse", "1 s: Tune, `reuse_actors`", lambda task: tune_sleep(task, 1.0, True), 40),
+        Side(
+            "tune-reuse", "1 s: Tune, `reuse_actors`", lambda task: tune_sleep(task, 1.0, True), 40
+        ),
         Side("tune", "1 s: Tune", lambda task: tune_sleep(task, 1.0, False), 40),
         Side("ours-short", "0.1 s: sweeps", lambda task: ours(task, 0.1), 500),
-        Side("tune-reuse-short", "0.1 s: Tune, `reuse_actors`", lambda task: tune_sleep(task, 0.1, True), 40),
+        Side(
+            "tune-reuse-short",
+            "0.1 s: Tune, `reuse_actors`",
+            lambda task: tune_sleep(task, 0.1, True),
+            40,
+        ),
         Side("tune-short", "0.1 s: Tune", lambda task: tune_sleep(task, 0.1, False), 40),
     ),
     measures=(

@@ -29,7 +29,9 @@ SPACES = {"quickstart": "search_spaces/quickstart.yaml", "taxi": "search_spaces/
 def checkout(folder: Path) -> Path:
     """Write the files of the earlier version to a folder."""
     folder.mkdir()
-    packed = subprocess.run(["git", "archive", BEFORE], cwd=ROOT, check=True, capture_output=True).stdout
+    packed = subprocess.run(
+        ["git", "archive", BEFORE], cwd=ROOT, check=True, capture_output=True
+    ).stdout
     subprocess.run(["tar", "-x"], cwd=folder, input=packed, check=True)
     return folder
 
@@ -46,7 +48,16 @@ def sweep(space: str, folder: Path, where: Path, changes: Sequence[str]) -> dict
     Raises:
         RuntimeError: The command failed.
     """
-    command = [sys.executable, "-c", "from sweeps.cli import main; main()", "run", space, "--json", "--dir", str(folder)]
+    command = [
+        sys.executable,
+        "-c",
+        "from sweeps.cli import main; main()",
+        "run",
+        space,
+        "--json",
+        "--dir",
+        str(folder),
+    ]
     done = subprocess.run(
         [*command, *(f"--set={text}" for text in changes)],
         cwd=where,
@@ -66,12 +77,21 @@ def run(task: Task, space: str, before: bool, overrides: tuple[str, ...]) -> dic
     began = time.time()
     told = sweep(SPACES[space], task.folder / "runs", where, overrides)
     whole = time.time() - began
-    return {"whole": whole, "value": told["best"]["value"], "test": told["best"]["test"], "trials": told["trials"]}
+    return {
+        "whole": whole,
+        "value": told["best"]["value"],
+        "test": told["best"]["test"],
+        "trials": told["trials"],
+    }
 
 
 def goals(median: Median) -> list[Goal]:
     return [
-        Goal(f"{space}: seconds now over before", ratio(median(f"{space}-auto", "whole"), median(f"{space}-before", "whole")), 1.0)
+        Goal(
+            f"{space}: seconds now over before",
+            ratio(median(f"{space}-auto", "whole"), median(f"{space}-before", "whole")),
+            1.0,
+        )
         for space in SPACES
     ]
 
@@ -81,7 +101,12 @@ def sides() -> tuple[Side, ...]:
     ways = {"before": (True, ()), "auto": (False, ()), "tpe": (False, ("search.algorithm=tpe",))}
     labels = {"before": "before, `tpe`", "auto": "now, `auto`", "tpe": "now, `tpe`"}
     return tuple(
-        Side(f"{space}-{way}", f"{space}, {labels[way]}", lambda task, space=space, way=way: run(task, space, *ways[way]), trials)
+        Side(
+            f"{space}-{way}",
+            f"{space}, {labels[way]}",
+            lambda task, space=space, way=way: run(task, space, *ways[way]),
+            trials,
+        )
         for space, trials in (("quickstart", 16), ("taxi", 24))
         for way in ways
     )
@@ -92,7 +117,11 @@ WORKLOAD = Workload(
     title="The spaces that come with sweeps, before and now",
     text=(__doc__ or "").partition("\n\n    TLC_FILES")[0],
     sides=sides(),
-    measures=(Measure("whole", "seconds of the command"), Measure("value", "value found", ""), Measure("test", "of the test split", "")),
+    measures=(
+        Measure("whole", "seconds of the command"),
+        Measure("value", "value found", ""),
+        Measure("test", "of the test split", ""),
+    ),
     goals=goals,
     reference="",
     absent=taxi.absent,

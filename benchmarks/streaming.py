@@ -71,7 +71,12 @@ def write_files(folder: Path) -> int:
         (folder / split).mkdir(parents=True)
         for number in range(files):
             table = pa.table({f"x{i}": rng.normal(size=ROWS) for i in range(COLUMNS)})
-            pq.write_table(table, folder / split / f"{number:02d}.parquet", compression="none", use_dictionary=False)
+            pq.write_table(
+                table,
+                folder / split / f"{number:02d}.parquet",
+                compression="none",
+                use_dictionary=False,
+            )
     return sum(path.stat().st_size for path in (folder / "train").iterdir())
 
 
@@ -86,7 +91,11 @@ def run(folder: Path, data: Path) -> dict[str, Any]:
     (folder / "space.yaml").write_text(SPACE.format(data=data))
     loop = LOOP.replace("VALID", str(2 * ROWS)).replace("TRAIN", str(FILES * ROWS))
     (folder / "stream_loop.py").write_text(loop)
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": str(STORE_BYTES)}
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": str(STORE_BYTES),
+    }
     command = [
         sys.executable,
         "-m",
@@ -100,7 +109,9 @@ def run(folder: Path, data: Path) -> dict[str, Any]:
         "2",
     ]
     began = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=folder)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=folder
+    )
     peaks: dict[str, float] = {}
     over = threading.Event()
     watcher = threading.Thread(target=_watch, args=(process.pid, peaks, over), daemon=True)
@@ -139,14 +150,22 @@ def main(runs: int) -> int:
     folder = Path(tempfile.mkdtemp(prefix="sweeps-streaming-"))
     try:
         size = write_files(folder / "data")
-        print(f"train has {size / 1e6:.0f} MB, the object store {STORE_BYTES / 1e6:.0f} MB", flush=True)
+        print(
+            f"train has {size / 1e6:.0f} MB, the object store {STORE_BYTES / 1e6:.0f} MB",
+            flush=True,
+        )
         done = []
         for number in range(runs):
             done.append(run(folder / f"{number}", folder / "data"))
-            print(f"run {number + 1}: " + ", ".join(_shown(*item) for item in done[-1].items()), flush=True)
+            print(
+                f"run {number + 1}: " + ", ".join(_shown(*item) for item in done[-1].items()),
+                flush=True,
+            )
         for key in done[0]:
             values = [each[key] for each in done]
-            print(f"{key}: median {_shown(key, statistics.median(values))}, largest {_shown(key, max(values))}")
+            print(
+                f"{key}: median {_shown(key, statistics.median(values))}, largest {_shown(key, max(values))}"
+            )
         return 0
     finally:
         shutil.rmtree(folder, ignore_errors=True)

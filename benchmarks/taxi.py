@@ -14,10 +14,15 @@ from benchmarks.running import ROOT
 
 FILES = "TLC_FILES"
 LABEL, MONTH, VALID = "is_big_tip", "month", 0.08
-SCALED, ZONES = ["trip_distance", "trip_duration", "fare_amount", "passenger_count", "hour"], ["PULocationID", "DOLocationID"]
+SCALED, ZONES = (
+    ["trip_distance", "trip_duration", "fare_amount", "passenger_count", "hour"],
+    ["PULocationID", "DOLocationID"],
+)
 THREADS = 2
 
-DATA = 'data: {train: "taxi:load", label: is_big_tip, valid: {time: month, last: 0.08}, drop: [month]}'
+DATA = (
+    'data: {train: "taxi:load", label: is_big_tip, valid: {time: month, last: 0.08}, drop: [month]}'
+)
 # The same preprocessors as in `pipeline`, in the same order.
 CHAINS = """
     grid:
@@ -79,7 +84,13 @@ def pipeline(number: int, memory: Path | None) -> Any:
     """Return preprocessor `number` (0 to 3) as a scikit-learn pipeline. `memory` caches its fits."""
     from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import Pipeline
-    from sklearn.preprocessing import FunctionTransformer, PowerTransformer, QuantileTransformer, StandardScaler, TargetEncoder
+    from sklearn.preprocessing import (
+        FunctionTransformer,
+        PowerTransformer,
+        QuantileTransformer,
+        StandardScaler,
+        TargetEncoder,
+    )
 
     step, columns = [
         (StandardScaler(), SCALED),
@@ -89,7 +100,10 @@ def pipeline(number: int, memory: Path | None) -> Any:
     ][number]
     steps = ColumnTransformer([("step", step, columns)], remainder="passthrough")
     # scikit-learn does not cache the fit of the last step, so the last step does nothing.
-    return Pipeline([("features", FunctionTransformer(features)), ("step", steps), ("end", "passthrough")], memory=memory and str(memory))
+    return Pipeline(
+        [("features", FunctionTransformer(features)), ("step", steps), ("end", "passthrough")],
+        memory=memory and str(memory),
+    )
 
 
 def suggested(trial: Any) -> dict[str, float]:
@@ -97,7 +111,10 @@ def suggested(trial: Any) -> dict[str, float]:
 
     The time to build a tree hardly depends on these parameters.
     """
-    return {"eta": trial.suggest_float("eta", 0.03, 0.3, log=True), "reg_lambda": trial.suggest_float("reg_lambda", 0.1, 10.0, log=True)}
+    return {
+        "eta": trial.suggest_float("eta", 0.03, 0.3, log=True),
+        "reg_lambda": trial.suggest_float("reg_lambda", 0.1, 10.0, log=True),
+    }
 
 
 TUNED = "eta: {loguniform: [0.03, 0.3]}, reg_lambda: {loguniform: [0.1, 10.0]}"
@@ -106,4 +123,6 @@ TUNED = "eta: {loguniform: [0.03, 0.3]}, reg_lambda: {loguniform: [0.1, 10.0]}"
 def value(config: dict[str, float], rounds: int, prepared: tuple[Any, Any, Any, Any]) -> float:
     """Build the matrices, train, and return the result."""
     x, x_valid, y, y_valid = prepared
-    return taxi_trial(config, rounds, THREADS, taxi_matrix(x, y, THREADS), taxi_matrix(x_valid, y_valid, THREADS))
+    return taxi_trial(
+        config, rounds, THREADS, taxi_matrix(x, y, THREADS), taxi_matrix(x_valid, y_valid, THREADS)
+    )

@@ -62,7 +62,13 @@ def bare(task: Task, memory: Path | None) -> dict[str, Any]:
 
     found = peers.optuna_loop(task, objective)
     fits = task.trials if memory is None else min(4, task.trials)
-    return {**found, "whole": time.time() - began, "each": found["search"] / task.trials, "fitting": fitting, "fits": fits}
+    return {
+        **found,
+        "whole": time.time() - began,
+        "each": found["search"] / task.trials,
+        "fitting": fitting,
+        "fits": fits,
+    }
 
 
 def handed(task: Task) -> dict[str, Any]:
@@ -78,8 +84,18 @@ def handed(task: Task) -> dict[str, Any]:
             taxi_matrix(pipeline.transform(valid), y_valid, taxi.THREADS),
         )
         matrices.append(made)
-    found = peers.optuna_loop(task, lambda trial: taxi_trial(taxi.suggested(trial), ROUNDS, taxi.THREADS, *matrices[trial.number % 4]))
-    return {**found, "whole": time.time() - began, "each": found["search"] / task.trials, "fits": min(4, task.trials)}
+    found = peers.optuna_loop(
+        task,
+        lambda trial: taxi_trial(
+            taxi.suggested(trial), ROUNDS, taxi.THREADS, *matrices[trial.number % 4]
+        ),
+    )
+    return {
+        **found,
+        "whole": time.time() - began,
+        "each": found["search"] / task.trials,
+        "fits": min(4, task.trials),
+    }
 
 
 def goals(median: Median) -> list[Goal]:
@@ -87,9 +103,21 @@ def goals(median: Median) -> list[Goal]:
     fits = median("ours", "fits")
     return [
         Goal("fits more or fewer than 4", None if fits is None else abs(fits - 4), 0),
-        Goal("the search, over the bare loop handed the matrices", ratio(search["ours"], search["handed"]), 1.05),
-        Goal("the search, over the loop that fits for each trial", ratio(search["ours"], search["refit"]), 1.0),
-        Goal("the search, over the loop with `Pipeline(memory=)`", ratio(search["ours"], search["memory"]), 1.0),
+        Goal(
+            "the search, over the bare loop handed the matrices",
+            ratio(search["ours"], search["handed"]),
+            1.05,
+        ),
+        Goal(
+            "the search, over the loop that fits for each trial",
+            ratio(search["ours"], search["refit"]),
+            1.0,
+        ),
+        Goal(
+            "the search, over the loop with `Pipeline(memory=)`",
+            ratio(search["ours"], search["memory"]),
+            1.0,
+        ),
         Goal(
             "a trial in steady state, over the bare loop handed the matrices",
             ratio(median("ours", "trial"), median("handed", "trial")),
@@ -100,8 +128,15 @@ def goals(median: Median) -> list[Goal]:
 
 def notes(median: Median) -> list[str]:
     found = []
-    for side, name in (("refit", "The loop that fits for each trial"), ("memory", "With `Pipeline(memory=)` the loop")):
-        search, fitting, mine = median(side, "search"), median(side, "fitting"), median("ours", "search")
+    for side, name in (
+        ("refit", "The loop that fits for each trial"),
+        ("memory", "With `Pipeline(memory=)` the loop"),
+    ):
+        search, fitting, mine = (
+            median(side, "search"),
+            median(side, "fitting"),
+            median("ours", "search"),
+        )
         if search and fitting and mine is not None:
             share, saved = ratio(fitting, search), less(search, mine)
             found.append(
@@ -117,10 +152,25 @@ WORKLOAD = Workload(
     text=(__doc__ or "").partition("\n\n    TLC_FILES")[0],
     sides=(
         Side("ours", "sweeps, same loop", lambda task: ours(task, LOOP, f"rounds: {ROUNDS}"), 32),
-        Side("refit", "bare Optuna loop, a pipeline fitted for each trial", lambda task: bare(task, None), 32),
-        Side("memory", "the same with `Pipeline(memory=)`", lambda task: bare(task, task.folder / "memory"), 32),
+        Side(
+            "refit",
+            "bare Optuna loop, a pipeline fitted for each trial",
+            lambda task: bare(task, None),
+            32,
+        ),
+        Side(
+            "memory",
+            "the same with `Pipeline(memory=)`",
+            lambda task: bare(task, task.folder / "memory"),
+            32,
+        ),
         Side("handed", "bare Optuna loop handed the matrices", handed, 32),
-        Side("trainer", "sweeps, `trainer: xgboost`", lambda task: ours(task, "xgboost", f"num_boost_round: {ROUNDS}, max_depth: 6"), 8),
+        Side(
+            "trainer",
+            "sweeps, `trainer: xgboost`",
+            lambda task: ours(task, "xgboost", f"num_boost_round: {ROUNDS}, max_depth: 6"),
+            8,
+        ),
     ),
     measures=(
         Measure("search", "the search"),

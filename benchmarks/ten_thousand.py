@@ -63,7 +63,9 @@ def nothing(config):
 
 def python(code: str, *args: object) -> dict:
     """Run Python code in a separate process, and return the last line of its output."""
-    done = subprocess.run([sys.executable, "-c", code, *map(str, args)], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, args)], cwd=ROOT, capture_output=True, text=True
+    )
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
     return json.loads(done.stdout.splitlines()[-1])
@@ -93,22 +95,33 @@ def main() -> None:
         again = python(RESUME, ran["dir"])
     seen = ran["seen"]
     # The first trials wait for processes to start, so a tenth of the first part is left out.
-    early, late = cost_of(seen, part // 10, part), cost_of(seen, asked.trials - part, asked.trials - part // 10)
+    early, late = (
+        cost_of(seen, part // 10, part),
+        cost_of(seen, asked.trials - part, asked.trials - part // 10),
+    )
     rows = [
         ("wall time, including start and end", f"{wall:.0f} s"),
         ("time for each trial, mean", f"{wall / asked.trials * 1000:.1f} ms"),
         (f"time for each of the first {part} trials", f"{early * 1000:.1f} ms"),
         (f"time for each of the last {part} trials", f"{late * 1000:.1f} ms"),
         ("ratio of last to first (goal: at most 1.5)", f"{late / early:.2f}"),
-        ("driver's memory after the first tenth, and at the end", " and ".join(f"{m / 2**20:.0f} MiB" for m in memory(seen, part))),
+        (
+            "driver's memory after the first tenth, and at the end",
+            " and ".join(f"{m / 2**20:.0f} MiB" for m in memory(seen, part)),
+        ),
         ("the study's journal", f"{journal / 2**20:.1f} MiB"),
-        ("after a resume: time until one more trial ran (goal: at most 10 s)", f"{again['first']:.1f} s" if again["first"] else "not seen"),
+        (
+            "after a resume: time until one more trial ran (goal: at most 10 s)",
+            f"{again['first']:.1f} s" if again["first"] else "not seen",
+        ),
         ("after a resume: time until the sweep ended, including MLflow", f"{again['whole']:.1f} s"),
     ]
     title = f"# {asked.trials:,} trials that do nothing, {asked.algorithm}\n\n"
     command = f"    python -m benchmarks.ten_thousand --trials {asked.trials} --algorithm {asked.algorithm}\n\n"
     where = "; ".join(f"{name} {value}" for name, value in machine().items()) + ".\n\n"
-    table = "| what | measured |\n|---|---|\n" + "".join(f"| {what} | {value} |\n" for what, value in rows)
+    table = "| what | measured |\n|---|---|\n" + "".join(
+        f"| {what} | {value} |\n" for what, value in rows
+    )
     notes = "".join(f"\n{note}\n" for note in dict.fromkeys((*ran["notes"], *again["notes"])))
     asked.output.write_text(f"{title}{command}{where}{table}{notes}")
     print(table + notes)

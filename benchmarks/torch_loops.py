@@ -27,11 +27,15 @@ class Network(nn.Sequential):
 
     def __init__(self, in_features: int, width: int = 128):
         sizes = [in_features, width, width, width]
-        hidden = [layer for a, b in itertools.pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())]
+        hidden = [
+            layer for a, b in itertools.pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())
+        ]
         super().__init__(*hidden, nn.Linear(width, 1))
 
 
-def bare(seed: int, epochs: int, batch_size: int, train: Tensors, valid: Tensors) -> dict[str, float]:
+def bare(
+    seed: int, epochs: int, batch_size: int, train: Tensors, valid: Tensors
+) -> dict[str, float]:
     """Train with DistributedDataParallel, measure the logloss on valid after each epoch, and then all metrics of the best epoch's model.
 
     Args:
@@ -45,7 +49,9 @@ def bare(seed: int, epochs: int, batch_size: int, train: Tensors, valid: Tensors
     rank, world = context.get_world_rank(), context.get_world_size()
     set_seeds(seed)
     network = Network(train[0].shape[1])
-    model = ray.train.torch.prepare_model(network)  # moves the network to the worker's GPU, if there is one
+    model = ray.train.torch.prepare_model(
+        network
+    )  # moves the network to the worker's GPU, if there is one
     optimizer, loss_of = torch.optim.AdamW(model.parameters(), lr=1e-3), nn.BCEWithLogitsLoss()
     targets, best, kept = train[1].float(), np.inf, {}
     for epoch in range(1, epochs + 1):
@@ -55,13 +61,19 @@ def bare(seed: int, epochs: int, batch_size: int, train: Tensors, valid: Tensors
             optimizer.zero_grad()
             loss_of(model(train[0][rows])[:, 0], targets[rows]).backward()
             optimizer.step()
-        loss = measure("binary", "valid", valid[1].cpu().numpy(), _shared(network, valid[0], rank, world), ["valid-logloss"])[
-            "valid-logloss"
-        ]
+        loss = measure(
+            "binary",
+            "valid",
+            valid[1].cpu().numpy(),
+            _shared(network, valid[0], rank, world),
+            ["valid-logloss"],
+        )["valid-logloss"]
         if loss < best:
             best, kept = loss, copy.deepcopy(network.state_dict())
     network.load_state_dict(kept)
-    found = measure("binary", "valid", valid[1].cpu().numpy(), _shared(network, valid[0], rank, world))
+    found = measure(
+        "binary", "valid", valid[1].cpu().numpy(), _shared(network, valid[0], rank, world)
+    )
     labels, predictions = _gather(train[1], world), _gather(_predict(network, train[0]), world)
     return found | measure("binary", "train", labels.cpu().numpy(), predictions.cpu().numpy())
 
@@ -69,13 +81,17 @@ def bare(seed: int, epochs: int, batch_size: int, train: Tensors, valid: Tensors
 def _predict(network: nn.Module, features: torch.Tensor) -> torch.Tensor:
     network.eval()
     with torch.inference_mode():
-        return torch.sigmoid(torch.cat([network(part)[:, 0] for part in features.split(ROWS_AT_ONCE)]).double())
+        return torch.sigmoid(
+            torch.cat([network(part)[:, 0] for part in features.split(ROWS_AT_ONCE)]).double()
+        )
 
 
 def _shared(network: nn.Module, features: torch.Tensor, rank: int, world: int) -> np.ndarray:
     """Return the predictions for rows that all ranks have. Each rank predicts a part of them."""
     size = -(-len(features) // world)
-    return _gather(_predict(network, features[rank * size : (rank + 1) * size]), world).cpu().numpy()
+    return (
+        _gather(_predict(network, features[rank * size : (rank + 1) * size]), world).cpu().numpy()
+    )
 
 
 def _gather(values: torch.Tensor, world: int) -> torch.Tensor:
@@ -98,12 +114,18 @@ def paired_torch(config: dict[str, Any]) -> None:
 
     def tensors(name: str) -> Tensors:
         frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
-        arrays = frame.drop(columns=current.label).to_numpy(np.float32), frame[current.label].to_numpy(np.int64)
+        arrays = (
+            frame.drop(columns=current.label).to_numpy(np.float32),
+            frame[current.label].to_numpy(np.int64),
+        )
         return tuple(torch.tensor(array, device=ray.train.torch.get_device()) for array in arrays)
 
     def run_bare() -> dict[str, float]:
         torch.set_num_threads(current.threads)
-        train, valid = (current.cached(f"bare.{name}", lambda name=name: tensors(name)) for name in ("train", "valid"))
+        train, valid = (
+            current.cached(f"bare.{name}", lambda name=name: tensors(name))
+            for name in ("train", "valid")
+        )
         return bare(current.seed, config["epochs"], config["batch_size"], train, valid)
 
     in_turn(times, lambda: trainer.train_func(config), run_bare)

@@ -49,7 +49,12 @@ space:
   scaling: {{num_workers: {workers}, resources_per_worker: {{CPU: {cpus}, GPU: {gpus}}}}}
   params: {{seed: {{grid: {seeds}}}, times: "{times}", {params}}}
 """
-XGBOOST = {"loop": "loops:paired", "backend": "none", "preprocessor": "[]", "params": f"num_boost_round: {ROUNDS}, max_depth: 6"}
+XGBOOST = {
+    "loop": "loops:paired",
+    "backend": "none",
+    "preprocessor": "[]",
+    "params": f"num_boost_round: {ROUNDS}, max_depth: 6",
+}
 KERAS = {"loop": "loops:paired_keras", "backend": "torch", "preprocessor": "[StandardScaler]"}
 SKLEARN = {"loop": "sklearn_loops:paired_sklearn", "backend": "none"}
 BOUNDS = {
@@ -63,8 +68,16 @@ DISTRIBUTED = {
         324_000,
         f"num_boost_round: {ROUNDS}",
     ),
-    "torch": ({"loop": "torch_loops:paired_torch"}, 64_800, "epochs: 8, batch_size: 128, lr: 0.001"),
-    "lightning": ({"loop": "network_loops:paired_lightning", "metric": "valid-loss"}, 64_800, "max_epochs: 4, batch_size: 128"),
+    "torch": (
+        {"loop": "torch_loops:paired_torch"},
+        64_800,
+        "epochs: 8, batch_size: 128, lr: 0.001",
+    ),
+    "lightning": (
+        {"loop": "network_loops:paired_lightning", "metric": "valid-loss"},
+        64_800,
+        "max_epochs: 4, batch_size: 128",
+    ),
     "transformers": (
         {"loop": "network_loops:paired_transformers"},
         10_000,
@@ -73,14 +86,27 @@ DISTRIBUTED = {
 }
 # The same of the trainers that run on one worker
 SINGLE = {
-    "catboost": ({"loop": "booster_loops:paired_catboost"}, 324_000, f"iterations: {ROUNDS}, depth: 6"),
+    "catboost": (
+        {"loop": "booster_loops:paired_catboost"},
+        324_000,
+        f"iterations: {ROUNDS}, depth: 6",
+    ),
     "command": ({"loop": "script_loops:paired_command"}, 426, ""),
     "trainable": ({"loop": "script_loops:paired_trainable"}, 426, ""),
 }
-BOUNDS |= {f"{name}-{workers}": 1.05 for name in DISTRIBUTED for workers in (1, 2)} | dict.fromkeys(SINGLE, 1.05)
+BOUNDS |= {f"{name}-{workers}": 1.05 for name in DISTRIBUTED for workers in (1, 2)} | dict.fromkeys(
+    SINGLE, 1.05
+)
 
 
-def paired(task: Task, rows: int, workers: int = 1, metric: str = "valid-logloss", gpus: float = 0.0, **settings: str) -> dict[str, Any]:
+def paired(
+    task: Task,
+    rows: int,
+    workers: int = 1,
+    metric: str = "valid-logloss",
+    gpus: float = 0.0,
+    **settings: str,
+) -> dict[str, Any]:
     """Run a sweep whose loop runs a trainer and a bare loop in turn.
 
     Args:
@@ -130,26 +156,66 @@ def alone(task: Task, rows: int) -> dict[str, Any]:
 def goals(median: Median) -> list[Goal]:
     labels = {side.name: side.label for side in SIDES}
     text = "time inside the trainer over the bare loop's, {}, ×"
-    return [Goal(text.format(labels[name]), median(name, "ratio"), bound) for name, bound in BOUNDS.items()]
+    return [
+        Goal(text.format(labels[name]), median(name, "ratio"), bound)
+        for name, bound in BOUNDS.items()
+    ]
 
 
 def _sides() -> Iterator[Side]:
     for rows, trials in ((324_000, 9), (426, 33)):
-        yield Side(f"paired-{rows}", f"xgboost, {rows:,} rows", functools.partial(paired, rows=rows, **XGBOOST), trials, THREADS)
-        yield Side(f"alone-{rows}", f"xgboost alone, {rows:,} rows", functools.partial(alone, rows=rows), trials, THREADS)
+        yield Side(
+            f"paired-{rows}",
+            f"xgboost, {rows:,} rows",
+            functools.partial(paired, rows=rows, **XGBOOST),
+            trials,
+            THREADS,
+        )
+        yield Side(
+            f"alone-{rows}",
+            f"xgboost alone, {rows:,} rows",
+            functools.partial(alone, rows=rows),
+            trials,
+            THREADS,
+        )
     for rows, epochs, trials in ((32_400, 5, 9), (426, 20, 17)):
         run = functools.partial(paired, rows=rows, params=f"epochs: {epochs}", **KERAS)
-        yield Side(f"keras-{rows}", f"keras, {rows:,} rows", run, trials, THREADS | {"KERAS_BACKEND": "torch"})
-    for case, rows, steps, trials in (("forest", 32_400, "[]", 9), ("sgd", 324_000, "[StandardScaler]", 9), ("forest", 426, "[]", 17)):
-        run = functools.partial(paired, rows=rows, preprocessor=steps, params=f"case: {case}", **SKLEARN)
+        yield Side(
+            f"keras-{rows}",
+            f"keras, {rows:,} rows",
+            run,
+            trials,
+            THREADS | {"KERAS_BACKEND": "torch"},
+        )
+    for case, rows, steps, trials in (
+        ("forest", 32_400, "[]", 9),
+        ("sgd", 324_000, "[StandardScaler]", 9),
+        ("forest", 426, "[]", 17),
+    ):
+        run = functools.partial(
+            paired, rows=rows, preprocessor=steps, params=f"case: {case}", **SKLEARN
+        )
         yield Side(f"{case}-{rows}", f"sklearn, {case}, {rows:,} rows", run, trials, THREADS)
     for name, (settings, rows, params) in DISTRIBUTED.items():
         for workers in (1, 2):
-            given = {"backend": "torch", "preprocessor": "[StandardScaler]", "params": params, "workers": workers} | settings
+            given = {
+                "backend": "torch",
+                "preprocessor": "[StandardScaler]",
+                "params": params,
+                "workers": workers,
+            } | settings
             label = f"{name}, {rows:,} rows, {workers} worker{'s' * (workers > 1)}"
-            yield Side(f"{name}-{workers}", label, functools.partial(paired, rows=rows, **given), 9, THREADS)
+            yield Side(
+                f"{name}-{workers}",
+                label,
+                functools.partial(paired, rows=rows, **given),
+                9,
+                THREADS,
+            )
     for name, (settings, rows, params) in SINGLE.items():
-        run = functools.partial(paired, rows=rows, backend="none", preprocessor="[]", params=params, **settings)
+        run = functools.partial(
+            paired, rows=rows, backend="none", preprocessor="[]", params=params, **settings
+        )
         yield Side(name, f"{name}, {rows:,} rows" if rows > 426 else name, run, 9, THREADS)
 
 

@@ -30,7 +30,12 @@ from benchmarks.running import ROOT, script
 
 LATEST = 300.0
 ROUNDS = 5
-PARTS = {"total": "PSS in all", "worker": "the training process's own", "runner": "Tune's runner's own", "store": "object store"}
+PARTS = {
+    "total": "PSS in all",
+    "worker": "the training process's own",
+    "runner": "Tune's runner's own",
+    "store": "object store",
+}
 BARE_LOOP = "benchmarks.bare_process"
 # Runs in a separate process, so that its memory is freed before the measurement.
 PREPARE = "import sys; from benchmarks.bare_process import prepare; prepare(sys.argv[1], sys.argv[2] == '1')"
@@ -53,10 +58,16 @@ def pss() -> dict[str, dict[str, int]]:
         with contextlib.suppress(OSError, psutil.Error):
             lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
             kinds = {
-                name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines) if name.startswith("Pss")
+                name: int(rest.split()[0]) * 1024
+                for name, _, rest in (line.partition(":") for line in lines)
+                if name.startswith("Pss")
             }
             command = process.cmdline()
-            title = "driver" if process.pid == me.pid else " ".join(command)[:24].split(" ")[0].rpartition("/")[2]
+            title = (
+                "driver"
+                if process.pid == me.pid
+                else " ".join(command)[:24].split(" ")[0].rpartition("/")[2]
+            )
             title = BARE if BARE_LOOP in command else title
             mine = found.setdefault(title, {})
             for name, amount in kinds.items():
@@ -73,11 +84,21 @@ def counted(parts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
         trial. `trials` has three parts: `worker`, the processes that train; `runner`, Tune's processes; and `store`, the object store.
     """
     working = {title: kinds for title, kinds in parts.items() if title != "ray::IDLE"}
-    own = {title: kinds.get("Pss_Anon", 0) for title, kinds in working.items() if title.startswith(TRIALS)}
+    own = {
+        title: kinds.get("Pss_Anon", 0)
+        for title, kinds in working.items()
+        if title.startswith(TRIALS)
+    }
     store = sum(kinds.get("Pss_Shmem", 0) for kinds in working.values())
     worker = sum(amount for title, amount in own.items() if title.startswith(WORKERS))
     total = sum(kinds["Pss"] for kinds in working.values())
-    return {"total": total, "trials": sum(own.values()) + store, "worker": worker, "runner": sum(own.values()) - worker, "store": store}
+    return {
+        "total": total,
+        "trials": sum(own.values()) + store,
+        "worker": worker,
+        "runner": sum(own.values()) - worker,
+        "store": store,
+    }
 
 
 def ours(task: Task, loop: str, few: bool, trials: int) -> dict[str, Any]:
@@ -104,10 +125,14 @@ def bare(task: Task, few: bool, trials: int) -> dict[str, Any]:
     """Run `trials` processes at once that train without sweeps, and measure while all of them wait."""
     import subprocess
 
-    subprocess.run([sys.executable, "-c", PREPARE, str(task.folder), str(int(few))], cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-c", PREPARE, str(task.folder), str(int(few))], cwd=ROOT, check=True
+    )
     with watched(task.folder, trials) as (latch, found):
         command = [sys.executable, "-m", BARE_LOOP, str(task.folder), str(latch), str(ROUNDS)]
-        started = [subprocess.Popen([*command, f"{number:04d}"], cwd=ROOT) for number in range(trials)]
+        started = [
+            subprocess.Popen([*command, f"{number:04d}"], cwd=ROOT) for number in range(trials)
+        ]
         codes = [process.wait() for process in started]
         if any(codes):
             raise RuntimeError("a bare process failed")
@@ -134,7 +159,9 @@ def watched(folder: Path, trials: int) -> Iterator[tuple[Path, dict[str, Any]]]:
             while len(ready := list(latch.glob("ready-*"))) < trials and time.monotonic() < give_up:
                 time.sleep(0.05)
             if len(ready) == trials:
-                time.sleep(1.0)  # Wait until background work of the driver, such as MLflow's thread, is done.
+                time.sleep(
+                    1.0
+                )  # Wait until background work of the driver, such as MLflow's thread, is done.
                 parts = pss()
                 found.update(counted(parts), parts=parts, **json.loads(ready[0].read_text()))
         finally:
@@ -162,39 +189,69 @@ def of_data(median: Median, kind: str) -> float | None:
 def goals(median: Median) -> list[Goal]:
     size = median("table-full-1", "bytes")
     table, trainer, alone = (of_data(median, kind) for kind in ("table", "trainer", BARE))
-    total = ratio(further(median, "trainer", "full", "total"), further(median, BARE, "full", "total"))
+    total = ratio(
+        further(median, "trainer", "full", "total"), further(median, BARE, "full", "total")
+    )
     return [
-        Goal("a further trial's part of the data's size, a loop that reads the table", ratio(table, size), 0.15, unit="%"),
-        Goal("what the rows add with a further trial, `trainer: xgboost` over a bare process", ratio(trainer, alone), 1.1),
+        Goal(
+            "a further trial's part of the data's size, a loop that reads the table",
+            ratio(table, size),
+            0.15,
+            unit="%",
+        ),
+        Goal(
+            "what the rows add with a further trial, `trainer: xgboost` over a bare process",
+            ratio(trainer, alone),
+            1.1,
+        ),
         Goal("PSS that a further trial adds, `trainer: xgboost` over a bare process", total, 1.1),
     ]
 
 
 def notes(median: Median) -> list[str]:
-    lines = [f"The data: {shown(median('table-full-1', 'bytes'), 'MB')}, train and valid, prepared."]
+    lines = [
+        f"The data: {shown(median('table-full-1', 'bytes'), 'MB')}, train and valid, prepared."
+    ]
     for kind in ("table", "trainer", "bare"):
         parts = []
         for key, what in PARTS.items():
             full, few = further(median, kind, "full", key), further(median, kind, "few", key)
             parts.append(f"{what} {shown(full, 'MB')} ({shown(few, 'MB')})")
-        lines.append(f"A further trial, {kind}, with all rows (and with a hundredth of them): {', '.join(parts)}.")
+        lines.append(
+            f"A further trial, {kind}, with all rows (and with a hundredth of them): {', '.join(parts)}."
+        )
     return lines
 
 
 def side(kind: str, few: bool, trials: int) -> Side:
     rows = "few" if few else "full"
-    label = f"{kind}, {'a hundredth of the' if few else 'all'} rows, {trials} trial{'s' * (trials > 1)}"
+    label = (
+        f"{kind}, {'a hundredth of the' if few else 'all'} rows, {trials} trial{'s' * (trials > 1)}"
+    )
     if kind == "bare":
         return Side(f"{kind}-{rows}-{trials}", label, lambda task: bare(task, few, trials), trials)
-    return Side(f"{kind}-{rows}-{trials}", label, lambda task: ours(task, f"latched_{kind}", few, trials), trials)
+    return Side(
+        f"{kind}-{rows}-{trials}",
+        label,
+        lambda task: ours(task, f"latched_{kind}", few, trials),
+        trials,
+    )
 
 
 WORKLOAD = Workload(
     name="trial_memory",
     title="Memory: a further trial on the same data",
     text=(__doc__ or "").partition("\n\n    TLC_FILES")[0],
-    sides=tuple(side(kind, few, trials) for kind in ("table", "trainer", "bare") for few in (False, True) for trials in (1, 4)),
-    measures=(Measure("total", "sum of PSS", "MB"), Measure("trials", "trials' own, and the store", "MB")),
+    sides=tuple(
+        side(kind, few, trials)
+        for kind in ("table", "trainer", "bare")
+        for few in (False, True)
+        for trials in (1, 4)
+    ),
+    measures=(
+        Measure("total", "sum of PSS", "MB"),
+        Measure("trials", "trials' own, and the store", "MB"),
+    ),
     goals=goals,
     reference="",
     notes=notes,

@@ -83,7 +83,11 @@ def bare(task: Task) -> dict[str, Any]:
 def tune_space() -> dict[str, Any]:
     from ray import tune
 
-    return {"eta": tune.loguniform(1e-2, 0.3), "reg_lambda": tune.loguniform(1e-2, 10.0), "subsample": tune.uniform(0.5, 1.0)}
+    return {
+        "eta": tune.loguniform(1e-2, 0.3),
+        "reg_lambda": tune.loguniform(1e-2, 10.0),
+        "subsample": tune.uniform(0.5, 1.0),
+    }
 
 
 def tune_function(task: Task, slots: int, reuse: bool) -> dict[str, Any]:
@@ -93,7 +97,12 @@ def tune_function(task: Task, slots: int, reuse: bool) -> dict[str, Any]:
 
     trainable = tune.with_parameters(peers.xgb_function, data=toy("breast_cancer"))
     tried: list[dict[str, Any]] = []
-    return worked(peers.tune_run(task, trainable, tune_space(), METRIC, slots=slots, reuse=reuse, tried=tried), tried)
+    return worked(
+        peers.tune_run(
+            task, trainable, tune_space(), METRIC, slots=slots, reuse=reuse, tried=tried
+        ),
+        tried,
+    )
 
 
 def train_v1(task: Task) -> dict[str, Any]:
@@ -101,7 +110,11 @@ def train_v1(task: Task) -> dict[str, Any]:
 
     tried: list[dict[str, Any]] = []
     found = peers.tune_run(
-        task, peers.train_v1(xgb_train_loop, toy("breast_cancer")), {"train_loop_config": tune_space()}, METRIC, tried=tried
+        task,
+        peers.train_v1(xgb_train_loop, toy("breast_cancer")),
+        {"train_loop_config": tune_space()},
+        METRIC,
+        tried=tried,
     )
     return worked(found, [config["train_loop_config"] for config in tried])
 
@@ -117,7 +130,11 @@ def train_v2(task: Task) -> dict[str, Any]:
 def ours(task: Task, own_trainer: bool, slots: int) -> dict[str, Any]:
     from benchmarks.profiling import swept
 
-    trainer, loop = ("xgboost", "sweeps.trainers.xgboost:train_func") if own_trainer else (LOOP, "benchmarks.loops:xgb_our_loop")
+    trainer, loop = (
+        ("xgboost", "sweeps.trainers.xgboost:train_func")
+        if own_trainer
+        else (LOOP, "benchmarks.loops:xgb_our_loop")
+    )
     constants = {"num_boost_round": 50, "max_depth": 4} if own_trainer else {}
 
     def space(trainer: str, constants: dict[str, Any]) -> str:
@@ -137,8 +154,15 @@ def goals(median: Median) -> list[Goal]:
         found.append(Goal(f"overhead over the bare loop, a trial, {what}", over, 0.030, unit="ms"))
     return [
         *found,
-        Goal("faster than Tune's default, ×", ratio(median("tune", "trial"), mine), 30, at_most=False),
-        Goal("faster than Train V2 in Tune, ×", ratio(median("train-v2", "trial"), mine), 200, at_most=False),
+        Goal(
+            "faster than Tune's default, ×", ratio(median("tune", "trial"), mine), 30, at_most=False
+        ),
+        Goal(
+            "faster than Train V2 in Tune, ×",
+            ratio(median("train-v2", "trial"), mine),
+            200,
+            at_most=False,
+        ),
         Goal("faster than Train V2 in Tune, tuned, ×", ratio(tuned, mine), 1, at_most=False),
         Goal(
             "less than Tune with `reuse_actors` beside the training, same loop, ×",
@@ -162,17 +186,47 @@ WORKLOAD = Workload(
         Side("ours", "sweeps, `trainer: xgboost`", lambda task: ours(task, True, 1), TRIALS),
         Side("ours-loop", "sweeps, same loop", lambda task: ours(task, False, 1), TRIALS),
         Side("bare", "bare Optuna loop, nothing kept", bare, TRIALS),
-        Side("tune-reuse", "Tune, function trial, `reuse_actors`", lambda task: tune_function(task, 1, True), TRIALS),
+        Side(
+            "tune-reuse",
+            "Tune, function trial, `reuse_actors`",
+            lambda task: tune_function(task, 1, True),
+            TRIALS,
+        ),
         Side("tune", "Tune, function trial", lambda task: tune_function(task, 1, False), 16),
         Side("train-v1", "Train V1 under `Tuner`", train_v1, 6, peers.TRAIN_V1),
         Side("train-v2", "Train V2 in Tune", train_v2, 4),
-        Side("train-v2-tuned", "Train V2 in Tune, health check every 0.05 s", train_v2, 5, peers.TUNED_TRAIN),
-        Side("ours-2", "two at once: sweeps, `trainer: xgboost`", lambda task: ours(task, True, 2), TRIALS),
-        Side("ours-loop-2", "two at once: sweeps, same loop", lambda task: ours(task, False, 2), TRIALS),
-        Side("tune-reuse-2", "two at once: Tune, `reuse_actors`", lambda task: tune_function(task, 2, True), TRIALS),
+        Side(
+            "train-v2-tuned",
+            "Train V2 in Tune, health check every 0.05 s",
+            train_v2,
+            5,
+            peers.TUNED_TRAIN,
+        ),
+        Side(
+            "ours-2",
+            "two at once: sweeps, `trainer: xgboost`",
+            lambda task: ours(task, True, 2),
+            TRIALS,
+        ),
+        Side(
+            "ours-loop-2",
+            "two at once: sweeps, same loop",
+            lambda task: ours(task, False, 2),
+            TRIALS,
+        ),
+        Side(
+            "tune-reuse-2",
+            "two at once: Tune, `reuse_actors`",
+            lambda task: tune_function(task, 2, True),
+            TRIALS,
+        ),
         Side("tune-2", "two at once: Tune", lambda task: tune_function(task, 2, False), 16),
     ),
-    measures=(Measure("trial", "a trial", "ms"), Measure("work", "its training", "ms"), Measure("beside", "beside it", "ms")),
+    measures=(
+        Measure("trial", "a trial", "ms"),
+        Measure("work", "its training", "ms"),
+        Measure("beside", "beside it", "ms"),
+    ),
     goals=goals,
     notes=notes,
     timeout=600,

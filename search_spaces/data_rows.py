@@ -18,4 +18,6 @@ def rings(n: int = 20_000, noise: float = 0.1, seed: int = 0) -> pd.DataFrame:
     x = rng.normal(size=(n, 10))
     outer = (x**2).sum(axis=1) > 9.34
     wrong = rng.random(n) < noise
-    return pd.DataFrame(x, columns=[f"x{i}" for i in range(10)]).assign(outer=np.where(outer ^ wrong, "yes", "no"))
+    return pd.DataFrame(x, columns=[f"x{i}" for i in range(10)]).assign(
+        outer=np.where(outer ^ wrong, "yes", "no")
+    )

@@ -38,9 +38,15 @@ def main() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(args.seed)
     images, labels = load_digits(return_X_y=True)
-    x, x_valid, y, y_valid = map(torch.as_tensor, train_test_split(images.astype(np.float32) / 16, labels, test_size=0.2, random_state=0))
+    x, x_valid, y, y_valid = map(
+        torch.as_tensor,
+        train_test_split(images.astype(np.float32) / 16, labels, test_size=0.2, random_state=0),
+    )
     net = network(args.width)
-    model, optimizer = DistributedDataParallel(net), torch.optim.SGD(net.parameters(), args.lr, momentum=0.9)
+    model, optimizer = (
+        DistributedDataParallel(net),
+        torch.optim.SGD(net.parameters(), args.lr, momentum=0.9),
+    )
 
     folder = Path(os.environ.get("SWEEPS_CHECKPOINT_DIR", "checkpoint"))
     folder.mkdir(exist_ok=True)
@@ -59,9 +65,17 @@ def main() -> None:
             optimizer.step()
         with torch.no_grad():
             logits = net(x_valid)
-        metrics = {"valid-mlogloss": cross_entropy(logits, y_valid), "valid-accuracy": (logits.argmax(1) == y_valid).float().mean()}
+        metrics = {
+            "valid-mlogloss": cross_entropy(logits, y_valid),
+            "valid-accuracy": (logits.argmax(1) == y_valid).float().mean(),
+        }
         if rank == 0:
-            state = {"model": net.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch, "width": args.width}
+            state = {
+                "model": net.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "epoch": epoch,
+                "width": args.width,
+            }
             torch.save(state, folder / "latest.pt")
         sweeps.report(metrics, checkpoint=folder)  # does nothing on other ranks than 0
     dist.destroy_process_group()
@@ -76,7 +90,12 @@ class Digits:
     def predict(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the probability of each digit, shape (n, 10)."""
         with torch.no_grad():
-            return self.net(torch.as_tensor(frame.to_numpy(np.float32) / 16)).softmax(1).double().numpy()
+            return (
+                self.net(torch.as_tensor(frame.to_numpy(np.float32) / 16))
+                .softmax(1)
+                .double()
+                .numpy()
+            )
 
 
 def load(folder: str) -> Digits:

@@ -23,7 +23,9 @@ def network(inputs: int, width: int, outputs: int) -> nn.Module:
 
 def features_of(batch: dict[str, torch.Tensor], label: str) -> torch.Tensor:
     """Return the features of a batch, float32 of shape (rows, features)."""
-    return torch.stack([values for name, values in batch.items() if name != label], dim=1).to(torch.float32)
+    return torch.stack([values for name, values in batch.items() if name != label], dim=1).to(
+        torch.float32
+    )
 
 
 def train_func(config: dict[str, Any]) -> None:
@@ -31,7 +33,11 @@ def train_func(config: dict[str, Any]) -> None:
     cur, rank = trial.current(), ray.train.get_context().get_world_rank()
     label, outputs = str(cur.label), len(cur.classes or ())
     train, valid = (ray.train.get_dataset_shard(name) for name in ("train", "valid"))
-    shape = (cur.check.shape[1], config["width"], outputs)  # `check` has the first rows of valid, without the label
+    shape = (
+        cur.check.shape[1],
+        config["width"],
+        outputs,
+    )  # `check` has the first rows of valid, without the label
     model = ray.train.torch.prepare_model(network(*shape))
     optimizer = torch.optim.AdamW(model.parameters(), lr=config["lr"])
     loss = nn.CrossEntropyLoss()
@@ -44,16 +50,25 @@ def train_func(config: dict[str, Any]) -> None:
         done = saved["done"]
     for epoch in range(done + 1, config["epochs"] + 1):
         model.train()
-        given = {"local_shuffle_buffer_size": config["shuffle"], "local_shuffle_seed": cur.seed + epoch}
-        for batch in train.iter_torch_batches(batch_size=config["batch_size"], drop_last=True, **given):
+        given = {
+            "local_shuffle_buffer_size": config["shuffle"],
+            "local_shuffle_seed": cur.seed + epoch,
+        }
+        for batch in train.iter_torch_batches(
+            batch_size=config["batch_size"], drop_last=True, **given
+        ):
             optimizer.zero_grad()
             loss(model(features_of(batch, label)), batch[label]).backward()
             optimizer.step()
         model.eval()
         total, rows = 0.0, 0
         with torch.no_grad():
-            for batch in valid.iter_torch_batches(batch_size=256):  # each rank reads all rows of valid
-                total += float(loss(model(features_of(batch, label)), batch[label])) * len(batch[label])
+            for batch in valid.iter_torch_batches(
+                batch_size=256
+            ):  # each rank reads all rows of valid
+                total += float(loss(model(features_of(batch, label)), batch[label])) * len(
+                    batch[label]
+                )
                 rows += len(batch[label])
         metrics = {"valid-mlogloss": total / rows}
         if rank != 0:
@@ -61,7 +76,12 @@ def train_func(config: dict[str, Any]) -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             weights = (model.module if hasattr(model, "module") else model).state_dict()
-            state = {"weights": weights, "optimizer": optimizer.state_dict(), "done": epoch, "shape": shape}
+            state = {
+                "weights": weights,
+                "optimizer": optimizer.state_dict(),
+                "done": epoch,
+                "shape": shape,
+            }
             torch.save(state, Path(folder, "latest.pt"))
             ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
 

@@ -46,7 +46,10 @@ class DigitsTrainable(tune.Trainable):
         x, y = self.valid_rows
         found = probabilities(self.weights, x)
         loss = -np.log(found[np.arange(len(y)), y].clip(1e-16)).mean()
-        return {"valid-mlogloss": float(loss), "valid-accuracy": float((found.argmax(axis=1) == y).mean())}
+        return {
+            "valid-mlogloss": float(loss),
+            "valid-accuracy": float((found.argmax(axis=1) == y).mean()),
+        }
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write the weights and the velocity."""

@@ -6,7 +6,12 @@ import keras
 
 
 def make_model(
-    input_shape: tuple[int, ...], outputs: int, filters: int = 8, units: int = 32, dropout: float = 0.2, learning_rate: float = 0.001
+    input_shape: tuple[int, ...],
+    outputs: int,
+    filters: int = 8,
+    units: int = 32,
+    dropout: float = 0.2,
+    learning_rate: float = 0.001,
 ) -> keras.Model:
     """Return a small convolutional network for images of 8 × 8 pixels.
 
@@ -25,5 +30,9 @@ def make_model(
         ]
     )
     # A function may also return a model that is not compiled. `params` then chooses the optimizer and the loss.
-    model.compile(keras.optimizers.Adam(learning_rate), "sparse_categorical_crossentropy", metrics=["sparse_top_k_categorical_accuracy"])
+    model.compile(
+        keras.optimizers.Adam(learning_rate),
+        "sparse_categorical_crossentropy",
+        metrics=["sparse_top_k_categorical_accuracy"],
+    )
     return model

@@ -21,7 +21,10 @@ def reviews(rows: int = 600) -> pd.DataFrame:
     for _ in range(rows):
         words = list(rng.choice(GOOD + BAD + FRAME, rng.integers(6, 14)))
         signs = [(word in GOOD) - (word in BAD) for word in words]
-        turned = [-sign if before == "not" else sign for before, sign in zip(["", *words], signs, strict=False)]
+        turned = [
+            -sign if before == "not" else sign
+            for before, sign in zip(["", *words], signs, strict=False)
+        ]
         texts.append(" ".join(words))
         positive.append(sum(turned) > 0)
     return pd.DataFrame({"text": texts, "is_positive": positive})
@@ -33,12 +36,18 @@ def tokenizer():
     from transformers import PreTrainedTokenizerFast
 
     names = ["[PAD]", "[UNK]", *GOOD, *BAD, *FRAME]
-    words = Tokenizer(models.WordLevel({name: number for number, name in enumerate(names)}, unk_token="[UNK]"))
+    words = Tokenizer(
+        models.WordLevel({name: number for number, name in enumerate(names)}, unk_token="[UNK]")
+    )
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", model_max_length=32)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", model_max_length=32
+    )
 
 
-def model(num_labels: int, vocab_size: int, hidden_size: int, num_hidden_layers: int, dropout: float):
+def model(
+    num_labels: int, vocab_size: int, hidden_size: int, num_hidden_layers: int, dropout: float
+):
     """Return a new BERT. The trainer passes `num_labels` and `vocab_size`. The other arguments come from `space.params`."""
     from transformers import BertConfig, BertForSequenceClassification
 

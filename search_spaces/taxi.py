@@ -48,7 +48,9 @@ def load(files: str | None = None) -> pd.DataFrame:
     """
     pattern = files or os.environ.get(FILES, "")
     if not pattern:
-        raise ValueError(f"{FILES} is not set; give it the path of TLC trip records or a glob, such as 'trips/yellow_tripdata_*.parquet'")
+        raise ValueError(
+            f"{FILES} is not set; give it the path of TLC trip records or a glob, such as 'trips/yellow_tripdata_*.parquet'"
+        )
     found = sorted(glob.glob(os.path.expanduser(pattern), recursive=True))
     if not found:
         raise ValueError(f"no file matches {pattern!r} in {os.getcwd()}")
@@ -70,8 +72,14 @@ def read(file: Path) -> pd.DataFrame:
         have = pq.read_schema(file).names if parquet else pd.read_csv(file, nrows=0).columns
         if missing := [name for name in wanted if name not in have]:
             more = f" and {len(missing) - 1} more" * (len(missing) > 1)
-            raise ValueError(f"it lacks the column `{missing[0]}`{more}; are these trips of yellow taxis?")
-        trips = pd.read_parquet(file, columns=wanted) if parquet else pd.read_csv(file, usecols=wanted)[wanted]
+            raise ValueError(
+                f"it lacks the column `{missing[0]}`{more}; are these trips of yellow taxis?"
+            )
+        trips = (
+            pd.read_parquet(file, columns=wanted)
+            if parquet
+            else pd.read_csv(file, usecols=wanted)[wanted]
+        )
         for name in TIMES:
             trips[name] = pd.to_datetime(trips[name], errors="coerce").dt.as_unit("us")
         return trips.astype(dict.fromkeys([*NUMBERS, TIP], "float64"))
@@ -95,7 +103,9 @@ def clean(trips: pd.DataFrame) -> pd.DataFrame:
     good &= trips["trip_distance"].between(0, MILES, inclusive="left")
     good &= ~(trips["passenger_count"] > MOST_PASSENGERS)  # keeps rows without a count
     kept = trips[good]
-    month = pd.Series(kept[TIMES[0]].to_numpy().astype("datetime64[M]").astype("datetime64[us]"), kept.index)
+    month = pd.Series(
+        kept[TIMES[0]].to_numpy().astype("datetime64[M]").astype("datetime64[us]"), kept.index
+    )
     rows = month.value_counts()
     kept = kept[month.isin(rows.index[rows >= LEAST_SHARE * rows.max()])]
     big = kept[TIP] > 0.2 * kept["fare_amount"]

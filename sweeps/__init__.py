@@ -6,7 +6,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core import trial
-from sweeps.core.errors import BundleError, InputError, Interrupted, Problem, SweepFailed, SweepLocked, SweepsError
+from sweeps.core.errors import (
+    BundleError,
+    InputError,
+    Interrupted,
+    Problem,
+    SweepFailed,
+    SweepLocked,
+    SweepsError,
+)
 
 if TYPE_CHECKING:
     from sweeps.bundle.model import load_bundle

@@ -30,7 +30,9 @@ def mlflow_database() -> Path:
     return file
 
 
-def command(*args: object, module: Sequence[object] = ("sweeps.cli",), new_database: bool = False) -> subprocess.Popen:
+def command(
+    *args: object, module: Sequence[object] = ("sweeps.cli",), new_database: bool = False
+) -> subprocess.Popen:
     """Start `sweeps ARGS` in a new process group. If the command needs Ray, it starts its own.
 
     Args:
@@ -42,7 +44,14 @@ def command(*args: object, module: Sequence[object] = ("sweeps.cli",), new_datab
         _copy_database(dict(pairwise(map(str, args))))
     env = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "120"}
     full = [sys.executable, "-m", *map(str, (*module, *args))]
-    process = subprocess.Popen(full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
+    process = subprocess.Popen(
+        full,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+        start_new_session=True,
+    )
     _started.append(process)
     return process
 
@@ -55,7 +64,11 @@ def _copy_database(options: Mapping[str, str]) -> None:
     uri = options.get("--tracking-uri") or os.environ.get("MLFLOW_TRACKING_URI")
     if uri is None and "--dir" in options:
         uri = f"sqlite:///{options['--dir']}/mlflow.db"
-    if uri is None or not uri.startswith("sqlite:///") or (file := Path(uri.removeprefix("sqlite:///"))).exists():
+    if (
+        uri is None
+        or not uri.startswith("sqlite:///")
+        or (file := Path(uri.removeprefix("sqlite:///"))).exists()
+    ):
         return
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +84,9 @@ def invoke(*args: object) -> click.testing.Result:
     from sweeps.cli import main
 
     result = click.testing.CliRunner().invoke(main, [str(arg) for arg in args], prog_name="sweeps")
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(
+        result.exception
+    )
     return result
 
 
@@ -85,7 +100,14 @@ def end_all() -> None:
             process.wait(20)
 
 
-def space_of(tmp_path: Path, loop: str, *, extra: str = "", limits: str = "max_trials: 4", x: str = "{uniform: [0.0, 1.0]}") -> Path:
+def space_of(
+    tmp_path: Path,
+    loop: str,
+    *,
+    extra: str = "",
+    limits: str = "max_trials: 4",
+    x: str = "{uniform: [0.0, 1.0]}",
+) -> Path:
     """Write a space file that uses a loop of `tests.user_loops` and a data set of scikit-learn."""
     file = tmp_path / "own.yaml"
     file.write_text(

@@ -37,11 +37,33 @@ os.environ["SWEEPS_KEY_FILE"] = str(KEY)
 
 # The files that take longest, the longest first. pytest-xdist starts files in this order, so that no process idles at the end.
 LONGEST = (
-    *("tests/test_stored_sweeps.py", "tests/test_streaming.py", "tests/data/streaming/test_splits.py", "tests/test_tutorials.py"),
-    *("tests/test_quickstart.py", "tests/controller/test_run.py", "tests/execution/test_ray_train_adapter.py"),
-    *("tests/test_old_sweep.py", "tests/execution/test_reports.py", "tests/execution/test_retry.py"),
-    *("tests/bundle/test_bundle_of_trainers.py", "tests/test_inside.py", "tests/test_command.py", "tests/test_cross_validation.py"),
-    *("tests/faults/test_full_disk.py", "tests/faults/test_lost_workers.py", "tests/faults/test_surroundings.py"),
+    *(
+        "tests/test_stored_sweeps.py",
+        "tests/test_streaming.py",
+        "tests/data/streaming/test_splits.py",
+        "tests/test_tutorials.py",
+    ),
+    *(
+        "tests/test_quickstart.py",
+        "tests/controller/test_run.py",
+        "tests/execution/test_ray_train_adapter.py",
+    ),
+    *(
+        "tests/test_old_sweep.py",
+        "tests/execution/test_reports.py",
+        "tests/execution/test_retry.py",
+    ),
+    *(
+        "tests/bundle/test_bundle_of_trainers.py",
+        "tests/test_inside.py",
+        "tests/test_command.py",
+        "tests/test_cross_validation.py",
+    ),
+    *(
+        "tests/faults/test_full_disk.py",
+        "tests/faults/test_lost_workers.py",
+        "tests/faults/test_surroundings.py",
+    ),
 )
 
 
@@ -52,7 +74,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Print the errors of failed trials below a failed test: those of all sweeps in the test's temporary folder."""
     report = yield
     folder = getattr(item, "funcargs", {}).get("tmp_path")
@@ -60,13 +84,23 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         for journal in sorted(folder.rglob("study.journal")):
             with contextlib.suppress(Exception):  # The test may have damaged the study on purpose.
                 record = read(journal.parent)
-                errors = [f"trial {t.id}: {t.result.error}" for t in record.trials if t.result.error] if record else []
-                report.sections += [(f"failed trials of {journal.parent.name}", "\n".join(errors))] if errors else []
+                errors = (
+                    [f"trial {t.id}: {t.result.error}" for t in record.trials if t.result.error]
+                    if record
+                    else []
+                )
+                report.sections += (
+                    [(f"failed trials of {journal.parent.name}", "\n".join(errors))]
+                    if errors
+                    else []
+                )
     return report
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _nothing_is_left(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
+def _nothing_is_left(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[None]:
     """Fail the last test of this process if the tests have left a process or a temporary file of sweeps behind.
 
     The tests write temporary files to a folder of this process. Ray's temporary files stay in the default folder, because the path of a
@@ -84,7 +118,11 @@ def _nothing_is_left(tmp_path_factory: pytest.TempPathFactory, request: pytest.F
         del os.environ["TMPDIR"]
     else:
         os.environ["TMPDIR"] = before
-    killed = any(item.get_closest_marker(name) for item in request.session.items for name in ("faults", "long"))
+    killed = any(
+        item.get_closest_marker(name)
+        for item in request.session.items
+        for name in ("faults", "long")
+    )
     names = sorted(path.name for path in folder.iterdir() if path.name.startswith("sweeps-"))
     # This process removes the folder of passed functions when it ends.
     files = [] if killed else [name for name in names if not name.startswith("sweeps-functions-")]
@@ -116,7 +154,13 @@ def local_ray(_ray_ends: None) -> Any:
 
     if not ray.is_initialized():
         with minimal_processes():
-            ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+            ray.init(
+                address="local",
+                num_cpus=2,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+            )
     return ray
 
 
@@ -127,7 +171,9 @@ def _mlflow_of_sweeps(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def clean_ray(local_ray: Any, monkeypatch: pytest.MonkeyPatch, _mlflow_of_sweeps: str) -> Iterator[Any]:
+def clean_ray(
+    local_ray: Any, monkeypatch: pytest.MonkeyPatch, _mlflow_of_sweeps: str
+) -> Iterator[Any]:
     """Return `ray`, connected to the shared Ray. After the test, check that the test's CPUs, placement groups and actors are gone.
 
     With this fixture, a sweep in this process differs from a sweep that a command starts: it uses the shared Ray, and writes to one shared
@@ -135,7 +181,9 @@ def clean_ray(local_ray: Any, monkeypatch: pytest.MonkeyPatch, _mlflow_of_sweeps
     (`tests.commands.command`).
     """
     monkeypatch.setenv("MLFLOW_TRACKING_URI", _mlflow_of_sweeps)
-    monkeypatch.setattr("sweeps.tracking.TrackerProcess", lambda destination, errors: MlflowTracker(destination))
+    monkeypatch.setattr(
+        "sweeps.tracking.TrackerProcess", lambda destination, errors: MlflowTracker(destination)
+    )
     monkeypatch.setattr("sweeps.bundle.check_process.started_early", contextlib.nullcontext)
     yield local_ray
     wait_until_clean(local_ray)
@@ -149,7 +197,9 @@ def checked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     from sweeps.bundle import check, write
 
-    monkeypatch.setattr(write, "_check_in_fresh_process", lambda bundle, target: check.check(bundle))
+    monkeypatch.setattr(
+        write, "_check_in_fresh_process", lambda bundle, target: check.check(bundle)
+    )
 
 
 @pytest.fixture

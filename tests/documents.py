@@ -55,7 +55,9 @@ class Document:
     def links(self) -> list[str]:
         """Targets of links and pictures that are inside the repository."""
         prose = re.sub(r"`[^`\n]*`", "", self.prose)
-        found = re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(r'(?:src|srcset|href)="([^"]+)"', prose)
+        found = re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(
+            r'(?:src|srcset|href)="([^"]+)"', prose
+        )
         return [link for link in found if "://" not in link and not link.startswith("mailto:")]
 
     @cached_property
@@ -63,7 +65,10 @@ class Document:
         """The anchors that a link may name: explicit anchors, and the anchors that GitHub and mkdocs form from headings."""
         explicit = set(re.findall(r"\{ *#([\w-]+) *\}", self.text))
         headings = re.findall(r"^#+ (.+?)(?: *\{ *#[\w-]+ *\})?$", self.prose, re.MULTILINE)
-        return explicit | {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+        return explicit | {
+            re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+            for heading in headings
+        }
 
 
 def written() -> Iterator[Document]:
@@ -97,7 +102,9 @@ def module_named(block: Block) -> str | None:
 
 def is_space(block: Block) -> bool:
     """Return whether a block is a complete space file."""
-    return block.language == "yaml" and {"trainer", "space"} <= set(re.findall(r"^(\w+):", block.text, re.MULTILINE))
+    return block.language == "yaml" and {"trainer", "space"} <= set(
+        re.findall(r"^(\w+):", block.text, re.MULTILINE)
+    )
 
 
 def block_beginning(first_line: str) -> str:

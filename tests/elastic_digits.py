@@ -43,8 +43,13 @@ def boost(config: dict) -> None:
             maybe_die(config, epoch + 1, rank, world)
             return False
 
-    train, valid = (ray.train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid"))
-    dtrain, dvalid = (xgboost.DMatrix(frame.drop(columns="target"), label=frame["target"]) for frame in (train, valid))
+    train, valid = (
+        ray.train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid")
+    )
+    dtrain, dvalid = (
+        xgboost.DMatrix(frame.drop(columns="target"), label=frame["target"])
+        for frame in (train, valid)
+    )
     checkpoint = ray.train.get_checkpoint()
     model = RayTrainReportCallback.get_model(checkpoint) if checkpoint else None
     start = model.num_boosted_rounds() if model else 0
@@ -54,7 +59,12 @@ def boost(config: dict) -> None:
         evals=[(dvalid, "valid")],
         num_boost_round=last_step(config, start, world) - start,
         xgb_model=model,
-        callbacks=[Die(), RayTrainReportCallback(metrics={"loss": "valid-rmse"}, frequency=2, checkpoint_at_end=False)],
+        callbacks=[
+            Die(),
+            RayTrainReportCallback(
+                metrics={"loss": "valid-rmse"}, frequency=2, checkpoint_at_end=False
+            ),
+        ],
         verbose_eval=False,
     )
 
@@ -90,6 +100,15 @@ def train_func(config: dict) -> None:
             saves = rank == 0 and (step % 2 == 0 or step == last)
             if saves:
                 module = getattr(model, "module", model)
-                torch.save({"model": module.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, Path(folder, "state.pt"))
+                torch.save(
+                    {
+                        "model": module.state_dict(),
+                        "optimizer": optimizer.state_dict(),
+                        "step": step,
+                    },
+                    Path(folder, "state.pt"),
+                )
             metrics = {"loss": float(loss.detach()), "world": world, "rows": len(frame)}
-            ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder) if saves else None)
+            ray.train.report(
+                metrics, checkpoint=ray.train.Checkpoint.from_directory(folder) if saves else None
+            )

@@ -31,11 +31,21 @@ def start(folder: Path, port: int, store: str | None = None) -> subprocess.Popen
         port: Port to listen on.
         store: URI of the database. By default, an SQLite file in the folder.
     """
-    typed = ["-m", "mlflow", "server", "--port", str(port), "--backend-store-uri", store or f"sqlite:///{folder / 'server.db'}"]
+    typed = [
+        "-m",
+        "mlflow",
+        "server",
+        "--port",
+        str(port),
+        "--backend-store-uri",
+        store or f"sqlite:///{folder / 'server.db'}",
+    ]
     env = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
     with (folder / "server.log").open("a") as log:
         full = [sys.executable, *typed, "--workers", "1"]
-        return subprocess.Popen(full, cwd=folder, env=env, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(
+            full, cwd=folder, env=env, stdout=log, stderr=log, start_new_session=True
+        )
 
 
 def end(server: subprocess.Popen) -> None:

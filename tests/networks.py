@@ -12,7 +12,13 @@ class Net(nn.Sequential):
 
     def __init__(self, in_features, out_features, width=16, dropout=0.0, norm=False):
         norms = [nn.BatchNorm1d(width)] if norm else []
-        super().__init__(nn.Linear(in_features, width), *norms, nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, out_features))
+        super().__init__(
+            nn.Linear(in_features, width),
+            *norms,
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(width, out_features),
+        )
 
 
 def lazy(num_classes):
@@ -43,13 +49,18 @@ class Attention(nn.Module):
         self.embed = nn.Linear(patch * patch, width)
         self.position = nn.Parameter(torch.zeros(1, (side // patch) ** 2, width))
         self.blocks = nn.ModuleList(
-            nn.TransformerEncoderLayer(width, heads, 2 * width, dropout=0.1, batch_first=True, norm_first=True) for _ in range(depth)
+            nn.TransformerEncoderLayer(
+                width, heads, 2 * width, dropout=0.1, batch_first=True, norm_first=True
+            )
+            for _ in range(depth)
         )
         self.head = nn.Linear(width, num_classes)
 
     def forward(self, images):
         n, size = len(images), self.patch
-        pixels = images.float().unfold(1, size, size).unfold(2, size, size).reshape(n, -1, size * size)
+        pixels = (
+            images.float().unfold(1, size, size).unfold(2, size, size).reshape(n, -1, size * size)
+        )
         tokens = self.embed(pixels) + self.position
         for block in self.blocks:
             tokens = block(tokens)
@@ -78,13 +89,20 @@ class Noisy(torch.utils.data.Dataset):
     """Rows with random noise, which only rows of train have."""
 
     def __init__(self, features, train, noise=0.1):
-        self.values, self.noise = torch.tensor(features.to_numpy(np.float32)), noise if train else 0.0
+        self.values, self.noise = (
+            torch.tensor(features.to_numpy(np.float32)),
+            noise if train else 0.0,
+        )
 
     def __len__(self):
         return len(self.values)
 
     def __getitem__(self, row):
-        return self.values[row] + self.noise * torch.randn(self.values.shape[1]) + self.noise * float(np.random.normal())
+        return (
+            self.values[row]
+            + self.noise * torch.randn(self.values.shape[1])
+            + self.noise * float(np.random.normal())
+        )
 
 
 def two_inputs(features, train):
@@ -99,7 +117,9 @@ def digits():
     from sklearn.datasets import load_digits
 
     found = load_digits()
-    return pd.DataFrame({"image": list(found.images.astype(np.uint8)), "digit": np.minimum(found.target, 2)})
+    return pd.DataFrame(
+        {"image": list(found.images.astype(np.uint8)), "digit": np.minimum(found.target, 2)}
+    )
 
 
 def loss_of_a_mean(outputs, targets):

@@ -41,17 +41,58 @@ def server() -> Iterator[str]:
         if os.geteuid() == 0:  # it refuses to be run by root
             for path in (folder, folder / "password"):
                 shutil.chown(path, user)
-        how = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+        how = (
+            {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+            if os.geteuid() == 0
+            else {}
+        )
         data, env = folder / "data", {"PATH": os.environ["PATH"], "LC_ALL": "C"}
-        made = [bin / "initdb", "-D", data, "-U", "sweeps", "-A", "scram-sha-256", f"--pwfile={folder / 'password'}", "--no-sync"]
-        subprocess.run(list(map(str, made)), check=True, cwd=folder, env=env, stdout=log, stderr=log, timeout=60, **how)
+        made = [
+            bin / "initdb",
+            "-D",
+            data,
+            "-U",
+            "sweeps",
+            "-A",
+            "scram-sha-256",
+            f"--pwfile={folder / 'password'}",
+            "--no-sync",
+        ]
+        subprocess.run(
+            list(map(str, made)),
+            check=True,
+            cwd=folder,
+            env=env,
+            stdout=log,
+            stderr=log,
+            timeout=60,
+            **how,
+        )
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        serve = [bin / "postgres", "-D", data, "-p", port, "-k", folder, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]
-        process = subprocess.Popen(list(map(str, serve)), cwd=folder, env=env, stdout=log, stderr=log, **how)
+        serve = [
+            bin / "postgres",
+            "-D",
+            data,
+            "-p",
+            port,
+            "-k",
+            folder,
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            "fsync=off",
+        ]
+        process = subprocess.Popen(
+            list(map(str, serve)), cwd=folder, env=env, stdout=log, stderr=log, **how
+        )
         ready = [str(bin / "pg_isready"), "-h", "127.0.0.1", "-p", str(port)]
-        wait_until(lambda: subprocess.run(ready, stdout=log, stderr=log).returncode == 0, 30, "PostgreSQL to be up")
+        wait_until(
+            lambda: subprocess.run(ready, stdout=log, stderr=log).returncode == 0,
+            30,
+            "PostgreSQL to be up",
+        )
         yield f"postgresql://sweeps:{PASSWORD}@127.0.0.1:{port}/postgres"
     finally:
         if process is not None:

@@ -53,6 +53,11 @@ def processes_of(folder: Path) -> list[str]:
         with contextlib.suppress(psutil.Error):
             command = " ".join(process.cmdline())
             ours = process.pid in below or f"{folder}/" in command
-            if ours and process.pid != me.pid and process.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in command:
+            if (
+                ours
+                and process.pid != me.pid
+                and process.status() != psutil.STATUS_ZOMBIE
+                and "resource_tracker" not in command
+            ):
                 found[process.pid] = f"{process.pid} {command[:200]}"
     return list(found.values())

@@ -20,7 +20,9 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def call_on_two_ranks(function: Callable[..., Any], *args: Any, timeout: float, group: bool = True) -> list[Any]:
+def call_on_two_ranks(
+    function: Callable[..., Any], *args: Any, timeout: float, group: bool = True
+) -> list[Any]:
     """Call `function(rank, *args)` in two new processes. Return the result of each rank.
 
     Args:
@@ -35,7 +37,10 @@ def call_on_two_ranks(function: Callable[..., Any], *args: Any, timeout: float, 
     (port,) = free_ports(1)
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
-    processes = [context.Process(target=_call, args=(function, rank, port, group, answers, args)) for rank in range(2)]
+    processes = [
+        context.Process(target=_call, args=(function, rank, port, group, answers, args))
+        for rank in range(2)
+    ]
     for process in processes:
         process.start()
     try:
@@ -51,9 +56,22 @@ def call_on_two_ranks(function: Callable[..., Any], *args: Any, timeout: float, 
             process.kill()
 
 
-def _call(function: Callable[..., Any], rank: int, port: int, group: bool, answers: Any, args: tuple[Any, ...]) -> None:
+def _call(
+    function: Callable[..., Any],
+    rank: int,
+    port: int,
+    group: bool,
+    answers: Any,
+    args: tuple[Any, ...],
+) -> None:
     """Set the environment of a rank as torchrun does, and call the function."""
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "NODE_RANK": "0"}
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "NODE_RANK": "0",
+    }
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     try:
         if group:

@@ -56,7 +56,9 @@ def write_project(tmp_path: Path) -> Path:
     (folder / "mine.py").write_text(LOOP)
     (folder / "pack" / "__init__.py").write_text("")
     (folder / "pack" / "helper.py").write_text("def loss(x):\n    return (x - 0.5) ** 2\n")
-    (folder / "train.csv").write_text("a,label\n" + "".join(f"{i},{'yes' if i % 2 else 'no'}\n" for i in range(40)))
+    (folder / "train.csv").write_text(
+        "a,label\n" + "".join(f"{i},{'yes' if i % 2 else 'no'}\n" for i in range(40))
+    )
     (folder / "space.yaml").write_text(SPACE.format(latch=tmp_path))
     return folder
 
@@ -97,11 +99,31 @@ class Nodes:
 
     def start(self, *args: str, hidden: Path | None = None) -> None:
         """Start a node. The node sees the folder `hidden` empty, as if the folder were on another machine's disk."""
-        apart = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {hidden} && exec "$@"', "sh"] if hidden else []
-        full = [*apart, str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats", *args]
+        apart = (
+            ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {hidden} && exec "$@"', "sh"]
+            if hidden
+            else []
+        )
+        full = [
+            *apart,
+            str(Path(sys.executable).with_name("ray")),
+            "start",
+            "--block",
+            "--disable-usage-stats",
+            *args,
+        ]
         output = self.home / f"{len(self.processes)}.log"
         with output.open("w") as log:
-            self.processes.append(subprocess.Popen(full, stdout=log, stderr=log, env=self.env, start_new_session=True, cwd=self.home))
+            self.processes.append(
+                subprocess.Popen(
+                    full,
+                    stdout=log,
+                    stderr=log,
+                    env=self.env,
+                    start_new_session=True,
+                    cwd=self.home,
+                )
+            )
 
         def is_up() -> bool:
             said = output.read_text()
@@ -112,7 +134,11 @@ class Nodes:
 
     def members(self) -> list[psutil.Process]:
         """Return the processes of all nodes."""
-        return [member for process in self.processes for member in psutil.Process(process.pid).children(recursive=True)]
+        return [
+            member
+            for process in self.processes
+            for member in psutil.Process(process.pid).children(recursive=True)
+        ]
 
     def end(self) -> None:
         members = self.members()
@@ -129,7 +155,9 @@ class Nodes:
 @contextlib.contextmanager
 def nodes(**env: str) -> Iterator[Nodes]:
     """Yield a cluster without nodes. Its nodes end after the block."""
-    home = Path(tempfile.mkdtemp(prefix="c-", dir=os.environ.get("RAY_TMPDIR")))  # A short path, see `Nodes`.
+    home = Path(
+        tempfile.mkdtemp(prefix="c-", dir=os.environ.get("RAY_TMPDIR"))
+    )  # A short path, see `Nodes`.
     started = Nodes(home, env)
     try:
         yield started

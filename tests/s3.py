@@ -30,7 +30,11 @@ class Storage:
     address = "s3://bucket"
 
     def __init__(self) -> None:
-        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+        from moto.moto_server.werkzeug_app import (
+            DomainDispatcherApplication,
+            MotoRequestHandler,
+            create_backend_app,
+        )
         from werkzeug.serving import make_server
 
         class Quiet(MotoRequestHandler):
@@ -39,7 +43,9 @@ class Storage:
 
         self.down, self.refused = False, 0
         self._app = DomainDispatcherApplication(create_backend_app)
-        self._server = make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=Quiet)
+        self._server = make_server(
+            "127.0.0.1", 0, self._answer, threaded=True, request_handler=Quiet
+        )
         self._thread = Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         self.environment = {
@@ -66,14 +72,20 @@ class Storage:
 
     def files(self) -> dict[str, bytes]:
         """Return the content of every object, by its key. Markers of folders are left out."""
-        return {key: value.value for key, value in list(self._bucket.keys.items()) if not key.endswith("/")}
+        return {
+            key: value.value
+            for key, value in list(self._bucket.keys.items())
+            if not key.endswith("/")
+        }
 
     def put(self, key: str, value: bytes | Path) -> None:
         """Store an object."""
         from moto.core import DEFAULT_ACCOUNT_ID
         from moto.s3.models import s3_backends
 
-        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object("bucket", key, value.read_bytes() if isinstance(value, Path) else value)
+        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(
+            "bucket", key, value.read_bytes() if isinstance(value, Path) else value
+        )
 
     def close(self) -> None:
         """Stop the server and forget its objects."""
@@ -105,13 +117,17 @@ def storage() -> Iterator[Storage]:
         server.close()
 
 
-def folder_as_bucket(folder: Path, modules: Iterable[ModuleType], monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder_as_bucket(
+    folder: Path, modules: Iterable[ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """Create a folder, and let modules open it in place of the bucket `s3://bucket`. Return the folder."""
     folder.mkdir()
 
     def opened(address: str, within: float | None = None) -> ArrowStore:
         name = address.removeprefix("s3://bucket").strip("/")
-        return ArrowStore(fs.LocalFileSystem(), str(folder / name) if name else str(folder), address, within=0)
+        return ArrowStore(
+            fs.LocalFileSystem(), str(folder / name) if name else str(folder), address, within=0
+        )
 
     for module in modules:
         monkeypatch.setattr(module, "open_store", opened)

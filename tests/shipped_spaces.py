@@ -29,5 +29,12 @@ def missing_package(file: Path) -> str | None:
     try:
         load(file)
     except InputError as e:
-        return next((str(problem) for problem in e.problems if "not installed; run `pip install" in problem.text), None)
+        return next(
+            (
+                str(problem)
+                for problem in e.problems
+                if "not installed; run `pip install" in problem.text
+            ),
+            None,
+        )
     return None

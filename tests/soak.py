@@ -35,7 +35,14 @@ def start(*args: object, point: str | None = None) -> subprocess.Popen:
     module = ["tests.faults.crashing", point] if point else ["sweeps.cli"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     full = [sys.executable, "-m", *module, *map(str, args)]
-    return subprocess.Popen(full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
+    return subprocess.Popen(
+        full,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+        start_new_session=True,
+    )
 
 
 def stands(root: Path) -> dict[str, Any]:
@@ -97,10 +104,33 @@ def undisturbed(folder: Path, text: str) -> Any:
 def fuzzed(cases: int) -> list[str]:
     """Run the fuzz tests with at most `cases` cases each, and return the lines of the report."""
     began = time.time()
-    full = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--timeout", "3600", "--hypothesis-show-statistics", *FUZZ]
-    done = subprocess.run(full, env={**os.environ, "SWEEPS_FUZZ_EXAMPLES": str(cases)}, cwd=ROOT, capture_output=True, text=True)
+    full = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--timeout",
+        "3600",
+        "--hypothesis-show-statistics",
+        *FUZZ,
+    ]
+    done = subprocess.run(
+        full,
+        env={**os.environ, "SWEEPS_FUZZ_EXAMPLES": str(cases)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     print(done.stdout[-2000:], flush=True)
-    counted = next((line for line in reversed(done.stdout.splitlines()) if " passed" in line or " failed" in line), "nothing ran")
+    counted = next(
+        (
+            line
+            for line in reversed(done.stdout.splitlines())
+            if " passed" in line or " failed" in line
+        ),
+        "nothing ran",
+    )
     tried = sum(map(int, re.findall(r"(\d+) passing, ", done.stdout)))
     minutes = (time.time() - began) / 60
     return [
@@ -137,12 +167,17 @@ class Sweep:
         if not out:
             raise SystemExit(err)
         folder = Path(json.loads(out)["dir"])
-        runs = runs_of(self.uri, folder.name)  # Raises an error if a trial has two runs, or if a run is RUNNING.
+        runs = runs_of(
+            self.uri, folder.name
+        )  # Raises an error if a trial has two runs, or if a run is RUNNING.
         study = record.read(folder)
         assert study is not None
         metrics = all(tuple(runs[t.id][2]["loss"]) == t.curve for t in study.trials)
         return [
-            ("the trials, their values and the best trial are as in an undisturbed sweep", "yes" if outcome(folder) == expected else "NO"),
+            (
+                "the trials, their values and the best trial are as in an undisturbed sweep",
+                "yes" if outcome(folder) == expected else "NO",
+            ),
             (
                 "MLflow has each trial exactly once, and no trial is RUNNING",
                 "yes" if set(runs) == {"sweep", *(t.id for t in study.trials)} else "NO",
@@ -155,8 +190,15 @@ class Sweep:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="number of kills at random times")
-    parser.add_argument("--trials", type=int, default=200, help="number of trials of the sweep that is killed at random times")
-    parser.add_argument("--cases", type=int, default=3000, help="number of damaged inputs for each fuzz test")
+    parser.add_argument(
+        "--trials",
+        type=int,
+        default=200,
+        help="number of trials of the sweep that is killed at random times",
+    )
+    parser.add_argument(
+        "--cases", type=int, default=3000, help="number of damaged inputs for each fuzz test"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "reports" / "crashes.md")
     asked = parser.parse_args()
@@ -186,14 +228,24 @@ def main() -> None:
             process.communicate()
             died = process.returncode == -signal.SIGKILL
             after = stands(sweep.root)
-            lines.append(f"| {point.what}{'' if died else ' (was not reached)'} | {len(after)} | {lost(before, after)} |")
+            lines.append(
+                f"| {point.what}{'' if died else ' (was not reached)'} | {len(after)} | {lost(before, after)} |"
+            )
             print(lines[-1], flush=True)
         lines += ["", *(f"- {what}: {value}" for what, value in sweep.conclude(expected)), ""]
 
         text = SPACE.format(trials=asked.trials).replace(":plain", ":slow")
         sweep, expected = Sweep(folder / "random", text), undisturbed(folder / "slow", text)
-        lines += [f"## {asked.kills} kills at random times", "", f"One sweep of {asked.trials} trials, one trial at a time.", ""]
-        lines += ["| killed | seconds after the start | trials that had ended | lost |", "|---|---|---|---|"]
+        lines += [
+            f"## {asked.kills} kills at random times",
+            "",
+            f"One sweep of {asked.trials} trials, one trial at a time.",
+            "",
+        ]
+        lines += [
+            "| killed | seconds after the start | trials that had ended | lost |",
+            "|---|---|---|---|",
+        ]
         kills = 0
         for _ in range(asked.kills):
             before, how, after_s = stands(sweep.root), chance.choice(HOW), chance.uniform(0.5, 14.0)
@@ -207,7 +259,10 @@ def main() -> None:
             after, kills = stands(sweep.root), kills + (process.returncode != 0)
             lines.append(f"| {how} | {after_s:.1f} | {len(after)} | {lost(before, after)} |")
             print(lines[-1], flush=True)
-        lines += ["", f"- kills before the sweep ended: {kills}{'' if kills == asked.kills else ', NO'}"]
+        lines += [
+            "",
+            f"- kills before the sweep ended: {kills}{'' if kills == asked.kills else ', NO'}",
+        ]
         lines += [f"- {what}: {value}" for what, value in sweep.conclude(expected)]
     lines += fuzzed(asked.cases)
     asked.output.write_text("\n".join(lines) + "\n")

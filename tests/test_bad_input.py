@@ -19,8 +19,14 @@ from tests.bad_input import Case, furnish, parquet, top
 from tests.bad_input.page import COMMAND, FILE, METRIC, METRIC_TEST, TABLE, page
 from tests.commands import REPO
 
-CASES = [pytest.param(case, id=f"{title}: {case.name}") for title, cases in TABLE.items() for case in cases]
-LIMIT = 3.0  # CPU seconds; an answer takes 0.1 to 0.7 on a quiet machine, and twice that on a slow one
+CASES = [
+    pytest.param(case, id=f"{title}: {case.name}")
+    for title, cases in TABLE.items()
+    for case in cases
+]
+LIMIT = (
+    3.0  # CPU seconds; an answer takes 0.1 to 0.7 on a quiet machine, and twice that on a slow one
+)
 HEAVY = ("ray", "torch", "mlflow", "optuna", "xgboost", "sklearn")
 
 
@@ -72,7 +78,9 @@ def test_the_table_has_many_cases_with_distinct_names():
 
 
 def test_the_page_is_the_table():
-    assert FILE.is_file() and FILE.read_text(encoding="utf-8") == page(), f"docs/bad_input.md is out of date; renew it: {COMMAND}"
+    assert FILE.is_file() and FILE.read_text(encoding="utf-8") == page(), (
+        f"docs/bad_input.md is out of date; renew it: {COMMAND}"
+    )
 
 
 def test_the_unchanged_space_file_is_valid(folder):
@@ -93,8 +101,19 @@ def test_validating_runs_no_code_of_the_users(folder):
     before = listing(folder)
     assert typed("validate", "space.yaml")[0].exit_code == 0
     for verb in ("validate", "run"):
-        wrong = typed(verb, "space.yaml", "--set", "trainer.load=marks:laod", "--set", "space.preprocessor=marks:clp")[0]
-        assert wrong.exit_code == 2 and "did you mean `load`?" in wrong.output and "did you mean `clip`?" in wrong.output
+        wrong = typed(
+            verb,
+            "space.yaml",
+            "--set",
+            "trainer.load=marks:laod",
+            "--set",
+            "space.preprocessor=marks:clp",
+        )[0]
+        assert (
+            wrong.exit_code == 2
+            and "did you mean `load`?" in wrong.output
+            and "did you mean `clip`?" in wrong.output
+        )
     assert listing(folder) == before, "marks.py was imported"
 
 
@@ -102,7 +121,9 @@ def test_a_metric_that_is_never_reported_is_named_at_the_first_report():
     from sweeps.execution.messages import Ranks
     from sweeps.execution.trial_session import TrialSession
 
-    job = SimpleNamespace(sweep="s", metric="loss", goals={"loss": "minimize"}, max_t=None, rungs=frozenset())
+    job = SimpleNamespace(
+        sweep="s", metric="loss", goals={"loss": "minimize"}, max_t=None, rungs=frozenset()
+    )
     assignment = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None)
     with pytest.raises(ValueError) as e:
         TrialSession(None, Ranks(), job, assignment, {}).report({"accuracy": 1.0, "f1": 0.5}, None)
@@ -116,11 +137,27 @@ LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 497131\n"
 WATCHED = {
     "sweeps --help": (["--help"], 0, 0.3),
     "sweeps validate, nothing wrong": (["validate", "space.yaml"], 0, 0.3),
-    "sweeps validate, a bad bound": (["validate", "space.yaml", "--set", "space.params.eta={uniform: [1, 0]}"], 2, 0.3),
-    "sweeps run, a bad bound": (["run", "space.yaml", "--set", "space.params.eta={uniform: [1, 0]}"], 2, 1.0),
+    "sweeps validate, a bad bound": (
+        ["validate", "space.yaml", "--set", "space.params.eta={uniform: [1, 0]}"],
+        2,
+        0.3,
+    ),
+    "sweeps run, a bad bound": (
+        ["run", "space.yaml", "--set", "space.params.eta={uniform: [1, 0]}"],
+        2,
+        1.0,
+    ),
     "sweeps run, no such label": (["run", "space.yaml", "--set", "data.label=Y"], 2, 1.0),
-    "sweeps run, not what its name says": (["run", "space.yaml", "--set", "data.train=pointer.tsv.gz"], 2, 1.0),
-    "sweeps run, one class in a million rows": (["run", "space.yaml", "--set", "data.train=many.csv"], 2, 1.0),
+    "sweeps run, not what its name says": (
+        ["run", "space.yaml", "--set", "data.train=pointer.tsv.gz"],
+        2,
+        1.0,
+    ),
+    "sweeps run, one class in a million rows": (
+        ["run", "space.yaml", "--set", "data.train=many.csv"],
+        2,
+        1.0,
+    ),
     "sweeps run, no such file": (["run", "absent.yaml"], 2, 1.0),
 }
 
@@ -128,7 +165,9 @@ WATCHED = {
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watched")
-    Case("", "", (), top(), {"pointer.tsv.gz": LFS, "many.csv": "age,y\n" + "12,no\n" * 1_000_000}).write(folder)
+    Case(
+        "", "", (), top(), {"pointer.tsv.gz": LFS, "many.csv": "age,y\n" + "12,no\n" * 1_000_000}
+    ).write(folder)
     return folder
 
 
@@ -141,7 +180,9 @@ def test_an_answer_comes_within_its_time_limit(args, code, limit, watched):
         begin = resource.getrusage(resource.RUSAGE_CHILDREN)
         env = {**os.environ, "PYTHONPATH": str(REPO)}
         command = [sys.executable, "-m", "sweeps.cli", *args]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=watched, env=env, timeout=15)
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=watched, env=env, timeout=15
+        )
         end = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
         assert len(done.stderr.splitlines()) == (code == 2)

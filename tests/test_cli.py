@@ -33,7 +33,11 @@ def result(**changes) -> SweepResult:
         },
         "bundle": Path("/runs/x-1/bundle"),
         "checkpoint": None,
-        "mlflow": {"tracking_uri": "sqlite:////runs/mlflow.db", "experiment": "x", "parent_run": "abc"},
+        "mlflow": {
+            "tracking_uri": "sqlite:////runs/mlflow.db",
+            "experiment": "x",
+            "parent_run": "abc",
+        },
         "fits": 2,
         "seconds": 75.4,
     }
@@ -43,39 +47,73 @@ def result(**changes) -> SweepResult:
 def test_the_end_shows_the_best_trial_the_bundle_and_the_next_commands():
     text = terminal.format_result(result())
     assert "x-1: 3 completed, 2 pruned in 1:15; 2 preprocessors fitted" in text
-    assert "best trial 0002: 0.123457, test 0.2" in text and "2 workers × 1 CPU, 0.5 GPU" in text and "eta           0.0123457" in text
-    assert "sweeps predict /runs/x-1/bundle" in text and "sweeps ui --dir /runs" in text and "sweeps show /runs/x-1" in text
+    assert (
+        "best trial 0002: 0.123457, test 0.2" in text
+        and "2 workers × 1 CPU, 0.5 GPU" in text
+        and "eta           0.0123457" in text
+    )
+    assert (
+        "sweeps predict /runs/x-1/bundle" in text
+        and "sweeps ui --dir /runs" in text
+        and "sweeps show /runs/x-1" in text
+    )
 
 
 def test_the_end_names_the_report_if_there_is_one(tmp_path):
     assert "report.html" not in terminal.format_result(result(dir=tmp_path))
     (tmp_path / "report.html").touch()
-    assert f"\nfolder  {tmp_path}\nreport  {tmp_path / 'report.html'}\n" in terminal.format_result(result(dir=tmp_path))
+    assert f"\nfolder  {tmp_path}\nreport  {tmp_path / 'report.html'}\n" in terminal.format_result(
+        result(dir=tmp_path)
+    )
 
 
 def test_a_verb_that_is_a_file_is_explained():
     done = CliRunner().invoke(cli.main, ["report", "x"], prog_name="sweeps")
-    assert done.exit_code == 2 and "no command `report`: the report of a sweep is `report.html` in its folder, " in done.output
-    assert "No such command 'repot'" in CliRunner().invoke(cli.main, ["repot"], prog_name="sweeps").output
+    assert (
+        done.exit_code == 2
+        and "no command `report`: the report of a sweep is `report.html` in its folder, "
+        in done.output
+    )
+    assert (
+        "No such command 'repot'"
+        in CliRunner().invoke(cli.main, ["repot"], prog_name="sweeps").output
+    )
 
 
 def test_data_dimensions_are_part_of_a_configuration(tmp_path):
-    best = result().best | {"data": {"train": "a.parquet", "drop": ("hue",), "rows": 0.5}, "values": {"loss": 1.0}}
+    best = result().best | {
+        "data": {"train": "a.parquet", "drop": ("hue",), "rows": 0.5},
+        "values": {"loss": 1.0},
+    }
     text = terminal.format_result(result(best=best))
-    assert "data.train    a.parquet" in text and "data.drop     ['hue']" in text and "data.rows     0.5" in text
+    assert (
+        "data.train    a.parquet" in text
+        and "data.drop     ['hue']" in text
+        and "data.rows     0.5" in text
+    )
     assert "data.train  data.drop  data.rows  preprocessor" in terminal._front([best])
     loop = SearchLoop.open(tmp_path, load(REPO / "search_spaces" / "conditional.yaml"))
     trial = loop.ask()
     recorded = record.read(tmp_path).trials[0]
-    assert recorded.data == recorded.to_json()["data"] == {"drop": list(trial.data["drop"]), "rows": trial.data["rows"]}
-    assert f"data.rows {trial.data['rows']:g}" in " ".join(terminal.format_trial(recorded, "loss", "minimize", "running").split())
+    assert (
+        recorded.data
+        == recorded.to_json()["data"]
+        == {"drop": list(trial.data["drop"]), "rows": trial.data["rows"]}
+    )
+    assert f"data.rows {trial.data['rows']:g}" in " ".join(
+        terminal.format_trial(recorded, "loss", "minimize", "running").split()
+    )
 
 
 def test_the_end_of_a_sweep_without_a_bundle_gives_the_reason():
     text = terminal.format_result(result(bundle=None, checkpoint=Path("/runs/x-1/checkpoint")))
     assert "has no `load`" in text
     text = terminal.format_result(
-        result(bundle=None, notes=("2 trials failed; the error of the first one, trial 0001: ZeroDivisionError",), reason="limits.timeout")
+        result(
+            bundle=None,
+            notes=("2 trials failed; the error of the first one, trial 0001: ZeroDivisionError",),
+            reason="limits.timeout",
+        )
     )
     assert "note: 2 trials failed" in text and "(ended early: limits.timeout)" in text
 
@@ -83,13 +121,19 @@ def test_the_end_of_a_sweep_without_a_bundle_gives_the_reason():
 def test_values_that_are_not_finite_are_null_in_json_and_can_be_shown():
     best = result().best | {"value": math.inf, "test": math.nan, "metrics": {"loss": -math.inf}}
     parsed = json.loads(result(best=best).as_text(), parse_constant=pytest.fail)
-    assert (parsed["best"]["value"], parsed["best"]["test"], parsed["best"]["metrics"]["loss"]) == (None, None, None)
+    assert (parsed["best"]["value"], parsed["best"]["test"], parsed["best"]["metrics"]["loss"]) == (
+        None,
+        None,
+        None,
+    )
     assert "best trial 0002: not finite" in terminal.format_result(SweepResult.from_json(parsed))
 
 
 def test_the_schema_is_json_of_the_keys_a_file_may_have():
     done = CliRunner().invoke(cli.main, ["schema"])
-    assert done.exit_code == 0 and {"data", "objective", "space"} <= set(json.loads(done.stdout)["properties"])
+    assert done.exit_code == 0 and {"data", "objective", "space"} <= set(
+        json.loads(done.stdout)["properties"]
+    )
 
 
 def test_freed_checkpoints_are_shown():
@@ -97,19 +141,37 @@ def test_freed_checkpoints_are_shown():
         result(freed={"checkpoints": 1, "trials": 1, "bytes": 10**9, "left": 0})
     )
     freed = {"checkpoints": 12, "trials": 9, "bytes": 5_200_000_000, "left": 1_100_000_000}
-    assert "freed 5.2 GB: 12 checkpoints of 9 trials; the other checkpoints use 1.1 GB" in terminal.format_result(result(freed=freed))
+    assert (
+        "freed 5.2 GB: 12 checkpoints of 9 trials; the other checkpoints use 1.1 GB"
+        in terminal.format_result(result(freed=freed))
+    )
     nothing = dict.fromkeys(freed, 0)
-    assert terminal.format_result(result(freed=nothing)) == terminal.format_result(result()), "no line if nothing was deleted"
-    assert result(freed=freed).to_json()["freed"] == freed and SweepResult.from_json(result(freed=freed).to_json()) == result(freed=freed)
+    assert terminal.format_result(result(freed=nothing)) == terminal.format_result(result()), (
+        "no line if nothing was deleted"
+    )
+    assert result(freed=freed).to_json()["freed"] == freed and SweepResult.from_json(
+        result(freed=freed).to_json()
+    ) == result(freed=freed)
 
 
 def test_the_next_command_can_be_pasted():
-    text = terminal.format_result(result(dir=Path("/my runs/x-1"), bundle=Path("/my runs/x-1/bundle")))
+    text = terminal.format_result(
+        result(dir=Path("/my runs/x-1"), bundle=Path("/my runs/x-1/bundle"))
+    )
     assert "sweeps show '/my runs/x-1'" in text and "predict '/my runs/x-1/bundle' rows.csv" in text
 
 
 def test_json_leaves_out_empty_keys():
-    assert set(result().to_json()) == {"sweep", "dir", "trials", "best", "bundle", "mlflow", "fits", "seconds"}
+    assert set(result().to_json()) == {
+        "sweep",
+        "dir",
+        "trials",
+        "best",
+        "bundle",
+        "mlflow",
+        "fits",
+        "seconds",
+    }
     assert set(result(reason="interrupted", notes=("n",)).to_json()) >= {"reason", "notes"}
 
 
@@ -129,7 +191,9 @@ def test_json_leaves_out_empty_keys():
 def test_bad_input_gives_one_line_and_an_exit_code(args, code, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(cli.main, args)
-    assert done.exit_code == code and said in done.output and "Traceback" not in done.output, done.output
+    assert done.exit_code == code and said in done.output and "Traceback" not in done.output, (
+        done.output
+    )
     assert not list(tmp_path.iterdir()), "nothing is left behind"
 
 
@@ -138,7 +202,9 @@ def test_a_winner_that_cannot_be_exported_is_still_shown(monkeypatch, tmp_path):
     from sweeps.core.errors import BundleError
 
     def run(*args, **named):
-        error = BundleError("/runs/x-1/bundle: the bundle was not written: OSError: cannot load this")
+        error = BundleError(
+            "/runs/x-1/bundle: the bundle was not written: OSError: cannot load this"
+        )
         error.result = result(bundle=None)
         raise error
 
@@ -150,4 +216,7 @@ def test_a_winner_that_cannot_be_exported_is_still_shown(monkeypatch, tmp_path):
 
 def test_the_help_shows_each_example_in_a_line_of_its_own():
     shown = CliRunner().invoke(cli.main, ["--help"]).output
-    assert "\n  sweeps run space.yaml           search the space and export the best trial\n" in shown and r"\b" not in shown
+    assert (
+        "\n  sweeps run space.yaml           search the space and export the best trial\n" in shown
+        and r"\b" not in shown
+    )

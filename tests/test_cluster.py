@@ -65,20 +65,36 @@ def project(tmp_path) -> Path:
 def test_only_folders_that_hold_named_modules_are_shipped(project, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     roots = (project, tmp_path / "elsewhere")
-    assert shipped_code.roots_needed(["mine:train_func", "sklearn.preprocessing:PowerTransformer"], roots) == [project]
+    assert shipped_code.roots_needed(
+        ["mine:train_func", "sklearn.preprocessing:PowerTransformer"], roots
+    ) == [project]
     assert shipped_code.roots_needed(["pack.helper:loss"], roots) == [project]
     assert shipped_code.roots_needed(["sweeps.trainers.xgboost:train_func"], roots) == []
 
 
 def test_only_code_is_shipped(project, tmp_path):
-    for path in (".git/config", "venv/pyvenv.cfg", "runs/one/origin.json", "runs/mlflow.db", "notes.txt", "__pycache__/x.pyc"):
+    for path in (
+        ".git/config",
+        "venv/pyvenv.cfg",
+        "runs/one/origin.json",
+        "runs/mlflow.db",
+        "notes.txt",
+        "__pycache__/x.pyc",
+    ):
         (project / path).parent.mkdir(parents=True, exist_ok=True)
         (project / path).write_text("x")
     stage = tmp_path / "stage"
     stage.mkdir()
     shipped = shipped_code.environment(load(project / "space.yaml"), (project,), stage)
     there = {str(f.relative_to(stage)) for f in stage.rglob("*") if f.is_file()}
-    assert there == {"mine.py", "mine_steps.py", "pack/__init__.py", "pack/helper.py", "space.yaml", "notes.txt"}
+    assert there == {
+        "mine.py",
+        "mine_steps.py",
+        "pack/__init__.py",
+        "pack/helper.py",
+        "space.yaml",
+        "notes.txt",
+    }
     assert [Path(p).name for p in shipped["py_modules"]] == ["sweeps"]
 
 
@@ -87,9 +103,7 @@ def test_the_folder_of_a_script_is_shipped(project, tmp_path):
     stage.mkdir()
     elsewhere.mkdir()
     (project / "train.py").write_text("")
-    text = (
-        'trainer: {command: [python, train.py, "{args}"]}\nobjective: {metric: loss, goal: minimize}\nspace: {params: {x: {grid: [1]}}}\n'
-    )
+    text = 'trainer: {command: [python, train.py, "{args}"]}\nobjective: {metric: loss, goal: minimize}\nspace: {params: {x: {grid: [1]}}}\n'
     (project / "script.yaml").write_text(text)
     shipped_code.environment(load(project / "script.yaml"), (elsewhere, project), stage)
     assert (stage / "train.py").is_file()
@@ -104,10 +118,18 @@ def test_code_that_is_too_large_is_refused(project, tmp_path, monkeypatch):
 
 
 def test_a_node_without_the_folder_is_named(tmp_path):
-    problems = shared_storage.storage_problems(tmp_path, {"10.0.0.1": True, "10.0.0.2": False, "10.0.0.3": None})
+    problems = shared_storage.storage_problems(
+        tmp_path, {"10.0.0.1": True, "10.0.0.2": False, "10.0.0.3": None}
+    )
     assert [p.place for p in problems] == ["--dir", "--address"]
-    assert shared_storage.storage_problems(tmp_path, {"10.0.0.2": False}, "bundle")[0].place == "bundle"
-    assert f"{tmp_path} is not the same folder on node 10.0.0.2" in problems[0].text and "every node shares" in problems[0].text
+    assert (
+        shared_storage.storage_problems(tmp_path, {"10.0.0.2": False}, "bundle")[0].place
+        == "bundle"
+    )
+    assert (
+        f"{tmp_path} is not the same folder on node 10.0.0.2" in problems[0].text
+        and "every node shares" in problems[0].text
+    )
     assert "10.0.0.3 did not answer" in problems[1].text
 
 
@@ -133,7 +155,10 @@ def test_code_of_sweeps_replaces_that_of_a_ray_job_whose_modules_are_kept(monkey
     assert shipped_code.with_job_modules(shipped) == shipped
     job = {"working_dir": "gcs://job.zip", "py_modules": ["gcs://more.zip"], "env_vars": {"A": "b"}}
     monkeypatch.setenv(shipped_code.JOB_CONFIG, json.dumps({"runtime_env": job}))
-    assert shipped_code.with_job_modules(shipped) == {**shipped, "py_modules": ["/sweeps", "gcs://more.zip"]}
+    assert shipped_code.with_job_modules(shipped) == {
+        **shipped,
+        "py_modules": ["/sweeps", "gcs://more.zip"],
+    }
     monkeypatch.setenv(shipped_code.JOB_CONFIG, "{}")
     assert shipped_code.with_job_modules({"image_uri": "an/image"}) == {"image_uri": "an/image"}
     monkeypatch.setattr("ray.init", lambda **how: None)
@@ -165,7 +190,9 @@ LATE = "The current node timed out during startup."
 def test_a_ray_that_is_late_is_started_once_more_with_a_longer_limit(project, monkeypatch):
     monkeypatch.setattr("ray.init", starts := Starts(Exception(LATE)))
     monkeypatch.delenv(WAIT, raising=False)
-    late = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])  # of before, so it is left alone
+    late = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"]
+    )  # of before, so it is left alone
     try:
         local_ray.start(project, 2)
         assert late.poll() is None
@@ -191,17 +218,29 @@ def test_the_processes_of_a_ray_that_was_late_are_ended_before_the_next_try(proj
 
 @pytest.mark.parametrize(
     "error, tries, named",
-    [(LATE, 2, ["30 s", "120 s", "CPU or memory"]), ("no space left on device", 1, ["no space left on device"])],
+    [
+        (LATE, 2, ["30 s", "120 s", "CPU or memory"]),
+        ("no space left on device", 1, ["no space left on device"]),
+    ],
 )
-def test_a_ray_that_does_not_start_is_reported_with_the_next_step(project, monkeypatch, error, tries, named):
+def test_a_ray_that_does_not_start_is_reported_with_the_next_step(
+    project, monkeypatch, error, tries, named
+):
     starts = Starts(*[Exception(error)] * 3)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("ray.init", starts)
     space = load(project / "space.yaml")
-    with pytest.raises(SweepsError) as caught, cluster.ray_connection(space, project, (project,), None):
+    with (
+        pytest.raises(SweepsError) as caught,
+        cluster.ray_connection(space, project, (project,), None),
+    ):
         pass
     said = str(caught.value)
-    assert said.startswith("Ray did not start") and said.endswith(f"sweeps resume {project}") and "\n" not in said
+    assert (
+        said.startswith("Ray did not start")
+        and said.endswith(f"sweeps resume {project}")
+        and "\n" not in said
+    )
     assert len(starts.limits) == tries and all(part in said for part in named)
 
 
@@ -216,14 +255,18 @@ def test_a_ray_that_does_not_start_is_reported_with_the_next_step(project, monke
         ("away", "right", None, None),
     ],
 )
-def test_r6_a_cluster_is_shown_a_token_if_it_wants_one(monkeypatch, tmp_path, wants, has, mode, named):
+def test_r6_a_cluster_is_shown_a_token_if_it_wants_one(
+    monkeypatch, tmp_path, wants, has, mode, named
+):
     def ask(address: str, mode: str) -> int | None:
         if wants == "away":
             return 1
         if mode == "token" and has == "none":
             return 1  # Ray ends the process.
         shown = has if mode == "token" else "none"
-        return ray_authentication.TAKEN if wants in (shown, "none") else ray_authentication.NEEDS_TOKEN
+        return (
+            ray_authentication.TAKEN if wants in (shown, "none") else ray_authentication.NEEDS_TOKEN
+        )
 
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
         monkeypatch.setenv(name, "")
@@ -247,7 +290,9 @@ def test_r6_a_cluster_is_shown_a_token_if_it_wants_one(monkeypatch, tmp_path, wa
 
 def test_a_mode_of_authentication_that_the_user_sets_is_kept(monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setattr(ray_authentication, "_ask", lambda *which: pytest.fail("the cluster was asked"))
+    monkeypatch.setattr(
+        ray_authentication, "_ask", lambda *which: pytest.fail("the cluster was asked")
+    )
     ray_authentication.prepare_authentication("10.0.0.1:6379")
     ray_authentication.forget_authentication()
     assert os.environ["RAY_AUTH_MODE"] == "token"
@@ -263,7 +308,16 @@ def test_r6_a_cluster_without_a_token_is_joined_though_there_is_one(project, tmp
         monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
         monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(started.token))
         one = ("--set", "limits.max_trials=1", "--set", "space.scaling.num_workers=1")
-        process = command("run", project / "space.yaml", "--dir", tmp_path / "runs", "--address", started.address, "--json", *one)
+        process = command(
+            "run",
+            project / "space.yaml",
+            "--dir",
+            tmp_path / "runs",
+            "--address",
+            started.address,
+            "--json",
+            *one,
+        )
         out, err = process.communicate(timeout=150)
         assert process.returncode == 0, err
         assert json.loads(out)["trials"]["completed"] == 1
@@ -293,7 +347,9 @@ ray.shutdown()
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_r18_and_r4_a_ray_of_our_own_listens_on_the_loopback_address_in_process_groups_of_its_own():
-    done = subprocess.run([sys.executable, "-c", LISTENING], capture_output=True, text=True, timeout=100, cwd=REPO)
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENING], capture_output=True, text=True, timeout=100, cwd=REPO
+    )
     said = [line.split() for line in done.stdout.splitlines()]
     addresses = {word for kind, word in said if kind == "listens"}
     assert addresses and addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}, done.stderr
@@ -311,10 +367,14 @@ def two_nodes() -> Iterator[tuple[str, Path]]:
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_a_users_code_reaches_the_nodes_of_a_cluster_that_wants_a_token(two_nodes, project, tmp_path, monkeypatch):
+def test_a_users_code_reaches_the_nodes_of_a_cluster_that_wants_a_token(
+    two_nodes, project, tmp_path, monkeypatch
+):
     address, token = two_nodes
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
-    process = command("run", project / "space.yaml", "--dir", tmp_path / "runs", "--address", address, "--json")
+    process = command(
+        "run", project / "space.yaml", "--dir", tmp_path / "runs", "--address", address, "--json"
+    )
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     result = json.loads(out)
@@ -323,7 +383,9 @@ def test_a_users_code_reaches_the_nodes_of_a_cluster_that_wants_a_token(two_node
     assert len(logs) == 2
     for log in logs:
         assert "loop is at" in log.read_text()
-        assert str(project) not in log.read_text(), "a worker read the code where the user typed the command"
+        assert str(project) not in log.read_text(), (
+            "a worker read the code where the user typed the command"
+        )
 
 
 LIMITED = """
@@ -349,7 +411,9 @@ def train(config):
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_on_a_cluster_a_sweep_has_its_environment_and_stays_under_its_limit(two_nodes, tmp_path, monkeypatch):
+def test_on_a_cluster_a_sweep_has_its_environment_and_stays_under_its_limit(
+    two_nodes, tmp_path, monkeypatch
+):
     address, token = two_nodes
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
     for name, text in {
@@ -369,19 +433,35 @@ runtime_env: {{env_vars: {{SHIFT: 3}}, py_modules: [../libs/extra], working_dir:
 trackers: []
 space: {{params: {{folder: {tmp_path}/here, x: {{uniform: [0, 1]}}}}}}
 """)
-    process = command("run", tmp_path / "code" / "space.yaml", "--dir", tmp_path / "runs", "--address", address, "--cpus", 2, "--json")
+    process = command(
+        "run",
+        tmp_path / "code" / "space.yaml",
+        "--dir",
+        tmp_path / "runs",
+        "--address",
+        address,
+        "--cpus",
+        2,
+        "--json",
+    )
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     result = json.loads(out)
-    assert result["trials"]["completed"] == 6 and result["best"]["value"] == 2, "two trials at once, although four CPUs are there"
+    assert result["trials"]["completed"] == 6 and result["best"]["value"] == 2, (
+        "two trials at once, although four CPUs are there"
+    )
 
 
 @pytest.mark.long
 @pytest.mark.timeout(120)
-def test_a_cluster_with_tokens_refuses_a_driver_without_one(two_nodes, project, tmp_path, monkeypatch):
+def test_a_cluster_with_tokens_refuses_a_driver_without_one(
+    two_nodes, project, tmp_path, monkeypatch
+):
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "none"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    process = command("run", project / "space.yaml", "--dir", tmp_path / "runs", "--address", two_nodes[0])
+    process = command(
+        "run", project / "space.yaml", "--dir", tmp_path / "runs", "--address", two_nodes[0]
+    )
     _, err = process.communicate(timeout=100)
     assert process.returncode == 2 and err.startswith("--address: ") and "Traceback" not in err, err
     assert not list((tmp_path / "runs").glob("shipped*"))
@@ -400,11 +480,18 @@ def test_a_bundle_is_served_on_a_cluster_which_is_left_as_it_was(two_nodes, tmp_
         return err
 
     with exported(tmp_path, "cluster") as (path, kept):
-        process, url = started(path, "--address", address, "--replicas", "2", "--port", str(free_port()))
-        assert [row["probability_yes"] for row in post(url, rows(kept["raw"]))] == pytest.approx(kept["expected"], rel=1e-12)
+        process, url = started(
+            path, "--address", address, "--replicas", "2", "--port", str(free_port())
+        )
+        assert [row["probability_yes"] for row in post(url, rows(kept["raw"]))] == pytest.approx(
+            kept["expected"], rel=1e-12
+        )
         assert refused().startswith("--address: Ray Serve already runs on this cluster")
         assert len(post(url, rows(kept["raw"]))) == 6
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0, process.stderr.read()
         # which also says that no Serve was found there
-        assert refused("--replicas", "9") == "--replicas: 9 replicas need 9 CPUs, but the cluster has 4\n"
+        assert (
+            refused("--replicas", "9")
+            == "--replicas: 9 replicas need 9 CPUs, but the cluster has 4\n"
+        )

@@ -71,7 +71,11 @@ CONTAINER = some(
     volumeMounts={"type": "array", "items": some(name=TEXT, mountPath=TEXT)},
 )
 VOLUME = some(name=TEXT, persistentVolumeClaim=some(claimName=TEXT))
-POD = some(spec=some(containers={"type": "array", "items": CONTAINER}, volumes={"type": "array", "items": VOLUME}))
+POD = some(
+    spec=some(
+        containers={"type": "array", "items": CONTAINER}, volumes={"type": "array", "items": VOLUME}
+    )
+)
 # The part of KubeRay's API `ray.io/v1` that the manifest uses, by its reference for version 1.7. The manifest was also checked
 # against the whole schema of the RayJob that KubeRay 1.7 installs, by hand.
 RAY_JOB = some(
@@ -91,7 +95,14 @@ RAY_JOB = some(
             headGroupSpec=some(rayStartParams=TEXTS, template=POD),
             workerGroupSpecs={
                 "type": "array",
-                "items": some(groupName=TEXT, replicas=WHOLE, minReplicas=WHOLE, maxReplicas=WHOLE, rayStartParams=TEXTS, template=POD),
+                "items": some(
+                    groupName=TEXT,
+                    replicas=WHOLE,
+                    minReplicas=WHOLE,
+                    maxReplicas=WHOLE,
+                    rayStartParams=TEXTS,
+                    template=POD,
+                ),
             },
         ),
     ),
@@ -106,9 +117,13 @@ def test_the_ray_job_has_the_fields_of_kuberay():
     assert cluster["rayVersion"] == RAY
     for group in groups:
         pod = group["template"]["spec"]
-        assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+        assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} == {
+            volume["name"] for volume in pod["volumes"]
+        }
     assert len({group["template"]["spec"]["containers"][0]["image"] for group in groups}) == 1
-    assert all(group["minReplicas"] <= group["replicas"] <= group["maxReplicas"] for group in groups[1:])
+    assert all(
+        group["minReplicas"] <= group["replicas"] <= group["maxReplicas"] for group in groups[1:]
+    )
 
 
 def test_the_ray_job_runs_a_command_of_sweeps_and_sets_variables_as_text():
@@ -125,7 +140,10 @@ def test_the_cluster_file_has_the_schema_that_ray_ships():
     config = prepare_config(yaml.safe_load((FILES / "ray-up.yaml").read_text()))
     validate_config(config)
     assert config["head_node_type"] in config["available_node_types"]
-    assert any("ray start --head" in line and "--autoscaling-config" in line for line in config["head_start_ray_commands"])
+    assert any(
+        "ray start --head" in line and "--autoscaling-config" in line
+        for line in config["head_start_ray_commands"]
+    )
     del config["provider"]["type"]
     with pytest.raises(jsonschema.ValidationError):
         validate_config(config)
@@ -141,7 +159,9 @@ def test_the_dockerfile_has_no_mistakes_that_hadolint_finds():
 def test_the_dockerfile_copies_files_that_exist_onto_the_tested_ray():
     text = DOCKERFILE.read_text()
     assert re.search(r"^FROM rayproject/ray:(\S+)-py311$", text, re.M)[1] == RAY
-    copied = [word for line in re.findall(r"^COPY (.*)$", text, re.M) for word in line.split()[1:-1]]
+    copied = [
+        word for line in re.findall(r"^COPY (.*)$", text, re.M) for word in line.split()[1:-1]
+    ]
     assert "pyproject.toml" in copied and all((REPO / name).exists() for name in copied)
 
 
@@ -155,13 +175,19 @@ def test_the_commands_of_the_dockerfile_install_sweeps_in_a_new_environment(tmp_
         for name in names:
             place = source / Path(target).relative_to("/home/ray/sweeps")
             if (REPO / name).is_dir():
-                shutil.copytree(REPO / name, place, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(
+                    REPO / name, place, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+                )
             else:
                 place.mkdir(exist_ok=True)
                 shutil.copy(REPO / name, place)
     subprocess.run([sys.executable, "-m", "venv", env], check=True)
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PATH": f"{env}/bin:{os.environ['PATH']}"}
-    done = subprocess.run(command, shell=True, cwd=source, env=variables, capture_output=True, text=True, timeout=540)
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
+        "PATH": f"{env}/bin:{os.environ['PATH']}"
+    }
+    done = subprocess.run(
+        command, shell=True, cwd=source, env=variables, capture_output=True, text=True, timeout=540
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().splitlines()[-1].startswith("sweeps, version"), done.stdout
 
@@ -193,30 +219,54 @@ def slurm(tmp_path) -> dict[str, str]:
     for name, text in fakes.items():
         (programs / name).write_text(f"#!/bin/bash\n{text}\n")
         (programs / name).chmod(0o755)
-    short = Path("/tmp") / f"slurm-{os.getpid()}"  # The path of a socket has 107 characters at most.
-    env = {**os.environ, "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    short = (
+        Path("/tmp") / f"slurm-{os.getpid()}"
+    )  # The path of a socket has 107 characters at most.
+    env = {
+        **os.environ,
+        "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+    }
     for name in ("PYTHONPATH", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
         env.pop(name, None)
-    job = {"SLURM_JOB_NODELIST": "two", "SLURM_JOB_ID": str(os.getpid()), "SLURM_CPUS_PER_TASK": "2", "RAY_TMPDIR": str(short)}
+    job = {
+        "SLURM_JOB_NODELIST": "two",
+        "SLURM_JOB_ID": str(os.getpid()),
+        "SLURM_CPUS_PER_TASK": "2",
+        "RAY_TMPDIR": str(short),
+    }
     yield env | job
     shutil.rmtree(short, ignore_errors=True)
 
 
 def start(env: dict[str, str], *args: object) -> subprocess.Popen:
     return subprocess.Popen(
-        [str(SLURM), *map(str, args)], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        [str(SLURM), *map(str, args)],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
 
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_the_slurm_script_runs_a_sweep_stops_it_before_the_time_ends_and_resumes_it(slurm, tmp_path):
+def test_the_slurm_script_runs_a_sweep_stops_it_before_the_time_ends_and_resumes_it(
+    slurm, tmp_path
+):
     space, runs = write_project(tmp_path) / "space.yaml", tmp_path / "runs"
     job = start(slurm, "run", space, "--dir", runs)
     try:
-        wait_until(lambda: len(list(tmp_path.glob("*.waits"))) == 2 or job.poll() is not None, 120, "two trials to wait")
+        wait_until(
+            lambda: len(list(tmp_path.glob("*.waits"))) == 2 or job.poll() is not None,
+            120,
+            "two trials to wait",
+        )
         members = psutil.Process(job.pid).children(recursive=True)
-        members = [member for member in members if "Agent" not in " ".join(member.cmdline())]  # They end some time after their node.
+        members = [
+            member for member in members if "Agent" not in " ".join(member.cmdline())
+        ]  # They end some time after their node.
         job.send_signal(signal.SIGTERM)  # As `--signal=B:TERM@300`, to the script alone.
         said, _ = job.communicate(timeout=100)
         assert job.returncode == 130 and "stopping: " in said, said
@@ -230,7 +280,10 @@ def test_the_slurm_script_runs_a_sweep_stops_it_before_the_time_ends_and_resumes
         result = json.loads((folder / "result.json").read_text())
         assert result["trials"] == {"completed": 4, "pruned": 0, "failed": 0}
         steps = (tmp_path / "srun.log").read_text()
-        assert steps.count("--nodelist=127.0.0.1 ray start --head") == 2 and steps.count("--exclude=127.0.0.1 ray start --address") == 2
+        assert (
+            steps.count("--nodelist=127.0.0.1 ray start --head") == 2
+            and steps.count("--exclude=127.0.0.1 ray start --address") == 2
+        )
     finally:
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)

@@ -59,16 +59,22 @@ space:
 """
 
 
-def written(folder: Path, values: list[float], more: str = "", steps: int = 4, later: str = "") -> Path:
+def written(
+    folder: Path, values: list[float], more: str = "", steps: int = 4, later: str = ""
+) -> Path:
     (folder / "train.py").write_text(SCRIPT.replace("LATER", later))
     (folder / "out").mkdir()
-    (folder / "own.yaml").write_text(SPACE.format(steps=steps, out=folder / "out", more=more, values=values))
+    (folder / "own.yaml").write_text(
+        SPACE.format(steps=steps, out=folder / "out", more=more, values=values)
+    )
     return folder / "own.yaml"
 
 
 def starts(folder: Path, trial: str) -> list[list[tuple[str, ...]]]:
     """Return, for each rank, the step, the port and the local rank of each start of the script."""
-    lines = [(folder / "out" / f"{trial}-{rank}.starts").read_text().splitlines() for rank in (0, 1)]
+    lines = [
+        (folder / "out" / f"{trial}-{rank}.starts").read_text().splitlines() for rank in (0, 1)
+    ]
     return [[tuple(line.split()) for line in each] for each in lines]
 
 
@@ -81,7 +87,10 @@ def run(file: Path, *more: object) -> tuple[Path, dict]:
 
 
 def exit_codes(folder: Path) -> list[int]:
-    return [json.loads(file.read_text())["exit_code"] for file in sorted(folder.glob("trials/*/files/command.json"))]
+    return [
+        json.loads(file.read_text())["exit_code"]
+        for file in sorted(folder.glob("trials/*/files/command.json"))
+    ]
 
 
 def test_a_script_for_torchrun_runs_on_two_ranks_and_the_scheduler_stops_it(clean_ray, tmp_path):
@@ -101,16 +110,18 @@ def test_a_script_for_torchrun_runs_on_two_ranks_and_the_scheduler_stops_it(clea
 
 
 @pytest.mark.extended
-def test_a_lost_worker_is_replaced_and_the_script_continues_from_its_checkpoint(clean_ray, tmp_path):
-    later = (
-        "if rank == 1 and step == 3 and not Path(out, 'lost').exists(): Path(out, 'lost').touch(); os.kill(os.getppid(), signal.SIGKILL)"
-    )
+def test_a_lost_worker_is_replaced_and_the_script_continues_from_its_checkpoint(
+    clean_ray, tmp_path
+):
+    later = "if rank == 1 and step == 3 and not Path(out, 'lost').exists(): Path(out, 'lost').touch(); os.kill(os.getppid(), signal.SIGKILL)"
     folder, result = run(written(tmp_path, [1.0], steps=6, later=later))
     assert result["trials"]["completed"] == 1, result
     (reports,) = (trial.curve for trial in record.read(folder).trials)
     assert [step for step, _ in reports] == [1, 2, 3, 4, 5, 6]
     for begins in starts(tmp_path, "0000"):
-        assert len(begins) == 2 and 0 < int(begins[1][0]) <= 3, "the second attempt starts from a checkpoint"
+        assert len(begins) == 2 and 0 < int(begins[1][0]) <= 3, (
+            "the second attempt starts from a checkpoint"
+        )
     assert (folder / "checkpoint" / "step").read_text() == "6"
 
 
@@ -128,14 +139,24 @@ def test_an_exit_code_on_one_rank_fails_the_trial_with_its_standard_error(clean_
 
 @pytest.mark.extended
 def test_the_lesson_runs_a_script_and_its_bundle_predicts(tmp_path):
-    process = command("run", REPO / "search_spaces" / "command.yaml", "--dir", tmp_path / "runs", "--json", "--set", "limits.max_trials=3")
+    process = command(
+        "run",
+        REPO / "search_spaces" / "command.yaml",
+        "--dir",
+        tmp_path / "runs",
+        "--json",
+        "--set",
+        "limits.max_trials=3",
+    )
     out, err = process.communicate(timeout=230)
     assert process.returncode == 0, err
     result = json.loads(out)
     assert result["trials"]["failed"] == 0 and result["trials"]["pruned"] >= 1
     assert result["best"]["value"] < 1 and set(exit_codes(Path(result["dir"]))) <= {0, -15}
     found = sweeps.load_bundle(result["bundle"]).predict(pd.DataFrame(np.zeros((2, 64))))
-    assert found.shape == (2, 10) and all(math.isclose(sum(row), 1, abs_tol=1e-6) for row in found.to_numpy())
+    assert found.shape == (2, 10) and all(
+        math.isclose(sum(row), 1, abs_tol=1e-6) for row in found.to_numpy()
+    )
 
 
 CALLS = """
@@ -172,7 +193,10 @@ def test_a_population_exploits_checkpoints_of_scripts(clean_ray, tmp_path):
     exploiting = [trial for trial in record.read(folder).trials if trial.lineage]
     assert exploiting, "seed 3 has a trial that exploits another"
     for trial in exploiting:
-        first, *later = [tuple(map(float, line.split())) for line in (tmp_path / "out" / trial.id).read_text().splitlines()]
+        first, *later = [
+            tuple(map(float, line.split()))
+            for line in (tmp_path / "out" / trial.id).read_text().splitlines()
+        ]
         assert first[0] == 0 and any(step in (2, 4) and x != first[1] for step, x in later)
 
 
@@ -214,7 +238,11 @@ def test_a_script_reads_prepared_rows_and_reports_with_mlflow(clean_ray, tmp_pat
     client = MlflowClient(result["mlflow"]["tracking_uri"])
     mine = f"tags.`mlflow.parentRunId` = '{result['mlflow']['parent_run']}'"
     (found,) = client.search_runs([client.get_experiment_by_name("own").experiment_id], mine)
-    assert found.info.status == "FINISHED" and found.data.params["rows"] == "354" and found.data.tags["team"] == "a"
+    assert (
+        found.info.status == "FINISHED"
+        and found.data.params["rows"] == "354"
+        and found.data.tags["team"] == "a"
+    )
     assert found.data.metrics["rows_of_valid"] == 88
     assert [point.step for point in client.get_metric_history(found.info.run_id, "loss")] == [1, 2]
     assert {file.path for file in client.list_artifacts(found.info.run_id)} == {"files", "note.txt"}

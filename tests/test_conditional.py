@@ -54,10 +54,14 @@ def test_inactive_dimensions_are_absent_everywhere(swept, trials):
 def test_a_chain_is_fitted_once_a_variant(swept, trials):
     def chain(t) -> tuple:
         """Return the parts of a trial that decide its steps."""
-        return tuple((name, value) for name, value in t.labels.items() if name.startswith("preprocessor"))
+        return tuple(
+            (name, value) for name, value in t.labels.items() if name.startswith("preprocessor")
+        )
 
     bare = {("preprocessor.0", "none"), ("preprocessor.1", "none")}
-    assert swept["fits"] == len({(*(t.labels[name] for name in DATA), chain(t)) for t in trials if set(chain(t)) != bare})
+    assert swept["fits"] == len(
+        {(*(t.labels[name] for name in DATA), chain(t)) for t in trials if set(chain(t)) != bare}
+    )
     assert len({tuple(t.labels[name] for name in DATA) for t in trials}) > 1
 
 
@@ -68,8 +72,12 @@ def test_the_bundle_belongs_to_the_winners_data_variant(swept, tmp_path):
 
     store, data = PreparedStore(Path(swept["dir"])), swept["best"]["data"]
     facts = store.load_info(data)
-    assert facts.rows["train"] == pytest.approx(data["rows"] * store.load_info().rows["train"], abs=1)
-    assert facts.rows["valid"] == store.load_info().rows["valid"] and len(facts.features) == 13 - len(data["drop"])
+    assert facts.rows["train"] == pytest.approx(
+        data["rows"] * store.load_info().rows["train"], abs=1
+    )
+    assert facts.rows["valid"] == store.load_info().rows["valid"] and len(
+        facts.features
+    ) == 13 - len(data["drop"])
     rows = sklearn.datasets.load_wine(as_frame=True)
     raw = rows.data.drop(columns=list(data["drop"]))
     out = load_bundle(swept["bundle"]).predict(pd.DataFrame(raw))

@@ -27,7 +27,11 @@ def test_a_running_sweep_obeys_commands_and_records_them(tmp_path):
     file.write_text(file.read_text() + "trackers: [mlflow, jsonl]\n")
     root, go = tmp_path / "runs", tmp_path / "go"
     driver = command("run", file, "--dir", root, "--json")
-    wait_until(lambda: (tmp_path / "own-0000.two").exists() and (tmp_path / "own-0001.two").exists(), 120, "two trials to wait")
+    wait_until(
+        lambda: (tmp_path / "own-0000.two").exists() and (tmp_path / "own-0001.two").exists(),
+        120,
+        "two trials to wait",
+    )
     folder = find("own", root)
     watcher = command("show", folder, "--watch")
     assert " 2 running" in watcher.stdout.readline()
@@ -40,7 +44,10 @@ def test_a_running_sweep_obeys_commands_and_records_them(tmp_path):
     assert run("pause") == "paused; 2 trials are still running, and no new trial starts"
     assert " paused " in watcher.stdout.readline()
     assert run("show").startswith("paused; 2 running of 6")
-    assert run("enqueue", "--params", "x=0.25") == "trial 0002 is the next trial to start, when the sweep is resumed"
+    assert (
+        run("enqueue", "--params", "x=0.25")
+        == "trial 0002 is the next trial to start, when the sweep is resumed"
+    )
     assert run("enqueue", "--params", "x=7,y=1", code=2).splitlines() == [
         "--params: params.x: must be within its bounds, 0 to 1, got 7",
         "--params: the space has no dimension `y`; valid: x",
@@ -48,22 +55,39 @@ def test_a_running_sweep_obeys_commands_and_records_them(tmp_path):
     assert run("stop", "0") == "trial 0000 is stopped, after 2 steps"
     assert "has ended already (PRUNED)" in run("stop", "0", code=1)
     go.touch()
-    wait_until(lambda: [t.result.state for t in trials_of(folder)] == [State.PRUNED, State.COMPLETE], 60, "both trials to end")
+    wait_until(
+        lambda: [t.result.state for t in trials_of(folder)] == [State.PRUNED, State.COMPLETE],
+        60,
+        "both trials to end",
+    )
     go.unlink()
     assert run("resume") == "running again; 4 trials left to start"
-    wait_until(lambda: (tmp_path / "own-0002.two").exists() and (tmp_path / "own-0003.two").exists(), 60, "two more trials to wait")
+    wait_until(
+        lambda: (tmp_path / "own-0002.two").exists() and (tmp_path / "own-0003.two").exists(),
+        60,
+        "two more trials to wait",
+    )
     assert run("stop") == "stopped; 1 completed, 1 pruned, 2 interrupted"
     assert driver.wait(60) == 130 and watcher.wait(30) == 0
     assert f"{folder.name}: interrupted" in watcher.stdout.read()
-    assert "no process runs this sweep (interrupted), so it takes no commands" in run("pause", code=1)
+    assert "no process runs this sweep (interrupted), so it takes no commands" in run(
+        "pause", code=1
+    )
 
     trials = trials_of(folder)
-    assert [(t.enqueued, t.reason) for t in trials] == [(False, STOPPED), (False, None), (True, None), (False, None)]
+    assert [(t.enqueued, t.reason) for t in trials] == [
+        (False, STOPPED),
+        (False, None),
+        (True, None),
+        (False, None),
+    ]
     assert trials[2].params["x"] == 0.25
     result = json.loads(driver.stdout.read())
     assert "the sweep was stopped by the command `sweeps stop`" in result["notes"]
     assert "- `sweeps enqueue`: 0002\n- `sweeps stop`: 0000" in (folder / "report.md").read_text()
-    assert f"PRUNED ({STOPPED})" in run("show", "--trial", "0") and "the command `sweeps enqueue`" in run("show", "--trial", "2")
+    assert f"PRUNED ({STOPPED})" in run(
+        "show", "--trial", "0"
+    ) and "the command `sweeps enqueue`" in run("show", "--trial", "2")
     assert "ENQUEUED" in run("show")
     check_trackers(folder, result)
 
@@ -74,10 +98,14 @@ def check_trackers(folder: Path, result: dict) -> None:
 
     client = MlflowClient(result["mlflow"]["tracking_uri"])
     experiment = client.get_experiment_by_name(result["mlflow"]["experiment"]).experiment_id
-    runs = client.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{result['mlflow']['parent_run']}'")
+    runs = client.search_runs(
+        [experiment], f"tags.`mlflow.parentRunId` = '{result['mlflow']['parent_run']}'"
+    )
     tags = {run.data.tags["sweeps.trial"]: run.data.tags for run in runs}
     assert tags["0000"]["sweeps.reason"] == STOPPED and tags["0002"]["sweeps.enqueued"] == "true"
     assert "sweeps.reason" not in tags["0001"] and "sweeps.enqueued" not in tags["0001"]
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     assert {e["trial"]: e["reason"] for e in events if e["type"] == "TrialEnded"}["0000"] == STOPPED
-    assert {e["trial"]: e["enqueued"] for e in events if e["type"] == "TrialStarted"}["0002"] is True
+    assert {e["trial"]: e["enqueued"] for e in events if e["type"] == "TrialStarted"}[
+        "0002"
+    ] is True

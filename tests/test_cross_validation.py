@@ -63,16 +63,30 @@ space:
 """
 
 
-def swept(folder: Path, module: str, valid: str = "{folds: 4}", more: str = "", workers: int = 1, fails: str = "false", name: str = "a"):
+def swept(
+    folder: Path,
+    module: str,
+    valid: str = "{folds: 4}",
+    more: str = "",
+    workers: int = 1,
+    fails: str = "false",
+    name: str = "a",
+):
     (folder / f"{module}.py").write_text(LOOP)
-    text = SPACE.format(valid=valid, more=more, workers=workers, fails=fails, log=folder / f"{name}.jsonl").replace("MODULE", module)
+    text = SPACE.format(
+        valid=valid, more=more, workers=workers, fails=fails, log=folder / f"{name}.jsonl"
+    ).replace("MODULE", module)
     (folder / f"{name}.yaml").write_text(text)
     result = sweeps.run(folder / f"{name}.yaml", dir=folder / "runs")
-    return result, [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+    return result, [
+        json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()
+    ]
 
 
 @pytest.mark.extended
-def test_the_value_is_the_mean_over_the_folds_and_the_winner_is_trained_on_all_rows(clean_ray, tmp_path):
+def test_the_value_is_the_mean_over_the_folds_and_the_winner_is_trained_on_all_rows(
+    clean_ray, tmp_path
+):
     result, log = swept(tmp_path, "folds_mean")
     x, y = load_diabetes(return_X_y=True)
     folds = KFold(4, shuffle=True, random_state=3)
@@ -84,16 +98,29 @@ def test_the_value_is_the_mean_over_the_folds_and_the_winner_is_trained_on_all_r
         assert shown["steps"] == 4 and shown["best_step"] == 4
     in_folds, refit = log[:8], log[8]
     assert all(train + valid == len(x) for _, train, valid, *_ in in_folds)
-    assert all(mean < 1e-6 and max_t is None for *_, mean, max_t in in_folds), "the scaler is fitted on the train rows of each fold"
-    assert refit[1] == len(x) and refit[4] == 2, "the winner is trained on all rows, for the mean of the best steps"
-    best = make_pipeline(StandardScaler(), Ridge(alpha=[0.1, 10.0][int(result.best["trial"])])).fit(x, y)
+    assert all(mean < 1e-6 and max_t is None for *_, mean, max_t in in_folds), (
+        "the scaler is fitted on the train rows of each fold"
+    )
+    assert refit[1] == len(x) and refit[4] == 2, (
+        "the winner is trained on all rows, for the mean of the best steps"
+    )
+    best = make_pipeline(StandardScaler(), Ridge(alpha=[0.1, 10.0][int(result.best["trial"])])).fit(
+        x, y
+    )
     rows = pd.DataFrame(x, columns=load_diabetes().feature_names)
-    np.testing.assert_allclose(sweeps.load_bundle(result.bundle).predict(rows)["prediction"], best.predict(x), rtol=1e-6)
+    np.testing.assert_allclose(
+        sweeps.load_bundle(result.bundle).predict(rows)["prediction"], best.predict(x), rtol=1e-6
+    )
     refused = invoke("export", result.dir, "--latest")
-    assert refused.exit_code == 2 and "--latest: does not work with a cross-validation" in refused.stderr
+    assert (
+        refused.exit_code == 2
+        and "--latest: does not work with a cross-validation" in refused.stderr
+    )
     exported = invoke("export", result.dir, "--trial", "0", "-o", tmp_path / "other")
     assert exported.exit_code == 0, exported.stderr
-    assert json.loads((tmp_path / "other" / MANIFEST).read_text())["made"]["refit"]["rows"] == len(x)
+    assert json.loads((tmp_path / "other" / MANIFEST).read_text())["made"]["refit"]["rows"] == len(
+        x
+    )
 
 
 @pytest.mark.extended
@@ -101,8 +128,14 @@ def test_a_trial_that_is_tried_again_keeps_the_folds_that_it_has(clean_ray, tmp_
     more = "limits: {max_failures: 1, retry_on: [ConnectionError], max_concurrent_trials: 1, max_trials: 2}"
     result, log = swept(tmp_path, "folds_again", more=more, fails="true")
     assert result.trials["completed"] == 2
-    assert [entry[0] for entry in log] == ["0000"] * 5 + ["0001"] * 4 + [result.best["trial"]], "only the third fold ran twice"
-    assert [entry[1:4] for entry in log[:5]] == [*(entry[1:4] for entry in log[5:7]), *[log[7][1:4]] * 2, log[8][1:4]]
+    assert [entry[0] for entry in log] == ["0000"] * 5 + ["0001"] * 4 + [result.best["trial"]], (
+        "only the third fold ran twice"
+    )
+    assert [entry[1:4] for entry in log[:5]] == [
+        *(entry[1:4] for entry in log[5:7]),
+        *[log[7][1:4]] * 2,
+        log[8][1:4],
+    ]
 
 
 @pytest.mark.extended
@@ -112,5 +145,7 @@ def test_two_workers_and_a_scheduler_that_stops_after_two_folds(clean_ray, tmp_p
     assert result.trials["completed"] + result.trials["pruned"] == 8, result.notes
     assert result.trials["pruned"] >= 1
     counts = [sum(entry[0] == f"{trial:04d}" for entry in log) for trial in range(8)]
-    assert set(counts) <= {2, 4, 5} and counts.count(2) == result.trials["pruned"], "the winner has one entry more"
+    assert set(counts) <= {2, 4, 5} and counts.count(2) == result.trials["pruned"], (
+        "the winner has one entry more"
+    )
     assert all(abs(entry[1] * 2 + entry[2] - 442) <= 1 for entry in log if entry[4] is None)

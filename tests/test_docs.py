@@ -31,7 +31,19 @@ from sweeps.space.search_sections import scheduler_keys
 from sweeps.space.space_sections import SCALING, SECTIONS
 from sweeps.space.step_names import RAY_STEPS, required_parameters
 from sweeps.space.yaml12 import parse
-from tests.documents import BLOCKS, DOCUMENTS, GENERATED, MANUAL, ROOT, WRITTEN, Block, Document, block_beginning, is_space, module_named
+from tests.documents import (
+    BLOCKS,
+    DOCUMENTS,
+    GENERATED,
+    MANUAL,
+    ROOT,
+    WRITTEN,
+    Block,
+    Document,
+    block_beginning,
+    is_space,
+    module_named,
+)
 from tests.shipped_spaces import load_or_skip
 
 SPACES = sorted((ROOT / "search_spaces").rglob("*.y*ml"))
@@ -48,7 +60,9 @@ IN_MLFLOW = ("checkpoints.freed", "objective.METRIC")
 def rows(document: Document) -> list[list[str]]:
     """Return the rows of the tables of a document."""
     return [
-        [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in document.prose.splitlines() if line.startswith("|")
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
+        for line in document.prose.splitlines()
+        if line.startswith("|")
     ]
 
 
@@ -67,13 +81,17 @@ def test_the_readme_is_short():
 
 
 def test_the_readme_names_the_first_commands_early_and_a_space_file_of_15_lines():
-    assert README.text.index("make run") < README.text.index("make test") < README.text.index("\n## ")
+    assert (
+        README.text.index("make run") < README.text.index("make test") < README.text.index("\n## ")
+    )
     assert any(is_space(block) and len(block.text.splitlines()) <= 15 for block in README.blocks)
 
 
 def test_the_times_of_the_comparison_are_in_the_benchmarks():
     measured = (ROOT / "reports" / "benchmarks.md").read_text(encoding="utf-8")
-    times = re.findall(r"\b[\d.]+ m?s\b", README.text.partition("## Beside other tools")[2].partition("\n## ")[0])
+    times = re.findall(
+        r"\b[\d.]+ m?s\b", README.text.partition("## Beside other tools")[2].partition("\n## ")[0]
+    )
     assert len(times) >= 6
     for time in times:
         assert f"| {time} (" in measured, time
@@ -96,7 +114,11 @@ def commands() -> list[Any]:
         if block.language not in ("bash", "text", "console"):
             continue
         text = block.text.replace("\\\n", " ")
-        for line in re.findall(r"^(?:\$ )?\s*(?:\w+=\S+ )?(?:ray job submit .*-- )?(?:\.venv/bin/)?sweeps ([a-z-].*)$", text, re.MULTILINE):
+        for line in re.findall(
+            r"^(?:\$ )?\s*(?:\w+=\S+ )?(?:ray job submit .*-- )?(?:\.venv/bin/)?sweeps ([a-z-].*)$",
+            text,
+            re.MULTILINE,
+        ):
             found.append(pytest.param(line, id=f"{block.page}: {line}"))
     return found
 
@@ -116,7 +138,12 @@ def test_there_are_commands_to_check():
 
 @pytest.mark.parametrize("document", MANUAL, ids=lambda d: d.path)
 def test_options_named_in_the_text_exist(document):
-    known = {name for command in (main, *main.commands.values()) for p in command.get_params(click.Context(command)) for name in p.opts}
+    known = {
+        name
+        for command in (main, *main.commands.values())
+        for p in command.get_params(click.Context(command))
+        for name in p.opts
+    }
     known |= {"--backend-store-uri"}  # of `mlflow ui`
     code = re.findall(r"`([^`\n]+)`", document.prose)
     named = {option for text in code for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", text)}
@@ -133,7 +160,10 @@ def test_make_targets_shown_exist():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for document in MANUAL:
         shown = {
-            target for block in document.blocks if block.language == "bash" for target in re.findall(r"^make ([\w-]+)", block.text, re.M)
+            target
+            for block in document.blocks
+            if block.language == "bash"
+            for target in re.findall(r"^make ([\w-]+)", block.text, re.M)
         }
         shown |= set(re.findall(r"`make ([\w-]+)`", document.prose))
         assert shown <= targets, f"{document.path}: {shown - targets}"
@@ -154,7 +184,11 @@ def test_every_verb_and_option_is_in_the_reference(verb):
 
 
 def test_every_exit_code_is_in_the_reference():
-    codes = {0} | {e.exit_code for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.SweepsError)}
+    codes = {0} | {
+        e.exit_code
+        for e in vars(errors).values()
+        if isinstance(e, type) and issubclass(e, errors.SweepsError)
+    }
     for page in (COMMAND_LINE, DOCUMENTS["docs/reference/errors.md"]):
         assert all(row_of(page, str(code)) for code in codes)
 
@@ -169,7 +203,11 @@ def test_every_key_of_the_result_is_in_the_reference():
 
 
 def test_the_glossary_explains_each_word_once_and_names_a_page():
-    found = [row for row in rows(DOCUMENTS["docs/reference/glossary.md"]) if row[0] not in ("word", "---")]
+    found = [
+        row
+        for row in rows(DOCUMENTS["docs/reference/glossary.md"])
+        if row[0] not in ("word", "---")
+    ]
     words = [re.sub(r" \(`.*", "", row[0]) for row in found]
     assert len(words) == len(set(words)) >= 50
     assert all(row[1].endswith(".") and re.fullmatch(r"\[.+\]\(.+\)", row[2]) for row in found)
@@ -193,15 +231,21 @@ def test_every_section_and_key_of_the_space_file_is_in_the_reference():
 
 
 def test_keys_named_in_the_text_exist():
-    sections = {section: set(key_names(model)) for section, (model, *_) in space_file.MODELS.items()}
+    sections = {
+        section: set(key_names(model)) for section, (model, *_) in space_file.MODELS.items()
+    }
     sections["space"] = set(SECTIONS)
     sections["scheduler"] = set(scheduler_keys())
     for document in MANUAL:
         for section, key in re.findall(rf"`({'|'.join(sections)})\.(\w+)[^`\n]*`", document.prose):
-            assert key in sections[section] | {"yaml"} or f"{section}.{key}" in IN_MLFLOW, f"{document.path}: {section}.{key}"
+            assert key in sections[section] | {"yaml"} or f"{section}.{key}" in IN_MLFLOW, (
+                f"{document.path}: {section}.{key}"
+            )
 
 
-@pytest.mark.parametrize("form", [section_models.ByColumn, section_models.ByTime, section_models.ByGroup])
+@pytest.mark.parametrize(
+    "form", [section_models.ByColumn, section_models.ByTime, section_models.ByGroup]
+)
 def test_every_form_of_a_split_is_documented(form):
     names = [f.name for f in dataclasses.fields(form)]
     pattern = r"`\{" + r", ".join(f"{n}: [^,]+" for n in names) + r"\}`"
@@ -229,7 +273,10 @@ def test_every_step_is_in_the_reference_with_its_parameters(step):
 
 
 def test_the_data_sets_are_documented():
-    assert all(f"`{name}`" in row_of(DOCUMENTS["docs/how-to/own-data.md"], "sklearn:NAME")[1] for name in SKLEARN)
+    assert all(
+        f"`{name}`" in row_of(DOCUMENTS["docs/how-to/own-data.md"], "sklearn:NAME")[1]
+        for name in SKLEARN
+    )
 
 
 # ---- Python
@@ -239,7 +286,10 @@ def test_the_reference_of_python_documents_the_public_names_and_no_others():
     assert python_api.documented() == set(sweeps.__all__)
 
 
-TELL_OF_TAGS = tuple(f"docs/how-to/{page}.md" for page in ("mlflow", "export", "limits", "objectives", "earlier-sweeps"))
+TELL_OF_TAGS = tuple(
+    f"docs/how-to/{page}.md"
+    for page in ("mlflow", "export", "limits", "objectives", "earlier-sweeps")
+)
 
 
 def test_names_of_sweeps_in_the_text_exist():
@@ -275,13 +325,18 @@ def test_the_loop_context_is_documented():
     public = {f.name for f in dataclasses.fields(trial.Current)} | set(vars(trial.Current))
     for name in public:
         if not name.startswith("_"):
-            assert any(re.match(rf"{name}\b", one) for one in code), f"sweeps.trial.current().{name}"
+            assert any(re.match(rf"{name}\b", one) for one in code), (
+                f"sweeps.trial.current().{name}"
+            )
 
 
 def test_every_state_is_documented():
     page = DOCUMENTS["docs/how-to/limits.md"]
     for state in trial.State:
-        assert any(row[0] == (state.name if state is not trial.State.RUNNING else "interrupted") for row in rows(page)), state
+        assert any(
+            row[0] == (state.name if state is not trial.State.RUNNING else "interrupted")
+            for row in rows(page)
+        ), state
 
 
 def test_the_built_in_trainers_are_documented_with_their_parameters():
@@ -309,7 +364,11 @@ def test_the_tables_of_plug_ins_have_a_row_for_every_built_in_one(page, heading,
 
 
 def spaces() -> list[Any]:
-    return [pytest.param(block, id=f"{block.page}: {block.text.split()[1]}") for block in BLOCKS if is_space(block)]
+    return [
+        pytest.param(block, id=f"{block.page}: {block.text.split()[1]}")
+        for block in BLOCKS
+        if is_space(block)
+    ]
 
 
 def write_modules(folder: Any, page: str) -> None:
@@ -333,7 +392,11 @@ def test_an_editor_marks_nothing_in_the_space_files_shown():
     jsonschema = pytest.importorskip("jsonschema")
     validator = jsonschema.Draft202012Validator(schema())
     blocks = [block for block in BLOCKS if is_space(block)]
-    assert [f"{block.page}: {block.text[:40]}" for block in blocks if not validator.is_valid(parse(block.text, block.page).plain())] == []
+    assert [
+        f"{block.page}: {block.text[:40]}"
+        for block in blocks
+        if not validator.is_valid(parse(block.text, block.page).plain())
+    ] == []
 
 
 def test_there_are_space_files_to_check():
@@ -346,14 +409,24 @@ def test_the_quickstart_of_the_tutorial_is_the_one_that_ships(tmp_path):
         shown = load(tmp_path / "shown.yaml")
         ships = load(ROOT / "search_spaces" / f"{name.replace('-', '_')}.yaml")
         assert shown.scheduler == ships.scheduler and shown.limits == ships.limits
-        assert {d.name: d for d in shown.dimensions}.items() <= {d.name: d for d in ships.dimensions}.items()
+        assert {d.name: d for d in shown.dimensions}.items() <= {
+            d.name: d for d in ships.dimensions
+        }.items()
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "python" and not b.page.startswith(FOREIGN)], ids=lambda b: b.page)
+@pytest.mark.parametrize(
+    "block",
+    [b for b in BLOCKS if b.language == "python" and not b.page.startswith(FOREIGN)],
+    ids=lambda b: b.page,
+)
 def test_every_piece_of_python_compiles(block: Block):
     tree = compile(block.text, block.page, "exec", ast.PyCF_ONLY_AST)
     for node in ast.walk(tree):  # public names that are used exist
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sweeps":
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "sweeps"
+        ):
             assert node.attr in sweeps.__all__
 
 
@@ -375,13 +448,21 @@ def test_spaces_are_shipped():
 
 
 def links() -> list[Any]:
-    return [pytest.param(document, link, id=f"{document.path}: {link}") for document in (*WRITTEN, *GENERATED) for link in document.links]
+    return [
+        pytest.param(document, link, id=f"{document.path}: {link}")
+        for document in (*WRITTEN, *GENERATED)
+        for link in document.links
+    ]
 
 
 @pytest.mark.parametrize(("document", "link"), links())
 def test_every_link_resolves(document, link):
     path, _, anchor = link.partition("#")
-    target = posixpath.normpath(posixpath.join(posixpath.dirname(document.path), path)) if path else document.path
+    target = (
+        posixpath.normpath(posixpath.join(posixpath.dirname(document.path), path))
+        if path
+        else document.path
+    )
     assert target in DOCUMENTS or (ROOT / target).exists(), f"{document.path}: {link}"
     if anchor:
         assert anchor in DOCUMENTS[target].anchors, f"{target} has no #{anchor}"
@@ -400,19 +481,31 @@ def test_the_tests_that_the_threat_model_names_exist():
 
 def features() -> list[list[str]]:
     """Return the rows of the tables of features: a feature, sweeps, and six other tools."""
-    return [row for row in rows(DOCUMENTS["docs/features.md"]) if len(row) == 8 and row[0] and not row[0].startswith("--")]
+    return [
+        row
+        for row in rows(DOCUMENTS["docs/features.md"])
+        if len(row) == 8 and row[0] and not row[0].startswith("--")
+    ]
 
 
 @pytest.mark.parametrize("row", features(), ids=lambda row: row[0])
-def test_each_feature_of_sweeps_names_a_test_and_each_feature_of_another_tool_its_documentation(row):
-    tests = {number: test.strip("`") for number, test, *more in rows(DOCUMENTS["docs/features.md"]) if number.isdigit() and not more}
+def test_each_feature_of_sweeps_names_a_test_and_each_feature_of_another_tool_its_documentation(
+    row,
+):
+    tests = {
+        number: test.strip("`")
+        for number, test, *more in rows(DOCUMENTS["docs/features.md"])
+        if number.isdigit() and not more
+    }
     numbers = re.findall(r"<sup>(\d+)</sup>", row[1])
     assert bool(numbers) == (row[1] != "–")
     for number in numbers:
         file, _, test = tests[number].partition("::")
         assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {test}"
     for cell in row[2:]:
-        assert cell in ("–", "your code") or re.fullmatch(r"\[[^]]+\]\(https://[^)]+\)(, \[[^]]+\]\(https://[^)]+\))*", cell), cell
+        assert cell in ("–", "your code") or re.fullmatch(
+            r"\[[^]]+\]\(https://[^)]+\)(, \[[^]]+\]\(https://[^)]+\))*", cell
+        ), cell
 
 
 def test_the_features_that_sweeps_lacks_are_listed():
@@ -422,7 +515,9 @@ def test_the_features_that_sweeps_lacks_are_listed():
 
 @pytest.mark.parametrize("path", ["docs/internals/architecture.md", "CONTRIBUTING.md"])
 def test_the_paths_that_a_page_names_exist(path):
-    for name in re.findall(r"`((?:sweeps|tests|trainers|docs|reports)/[\w./-]+)`", DOCUMENTS[path].prose):
+    for name in re.findall(
+        r"`((?:sweeps|tests|trainers|docs|reports)/[\w./-]+)`", DOCUMENTS[path].prose
+    ):
         assert "NAME" in name or (ROOT / name).exists() or name in DOCUMENTS, name
 
 
@@ -442,12 +537,24 @@ def test_every_test_marker_and_make_target_is_in_the_contributing_guide():
 
 def test_the_diagram_of_the_architecture_is_the_import_graph():
     drawn = import_graph.FILE.read_text(encoding="utf-8")
-    assert drawn == import_graph.svg(import_graph.graph()), "draw it again: .venv/bin/python -m docs.generate.import_graph"
+    assert drawn == import_graph.svg(import_graph.graph()), (
+        "draw it again: .venv/bin/python -m docs.generate.import_graph"
+    )
 
 
 def test_the_reduced_graph_reaches_what_the_graph_reaches():
-    graph = {"a": frozenset(), "b": frozenset({"a"}), "c": frozenset({"a", "b"}), "d": frozenset({"a", "b"})}
-    assert import_graph.reduced(graph) == {"a": frozenset(), "b": frozenset({"a"}), "c": frozenset({"b"}), "d": frozenset({"b"})}
+    graph = {
+        "a": frozenset(),
+        "b": frozenset({"a"}),
+        "c": frozenset({"a", "b"}),
+        "d": frozenset({"a", "b"}),
+    }
+    assert import_graph.reduced(graph) == {
+        "a": frozenset(),
+        "b": frozenset({"a"}),
+        "c": frozenset({"b"}),
+        "d": frozenset({"b"}),
+    }
     assert import_graph.layers(graph) == [["a"], ["b"], ["c", "d"]]
 
 
@@ -471,8 +578,17 @@ def test_there_is_output_to_check():
 
 
 def test_the_commands_for_editors_and_ci_run():
-    for line in ("schema", "validate search_spaces/quickstart.yaml --set limits.max_trials=8", "plan search_spaces/quickstart.yaml --json"):
-        assert CliRunner().invoke(main, line.replace("search_spaces", str(ROOT / "search_spaces")).split()).exit_code == 0
+    for line in (
+        "schema",
+        "validate search_spaces/quickstart.yaml --set limits.max_trials=8",
+        "plan search_spaces/quickstart.yaml --json",
+    ):
+        assert (
+            CliRunner()
+            .invoke(main, line.replace("search_spaces", str(ROOT / "search_spaces")).split())
+            .exit_code
+            == 0
+        )
 
 
 # ---- the English
@@ -486,11 +602,19 @@ def sentences(document: Document) -> list[str]:
         if block.lstrip().startswith("|"):
             continue  # cells hold lists of names
         texts += re.split(r"\n(?=\s*(?:- |\d+\. ))", block)
-    plain = [re.sub(r"`[^`]*`", "X", re.sub(r"\]\([^)]*\)", "]", " ".join(text.split()))) for text in texts if not text.startswith("#")]
+    plain = [
+        re.sub(r"`[^`]*`", "X", re.sub(r"\]\([^)]*\)", "]", " ".join(text.split())))
+        for text in texts
+        if not text.startswith("#")
+    ]
     return [sentence for text in plain for sentence in re.split(r"(?<=[.:;!?])\s+", text)]
 
 
 @pytest.mark.parametrize("document", MANUAL, ids=lambda d: d.path)
 def test_sentences_have_25_words_at_most(document):
-    long = [sentence for sentence in sentences(document) if len(re.findall(r"\b[\w'’-]+\b", sentence)) > 25]
+    long = [
+        sentence
+        for sentence in sentences(document)
+        if len(re.findall(r"\b[\w'’-]+\b", sentence)) > 25
+    ]
     assert not long, "\n".join(long)

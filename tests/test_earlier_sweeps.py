@@ -18,20 +18,39 @@ def test_a_sweep_learns_from_an_earlier_one_and_resumes_without_it(clean_ray, tm
     from mlflow.tracking import MlflowClient
 
     root = tmp_path / "runs"
-    first = sweeps.run(space_of(tmp_path, "plain", limits="max_trials: 4, max_concurrent_trials: 1"), dir=root)
-    file = space_of(tmp_path, "plain", limits="max_trials: 3, max_concurrent_trials: 1", x="{uniform: [0.0, 2.0]}")
+    first = sweeps.run(
+        space_of(tmp_path, "plain", limits="max_trials: 4, max_concurrent_trials: 1"), dir=root
+    )
+    file = space_of(
+        tmp_path,
+        "plain",
+        limits="max_trials: 3, max_concurrent_trials: 1",
+        x="{uniform: [0.0, 2.0]}",
+    )
     messages = []
-    result = sweeps.run(file, dir=root, overrides=("search.from=[latest]",), on_progress=lambda s: messages.extend(s.messages))
+    result = sweeps.run(
+        file,
+        dir=root,
+        overrides=("search.from=[latest]",),
+        on_progress=lambda s: messages.extend(s.messages),
+    )
     name = first.dir.name
     text = f"learns from 4 of 4 configurations of {name}"
     assert text in messages and text in result.notes
     assert f"note: {text}\n" in invoke("show", result.dir).stdout
-    assert text in (result.dir / "report.md").read_text() and text in (result.dir / "report.html").read_text()
-    assert json.loads((result.dir / "origin.json").read_text())["learned_from"] == [text.removeprefix("learns from ")]
+    assert (
+        text in (result.dir / "report.md").read_text()
+        and text in (result.dir / "report.html").read_text()
+    )
+    assert json.loads((result.dir / "origin.json").read_text())["learned_from"] == [
+        text.removeprefix("learns from ")
+    ]
     run = MlflowClient(result.mlflow["tracking_uri"]).get_run(result.mlflow["parent_run"])
     assert run.data.tags["sweeps.learned_from"] == text.removeprefix("learns from ")
     earlier, study = record.read(first.dir), record.read(result.dir)
-    assert study.trials[1].keys == earlier.best.keys, "after the first trial, the sweep tries the best configuration"
+    assert study.trials[1].keys == earlier.best.keys, (
+        "after the first trial, the sweep tries the best configuration"
+    )
 
     shutil.rmtree(first.dir)
     again = sweeps.resume(result.dir, add_trials=2)

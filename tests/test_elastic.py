@@ -51,7 +51,9 @@ def the_trial(folder: Path) -> TrialRecord:
         pytest.param("boost", "xgboost", True, marks=pytest.mark.extended),
     ],
 )
-def test_a_sweep_with_an_elastic_gang_that_shrinks_and_grows(clean_ray, tmp_path, loop, backend, reruns):
+def test_a_sweep_with_an_elastic_gang_that_shrinks_and_grows(
+    clean_ray, tmp_path, loop, backend, reruns
+):
     from mlflow.tracking import MlflowClient
 
     file = tmp_path / "elastic.yaml"
@@ -59,24 +61,40 @@ def test_a_sweep_with_an_elastic_gang_that_shrinks_and_grows(clean_ray, tmp_path
     result = sweeps.run(file, dir=tmp_path / "runs")
     trial = the_trial(result.dir)
     check_sizes(trial.sizes, trial.result.steps)
-    assert [step for step, _ in trial.curve] == list(range(1, trial.result.steps + 1)), "no report is lost or doubled"
-    assert trial.scaling == {"num_workers": {"elastic": [1, 3]}, "resources_per_worker": {"CPU": 0.5}}
+    assert [step for step, _ in trial.curve] == list(range(1, trial.result.steps + 1)), (
+        "no report is lost or doubled"
+    )
+    assert trial.scaling == {
+        "num_workers": {"elastic": [1, 3]},
+        "resources_per_worker": {"CPU": 0.5},
+    }
     seconds, cpu = trial.result.seconds, trial.result.metrics["cpu_seconds"]
     assert 2 * 0.5 * seconds < cpu < 3 * 0.5 * seconds, "each worker's time counts"
 
     client = MlflowClient(result.mlflow["tracking_uri"])
     experiment = client.get_experiment_by_name("elastic").experiment_id
-    (run,) = client.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'")
+    (run,) = client.search_runs(
+        [experiment], f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
+    )
     assert run.data.params["scaling.num_workers"] == "1 to 3"
     logged = client.get_metric_history(run.info.run_id, "scaling.num_workers")
-    assert [(m.step, m.value) for m in sorted(logged, key=lambda m: m.timestamp)] == [(s.step, s.workers) for s in trial.sizes]
-    changes = [
-        event for event in map(json.loads, (result.dir / "events.jsonl").read_text().splitlines()) if event["type"] == "TrialChanged"
+    assert [(m.step, m.value) for m in sorted(logged, key=lambda m: m.timestamp)] == [
+        (s.step, s.workers) for s in trial.sizes
     ]
-    assert [(event["step"], event["workers"]) for event in changes] == [(s.step, s.workers) for s in trial.sizes]
+    changes = [
+        event
+        for event in map(json.loads, (result.dir / "events.jsonl").read_text().splitlines())
+        if event["type"] == "TrialChanged"
+    ]
+    assert [(event["step"], event["workers"]) for event in changes] == [
+        (s.step, s.workers) for s in trial.sizes
+    ]
 
     shown = format_trial(trial, "loss", "minimize", "COMPLETE")
-    assert f"3 from step 1, 2 from step 6 (trained step 5 again), 3 from step {trial.sizes[2].step + 1}" in shown
+    assert (
+        f"3 from step 1, 2 from step 6 (trained step 5 again), 3 from step {trial.sizes[2].step + 1}"
+        in shown
+    )
     assert [size["workers"] for size in trial.to_json()["sizes"]] == [3, 2, 3]
     if reruns:
         again = rerun(result.dir, "0")

@@ -32,7 +32,9 @@ space:
 """
 
 
-def test_an_ensemble_of_a_sweep_is_scored_exported_registered_and_predicts(tmp_path, monkeypatch, clean_ray):
+def test_an_ensemble_of_a_sweep_is_scored_exported_registered_and_predicts(
+    tmp_path, monkeypatch, clean_ray
+):
     monkeypatch.chdir(tmp_path)
     values, kinds = load_iris(return_X_y=True)
     rows = pd.DataFrame(values, columns=list("abcd")).assign(kind=np.array(["x", "y", "z"])[kinds])
@@ -42,24 +44,41 @@ def test_an_ensemble_of_a_sweep_is_scored_exported_registered_and_predicts(tmp_p
     done = invoke("export", result.dir, "--ensemble", 4, "--register", "flowers")
     assert done.exit_code == 0, done.output
     bundle = result.dir / "exports" / "ensemble-4"
-    assert done.stdout == f"{bundle}\n" and "registered this bundle as flowers version 1" in done.stderr
+    assert (
+        done.stdout == f"{bundle}\n"
+        and "registered this bundle as flowers version 1" in done.stderr
+    )
     facts = Manifest.read(bundle).training
     assert facts["ensemble"]["single"]["trial"] == result.best["trial"]
-    assert facts["ensemble"]["single"]["value"] == pytest.approx(result.best["value"], abs=1e-6), "as the trainer has reported it"
+    assert facts["ensemble"]["single"]["value"] == pytest.approx(result.best["value"], abs=1e-6), (
+        "as the trainer has reported it"
+    )
     assert facts["ensemble"]["single"]["test"] == pytest.approx(result.best["test"])
-    assert facts["value"] <= facts["ensemble"]["single"]["value"] and len(facts["ensemble"]["candidates"]) == 4
+    assert (
+        facts["value"] <= facts["ensemble"]["single"]["value"]
+        and len(facts["ensemble"]["candidates"]) == 4
+    )
     splits = load_splits(load("space.yaml", ()).data, 0)
     for name, value in (("valid", facts["value"]), ("test", facts["test"])):
         part = getattr(splits, name).to_pandas()
         predicted = sweeps.load_bundle(bundle).predict(part.drop(columns="kind"))
-        assert -np.log(predicted.to_numpy()[range(len(part)), 1 + part["kind"]].astype("float64")).mean() == pytest.approx(value, abs=1e-9)
+        assert -np.log(
+            predicted.to_numpy()[range(len(part)), 1 + part["kind"]].astype("float64")
+        ).mean() == pytest.approx(value, abs=1e-9)
     assert invoke("predict", bundle, "rows.csv").stdout.count("\n") == 151
     again = invoke("export", result.dir, "--ensemble", 4, "--register", "flowers")
-    assert again.exit_code == 0 and "this bundle is already registered as flowers version 1" in again.stderr, again.output
+    assert (
+        again.exit_code == 0
+        and "this bundle is already registered as flowers version 1" in again.stderr
+    ), again.output
     assert "## Ensembles" in (result.dir / "report.md").read_text()
     client, run = mlflow.MlflowClient(result.mlflow["tracking_uri"]), result.mlflow["parent_run"]
-    assert "## Ensembles" in Path(client.download_artifacts(run, "report.md")).read_text(), "the copy in MLflow is the same"
-    assert [e["path"] for e in json.loads(invoke("show", result.dir, "--json").output)["ensembles"]] == [str(bundle)]
+    assert "## Ensembles" in Path(client.download_artifacts(run, "report.md")).read_text(), (
+        "the copy in MLflow is the same"
+    )
+    assert [
+        e["path"] for e in json.loads(invoke("show", result.dir, "--json").output)["ensembles"]
+    ] == [str(bundle)]
     rows.assign(a=0).to_csv("rows.csv", index=False)
     changed = invoke("export", result.dir, "--ensemble", 2)
     assert changed.exit_code == 2 and "the data has changed since the sweep began" in changed.stderr

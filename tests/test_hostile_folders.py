@@ -29,9 +29,19 @@ def victim(old_sweep, tmp_path) -> Path:
     return Path(shutil.copytree(old_sweep / "trials", tmp_path / "victim"))
 
 
-@pytest.mark.parametrize("verb", [("gc", "--top", 1), ("resume", "--trust"), ("export", "--trial", "0000", "--trust"), ("repair",)])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("gc", "--top", 1),
+        ("resume", "--trust"),
+        ("export", "--trial", "0000", "--trust"),
+        ("repair",),
+    ],
+)
 @pytest.mark.parametrize("which", ["trials", "trials/0000", "trials/0000/checkpoint_000004"])
-def test_r1_a_link_out_of_the_folder_is_refused_and_what_it_leads_to_stays(old_sweep, victim, verb, which):
+def test_r1_a_link_out_of_the_folder_is_refused_and_what_it_leads_to_stays(
+    old_sweep, victim, verb, which
+):
     if verb[0] == "repair" and which != "trials":
         pytest.skip("a repair goes into `trials` alone")
     there = victim / Path(which).relative_to("trials")
@@ -39,7 +49,9 @@ def test_r1_a_link_out_of_the_folder_is_refused_and_what_it_leads_to_stays(old_s
     (old_sweep / which).symlink_to(there)
     before = files_of(victim)
     done = invoke(verb[0], old_sweep, *verb[1:])
-    assert done.exit_code == 2 and str(old_sweep / which) in done.stderr and "is a link" in done.stderr, done.output
+    assert (
+        done.exit_code == 2 and str(old_sweep / which) in done.stderr and "is a link" in done.stderr
+    ), done.output
     assert files_of(victim) == before
 
 
@@ -47,22 +59,34 @@ def test_r1_an_export_goes_nowhere_else_and_takes_nothing_from_elsewhere(old_swe
     (tmp_path / "elsewhere").mkdir()
     (old_sweep / "exports").symlink_to(tmp_path / "elsewhere")
     done = invoke("export", old_sweep, "--trial", "0000", "--trust")
-    assert done.exit_code == 2 and str(old_sweep / "exports") in done.stderr and not any((tmp_path / "elsewhere").iterdir())
+    assert (
+        done.exit_code == 2
+        and str(old_sweep / "exports") in done.stderr
+        and not any((tmp_path / "elsewhere").iterdir())
+    )
     (old_sweep / "exports").unlink()
     (tmp_path / "secret").write_text("mine")
     checkpoint = next((old_sweep / "trials" / "0000").glob("checkpoint_*"))
     (checkpoint / "more").symlink_to(tmp_path / "secret")
     done = invoke("export", old_sweep, "--trial", "0000", "--trust", "-o", tmp_path / "out")
-    assert done.exit_code == 2 and str(checkpoint / "more") in done.stderr and not (tmp_path / "out").exists()
+    assert (
+        done.exit_code == 2
+        and str(checkpoint / "more") in done.stderr
+        and not (tmp_path / "out").exists()
+    )
 
 
-@pytest.mark.parametrize("name", ["facts.json", "test.parquet", "x/preprocessor-1.pkl", "x/preprocessor-1.pkl.mac"])
+@pytest.mark.parametrize(
+    "name", ["facts.json", "test.parquet", "x/preprocessor-1.pkl", "x/preprocessor-1.pkl.mac"]
+)
 def test_r2_an_export_waits_for_no_pipe(old_sweep, name):
     file = old_sweep / "prepared" / name
     file.parent.mkdir(exist_ok=True)
     os.mkfifo(file)
     done = invoke("export", old_sweep, "--trial", "0000", "--trust")
-    assert done.exit_code == 2 and done.stderr.startswith(f"{file}: ") and done.stderr.count("\n") == 1
+    assert (
+        done.exit_code == 2 and done.stderr.startswith(f"{file}: ") and done.stderr.count("\n") == 1
+    )
 
 
 def test_logs_reads_only_files_of_the_trial(old_sweep, tmp_path):
@@ -81,13 +105,23 @@ def test_logs_reads_only_files_of_the_trial(old_sweep, tmp_path):
     assert "mine" not in invoke("logs", old_sweep, "0000").output
 
 
-@pytest.mark.parametrize("odd", ["\x1b[31m", "\x1b]0;x\x07", "\x9b5m", "\u202e", "\ud800"], ids=ascii)
+@pytest.mark.parametrize(
+    "odd", ["\x1b[31m", "\x1b]0;x\x07", "\x9b5m", "\u202e", "\ud800"], ids=ascii
+)
 def test_control_characters_are_shown_as_text(old_sweep, odd):
     origin = json.loads((old_sweep / ORIGIN).read_text())
     (old_sweep / ORIGIN).write_text(json.dumps(origin | {"metric": f"m{odd}"}))
-    journal = (old_sweep / JOURNAL).read_bytes().replace(b"StandardScaler", b"St" + json.dumps(odd)[1:-1].encode())
+    journal = (
+        (old_sweep / JOURNAL)
+        .read_bytes()
+        .replace(b"StandardScaler", b"St" + json.dumps(odd)[1:-1].encode())
+    )
     (old_sweep / JOURNAL).write_bytes(journal)
-    for args in (("show", old_sweep), ("show", old_sweep, "--trial", "0000"), ("ls", "--dir", old_sweep.parent)):
+    for args in (
+        ("show", old_sweep),
+        ("show", old_sweep, "--trial", "0000"),
+        ("ls", "--dir", old_sweep.parent),
+    ):
         done = invoke(*args)
         assert odd not in done.output and odd[0] not in done.output
 
@@ -106,7 +140,9 @@ def test_an_error_message_can_be_printed_whatever_name_it_contains():
     assert told.encode() and told == r"cannot read \udce9.csv"
 
 
-def test_r3_a_trial_that_found_no_space_ends_the_sweep_on_a_disk_that_is_nearly_full(tmp_path, monkeypatch):
+def test_r3_a_trial_that_found_no_space_ends_the_sweep_on_a_disk_that_is_nearly_full(
+    tmp_path, monkeypatch
+):
     said = f"OSError: [Errno 28] {os.strerror(errno.ENOSPC)}: 'checkpoint'"
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=3 << 20))
     check_disk_space(tmp_path, "ValueError: of the loop's own")
@@ -119,4 +155,8 @@ def test_r3_a_trial_that_found_no_space_ends_the_sweep_on_a_disk_that_is_nearly_
 
 def test_a_name_that_is_too_long_for_the_disk_is_refused(old_sweep):
     done = invoke("export", old_sweep, "--trial", "0000", "--trust", "-o", "x" * 300)
-    assert done.exit_code == 2 and "--output" in done.stderr and os.strerror(errno.ENAMETOOLONG) in done.stderr
+    assert (
+        done.exit_code == 2
+        and "--output" in done.stderr
+        and os.strerror(errno.ENAMETOOLONG) in done.stderr
+    )

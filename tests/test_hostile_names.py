@@ -23,7 +23,9 @@ space: {{params: {{eta: 0.1}}}}
 def typed(*args: object) -> str:
     """Return the error message of a command."""
     done = CliRunner().invoke(cli.main, [str(arg) for arg in args])
-    assert done.exit_code == 2 and done.output.count("\n") == 1 and "Traceback" not in done.output, (done.output, done.exception)
+    assert (
+        done.exit_code == 2 and done.output.count("\n") == 1 and "Traceback" not in done.output
+    ), (done.output, done.exception)
     return done.output
 
 
@@ -39,7 +41,9 @@ def space(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a/" * 3000, "ä" * 200, "a" * 256])
-@pytest.mark.parametrize("verb", ["show", "logs", "resume", "export", "rerun", "predict", "serve", "gc"])
+@pytest.mark.parametrize(
+    "verb", ["show", "logs", "resume", "export", "rerun", "predict", "serve", "gc"]
+)
 def test_r16_a_name_that_is_too_long_is_refused_in_one_line(tmp_path, name, verb):
     more = {"logs": ["0"], "rerun": ["0"], "predict": [tmp_path / "rows.csv"]}.get(verb, [])
     said = typed(verb, name, *more, "--dir", tmp_path)
@@ -54,7 +58,9 @@ def test_r16_a_space_file_with_such_a_name_is_refused(tmp_path, verb):
 def test_r16_a_link_to_itself_is_reported(space, tmp_path):
     (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
     (tmp_path / "gone.csv").symlink_to(tmp_path / "nowhere.csv")
-    assert "is a broken link to" in typed("run", space(train="loop.csv"), "--dir", tmp_path / "runs")
+    assert "is a broken link to" in typed(
+        "run", space(train="loop.csv"), "--dir", tmp_path / "runs"
+    )
     assert "nowhere.csv" in typed("run", space(train="gone.csv"), "--dir", tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
@@ -65,7 +71,9 @@ def test_r16_a_sweep_cannot_be_called_latest(space):
     assert len(refused.value.problems) == 1
 
 
-@pytest.mark.parametrize("root", ["s3://bucket/sweeps", "gs://bucket", "hdfs://host:1/a", "file:///tmp/x"])
+@pytest.mark.parametrize(
+    "root", ["s3://bucket/sweeps", "gs://bucket", "hdfs://host:1/a", "file:///tmp/x"]
+)
 def test_r10_a_root_that_is_a_uri_is_refused(space, tmp_path, monkeypatch, root):
     monkeypatch.chdir(tmp_path)
     assert typed("run", space(), "--dir", root).startswith("--dir: ")
@@ -94,7 +102,15 @@ def test_r5_no_password_is_left_in_a_text(text):
     assert "secret" not in masked(text) and "cret" not in masked(text) and ":***@" in masked(text)
 
 
-@pytest.mark.parametrize("text", ["http://host/a:b", "sqlite:///a/b@c.db", "see http://host:5000/#/x and mail me@host", "no URI: a:b@c"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://host/a:b",
+        "sqlite:///a/b@c.db",
+        "see http://host:5000/#/x and mail me@host",
+        "no URI: a:b@c",
+    ],
+)
 def test_r5_other_texts_stay(text):
     assert masked(text) == text
 
@@ -105,5 +121,12 @@ def test_r5_the_result_of_a_sweep_names_the_server_without_the_password(tmp_path
     from sweeps.controller.mlflow_summary import place
     from sweeps.tracking import Destination
 
-    told = place(SimpleNamespace(destination=Destination("http://me:secret@host:5000", tmp_path, "e", "s", 0.0), parent="p"))
-    assert told["tracking_uri"] == without_password("http://me:secret@host:5000") and "secret" not in str(told)
+    told = place(
+        SimpleNamespace(
+            destination=Destination("http://me:secret@host:5000", tmp_path, "e", "s", 0.0),
+            parent="p",
+        )
+    )
+    assert told["tracking_uri"] == without_password(
+        "http://me:secret@host:5000"
+    ) and "secret" not in str(told)

@@ -22,11 +22,19 @@ def test_a_dirty_table(tmp_path, monkeypatch):
     assert invoke("init", "--data", "rows.parquet", "--label", "y").exit_code == 0
     drop = "data.drop=[customer id, row, empty, leak, note, age, huge, vector]"  # without `same`, which is constant
     changes = [drop, "limits.max_trials=2", "scheduler.max_t=4", "scheduler.grace_period=2"]
-    process = command("run", "space.yaml", "--dir", "runs", *(part for change in changes for part in ("--set", change)))
+    process = command(
+        "run",
+        "space.yaml",
+        "--dir",
+        "runs",
+        *(part for change in changes for part in ("--set", change)),
+    )
     _, err = process.communicate(timeout=280)
     assert process.returncode == 0, err
     (line,) = (line for line in err.splitlines() if line.startswith("data: "))
-    assert line.startswith("data: 630 rows, 9 features (") and line.endswith("; y 1 54 %, 0 46 %"), line
+    assert line.startswith("data: 630 rows, 9 features (") and line.endswith(
+        "; y 1 54 %, 0 46 %"
+    ), line
     warnings = [line for line in err.splitlines() if line.startswith("warning: ")]
     assert warnings == ["warning: `same` has the same value in all rows; add it to data.drop"]
     (folder,) = (tmp_path / "runs").glob("rows-*/")
@@ -38,7 +46,10 @@ def test_a_dirty_table(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     assert len(pd.read_csv("out.csv")) == 20
     raw.assign(price=["soon", *raw.price[1:]]).to_csv("raw.csv", index=False)
-    assert "column `price` holds 'soon' in row 1, but must hold an amount" in invoke("predict", folder / "bundle", "raw.csv").output
+    assert (
+        "column `price` holds 'soon' in row 1, but must hold an amount"
+        in invoke("predict", folder / "bundle", "raw.csv").output
+    )
 
 
 @pytest.mark.extended
@@ -52,7 +63,9 @@ def test_an_objective_of_optuna(tmp_path, monkeypatch):
         "    return x**2 + 1 / 3\n"
     )
     assert invoke("init", "--from-objective", "own_objective:objective").exit_code == 0
-    process = command("run", "space.yaml", "--dir", "runs", "--json", "--set", "limits.max_trials=3")
+    process = command(
+        "run", "space.yaml", "--dir", "runs", "--json", "--set", "limits.max_trials=3"
+    )
     out, err = process.communicate(timeout=280)
     assert process.returncode == 0, err
     result = json.loads(out)

@@ -15,7 +15,10 @@ from tests.commands import space_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
-POINTS = ("search.initial_points=[{params.x: 0.25}, {params.x: 0.75}, {params.x: 0.95}]", "limits.max_trials=3")
+POINTS = (
+    "search.initial_points=[{params.x: 0.25}, {params.x: 0.75}, {params.x: 0.95}]",
+    "limits.max_trials=3",
+)
 
 
 def runs_of(result):
@@ -27,9 +30,15 @@ def runs_of(result):
     return client, {run.info.run_name: run for run in found}
 
 
-def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(clean_ray, tmp_path, monkeypatch):
+def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(
+    clean_ray, tmp_path, monkeypatch
+):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    over = (*POINTS, "space.scaling={num_workers: 2}", "scheduler={name: asha, max_t: 5, grace_period: 3}")
+    over = (
+        *POINTS,
+        "space.scaling={num_workers: 2}",
+        "scheduler={name: asha, max_t: 5, grace_period: 3}",
+    )
     result = sweeps.run(space_of(tmp_path, "logs_to_mlflow"), dir=tmp_path / "runs", overrides=over)
     client, runs = runs_of(result)
     assert sorted(runs) == ["0000", "0001", "0002"]
@@ -41,17 +50,30 @@ def test_what_a_loop_logs_and_keeps_lands_in_its_trials_run_and_folder(clean_ray
         run = runs[trial.id]
         ended = {"COMPLETE": "FINISHED", "PRUNED": "FINISHED", "FAIL": "FAILED"}
         assert run.info.status == ended[trial.result.state.name]
-        ranks = (0, 1) if trial.result.state is State.COMPLETE else (0,)  # a trial may be stopped before its second rank has logged
-        assert {run.data.metrics[f"rank-{rank}"] for rank in ranks} == {trial.params["x"]} and run.data.params["batch"] == "32"
+        ranks = (
+            (0, 1) if trial.result.state is State.COMPLETE else (0,)
+        )  # a trial may be stopped before its second rank has logged
+        assert {run.data.metrics[f"rank-{rank}"] for rank in ranks} == {
+            trial.params["x"]
+        } and run.data.params["batch"] == "32"
         assert "objective" in run.data.metrics and run.data.tags["sweeps.trial"] == trial.id
-        assert {f.path for f in client.list_artifacts(run.info.run_id, "files/traces")} == {f"files/traces/rank-{r}.json" for r in (0, 1)}
+        assert {f.path for f in client.list_artifacts(run.info.run_id, "files/traces")} == {
+            f"files/traces/rank-{r}.json" for r in (0, 1)
+        }
         kept = result.dir / "trials" / trial.id / "files" / "traces"
-        assert [json.loads((kept / f"rank-{rank}.json").read_text()) for rank in (0, 1)] == [trial.params["x"]] * 2
+        assert [json.loads((kept / f"rank-{rank}.json").read_text()) for rank in (0, 1)] == [
+            trial.params["x"]
+        ] * 2
     assert not os.path.exists("mlflow.db")
 
 
-def test_a_folder_that_is_not_used_is_neither_kept_nor_logged_and_mlflow_not_imported(clean_ray, tmp_path):
-    result = sweeps.run(space_of(tmp_path, "asks_for_its_folder", limits="max_trials: 2, max_concurrent_trials: 1"), dir=tmp_path / "runs")
+def test_a_folder_that_is_not_used_is_neither_kept_nor_logged_and_mlflow_not_imported(
+    clean_ray, tmp_path
+):
+    result = sweeps.run(
+        space_of(tmp_path, "asks_for_its_folder", limits="max_trials: 2, max_concurrent_trials: 1"),
+        dir=tmp_path / "runs",
+    )
     client, runs = runs_of(result)
     for trial in ("0000", "0001"):
         assert not (result.dir / "trials" / trial / "files").exists()
@@ -62,9 +84,15 @@ def test_a_folder_that_is_not_used_is_neither_kept_nor_logged_and_mlflow_not_imp
 @pytest.mark.extended
 def test_without_a_server_the_sweep_and_its_loops_continue(clean_ray, tmp_path, monkeypatch):
     # in place of a minute, which a server that restarts may need
-    monkeypatch.setattr(MlflowTracker, "close", lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 1.0))
+    monkeypatch.setattr(
+        MlflowTracker,
+        "close",
+        lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 1.0),
+    )
     file = space_of(tmp_path, "logs_to_mlflow", limits="max_trials: 1", x="0.25")
     result = sweeps.run(file, dir=tmp_path / "runs", tracking_uri="http://127.0.0.1:1")
     assert result.trials["completed"] == 1
     assert (result.dir / "trials" / "0000" / "mlflow.db").is_file()
-    assert "http://127.0.0.1:1" in (result.dir / "trials" / "0000" / "logs" / "rank-0.log").read_text()
+    assert (
+        "http://127.0.0.1:1" in (result.dir / "trials" / "0000" / "logs" / "rank-0.log").read_text()
+    )

@@ -47,19 +47,30 @@ def folders_imported(folder: Path) -> dict[str, set[str]]:
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sweeps."):
                 names.add(str(node.module).split(".")[1])
             elif isinstance(node, ast.Import):
-                names |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("sweeps.")}
+                names |= {
+                    alias.name.split(".")[1]
+                    for alias in node.names
+                    if alias.name.startswith("sweeps.")
+                }
     return found
 
 
 @pytest.mark.parametrize("folder", ORDER)
 def test_a_folder_imports_only_from_the_folders_before_it(folder):
     allowed = {folder, *ORDER[: ORDER.index(folder)]}
-    wrong = {file: names - allowed for file, names in folders_imported(ROOT / folder).items() if names - allowed}
+    wrong = {
+        file: names - allowed
+        for file, names in folders_imported(ROOT / folder).items()
+        if names - allowed
+    }
     assert not wrong, wrong
 
 
 def test_the_trainers_import_only_the_core_and_the_loop_context():
-    wrong = {file: names - {"core", "trial", "trainers"} for file, names in folders_imported(ROOT / "trainers").items()}
+    wrong = {
+        file: names - {"core", "trial", "trainers"}
+        for file, names in folders_imported(ROOT / "trainers").items()
+    }
     assert not any(wrong.values()), wrong
 
 
@@ -78,12 +89,33 @@ def test_the_engine_knows_no_framework():
                 if isinstance(node, ast.ImportFrom)
                 else []
             )
-            known = [n for n in names if n.split(".")[0] in ("xgboost", "lightgbm", "tensorflow") or n.startswith("sweeps.trainers")]
+            known = [
+                n
+                for n in names
+                if n.split(".")[0] in ("xgboost", "lightgbm", "tensorflow")
+                or n.startswith("sweeps.trainers")
+            ]
             assert not known, f"{file.relative_to(ROOT)} imports {known}"
 
 
-LIGHT = ("--help", "run --help", "validate search_spaces/quickstart.yaml", "plan search_spaces/quickstart.yaml")
-HEAVY = {"ray", "torch", "mlflow", "xgboost", "pandas", "numpy", "sklearn", "optuna", "rich", "sweeps.trainers.xgboost"}
+LIGHT = (
+    "--help",
+    "run --help",
+    "validate search_spaces/quickstart.yaml",
+    "plan search_spaces/quickstart.yaml",
+)
+HEAVY = {
+    "ray",
+    "torch",
+    "mlflow",
+    "xgboost",
+    "pandas",
+    "numpy",
+    "sklearn",
+    "optuna",
+    "rich",
+    "sweeps.trainers.xgboost",
+}
 
 
 @pytest.mark.parametrize("command", LIGHT)
@@ -95,7 +127,9 @@ def test_light_commands_load_nothing_heavy(command):
         f"heavy = {HEAVY} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -106,7 +140,9 @@ def test_a_run_that_is_refused_does_not_load_optuna():
         "except SystemExit as e: assert e.code == 2, e.code\n"
         "assert 'optuna' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -37,7 +37,9 @@ def predictions(result: dict) -> pd.DataFrame:
 
 def test_the_torch_loop_on_two_workers_runs_and_its_bundle_predicts(tmp_path):
     result = run(tmp_path, "digits", "digits.py", options=("--set", "limits.max_trials=2"))
-    assert result["best"]["value"] < 2.3 and result["best"]["scaling"]["num_workers"] == 2  # ln 10 is the loss of a guess
+    assert (
+        result["best"]["value"] < 2.3 and result["best"]["scaling"]["num_workers"] == 2
+    )  # ln 10 is the loss of a guess
     made = predictions(result)
     assert set(made["prediction"]) <= set(range(10)) and "probability_9" in made
 
@@ -55,5 +57,10 @@ def test_steps_of_the_user_run(tmp_path):
 
 def test_a_loop_that_reads_its_own_data_runs(tmp_path):
     np.savetxt(tmp_path / "rows.csv", np.arange(60.0).reshape(20, 3), delimiter=",")
-    result = run(tmp_path, "own_data", "own_data.py", options=("--set", f"space.params.file={tmp_path / 'rows.csv'}"))
+    result = run(
+        tmp_path,
+        "own_data",
+        "own_data.py",
+        options=("--set", f"space.params.file={tmp_path / 'rows.csv'}"),
+    )
     assert result["trials"]["completed"] == 8

@@ -24,7 +24,9 @@ def test_an_example_notebook_runs_and_shows_what_is_stored_in_it(file, tmp_path)
     found = outputs(executed(file, tmp_path))
     assert found == outputs(nbformat.read(file, as_version=4))
     kinds = [kind for cell in found for kind in cell]
-    assert "stderr" not in kinds and "text/html" in kinds and "application/vnd.plotly.v1+json" in kinds
+    assert (
+        "stderr" not in kinds and "text/html" in kinds and "application/vnd.plotly.v1+json" in kinds
+    )
 
 
 class Kernel:
@@ -61,7 +63,11 @@ class Kernel:
             content = message["content"]
             if content.get("execution_state") == "idle":
                 return last
-            text = content.get("text") or content.get("data", {}).get("text/html") or content.get("data", {}).get("text/plain")
+            text = (
+                content.get("text")
+                or content.get("data", {}).get("text/html")
+                or content.get("data", {}).get("text/plain")
+            )
             text = text or "\n".join(content.get("traceback", ()))
             if text:
                 last = text
@@ -98,9 +104,17 @@ def test_an_interrupt_of_the_kernel_stops_the_sweep_and_it_can_be_resumed(kernel
     kernel.run("result = sweeps.run('own.yaml', cpus=1)", training)
     kernel.manager.interrupt_kernel()
     last = kernel.wait()
-    assert kernel.kinds.count("display_data") == 1 and "update_display_data" in kernel.kinds and "stream" not in kernel.kinds
-    assert "interrupted" in last and "interrupt again to stop at once" in last and "0 running" in last
-    assert "('interrupted', 0, 1)" in kernel.run("result.reason, result.trials['completed'], result.trials['interrupted']")
+    assert (
+        kernel.kinds.count("display_data") == 1
+        and "update_display_data" in kernel.kinds
+        and "stream" not in kernel.kinds
+    )
+    assert (
+        "interrupted" in last and "interrupt again to stop at once" in last and "0 running" in last
+    )
+    assert "('interrupted', 0, 1)" in kernel.run(
+        "result.reason, result.trials['completed'], result.trials['interrupted']"
+    )
     (tmp_path / "go").touch()
     assert "2/2" in kernel.run("result = sweeps.open('latest').resume()")
     assert "(None, 2)" in kernel.run("result.reason, result.trials['completed']")
@@ -126,5 +140,10 @@ def test_a_second_interrupt_ends_the_cell_and_not_the_kernel(kernel, tmp_path):
 def test_a_wrong_space_file_is_one_line_in_a_notebook(kernel, tmp_path):
     space_of(tmp_path, "held", limits="max_trials: 0")
     last = kernel.run("import sweeps\nsweeps.run('own.yaml')")
-    assert last.startswith("InputError: own.yaml:5:") and "max_trials" in last and "Traceback" not in last and len(last.splitlines()) == 1
+    assert (
+        last.startswith("InputError: own.yaml:5:")
+        and "max_trials" in last
+        and "Traceback" not in last
+        and len(last.splitlines()) == 1
+    )
     assert not (tmp_path / "sweeps-runs").exists()

@@ -25,23 +25,36 @@ def answered(*args: object) -> str:
 @pytest.mark.timeout(120)
 def test_show_lists_its_trials(old_sweep):
     shown = json.loads(answered("show", old_sweep, "--json"))
-    assert {t["trial"]: t["state"] for t in shown["all"]} == {"0000": "COMPLETE", "0001": "PRUNED", "0002": "COMPLETE", "0003": "PRUNED"}
-    assert shown["best"]["trial"] == "0002" and shown["best"]["value"] == pytest.approx(0.364294, rel=1e-5)
+    assert {t["trial"]: t["state"] for t in shown["all"]} == {
+        "0000": "COMPLETE",
+        "0001": "PRUNED",
+        "0002": "COMPLETE",
+        "0003": "PRUNED",
+    }
+    assert shown["best"]["trial"] == "0002" and shown["best"]["value"] == pytest.approx(
+        0.364294, rel=1e-5
+    )
     assert "0002" in answered("show", old_sweep)
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 def test_resume_adds_a_trial_and_keeps_earlier_trials(old_sweep, clean_ray):
-    before = {t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]}
+    before = {
+        t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]
+    }
     answered("resume", old_sweep, "--add-trials", 1, "--trust", "--json")
-    after = {t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]}
+    after = {
+        t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]
+    }
     assert {trial: after[trial] for trial in before} == before and set(after) == {*before, "0004"}
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("verb", [("resume", "--add-trials", 1), ("export", "--trial", "0000")], ids=["resume", "export"])
+@pytest.mark.parametrize(
+    "verb", [("resume", "--add-trials", 1), ("export", "--trial", "0000")], ids=["resume", "export"]
+)
 def test_r2_its_pickles_are_not_read_without_trust(old_sweep, clean_ray, verb):
     before = {path: path.read_bytes() for path in old_sweep.rglob("*") if path.is_file()}
     done = invoke(verb[0], old_sweep, *verb[1:])
@@ -86,7 +99,11 @@ def test_predict_and_serve_accept_a_sweep_in_place_of_its_bundle(old_sweep, tmp_
     (old_sweep / "bundle").rename(tmp_path / "elsewhere")
     for verb, *rest in (("predict", tmp_path / "rows.csv"), ("serve",)):
         done = invoke(verb, old_sweep, *rest)
-        assert (done.exit_code, done.stdout) == (2, "") and done.stderr.count("\n") == 1 and "sweeps export" in done.stderr, done.stderr
+        assert (
+            (done.exit_code, done.stdout) == (2, "")
+            and done.stderr.count("\n") == 1
+            and "sweeps export" in done.stderr
+        ), done.stderr
 
 
 @pytest.mark.integration
@@ -100,6 +117,12 @@ def test_the_old_bundle_loads_without_sweeps(old_sweep):
         f"assert not sys.modules['sweeps'].__file__.startswith({str(REPO)!r}), sys.modules['sweeps'].__file__\n"
         "print(out['prediction'].tolist())\n"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=old_sweep, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=old_sweep,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().splitlines()[-1] == "[0, 0, 0, 0, 0]"

@@ -21,7 +21,11 @@ PBT = ("scheduler={name: pbt, max_t: 6, perturbation_interval: 2, quantile_fract
 def test_members_exploit_others_and_continue_from_their_checkpoints(clean_ray, tmp_path):
     from mlflow.tracking import MlflowClient
 
-    result = sweeps.run(space_of(tmp_path, "falls", limits="max_failures: 0, max_trials: 4"), dir=tmp_path / "runs", overrides=PBT)
+    result = sweeps.run(
+        space_of(tmp_path, "falls", limits="max_failures: 0, max_trials: 4"),
+        dir=tmp_path / "runs",
+        overrides=PBT,
+    )
     assert result.trials == {"completed": 4, "pruned": 0, "failed": 0}
     record = read(result.dir)
     assert record is not None
@@ -29,9 +33,15 @@ def test_members_exploit_others_and_continue_from_their_checkpoints(clean_ray, t
     assert taken and any(t.attempts > 1 for t in record.trials)
     for t in taken:
         curve, last = dict(t.curve), t.lineage[-1]  # what was before the last one is the donor's
-        assert sorted(curve) == [1, 2, 3, 4, 5, 6] and t.params["x"] == last.params["x"] and t.params["latch"]
+        assert (
+            sorted(curve) == [1, 2, 3, 4, 5, 6]
+            and t.params["x"] == last.params["x"]
+            and t.params["latch"]
+        )
         for step in range(last.donor_step + 1, 7):
-            assert curve[step] == pytest.approx(curve[step - 1] - t.params["x"]), "from the donor's state, with the new x"
+            assert curve[step] == pytest.approx(curve[step - 1] - t.params["x"]), (
+                "from the donor's state, with the new x"
+            )
     assert result.best["value"] == min(t.result.value for t in record.trials)
     client = MlflowClient(result.mlflow["tracking_uri"])
     where = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
@@ -41,21 +51,35 @@ def test_members_exploit_others_and_continue_from_their_checkpoints(clean_ray, t
     for t in record.trials:
         run = logged[t.id]
         assert ("sweeps.pbt" in run.data.tags) == bool(t.lineage)
-        steps = [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, "pbt.params.x")]
+        steps = [
+            (m.step, m.value) for m in client.get_metric_history(run.info.run_id, "pbt.params.x")
+        ]
         assert sorted(steps) == [(x.donor_step, x.params["x"]) for x in t.lineage]
 
 
 @pytest.mark.long
 def test_a_loop_that_ignores_its_checkpoint_is_refused_in_one_line(clean_ray, tmp_path):
-    with pytest.raises(sweeps.InputError, match=r"the scheduler needs a loop that continues from its checkpoint") as e:
-        sweeps.run(space_of(tmp_path, "forgets", limits="max_failures: 0, max_trials: 4"), dir=tmp_path / "runs", overrides=PBT)
+    with pytest.raises(
+        sweeps.InputError, match=r"the scheduler needs a loop that continues from its checkpoint"
+    ) as e:
+        sweeps.run(
+            space_of(tmp_path, "forgets", limits="max_failures: 0, max_trials: 4"),
+            dir=tmp_path / "runs",
+            overrides=PBT,
+        )
     assert len(e.value.problems) == 1 and "scheduler.name" in str(e.value)
 
 
 @pytest.mark.long
 def test_a_loop_without_checkpoints_is_refused_in_one_line(clean_ray, tmp_path):
-    with pytest.raises(sweeps.InputError, match=r"trial 000\d reported step 2 without a checkpoint") as e:
-        sweeps.run(space_of(tmp_path, "no_checkpoint", limits="max_failures: 0, max_trials: 4"), dir=tmp_path / "runs", overrides=PBT)
+    with pytest.raises(
+        sweeps.InputError, match=r"trial 000\d reported step 2 without a checkpoint"
+    ) as e:
+        sweeps.run(
+            space_of(tmp_path, "no_checkpoint", limits="max_failures: 0, max_trials: 4"),
+            dir=tmp_path / "runs",
+            overrides=PBT,
+        )
     assert len(e.value.problems) == 1 and "scheduler.name" in str(e.value)
 
 
@@ -78,8 +102,16 @@ space:
 @pytest.mark.parametrize(
     "trainer, workers, params",
     [
-        ("torch_tabular", 1, "{lr: {loguniform: [1.0e-4, 1.0e-1]}, optimizer: {choice: [sgd, adam]}, width: 16}"),
-        ("xgboost", 2, "{eta: {loguniform: [1.0e-2, 1.0]}, subsample: {uniform: [0.5, 1.0]}, max_depth: 3}"),
+        (
+            "torch_tabular",
+            1,
+            "{lr: {loguniform: [1.0e-4, 1.0e-1]}, optimizer: {choice: [sgd, adam]}, width: 16}",
+        ),
+        (
+            "xgboost",
+            2,
+            "{eta: {loguniform: [1.0e-2, 1.0]}, subsample: {uniform: [0.5, 1.0]}, max_depth: 3}",
+        ),
     ],
     ids=["torch", "xgboost"],
 )
@@ -95,7 +127,10 @@ def test_a_killed_population_of_a_built_in_trainer_resumes(trainer, workers, par
     out, err = resumed.communicate(timeout=150)
     assert resumed.returncode == 0, err
     result = json.loads(out)
-    assert result["trials"] == {"completed": 4, "pruned": 0, "failed": 0} and Path(result["bundle"]).is_dir()
+    assert (
+        result["trials"] == {"completed": 4, "pruned": 0, "failed": 0}
+        and Path(result["bundle"]).is_dir()
+    )
     record = read(Path(result["dir"]))
     assert record is not None
     kept = {t.id: t.lineage for t in record.trials}

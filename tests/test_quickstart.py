@@ -45,9 +45,21 @@ def test_quickstart_prints_only_one_json_object(quickstart):
     root, result, err = quickstart
     assert err == ""
     assert set(result) == {"sweep", "dir", "trials", "best", "bundle", "mlflow", "fits", "seconds"}
-    assert set(result["best"]) == {"trial", "value", "test", "metrics", "params", "preprocessor", "scaling"}
+    assert set(result["best"]) == {
+        "trial",
+        "value",
+        "test",
+        "metrics",
+        "params",
+        "preprocessor",
+        "scaling",
+    }
     assert set(result["trials"]) == {"completed", "pruned", "failed"}
-    assert sum(result["trials"].values()) == 16 and result["trials"]["failed"] == 0 and result["trials"]["pruned"] > 0
+    assert (
+        sum(result["trials"].values()) == 16
+        and result["trials"]["failed"] == 0
+        and result["trials"]["pruned"] > 0
+    )
     assert result["fits"] == 2
     assert result["best"]["value"] < 0.3 and result["best"]["test"] < 0.4
     assert Path(result["bundle"]).is_dir() and Path(result["dir"]).parent == root
@@ -57,11 +69,19 @@ def test_every_file_of_the_sweep_is_in_the_reference(quickstart):
     root, result, _ = quickstart
     folder = Path(result["dir"])
     inside = [path for path in folder.rglob("*") if path.is_file()]
-    patterns = [pattern.replace("/ID/", "/*/").replace("-N", "-*").replace("ID", "*") for pattern in sweep_files.FILES]
+    patterns = [
+        pattern.replace("/ID/", "/*/").replace("-N", "-*").replace("ID", "*")
+        for pattern in sweep_files.FILES
+    ]
     for path in inside:
         name = path.relative_to(folder).as_posix()
-        assert any(fnmatch(name, pattern + "*" if pattern.endswith("/") else pattern) for pattern in patterns), name
-    beside = {f"{path.name}/" if path.is_dir() else path.name for path in root.iterdir()} - {folder.name + "/"}
+        assert any(
+            fnmatch(name, pattern + "*" if pattern.endswith("/") else pattern)
+            for pattern in patterns
+        ), name
+    beside = {f"{path.name}/" if path.is_dir() else path.name for path in root.iterdir()} - {
+        folder.name + "/"
+    }
     assert beside <= set(sweep_files.ROOT)
 
 
@@ -69,7 +89,9 @@ def test_two_workers_run_every_trial_of_the_quickstart(quickstart):
     """Half of the trials have one worker, the others two."""
     _, result, _ = quickstart
     logs = [log.read_text() for log in Path(result["dir"]).glob("trials/*/logs/rank-*.log")]
-    assert len(logs) == 24 and {worker for log in logs for worker in re.findall(r"on (worker-\d+)", log)} == {"worker-001", "worker-002"}
+    assert len(logs) == 24 and {
+        worker for log in logs for worker in re.findall(r"on (worker-\d+)", log)
+    } == {"worker-001", "worker-002"}
 
 
 def test_mlflow_has_every_trial_of_the_quickstart(quickstart):
@@ -79,19 +101,34 @@ def test_mlflow_has_every_trial_of_the_quickstart(quickstart):
     client = MlflowClient(result["mlflow"]["tracking_uri"])
     runs = children(client, result)
     assert len(runs) == 16 and {r.info.status for r in runs} == {"FINISHED"}
-    assert sorted(r.data.tags["sweeps.state"] for r in runs).count("PRUNED") == result["trials"]["pruned"]
+    assert (
+        sorted(r.data.tags["sweeps.state"] for r in runs).count("PRUNED")
+        == result["trials"]["pruned"]
+    )
     cells = [(r.data.params["preprocessor"], r.data.params["scaling.num_workers"]) for r in runs]
     assert {cells.count(c) for c in cells} == {4}, "every cell gets the same number of trials"
     best = next(r for r in runs if r.data.tags["sweeps.trial"] == result["best"]["trial"])
     assert best.data.metrics["objective"] == result["best"]["value"]
     assert float(best.data.params["params.eta"]) == result["best"]["params"]["eta"]
     assert len(client.get_metric_history(best.info.run_id, "valid-logloss")) == 50
-    others = {f"final/{name}" for name in ("train-logloss", "train-error", "train-auc", "valid-error", "valid-accuracy", "valid-auc")}
+    others = {
+        f"final/{name}"
+        for name in (
+            "train-logloss",
+            "train-error",
+            "train-auc",
+            "valid-error",
+            "valid-accuracy",
+            "valid-auc",
+        )
+    }
     for run in runs:
         final = {name for name in run.data.metrics if name.startswith("final/")}
         assert final == (others if run.data.tags["sweeps.state"] == "COMPLETE" else set())
     parent = client.get_run(result["mlflow"]["parent_run"])
-    assert parent.info.status == "FINISHED" and len(parent.data.tags["sweeps.data_fingerprint"]) == 64
+    assert (
+        parent.info.status == "FINISHED" and len(parent.data.tags["sweeps.data_fingerprint"]) == 64
+    )
     artifacts = {a.path for a in client.list_artifacts(parent.info.run_id)}
     assert {"space.yaml", "result.json"} <= artifacts
 
@@ -102,7 +139,9 @@ def test_quickstart_bundle_predicts_from_raw_rows(quickstart, tmp_path):
     _, result, _ = quickstart
     data = sklearn.datasets.load_breast_cancer(as_frame=True)
     data.data.to_csv(tmp_path / "rows.csv", index=False)
-    done = invoke("predict", result["bundle"], tmp_path / "rows.csv", "-o", tmp_path / "out.parquet")
+    done = invoke(
+        "predict", result["bundle"], tmp_path / "rows.csv", "-o", tmp_path / "out.parquet"
+    )
     assert done.exit_code == 0, done.stderr
     out = pd.read_parquet(tmp_path / "out.parquet")
     assert len(out) == len(data.data) and (out["prediction"] == data.target).mean() > 0.9
@@ -112,7 +151,9 @@ def test_quickstart_other_trials_can_be_exported(quickstart, tmp_path):
     _, result, _ = quickstart
     other = "0001" if result["best"]["trial"] != "0001" else "0000"
     made = exports.export(result["dir"], trial=other, output=tmp_path / "other")[0].path
-    assert (made / "MLmodel").is_file() and sweeps.load_bundle(made).manifest.training["trial"] == other
+    assert (made / "MLmodel").is_file() and sweeps.load_bundle(made).manifest.training[
+        "trial"
+    ] == other
     done = invoke("export", result["dir"], "--trial", "99")
     assert done.exit_code == 2 and "no trial `99`" in done.stderr
 
@@ -122,34 +163,52 @@ def test_quickstart_is_registered_and_the_alias_stays_with_the_better_trial(quic
 
     _, result, _ = quickstart
     shown = json.loads(invoke("show", result["dir"], "--json").stdout)["all"]
-    worse = next(t["trial"] for t in shown if t["state"] == "COMPLETE" and t["trial"] != result["best"]["trial"])
+    worse = next(
+        t["trial"]
+        for t in shown
+        if t["state"] == "COMPLETE" and t["trial"] != result["best"]["trial"]
+    )
 
     def exported(*options: str) -> tuple[Path, list[str]]:
-        done = invoke("export", result["dir"], "--register", "tumours", "--alias", "champion", *options)
+        done = invoke(
+            "export", result["dir"], "--register", "tumours", "--alias", "champion", *options
+        )
         assert done.exit_code == 0, done.stderr
         return Path(done.stdout.strip()), done.stderr.splitlines()
 
     first, said = exported()
     digest = (first / "manifest.sha256").read_text().split()[0]
-    assert first == Path(result["dir"], "exports", result["best"]["trial"]) and said[0] == f"SHA-256 of the bundle's manifest: {digest}"
+    assert (
+        first == Path(result["dir"], "exports", result["best"]["trial"])
+        and said[0] == f"SHA-256 of the bundle's manifest: {digest}"
+    )
     assert (
         said[1].startswith("registered this bundle as tumours version 1, for the MLflow run ")
         and said[2] == "alias champion now refers to version 1"
     )
     _, said = exported("--trial", worse)
-    assert said[2].startswith("alias champion stays at version 1: valid-logloss ") and said[2].endswith(
-        "is not better; to move the alias anyway, use --force"
-    )
+    assert said[2].startswith("alias champion stays at version 1: valid-logloss ") and said[
+        2
+    ].endswith("is not better; to move the alias anyway, use --force")
     again, said = exported()
     assert again == first, "what lies there is taken again"
-    assert said[1:] == ["this bundle is already registered as tumours version 1", "alias champion already refers to version 1"]
+    assert said[1:] == [
+        "this bundle is already registered as tumours version 1",
+        "alias champion already refers to version 1",
+    ]
     assert exported("--trial", worse, "--force")[1][1:] == [
         "this bundle is already registered as tumours version 2",
         "alias champion moved from version 1 to version 2: because of --force",
     ]
     client = MlflowClient(result["mlflow"]["tracking_uri"])
-    champion, was = client.get_model_version_by_alias("tumours", "champion"), client.get_model_version("tumours", "1")
-    assert (champion.tags["sweeps.trial"], was.tags["sweeps.trial"]) == (worse, result["best"]["trial"])
+    champion, was = (
+        client.get_model_version_by_alias("tumours", "champion"),
+        client.get_model_version("tumours", "1"),
+    )
+    assert (champion.tags["sweeps.trial"], was.tags["sweeps.trial"]) == (
+        worse,
+        result["best"]["trial"],
+    )
     assert was.tags["sweeps.manifest_sha256"] == digest
     assert client.get_run(champion.run_id).data.tags["sweeps.trial"] == worse
 
@@ -197,13 +256,22 @@ def group_hup(pid: int) -> None:
     ],
 )
 def test_ctrl_c_keeps_finished_trials_and_the_others_can_be_resumed(tmp_path, send):
-    file = space_of(tmp_path, "held", limits="max_trials: 6, max_concurrent_trials: 1", x="{grid: [0.1, 0.2, 0.3]}")
+    file = space_of(
+        tmp_path,
+        "held",
+        limits="max_trials: 6, max_concurrent_trials: 1",
+        x="{grid: [0.1, 0.2, 0.3]}",
+    )
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
     (tmp_path / "go").touch()
     wait_until(lambda: list(tmp_path.glob("*-0001.two")), 60, "the second trial to begin")
     (tmp_path / "go").unlink()
-    wait_until(lambda: list(tmp_path.glob("*-0002.two")) or list(tmp_path.glob("*-0003.two")), 60, "a trial to hold")
+    wait_until(
+        lambda: list(tmp_path.glob("*-0002.two")) or list(tmp_path.glob("*-0003.two")),
+        60,
+        "a trial to hold",
+    )
     mine = psutil.Process(process.pid).children(recursive=True)
     # By Ray's default the training would stand behind everything else, MLflow's process but a step behind it
     assert {p.nice() for p in mine if "ray::" in " ".join(p.cmdline())} == {psutil.Process().nice()}
@@ -212,7 +280,11 @@ def test_ctrl_c_keeps_finished_trials_and_the_others_can_be_resumed(tmp_path, se
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     result = json.loads(out)
-    assert result["reason"] == "interrupted" and result["trials"]["interrupted"] == 1 and result["trials"]["completed"] >= 2
+    assert (
+        result["reason"] == "interrupted"
+        and result["trials"]["interrupted"] == 1
+        and result["trials"]["completed"] >= 2
+    )
     assert Path(result["checkpoint"], "state.json").is_file()
     assert time.monotonic() - asked < STOPS_WITHIN
     _, alive = psutil.wait_procs(mine, timeout=20)

@@ -30,27 +30,47 @@ def cluster() -> Iterator[Nodes]:
     dashboard, agent = free_port(), free_port()
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with nodes(PATH=path, RAY_API_SERVER_ADDRESS=f"http://127.0.0.1:{dashboard}") as started:
-        started.head("--num-cpus=4", "--include-dashboard=true", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}")
+        started.head(
+            "--num-cpus=4",
+            "--include-dashboard=true",
+            f"--dashboard-port={dashboard}",
+            f"--dashboard-agent-listen-port={agent}",
+        )
         yield started
 
 
 def ray_job(cluster: Nodes, *args: object) -> tuple[int, str]:
     """Run `ray job ARGS`; return its exit code and its output."""
     full = [str(Path(sys.executable).with_name("ray")), "job", *map(str, args)]
-    done = subprocess.run(full, env=cluster.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200)
+    done = subprocess.run(
+        full,
+        env=cluster.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+    )
     return done.returncode, done.stdout
 
 
-def submit(cluster: Nodes, name: str, *command: object, options: tuple[object, ...] = ()) -> tuple[int, str]:
+def submit(
+    cluster: Nodes, name: str, *command: object, options: tuple[object, ...] = ()
+) -> tuple[int, str]:
     """Submit `sweeps COMMAND` as a job, and wait for its end. Return the exit code of `ray job submit` and the log of the job."""
-    code, _ = ray_job(cluster, "submit", f"--submission-id={name}", *options, "--", "sweeps", *command)
-    return code, ray_job(cluster, "logs", name)[1].partition(f"Running entrypoint for job {name}")[2]
+    code, _ = ray_job(
+        cluster, "submit", f"--submission-id={name}", *options, "--", "sweeps", *command
+    )
+    return code, ray_job(cluster, "logs", name)[1].partition(f"Running entrypoint for job {name}")[
+        2
+    ]
 
 
 def details(cluster: Nodes, name: str) -> tuple[str, int | None]:
     """Return the status of a job and the exit code of its command."""
     url = f"{cluster.env['RAY_API_SERVER_ADDRESS']}/api/jobs/{name}"
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {cluster.token.read_text()}"})
+    request = urllib.request.Request(
+        url, headers={"Authorization": f"Bearer {cluster.token.read_text()}"}
+    )
     with urllib.request.urlopen(request) as reply:
         job = json.load(reply)
     return job["status"], job["driver_exit_code"]
@@ -68,7 +88,9 @@ def wait_until_ended(cluster: Nodes) -> None:
         for member in cluster.members():
             with contextlib.suppress(psutil.Error):
                 title = " ".join(member.cmdline())
-                if title.startswith(tuple(titles().values())) or re.search(r"\bsweeps( |\.\w)", title):
+                if title.startswith(tuple(titles().values())) or re.search(
+                    r"\bsweeps( |\.\w)", title
+                ):
                     found.append(title)
         return found
 
@@ -82,7 +104,16 @@ def wait_until_ended(cluster: Nodes) -> None:
 @pytest.mark.timeout(240)
 def test_a_submitted_sweep_uses_the_cluster_and_its_log_is_plain_text(cluster, project, tmp_path):
     (tmp_path / "go").touch()
-    code, log = submit(cluster, "plain", "run", project / "space.yaml", "--address", "auto", "--dir", tmp_path / "runs")
+    code, log = submit(
+        cluster,
+        "plain",
+        "run",
+        project / "space.yaml",
+        "--address",
+        "auto",
+        "--dir",
+        tmp_path / "runs",
+    )
     assert code == 0 and details(cluster, "plain") == ("SUCCEEDED", 0), log
     assert "4 completed" in log and "best trial 0000" in log
     assert not set(log) & {"\r", "\x1b"} and "Traceback" not in log, log
@@ -94,7 +125,16 @@ def test_a_submitted_sweep_uses_the_cluster_and_its_log_is_plain_text(cluster, p
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 def test_a_refused_space_fails_the_job_with_the_exit_code_of_sweeps(cluster, project, tmp_path):
-    code, log = submit(cluster, "refused", "run", project / "space.yaml", "--set", "limits.max_trials=none", "--dir", tmp_path / "runs")
+    code, log = submit(
+        cluster,
+        "refused",
+        "run",
+        project / "space.yaml",
+        "--set",
+        "limits.max_trials=none",
+        "--dir",
+        tmp_path / "runs",
+    )
     assert code == 1 and details(cluster, "refused") == ("FAILED", 2), log
     assert "limits.max_trials" in log and "Traceback" not in log
 
@@ -106,7 +146,9 @@ def test_the_working_directory_of_a_job_may_hold_the_space_and_the_code(cluster,
     (tmp_path / "go").touch()
     extra = {"env_vars": {"FROM_THE_JOB": "yes"}, "py_modules": [str(project / "pack")]}
     options = ("--working-dir", project, "--runtime-env-json", json.dumps(extra))
-    code, log = submit(cluster, "directory", "run", "space.yaml", "--dir", tmp_path / "runs", options=options)
+    code, log = submit(
+        cluster, "directory", "run", "space.yaml", "--dir", tmp_path / "runs", options=options
+    )
     assert code == 0 and "4 completed" in log, log
     said = (sweep_of(log) / "trials/0000/logs/rank-0.log").read_text()
     assert "FROM_THE_JOB=yes" in said and "cluster nodes: 1 with 4" in said, said
@@ -121,8 +163,21 @@ def test_a_stopped_job_loses_nothing_and_another_job_resumes_its_sweep(cluster, 
     def stop(name: str, *command: object, options: tuple[object, ...] = ()) -> str:
         for file in tmp_path.glob("*.waits"):
             file.unlink()
-        ray_job(cluster, "submit", "--no-wait", f"--submission-id={name}", *options, "--", "sweeps", *command)
-        wait_until(lambda: len(list(tmp_path.glob("*.waits"))) == 2, 100, f"two trials to wait\n{ray_job(cluster, 'logs', name)[1]}")
+        ray_job(
+            cluster,
+            "submit",
+            "--no-wait",
+            f"--submission-id={name}",
+            *options,
+            "--",
+            "sweeps",
+            *command,
+        )
+        wait_until(
+            lambda: len(list(tmp_path.glob("*.waits"))) == 2,
+            100,
+            f"two trials to wait\n{ray_job(cluster, 'logs', name)[1]}",
+        )
         ray_job(cluster, "stop", name)
         assert details(cluster, name) == ("STOPPED", None)
         wait_until_ended(cluster)

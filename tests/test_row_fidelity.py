@@ -75,13 +75,17 @@ def table(folder: Path) -> Path:
     rng = np.random.default_rng(0)
     kind = rng.permutation(np.repeat(["a", "b", "c"], [360, 45, 45]))
     x = rng.normal(size=450) + 3 * (kind == "b") - 3 * (kind == "c")
-    pd.DataFrame({"number": np.arange(450) / 1e3, "x": x, "kind": kind}).to_csv(folder / "table.csv", index=False)
+    pd.DataFrame({"number": np.arange(450) / 1e3, "x": x, "kind": kind}).to_csv(
+        folder / "table.csv", index=False
+    )
     return folder / "table.csv"
 
 
 def swept(folder: Path, module: str, workers: int = 1, fails: str = "false"):
     (folder / f"{module}.py").write_text(LOOP)
-    text = SPACE.format(table=table(folder), workers=workers, fails=fails, log=folder / "runs.jsonl").replace("MODULE", module)
+    text = SPACE.format(
+        table=table(folder), workers=workers, fails=fails, log=folder / "runs.jsonl"
+    ).replace("MODULE", module)
     (folder / "space.yaml").write_text(text)
     result = sweeps.run(folder / "space.yaml", dir=folder / "runs")
     return result, [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
@@ -92,11 +96,22 @@ def test_trials_train_again_on_more_rows_and_the_winner_has_all_of_them(clean_ra
     assert result.trials == {"completed": 2, "pruned": 2, "failed": 0}, result.notes
     assert result.fits == 1, "the preprocessor is fitted once"
     first = [entry for entry in log if entry[0] == "0000"]
-    assert [(len(ids), round(share, 3)) for _, ids, _, share, *_ in first] == [(40, 0.111), (120, 0.333), (120, 0.333), (360, 1.0)]
-    assert set(first[0][1]) < set(first[1][1]) < set(first[3][1]) and first[1][1] == first[2][1], "only the second run is made again"
-    assert abs(np.mean(first[3][1])) < 1e-6 < abs(np.mean(first[0][1])), "the scaler is fitted on all train rows"
+    assert [(len(ids), round(share, 3)) for _, ids, _, share, *_ in first] == [
+        (40, 0.111),
+        (120, 0.333),
+        (120, 0.333),
+        (360, 1.0),
+    ]
+    assert set(first[0][1]) < set(first[1][1]) < set(first[3][1]) and first[1][1] == first[2][1], (
+        "only the second run is made again"
+    )
+    assert abs(np.mean(first[3][1])) < 1e-6 < abs(np.mean(first[0][1])), (
+        "the scaler is fitted on all train rows"
+    )
     assert all((valid, max_t, classes) == (90, None, 3) for *_, valid, _, max_t, classes, _ in log)
-    assert {len(entry[1]) for entry in log if entry[0] in ("0001", "0002")} == {40}, "the others are stopped at the first rung"
+    assert {len(entry[1]) for entry in log if entry[0] in ("0001", "0002")} == {40}, (
+        "the others are stopped at the first rung"
+    )
     shown = json.loads(invoke("show", result.dir, "--trial", result.best["trial"], "--json").stdout)
     assert shown["steps"] == shown["best_step"] == 9
     assert json.loads((result.bundle / MANIFEST).read_text())["made"]["best_step"] == 9
@@ -108,7 +123,9 @@ def test_trials_train_again_on_more_rows_and_the_winner_has_all_of_them(clean_ra
         exported = invoke("export", result.dir, "--refit", "--register", "rows")
         assert exported.exit_code == 0, exported.stderr
     last = json.loads((tmp_path / "runs.jsonl").read_text().splitlines()[-1])
-    assert (len(last[1]), last[3], last[4]) == (450, 1.0, 2), "a refit trains once on all rows, to the loop's best step"
+    assert (len(last[1]), last[3], last[4]) == (450, 1.0, 2), (
+        "a refit trains once on all rows, to the loop's best step"
+    )
 
 
 @pytest.mark.extended
@@ -123,8 +140,17 @@ def test_each_rank_has_its_part_of_the_rows_of_a_step(clean_ray, tmp_path):
 @pytest.mark.parametrize(
     ("trainer", "metric", "params"),
     [
-        pytest.param("xgboost", "valid-mlogloss", "{num_boost_round: 5, eta: {loguniform: [0.01, 1]}}", marks=pytest.mark.extended),
-        ('{estimator: "sklearn.tree:DecisionTreeClassifier"}', "valid-mlogloss", "{max_depth: {randint: [1, 9]}}"),
+        pytest.param(
+            "xgboost",
+            "valid-mlogloss",
+            "{num_boost_round: 5, eta: {loguniform: [0.01, 1]}}",
+            marks=pytest.mark.extended,
+        ),
+        (
+            '{estimator: "sklearn.tree:DecisionTreeClassifier"}',
+            "valid-mlogloss",
+            "{max_depth: {randint: [1, 9]}}",
+        ),
     ],
 )
 def test_built_in_trainers_train_again(clean_ray, tmp_path, trainer, metric, params):
@@ -148,4 +174,7 @@ def test_a_first_part_that_is_too_small_is_refused_before_the_first_trial(clean_
     )
     refused = invoke("run", tmp_path / "space.yaml", "--dir", tmp_path / "runs")
     assert refused.exit_code == 2
-    assert "space.yaml:6:1: scheduler.grace_period: step 1 of 243 has only 2 of the 360 train rows, but needs at least 3" in refused.stderr
+    assert (
+        "space.yaml:6:1: scheduler.grace_period: step 1 of 243 has only 2 of the 360 train rows, but needs at least 3"
+        in refused.stderr
+    )

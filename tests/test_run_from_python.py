@@ -72,7 +72,10 @@ def test_a_sweep_from_python_works_without_the_script(clean_ray, tmp_path, monke
     result = sweeps.run(space, dir=tmp_path / "runs")
     assert result.trials == {"completed": 2, "pruned": 0, "failed": 0}
     expected = result.best["params"]["x"] + 10
-    assert sweeps.load_bundle(result.bundle).predict(ROWS.head(2))["prediction"].tolist() == [expected, expected]
+    assert sweeps.load_bundle(result.bundle).predict(ROWS.head(2))["prediction"].tolist() == [
+        expected,
+        expected,
+    ]
     sweep = Path(shutil.move(result.dir, tmp_path / "moved"))
     monkeypatch.chdir(tmp_path)
     assert "2 completed of 2" in invoke("show", sweep).stdout
@@ -84,8 +87,14 @@ def test_a_sweep_from_python_works_without_the_script(clean_ray, tmp_path, monke
     assert exported.exit_code == 0, exported.output
     (module,) = SweepFolder(sweep).functions.glob("*.py")
     module.write_text(module.read_text() + "\n")
-    for command in (("rerun", sweep, "0"), ("resume", sweep, "--add-trials", "1"), ("export", sweep, "--trial", "1")):
+    for command in (
+        ("rerun", sweep, "0"),
+        ("resume", sweep, "--add-trials", "1"),
+        ("export", sweep, "--trial", "1"),
+    ):
         refused = invoke(*command)
-        assert refused.exit_code == 2 and f"{module}: was not written with your key" in refused.output
+        assert (
+            refused.exit_code == 2 and f"{module}: was not written with your key" in refused.output
+        )
     assert invoke("show", sweep).exit_code == 0
     assert trust.read(module, trust=True)

@@ -32,55 +32,104 @@ def runs_of(result: sweeps.SweepResult) -> dict[str, Any]:
 
 def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(clean_ray, tmp_path):
     objectives = "objective=[{metric: loss, goal: minimize}, {metric: size, goal: minimize}, {metric: cpu_seconds, goal: minimize}]"
-    file = space_of(tmp_path, "sized", x="{grid: [0.1, 0.3, 0.6, 0.9]}", limits="max_trials: 4, max_concurrent_trials: 1")
-    result = sweeps.run(file, dir=tmp_path / "runs", overrides=(objectives, 'constraints={size: "<= 0.8"}'))
-    assert result.trials == {"completed": 4, "pruned": 0, "failed": 0} and result.best is None and result.bundle is None
+    file = space_of(
+        tmp_path,
+        "sized",
+        x="{grid: [0.1, 0.3, 0.6, 0.9]}",
+        limits="max_trials: 4, max_concurrent_trials: 1",
+    )
+    result = sweeps.run(
+        file, dir=tmp_path / "runs", overrides=(objectives, 'constraints={size: "<= 0.8"}')
+    )
+    assert (
+        result.trials == {"completed": 4, "pruned": 0, "failed": 0}
+        and result.best is None
+        and result.bundle is None
+    )
     record = record_of(result)
     feasible = {t.id: t.params["x"] > 0.2 for t in record.trials}
-    assert {t.id: t.result.feasible for t in record.trials} == feasible and list(feasible.values()).count(False) == 1
+    assert {t.id: t.result.feasible for t in record.trials} == feasible and list(
+        feasible.values()
+    ).count(False) == 1
     front = [best["trial"] for best in result.front]
-    assert sorted(front) == sorted(name for name, kept in feasible.items() if kept), "loss falls as size grows, so none dominates another"
+    assert sorted(front) == sorted(name for name, kept in feasible.items() if kept), (
+        "loss falls as size grows, so none dominates another"
+    )
     for best in result.front:
         t = next(t for t in record.trials if t.id == best["trial"])
-        assert best["values"]["loss"] == pytest.approx(t.params["x"] + 0.2) and best["values"]["size"] == 1 - t.params["x"]
-        assert best["values"]["cpu_seconds"] == t.result.metrics["cpu_seconds"] == t.result.metrics["seconds"] > 0
+        assert (
+            best["values"]["loss"] == pytest.approx(t.params["x"] + 0.2)
+            and best["values"]["size"] == 1 - t.params["x"]
+        )
+        assert (
+            best["values"]["cpu_seconds"]
+            == t.result.metrics["cpu_seconds"]
+            == t.result.metrics["seconds"]
+            > 0
+        )
     logged = runs_of(result)
     for name, run in logged.items():
         data = run.data
-        assert data.tags["sweeps.feasible"] == str(feasible[name]).lower() and (data.tags.get("sweeps.front") == "true") == (name in front)
+        assert data.tags["sweeps.feasible"] == str(feasible[name]).lower() and (
+            data.tags.get("sweeps.front") == "true"
+        ) == (name in front)
         values = next(t for t in record.trials if t.id == name).result.values
-        assert [data.metrics[f"objective.{metric}"] for metric in ("loss", "size", "cpu_seconds")] == pytest.approx(values)
+        assert [
+            data.metrics[f"objective.{metric}"] for metric in ("loss", "size", "cpu_seconds")
+        ] == pytest.approx(values)
     shown = invoke("show", result.dir)
-    assert f"3: {', '.join(t.id for t in record.trials if t.id in front)}" in shown.stdout, shown.stderr
+    assert f"3: {', '.join(t.id for t in record.trials if t.id in front)}" in shown.stdout, (
+        shown.stderr
+    )
 
 
 @pytest.mark.extended  # tests/search has both without Ray
 def test_hyperband_stops_trials_at_the_rungs_of_their_brackets(clean_ray, tmp_path):
     file = space_of(tmp_path, "plain", limits="max_trials: 10, max_concurrent_trials: 1")
-    scheduler = "scheduler={name: hyperband, max_t: 5, grace_period: 1, reduction_factor: 2, brackets: 2}"
-    result = sweeps.run(file, dir=tmp_path / "runs", overrides=(scheduler, "search.algorithm=random", "search.seed=2"))
+    scheduler = (
+        "scheduler={name: hyperband, max_t: 5, grace_period: 1, reduction_factor: 2, brackets: 2}"
+    )
+    result = sweeps.run(
+        file,
+        dir=tmp_path / "runs",
+        overrides=(scheduler, "search.algorithm=random", "search.seed=2"),
+    )
     record = record_of(result)
     assert {t.bracket for t in record.trials} == {0, 1}
     first = {0: 1, 1: 2}  # rung of each bracket
     stopped = [t for t in record.trials if t.result.state.name == "PRUNED"]
-    assert stopped and result.trials == {"completed": 10 - len(stopped), "pruned": len(stopped), "failed": 0}
+    assert stopped and result.trials == {
+        "completed": 10 - len(stopped),
+        "pruned": len(stopped),
+        "failed": 0,
+    }
     for t in record.trials:
-        assert t.result.steps in {step for step in (1, 2, 4) if step >= first[t.bracket]} if t in stopped else t.result.steps == 5
+        assert (
+            t.result.steps in {step for step in (1, 2, 4) if step >= first[t.bracket]}
+            if t in stopped
+            else t.result.steps == 5
+        )
         assert t.reason == (f"hyperband at step {t.result.steps}" if t in stopped else None)
     best = min(t.params["x"] for t in record.trials if t not in stopped)
     assert result.best["params"]["x"] == best
     for bracket in first:
         own = [t for t in record.trials if t.bracket == bracket]
-        assert min(own, key=lambda t: t.params["x"]) not in stopped, "the best of a bracket is never stopped"
+        assert min(own, key=lambda t: t.params["x"]) not in stopped, (
+            "the best of a bracket is never stopped"
+        )
 
 
 def test_paused_trials_continue_from_their_checkpoints_in_other_workers(clean_ray, tmp_path):
     """One slot. Each trial is worse than the one before, so each pauses at its first rung. `reuse: never` gives every run a new worker."""
     (tmp_path / "go").touch()
     limits = "max_trials: 4, max_concurrent_trials: 1"
-    file = space_of(tmp_path, "held", extra=", reuse: never", limits=limits, x="{grid: [0.1, 0.2, 0.3, 0.4]}")
+    file = space_of(
+        tmp_path, "held", extra=", reuse: never", limits=limits, x="{grid: [0.1, 0.2, 0.3, 0.4]}"
+    )
     scheduler = "scheduler={name: asha, max_t: 5, reduction_factor: 2, type: promotion}"
-    result = sweeps.run(file, dir=tmp_path / "runs", overrides=(scheduler, "trackers=[mlflow, jsonl]"))
+    result = sweeps.run(
+        file, dir=tmp_path / "runs", overrides=(scheduler, "trackers=[mlflow, jsonl]")
+    )
     record = record_of(result)
     assert [(t.result.state.name, t.result.steps, t.reason) for t in record.trials] == [
         ("COMPLETE", 5, None),
@@ -88,15 +137,25 @@ def test_paused_trials_continue_from_their_checkpoints_in_other_workers(clean_ra
         ("PRUNED", 1, "asha at step 1"),
         ("PRUNED", 1, "asha at step 1"),
     ]
-    assert all([step for step, _ in t.curve] == list(range(1, t.result.steps + 1)) for t in record.trials)
+    assert all(
+        [step for step, _ in t.curve] == list(range(1, t.result.steps + 1)) for t in record.trials
+    )
     started = [f.name.split(".started-at-") for f in tmp_path.glob("*.started-at-*")]
     runs = sorted((trial.removeprefix("own-"), step.partition(".")[0]) for trial, step in started)
-    assert runs == [*(("0000", step) for step in "012"), ("0001", "0"), ("0001", "1"), ("0002", "0"), ("0003", "0")]
-    assert len({step.rpartition(".")[2] for _, step in started}) == len(started), "each run has its own process"
+    assert runs == [
+        *(("0000", step) for step in "012"),
+        ("0001", "0"),
+        ("0001", "1"),
+        ("0002", "0"),
+        ("0003", "0"),
+    ]
+    assert len({step.rpartition(".")[2] for _, step in started}) == len(started), (
+        "each run has its own process"
+    )
     logged = runs_of(result)
-    assert {name: (run.info.status, run.data.tags["sweeps.state"]) for name, run in logged.items()} == {
-        t.id: ("FINISHED", t.result.state.name) for t in record.trials
-    }
+    assert {
+        name: (run.info.status, run.data.tags["sweeps.state"]) for name, run in logged.items()
+    } == {t.id: ("FINISHED", t.result.state.name) for t in record.trials}
     events = [json.loads(line) for line in (result.dir / "events.jsonl").read_text().splitlines()]
     paused = [(e["trial"], e["step"]) for e in events if e["type"] == "TrialPaused"]
     assert paused == [("0000", 1), ("0001", 1), ("0000", 2), ("0002", 1), ("0003", 1), ("0001", 2)]
@@ -105,10 +164,19 @@ def test_paused_trials_continue_from_their_checkpoints_in_other_workers(clean_ra
 
 @pytest.mark.extended
 def test_the_median_rule_stops_trials_below_the_median(clean_ray, tmp_path):
-    file = space_of(tmp_path, "plain", limits="max_trials: 5, max_concurrent_trials: 1", x="{grid: [0.2, 0.3, 0.9, 0.1, 0.8]}")
+    file = space_of(
+        tmp_path,
+        "plain",
+        limits="max_trials: 5, max_concurrent_trials: 1",
+        x="{grid: [0.2, 0.3, 0.9, 0.1, 0.8]}",
+    )
     median = "scheduler={name: median, grace_period: 2, min_trials: 2}"
     result = sweeps.run(file, dir=tmp_path / "runs", overrides=(median,))
     ended = {t.params["x"]: (t.result.state.name, t.result.steps) for t in record_of(result).trials}
     complete, stopped = ("COMPLETE", 5), ("PRUNED", 2)
     assert ended == {0.2: complete, 0.3: complete, 0.9: stopped, 0.1: complete, 0.8: stopped}
-    assert json.loads((result.dir / "result.json").read_text())["trials"] == {"completed": 3, "pruned": 2, "failed": 0}
+    assert json.loads((result.dir / "result.json").read_text())["trials"] == {
+        "completed": 3,
+        "pruned": 2,
+        "failed": 0,
+    }

@@ -51,15 +51,30 @@ limits: {{max_trials: 2}}
 space: {{preprocessor: [StandardScaler], params: {params}}}
 """
 RUNS = {
-    "xgboost": ("xgboost", "[u, v]", "valid-rmse", "{eta: {uniform: [0.1, 0.5]}, num_boost_round: 5}"),
+    "xgboost": (
+        "xgboost",
+        "[u, v]",
+        "valid-rmse",
+        "{eta: {uniform: [0.1, 0.5]}, num_boost_round: 5}",
+    ),
     "sklearn": (
         '{estimator: "sklearn.ensemble:RandomForestClassifier"}',
         "[p, q]",
         "valid-logloss",
         "{max_depth: {randint: [2, 6]}, n_estimators: 5}",
     ),
-    "torch": ('{name: torch, model: "torch.nn:Linear"}', "[p, q]", "valid-logloss", "{lr: {loguniform: [0.01, 0.1]}, epochs: 3}"),
-    "own": ('{loop: "several_loop:train", load: "several_loop:Model"}', "[u, v]", "loss", "{unused: {uniform: [0, 1]}}"),
+    "torch": (
+        '{name: torch, model: "torch.nn:Linear"}',
+        "[p, q]",
+        "valid-logloss",
+        "{lr: {loguniform: [0.01, 0.1]}, epochs: 3}",
+    ),
+    "own": (
+        '{loop: "several_loop:train", load: "several_loop:Model"}',
+        "[u, v]",
+        "loss",
+        "{unused: {uniform: [0, 1]}}",
+    ),
 }
 
 
@@ -80,19 +95,28 @@ def test_a_sweep_predicts_each_label(clean_ray, frame, tmp_path, name):
     trainer, label, metric, params = RUNS[name]
     names = label.strip("[]").split(", ")
     frame[["a", "b", *names]].to_csv("rows.csv", index=False)
-    (tmp_path / "several.yaml").write_text(SPACE.format(trainer=trainer, label=label, metric=metric, params=params))
+    (tmp_path / "several.yaml").write_text(
+        SPACE.format(trainer=trainer, label=label, metric=metric, params=params)
+    )
     result = sweeps.run("several.yaml", dir=tmp_path / "runs")
     bundle = load_bundle(result.bundle)
     several = "u" in names
     assert bundle.manifest.checked and bundle.manifest.label == names
     assert bundle.manifest.task == ("multioutput" if several else "multilabel")
     predicted = bundle.predict(frame)
-    expected = [f"prediction_{each}" for each in names] + ([] if several else [f"probability_{each}" for each in names])
+    expected = [f"prediction_{each}" for each in names] + (
+        [] if several else [f"probability_{each}" for each in names]
+    )
     assert list(predicted) == expected and len(bundle.predict(frame.head(0))) == 0
     if several:
-        assert all(np.corrcoef(predicted[f"prediction_{each}"], frame[each])[0, 1] > 0.8 for each in names)
+        assert all(
+            np.corrcoef(predicted[f"prediction_{each}"], frame[each])[0, 1] > 0.8 for each in names
+        )
     else:
-        assert all((predicted[f"prediction_{each}"] == frame[each].astype(int)).mean() > 0.6 for each in names)
+        assert all(
+            (predicted[f"prediction_{each}"] == frame[each].astype(int)).mean() > 0.6
+            for each in names
+        )
     if name != "own":
         assert result.best["test"] is not None
     facts = json.loads((result.dir / "prepared" / "facts.json").read_text())

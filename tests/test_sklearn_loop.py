@@ -34,16 +34,29 @@ def test_the_loop_of_the_manual_around_scikit_learn_runs_and_its_bundle_predicts
     assert 0 < result["best"]["value"] < 1 and 0 < result["best"]["test"] < 1
     rows = pd.read_parquet(Path(result["bundle"], "data", "sweep", "check.parquet"))
     found = sweeps.load_bundle(result["bundle"]).predict(rows)
-    assert list(found.columns) == ["prediction", "probability_0", "probability_1", "probability_2"] and len(found) == len(rows)
+    assert list(found.columns) == [
+        "prediction",
+        "probability_0",
+        "probability_1",
+        "probability_2",
+    ] and len(found) == len(rows)
 
 
-def test_a_category_that_training_did_not_have_fails_with_the_step_that_takes_it(clean_ray, folder, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])  # the folder of the space file is put there, and its module is imported
+def test_a_category_that_training_did_not_have_fails_with_the_step_that_takes_it(
+    clean_ray, folder, monkeypatch
+):
+    monkeypatch.setattr(
+        sys, "path", [*sys.path]
+    )  # the folder of the space file is put there, and its module is imported
     monkeypatch.delitem(sys.modules, "forest", raising=False)
     loop = (folder / "forest.py").read_text()  # a forest reads missing values; this model does not
-    loop = loop.replace("from sklearn.ensemble import RandomForestClassifier", "from sklearn.linear_model import LogisticRegression")
     loop = loop.replace(
-        "RandomForestClassifier(**config, n_jobs=current.threads, random_state=current.seed)", "LogisticRegression(**config)"
+        "from sklearn.ensemble import RandomForestClassifier",
+        "from sklearn.linear_model import LogisticRegression",
+    )
+    loop = loop.replace(
+        "RandomForestClassifier(**config, n_jobs=current.threads, random_state=current.seed)",
+        "LogisticRegression(**config)",
     )
     (folder / "forest.py").write_text(loop)
     rows = pd.DataFrame({"age": range(20), "plan": ["a", "b"] * 10, "target": [0, 1, 1, 0] * 5})
@@ -59,7 +72,9 @@ def test_a_category_that_training_did_not_have_fails_with_the_step_that_takes_it
     run = ("run", folder / "forest.yaml", "--dir", folder / "runs", "--json")
     failed = invoke(*run)
     assert failed.exit_code == 1
-    (line,) = (line for line in failed.stderr.splitlines() if line.startswith("space.preprocessor: "))
+    (line,) = (
+        line for line in failed.stderr.splitlines() if line.startswith("space.preprocessor: ")
+    )
     assert "`plan` in valid" in line and "unknown_value" in line
     step = line[line.index('{"sklearn') :]
     done = invoke(*run, "--set", f"space.preprocessor=[SimpleImputer, {step}]")

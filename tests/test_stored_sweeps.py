@@ -89,14 +89,20 @@ def checkpoints(bucket, name: str) -> dict[str, set[str]]:
 
 @pytest.mark.extended
 def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, monkeypatch, bucket):
-    file = space_with_stored_data(tmp_path, bucket, "held", limits="max_trials: 2, max_concurrent_trials: 1")
+    file = space_with_stored_data(
+        tmp_path, bucket, "held", limits="max_trials: 2, max_concurrent_trials: 1"
+    )
     first = machine(tmp_path, "first", monkeypatch)
     process = command("run", file, "--dir", "s3://bucket/sweeps", "-q")
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
     folder = next((first / "sweeps-runs").glob("own-*"))
     address = f"s3://bucket/sweeps/{folder.name}"
     journal = f"sweeps/{folder.name}/study.journal"
-    wait_until(lambda: b"checkpoint_000002" in bucket.files().get(journal, b""), 60, "the study to be in the bucket")
+    wait_until(
+        lambda: b"checkpoint_000002" in bucket.files().get(journal, b""),
+        60,
+        "the study to be in the bucket",
+    )
     assert not list(folder.glob("trials/*/checkpoint_*")), "the checkpoints are in the bucket alone"
     end(process, folder)
 
@@ -106,21 +112,49 @@ def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, m
     out, err = resumed.communicate(timeout=150)
     assert resumed.returncode == 0, err
     result = json.loads(out)
-    assert result["trials"] == {"completed": 2, "pruned": 0, "failed": 0} and result["store"] == address
+    assert (
+        result["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
+        and result["store"] == address
+    )
     assert result["dir"] == str(second / "sweeps-runs" / folder.name)
-    starts = sorted(f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*"))
+    starts = sorted(
+        f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*")
+    )
     assert starts == ["0", "2"], "the trial continued from its checkpoint"
 
-    names = {key.removeprefix(f"sweeps/{folder.name}/") for key in bucket.files() if key.startswith("sweeps/")}
-    assert {"space.yaml", "origin.json", "study.journal", "result.json", "report.html", "report.md", "checkpoint/state.json"} <= names
+    names = {
+        key.removeprefix(f"sweeps/{folder.name}/")
+        for key in bucket.files()
+        if key.startswith("sweeps/")
+    }
+    assert {
+        "space.yaml",
+        "origin.json",
+        "study.journal",
+        "result.json",
+        "report.html",
+        "report.md",
+        "checkpoint/state.json",
+    } <= names
     assert {"trials/0000/logs/rank-0.log", "trials/0001/logs/rank-0.log"} <= names
-    assert not names & {"lock", "ray.json", "stages.json", "driver.json", "mlflow.db"} and not any("/." in f"/{name}" for name in names)
-    assert all(len(kept) <= 2 for kept in checkpoints(bucket, folder.name).values()), checkpoints(bucket, folder.name)
-    assert bucket.files()[journal] == (second / "sweeps-runs" / folder.name / "study.journal").read_bytes()
+    assert not names & {"lock", "ray.json", "stages.json", "driver.json", "mlflow.db"} and not any(
+        "/." in f"/{name}" for name in names
+    )
+    assert all(len(kept) <= 2 for kept in checkpoints(bucket, folder.name).values()), checkpoints(
+        bucket, folder.name
+    )
+    assert (
+        bucket.files()[journal]
+        == (second / "sweeps-runs" / folder.name / "study.journal").read_bytes()
+    )
 
     third = machine(tmp_path, "third", monkeypatch)
     shown = json.loads(invoke("show", address, "--json").output)
-    assert shown["state"] == "finished" and shown["best"]["trial"] == result["best"]["trial"] and not list(third.iterdir())
+    assert (
+        shown["state"] == "finished"
+        and shown["best"]["trial"] == result["best"]["trial"]
+        and not list(third.iterdir())
+    )
     assert "own-" in invoke("show", "latest", "--dir", "s3://bucket/sweeps").output
     exported = invoke("export", address, "--trial", "1")
     assert exported.exit_code == 0, exported.output
@@ -129,7 +163,10 @@ def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, m
     assert local.exit_code == 0 and sweeps.open(address).best.id == result["best"]["trial"]
     monkeypatch.setattr("sweeps.core.stores._allowed", set())
     refused = invoke("export", third / "sweeps-runs" / folder.name, "--trial", "0")
-    assert refused.exit_code == 2 and f"this sweep is stored in {address}; give this address" in refused.output
+    assert (
+        refused.exit_code == 2
+        and f"this sweep is stored in {address}; give this address" in refused.output
+    )
 
     (bucket_files := tmp_path / "bucket-files").mkdir()
     for number, content in enumerate(bucket.files().values()):
@@ -138,7 +175,9 @@ def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, m
 
 
 @pytest.mark.long
-def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(tmp_path, monkeypatch, bucket):
+def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(
+    tmp_path, monkeypatch, bucket
+):
     monkeypatch.setenv("SWEEPS_STORE_TIMEOUT", "2")
     here = machine(tmp_path, "here", monkeypatch)
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
@@ -146,14 +185,20 @@ def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
     folder = next((here / "sweeps-runs").glob("own-*"))
     address = f"s3://bucket/sweeps/{folder.name}"
-    wait_until(lambda: "checkpoint_000002" in (folder / "study.journal").read_text(), 60, "its checkpoint to be recorded")
+    wait_until(
+        lambda: "checkpoint_000002" in (folder / "study.journal").read_text(),
+        60,
+        "its checkpoint to be recorded",
+    )
     bucket.down = True
     (tmp_path / "go").touch()
     _, err = process.communicate(timeout=120)
     bucket.down = False
     assert process.returncode == 1 and bucket.refused
     line = err.strip().splitlines()[-1]
-    assert line.startswith(f"{address}/trials/0000/checkpoint_000003 cannot be written after 2 s of tries: AWS Error"), err
+    assert line.startswith(
+        f"{address}/trials/0000/checkpoint_000003 cannot be written after 2 s of tries: AWS Error"
+    ), err
     assert "everything that the study has recorded is safe; to continue the sweep: " in line, err
     assert line.endswith(f"sweeps resume {address}"), err
     record = read(folder)
@@ -162,16 +207,27 @@ def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(
     out, err = resumed.communicate(timeout=150)
     assert resumed.returncode == 0, err
     assert json.loads(out)["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
-    assert sorted(f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*")) == ["0", "2"]
+    assert sorted(
+        f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*")
+    ) == ["0", "2"]
 
 
 @pytest.mark.extended
-def test_a_bucket_that_refuses_the_sweep_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, bucket):
+def test_a_bucket_that_refuses_the_sweep_is_one_line_and_leaves_nothing(
+    tmp_path, monkeypatch, bucket
+):
     here = machine(tmp_path, "here", monkeypatch)
-    with pytest.raises(InputError, match=r"s3://other-bucket/sweeps/own-\S+ cannot be written") as caught:
+    with pytest.raises(
+        InputError, match=r"s3://other-bucket/sweeps/own-\S+ cannot be written"
+    ) as caught:
         sweeps.run(space_of(tmp_path, "held"), dir="s3://other-bucket/sweeps")
-    assert len(str(caught.value).splitlines()) == 1 and "s3://other-bucket/sweeps/own-" in str(caught.value)
-    assert not [path for path in here.rglob("*") if path.name.startswith("own-")] and not bucket.files()
+    assert len(str(caught.value).splitlines()) == 1 and "s3://other-bucket/sweeps/own-" in str(
+        caught.value
+    )
+    assert (
+        not [path for path in here.rglob("*") if path.name.startswith("own-")]
+        and not bucket.files()
+    )
 
 
 LOOP = """\
@@ -209,8 +265,13 @@ space:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0, reason="needs mount namespaces")
-def test_a_node_that_shares_no_folder_gets_its_checkpoint_from_the_bucket(tmp_path, monkeypatch, bucket):
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0,
+    reason="needs mount namespaces",
+)
+def test_a_node_that_shares_no_folder_gets_its_checkpoint_from_the_bucket(
+    tmp_path, monkeypatch, bucket
+):
     datasets.load_iris(as_frame=True).frame.to_parquet(tmp_path / "iris.parquet")
     bucket.put("rows/iris.parquet", tmp_path / "iris.parquet")
     driver = machine(tmp_path, "driver", monkeypatch)
@@ -220,19 +281,36 @@ def test_a_node_that_shares_no_folder_gets_its_checkpoint_from_the_bucket(tmp_pa
     with nodes(**without) as cluster:
         cluster.head("--num-cpus=1", "--include-dashboard=false")
         # Ray finds the driver's node by its address, so the second node needs another one.
-        cluster.start(f"--address={cluster.address}", "--num-cpus=1", "--node-ip-address=127.0.0.2", hidden=driver)
+        cluster.start(
+            f"--address={cluster.address}",
+            "--num-cpus=1",
+            "--node-ip-address=127.0.0.2",
+            hidden=driver,
+        )
         for name, value in cluster.credentials.items():
             monkeypatch.setenv(name, value)
-        process = command("run", driver / "space.yaml", "--dir", "s3://bucket/sweeps", "--address", cluster.address, "--json")
+        process = command(
+            "run",
+            driver / "space.yaml",
+            "--dir",
+            "s3://bucket/sweeps",
+            "--address",
+            cluster.address,
+            "--json",
+        )
         out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     folder = Path(json.loads(out)["dir"])
     record = read(folder)
     assert record is not None and record.trials[0].attempts == 2
     first, *_, last = reports(folder)
-    assert (first["parts"], last["parts"], last["blind"]) == (0, 2, 1), "the second attempt has read the parts of both nodes"
+    assert (first["parts"], last["parts"], last["blind"]) == (0, 2, 1), (
+        "the second attempt has read the parts of both nodes"
+    )
     files = bucket.files()
-    assert {f"sweeps/{folder.name}/trials/0000/logs/rank-{rank}.log" for rank in (0, 1)} <= set(files)
+    assert {f"sweeps/{folder.name}/trials/0000/logs/rank-{rank}.log" for rank in (0, 1)} <= set(
+        files
+    )
     assert not list(folder.glob("trials/*/checkpoint_*")) and not leaks(folder)
 
 
@@ -243,12 +321,21 @@ def reports(folder: Path) -> list[dict[str, float]]:
 
 
 @pytest.mark.extended
-def test_members_of_a_population_copy_checkpoints_inside_the_bucket(clean_ray, tmp_path, monkeypatch, bucket):
+def test_members_of_a_population_copy_checkpoints_inside_the_bucket(
+    clean_ray, tmp_path, monkeypatch, bucket
+):
     """The shared Ray was started without the credentials, so the processes get them from the driver, as on a cluster."""
     monkeypatch.chdir(tmp_path)
     pbt = ("scheduler={name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}",)
-    result = sweeps.run(space_of(tmp_path, "falls", limits="max_failures: 0, max_trials: 4"), dir="s3://bucket/sweeps", overrides=pbt)
-    assert result.trials == {"completed": 4, "pruned": 0, "failed": 0} and result.store == f"s3://bucket/sweeps/{result.sweep}"
+    result = sweeps.run(
+        space_of(tmp_path, "falls", limits="max_failures: 0, max_trials: 4"),
+        dir="s3://bucket/sweeps",
+        overrides=pbt,
+    )
+    assert (
+        result.trials == {"completed": 4, "pruned": 0, "failed": 0}
+        and result.store == f"s3://bucket/sweeps/{result.sweep}"
+    )
     record = read(result.dir)
     assert record is not None
     taken = [t for t in record.trials if t.lineage]
@@ -256,7 +343,9 @@ def test_members_of_a_population_copy_checkpoints_inside_the_bucket(clean_ray, t
     for t in taken:
         curve, last = dict(t.curve), t.lineage[-1]
         for step in range(last.donor_step + 1, 7):
-            assert curve[step] == pytest.approx(curve[step - 1] - t.params["x"]), "from the donor's state, with the new x"
+            assert curve[step] == pytest.approx(curve[step - 1] - t.params["x"]), (
+                "from the donor's state, with the new x"
+            )
     again = rerun(result.store, next(t.id for t in record.trials if not t.lineage))
     assert again.equal, str(again)
     assert not [key for key in bucket.files() if "/.rerun-" in key] and not leaks(result.dir)
@@ -276,7 +365,9 @@ space:
 
 
 @pytest.mark.extended
-def test_refit_trust_and_gc_of_a_stored_sweep(clean_ray, tmp_path, monkeypatch, bucket, checked_in_this_process):
+def test_refit_trust_and_gc_of_a_stored_sweep(
+    clean_ray, tmp_path, monkeypatch, bucket, checked_in_this_process
+):
     """The checkpoints of scikit-learn's estimators are pickles, which are signed with the key of the user."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "forest.yaml").write_text(FOREST)
@@ -288,9 +379,14 @@ def test_refit_trust_and_gc_of_a_stored_sweep(clean_ray, tmp_path, monkeypatch, 
 
     refitted = invoke("export", address, "--trial", best, "--refit")
     assert refitted.exit_code == 0, refitted.output
-    manifest = json.loads(bucket.files()[f"sweeps/{result.sweep}/exports/{best}-refit/manifest.json"])
+    manifest = json.loads(
+        bucket.files()[f"sweeps/{result.sweep}/exports/{best}-refit/manifest.json"]
+    )
     assert manifest["made"]["refit"]["rows"] == 150
-    assert not [key for key in bucket.files() if "/.rerun-" in key] and checkpoints(bucket, result.sweep) == before
+    assert (
+        not [key for key in bucket.files() if "/.rerun-" in key]
+        and checkpoints(bucket, result.sweep) == before
+    )
 
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "other-key").write_text("0123456789abcdef0123456789abcdef")
@@ -298,13 +394,21 @@ def test_refit_trust_and_gc_of_a_stored_sweep(clean_ray, tmp_path, monkeypatch, 
         elsewhere.chdir(tmp_path / "elsewhere")
         elsewhere.setenv("SWEEPS_KEY_FILE", str(tmp_path / "other-key"))
         refused = invoke("export", address, "--trial", other)
-        assert refused.exit_code == 2 and refused.stderr.count("\n") == 1 and "--trust" in refused.stderr, refused.stderr
+        assert (
+            refused.exit_code == 2
+            and refused.stderr.count("\n") == 1
+            and "--trust" in refused.stderr
+        ), refused.stderr
         trusted = invoke("export", address, "--trial", other, "--trust")
         assert trusted.exit_code == 0, trusted.output
     assert f"sweeps/{result.sweep}/exports/{other}/manifest.json" in bucket.files()
 
     dry = invoke("gc", address, "--top", "1", "--dry-run")
-    assert dry.exit_code == 0 and "would free" in dry.output and checkpoints(bucket, result.sweep) == before
+    assert (
+        dry.exit_code == 0
+        and "would free" in dry.output
+        and checkpoints(bucket, result.sweep) == before
+    )
     freed = invoke("gc", address, "--top", "1")
     assert freed.exit_code == 0 and "freed" in freed.output, freed.output
     assert set(checkpoints(bucket, result.sweep)) == {best}
@@ -316,7 +420,9 @@ def test_refit_trust_and_gc_of_a_stored_sweep(clean_ray, tmp_path, monkeypatch, 
 
 
 @pytest.mark.long
-def test_a_stored_sweep_with_its_study_in_a_database_continues_on_another_machine(tmp_path, monkeypatch, bucket):
+def test_a_stored_sweep_with_its_study_in_a_database_continues_on_another_machine(
+    tmp_path, monkeypatch, bucket
+):
     with server() as database:
         file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
         first = machine(tmp_path, "first", monkeypatch)
@@ -325,7 +431,11 @@ def test_a_stored_sweep_with_its_study_in_a_database_continues_on_another_machin
         folder = next((first / "sweeps-runs").glob("own-*"))
         address = f"s3://bucket/sweeps/{folder.name}"
         monkeypatch.setenv("PGPASSWORD", PASSWORD)
-        wait_until(lambda: latest_checkpoint(folder) == "checkpoint_000002", 60, "the study to have the second checkpoint")
+        wait_until(
+            lambda: latest_checkpoint(folder) == "checkpoint_000002",
+            60,
+            "the study to have the second checkpoint",
+        )
         end(process, folder)
 
         second = machine(tmp_path, "second", monkeypatch)
@@ -334,13 +444,23 @@ def test_a_stored_sweep_with_its_study_in_a_database_continues_on_another_machin
         out, err = resumed.communicate(timeout=150)
         assert resumed.returncode == 0, err
         assert json.loads(out)["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
-        starts = sorted(f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*"))
+        starts = sorted(
+            f.name.split("started-at-")[1].split(".")[0]
+            for f in tmp_path.glob("own-0000.started-at-*")
+        )
         assert starts == ["0", "2"], "the trial continued from its checkpoint"
         third = machine(tmp_path, "third", monkeypatch)
-        assert json.loads(invoke("show", address, "--json").output)["trials"]["completed"] == 2 and not list(third.iterdir())
+        assert json.loads(invoke("show", address, "--json").output)["trials"][
+            "completed"
+        ] == 2 and not list(third.iterdir())
         files = bucket.files()
-        assert f"sweeps/{folder.name}/study.journal" not in files and f"sweeps/{folder.name}/result.json" in files
-        assert not [key for key, content in files.items() if PASSWORD.encode() in content] and not leaks(first, second)
+        assert (
+            f"sweeps/{folder.name}/study.journal" not in files
+            and f"sweeps/{folder.name}/result.json" in files
+        )
+        assert not [
+            key for key, content in files.items() if PASSWORD.encode() in content
+        ] and not leaks(first, second)
 
 
 def latest_checkpoint(folder: Path) -> str | None:
@@ -352,7 +472,9 @@ def latest_checkpoint(folder: Path) -> str | None:
 
 
 @pytest.mark.long
-def test_a_driver_that_slept_stops_when_another_process_has_continued_its_sweep(tmp_path, monkeypatch, bucket):
+def test_a_driver_that_slept_stops_when_another_process_has_continued_its_sweep(
+    tmp_path, monkeypatch, bucket
+):
     first = machine(tmp_path, "first", monkeypatch)
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     # Each driver takes one of the machine's CPUs, as if it had a machine of its own.
@@ -360,7 +482,11 @@ def test_a_driver_that_slept_stops_when_another_process_has_continued_its_sweep(
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
     folder = next((first / "sweeps-runs").glob("own-*"))
     address, prefix = f"s3://bucket/sweeps/{folder.name}", f"sweeps/{folder.name}"
-    wait_until(lambda: b"checkpoint_000002" in bucket.files().get(f"{prefix}/study.journal", b""), 60, "the study to be in the bucket")
+    wait_until(
+        lambda: b"checkpoint_000002" in bucket.files().get(f"{prefix}/study.journal", b""),
+        60,
+        "the study to be in the bucket",
+    )
     asleep.send_signal(signal.SIGSTOP)
     driver = json.loads(bucket.files()[f"{prefix}/driver.json"])
     assert driver["pid"] == asleep.pid
@@ -368,10 +494,16 @@ def test_a_driver_that_slept_stops_when_another_process_has_continued_its_sweep(
     machine(tmp_path, "second", monkeypatch)
     early = command("resume", address, "--cpus", "1")
     _, err = early.communicate(timeout=120)
-    assert early.returncode != 0 and err.strip().splitlines()[-1].startswith(f"{address}: process {asleep.pid} on "), err
+    assert early.returncode != 0 and err.strip().splitlines()[-1].startswith(
+        f"{address}: process {asleep.pid} on "
+    ), err
     bucket.put(f"{prefix}/driver.json", json.dumps(driver | {"time": driver["time"] - 60}).encode())
     taking = command("resume", address, "--cpus", "1", "--json")
-    wait_until(lambda: list(tmp_path.glob("own-0001.two")), 120, "the second process to hold in its second trial")
+    wait_until(
+        lambda: list(tmp_path.glob("own-0001.two")),
+        120,
+        "the second process to hold in its second trial",
+    )
     asleep.send_signal(signal.SIGCONT)
     _, err = asleep.communicate(timeout=120)
     assert asleep.returncode == 1, err
@@ -381,7 +513,10 @@ def test_a_driver_that_slept_stops_when_another_process_has_continued_its_sweep(
     out, err = taking.communicate(timeout=120)
     assert taking.returncode == 0, err
     assert json.loads(out)["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
-    assert bucket.files()[f"{prefix}/study.journal"] == (tmp_path / "second" / "sweeps-runs" / folder.name / "study.journal").read_bytes()
+    assert (
+        bucket.files()[f"{prefix}/study.journal"]
+        == (tmp_path / "second" / "sweeps-runs" / folder.name / "study.journal").read_bytes()
+    )
     assert f"{prefix}/driver.json" not in bucket.files()
 
 
@@ -391,8 +526,16 @@ def test_rows_of_a_bucket(tmp_path, bucket):
     pd.DataFrame({"x": [1]}).to_csv(tmp_path / "rows.csv", index=False)
     for key in ("rows/a.csv", "rows/b.csv", "rows/note.txt"):
         bucket.put(key, tmp_path / "rows.csv")
-    assert find_files("s3://bucket/rows/a.csv", tmp_path, "data.train").paths == ("bucket/rows/a.csv",)
-    assert find_files("s3://bucket/rows/", tmp_path, "data.train").paths == ("bucket/rows/a.csv", "bucket/rows/b.csv")
-    assert find_files("s3://bucket/rows/*.csv", tmp_path, "data.train").paths == ("bucket/rows/a.csv", "bucket/rows/b.csv")
+    assert find_files("s3://bucket/rows/a.csv", tmp_path, "data.train").paths == (
+        "bucket/rows/a.csv",
+    )
+    assert find_files("s3://bucket/rows/", tmp_path, "data.train").paths == (
+        "bucket/rows/a.csv",
+        "bucket/rows/b.csv",
+    )
+    assert find_files("s3://bucket/rows/*.csv", tmp_path, "data.train").paths == (
+        "bucket/rows/a.csv",
+        "bucket/rows/b.csv",
+    )
     with pytest.raises(InputError, match=r"`s3://bucket/none.csv` does not exist"):
         find_files("s3://bucket/none.csv", tmp_path, "data.train")

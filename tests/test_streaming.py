@@ -91,7 +91,13 @@ def files(tmp_path, monkeypatch):
     """A working directory with the folder `train` of three files, the file `valid.parquet`, and the loop."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame({"x": rng.normal(3, 2, 640), "id": np.arange(640.0), "color": rng.choice(["red", "blue"], 640)})
+    frame = pd.DataFrame(
+        {
+            "x": rng.normal(3, 2, 640),
+            "id": np.arange(640.0),
+            "color": rng.choice(["red", "blue"], 640),
+        }
+    )
     frame.loc[::9, "x"] = np.nan
     frame["y"] = np.where(frame["id"] % 3 == 0, "yes", "no")
     (tmp_path / "train").mkdir()
@@ -102,17 +108,31 @@ def files(tmp_path, monkeypatch):
     return tmp_path
 
 
-def swept(folder, ingest: str, workers: str = "{grid: [1, 2]}", rates: str = "[0.0]", valid: str = "valid.parquet", trials: int = 2):
-    text = SPACE.format(ingest=ingest, workers=workers, rates=rates, valid=valid, trials=trials, log=folder / "seen")
+def swept(
+    folder,
+    ingest: str,
+    workers: str = "{grid: [1, 2]}",
+    rates: str = "[0.0]",
+    valid: str = "valid.parquet",
+    trials: int = 2,
+):
+    text = SPACE.format(
+        ingest=ingest, workers=workers, rates=rates, valid=valid, trials=trials, log=folder / "seen"
+    )
     (folder / f"{ingest}.yaml").write_text(text)
     return sweeps.run(f"{ingest}.yaml", dir=folder / "runs")
 
 
 def seen(folder, ingest: str, trial: str, split: str, epoch: int = 0) -> list[pd.DataFrame]:
-    return [pd.read_parquet(path) for path in sorted(folder.glob(f"seen-{ingest}-{trial}-*-{split}-{epoch}.parquet"))]
+    return [
+        pd.read_parquet(path)
+        for path in sorted(folder.glob(f"seen-{ingest}-{trial}-*-{split}-{epoch}.parquet"))
+    ]
 
 
-def test_a_stream_gives_ranks_the_same_rows_as_memory_and_makes_the_same_bundle(clean_ray, files, checked_in_this_process):
+def test_a_stream_gives_ranks_the_same_rows_as_memory_and_makes_the_same_bundle(
+    clean_ray, files, checked_in_this_process
+):
     results = {ingest: swept(files, ingest) for ingest in ("memory", "stream")}
     values = {}
     for ingest, result in results.items():
@@ -125,28 +145,48 @@ def test_a_stream_gives_ranks_the_same_rows_as_memory_and_makes_the_same_bundle(
         values[ingest, "check"] = pd.read_parquet(files / f"seen-{ingest}-0000-0-check.parquet")
     for key in ("0000", "0001", "valid", "check"):
         pd.testing.assert_frame_equal(values["stream", key], values["memory", key], rtol=1e-6)
-    first, second = seen(files, "stream", "0001", "train", 0), seen(files, "stream", "0001", "train", 1)
+    first, second = (
+        seen(files, "stream", "0001", "train", 0),
+        seen(files, "stream", "0001", "train", 1),
+    )
     for before, after in zip(first, second, strict=True):
         pd.testing.assert_frame_equal(before, after)
     raw = pd.read_parquet("valid.parquet").drop(columns="y")
-    predictions = [sweeps.load_bundle(result.bundle).predict(raw)["probability_yes"] for result in results.values()]
+    predictions = [
+        sweeps.load_bundle(result.bundle).predict(raw)["probability_yes"]
+        for result in results.values()
+    ]
     np.testing.assert_allclose(*predictions, rtol=1e-6)
     again = invoke("rerun", results["stream"].dir, "0001")
     assert again.exit_code == 0, again.stderr
 
 
 @pytest.mark.long
-def test_a_stream_is_split_by_the_hash_of_its_rows_and_refitted(clean_ray, files, checked_in_this_process):
+def test_a_stream_is_split_by_the_hash_of_its_rows_and_refitted(
+    clean_ray, files, checked_in_this_process
+):
     result = swept(files, "stream", "1", valid="0.2", trials=1)
-    train, valid = seen(files, "stream", "0000", "train")[0], seen(files, "stream", "0000", "valid")[0]
-    assert 50 < len(valid) < 150 and not set(train["id"]) & set(valid["id"]) and len(train) + len(valid) == 500
+    train, valid = (
+        seen(files, "stream", "0000", "train")[0],
+        seen(files, "stream", "0000", "valid")[0],
+    )
+    assert (
+        50 < len(valid) < 150
+        and not set(train["id"]) & set(valid["id"])
+        and len(train) + len(valid) == 500
+    )
     exported = invoke("export", result.dir, "--refit", "-o", files / "refitted")
     assert exported.exit_code == 0, exported.stderr
-    assert json.loads((files / "refitted" / "manifest.json").read_text())["made"]["refit"]["rows"] == 500
+    assert (
+        json.loads((files / "refitted" / "manifest.json").read_text())["made"]["refit"]["rows"]
+        == 500
+    )
 
 
 @pytest.mark.long
-def test_changed_files_are_noticed_when_a_sweep_is_resumed(clean_ray, files, checked_in_this_process):
+def test_changed_files_are_noticed_when_a_sweep_is_resumed(
+    clean_ray, files, checked_in_this_process
+):
     result = swept(files, "stream", "1", trials=1)
     assert sweeps.resume(result.dir, add_trials=1).trials["completed"] == 2
     os.utime(files / "train" / "1.parquet")
@@ -155,9 +195,14 @@ def test_changed_files_are_noticed_when_a_sweep_is_resumed(clean_ray, files, che
 
 
 def test_a_gang_that_would_need_the_cpus_of_ray_data_is_refused(clean_ray, files):
-    text = SPACE.format(ingest="stream", workers=2, rates="[0.0]", valid="0.2", trials=1, log=files / "seen").replace("0.25", "1")
+    text = SPACE.format(
+        ingest="stream", workers=2, rates="[0.0]", valid="0.2", trials=1, log=files / "seen"
+    ).replace("0.25", "1")
     (files / "stream.yaml").write_text(text)
-    with pytest.raises(InputError, match=r"2 workers × 1 CPU can never run.*; 1 of the cluster's CPUs are left to Ray Data"):
+    with pytest.raises(
+        InputError,
+        match=r"2 workers × 1 CPU can never run.*; 1 of the cluster's CPUs are left to Ray Data",
+    ):
         sweeps.run("stream.yaml", dir=files / "runs")
 
 
@@ -230,7 +275,16 @@ space:
 
 def swept_with_events(folder, **changed):
     """Run a sweep whose loop is `EVENTS`. Return the result, and the recorded trials."""
-    given = {"trials": 1, "together": 1, "failures": 0, "workers": 2, "x": 0.1, "epochs": 3, "each_batch": False, "events": {}}
+    given = {
+        "trials": 1,
+        "together": 1,
+        "failures": 0,
+        "workers": 2,
+        "x": 0.1,
+        "epochs": 3,
+        "each_batch": False,
+        "events": {},
+    }
     (folder / "stream_events.py").write_text(EVENTS)
     text = EVENT_SPACE.format(**given | {"scheduler": "{name: none}", "log": folder} | changed)
     (folder / "events.yaml").write_text(text)
@@ -243,18 +297,27 @@ def swept_with_events(folder, **changed):
 
 def coordinators() -> list[int]:
     """Return the ids of the processes of this Ray that distribute a stream among the ranks of a gang."""
-    return [child.pid for child in psutil.Process().children(recursive=True) if "ray::SplitCoordinator" in child.name()]
+    return [
+        child.pid
+        for child in psutil.Process().children(recursive=True)
+        if "ray::SplitCoordinator" in child.name()
+    ]
 
 
 def epochs_of(folder, trial: str) -> list[tuple[int, int, int]]:
     """Return (epoch, number of workers, number of rows) for each epoch that a rank has finished."""
-    return [tuple(map(int, line.split())) for line in (folder / f"rows-{trial}").read_text().splitlines()]
+    return [
+        tuple(map(int, line.split()))
+        for line in (folder / f"rows-{trial}").read_text().splitlines()
+    ]
 
 
 def test_asha_stops_trials_in_the_middle_of_an_epoch(clean_ray, files):
     """An epoch has five batches, and each batch is a step. The gang reads the stream of the next trial afterwards."""
     asha = "{name: asha, max_t: 8, grace_period: 2, reduction_factor: 2}"
-    result, trials = swept_with_events(files, scheduler=asha, trials=4, x="{grid: [0.0, 1.0, 2.0, 3.0]}", each_batch=True)
+    result, trials = swept_with_events(
+        files, scheduler=asha, trials=4, x="{grid: [0.0, 1.0, 2.0, 3.0]}", each_batch=True
+    )
     assert result.trials == {"completed": 1, "pruned": 3, "failed": 0}
     assert [t.result.steps for t in trials] == [8, 2, 2, 2] and all(t.attempts == 1 for t in trials)
 
@@ -262,21 +325,27 @@ def test_asha_stops_trials_in_the_middle_of_an_epoch(clean_ray, files):
 @pytest.mark.long
 def test_a_lost_worker_and_a_lost_data_actor_cost_a_stream_no_trial(clean_ray, files):
     events = {"0000": ("die", 1), "0001": ("die", 0), "0002": ("lose the data actor", 0)}
-    given = json.dumps({trial: {"what": what, "rank": rank} for trial, (what, rank) in events.items()})
+    given = json.dumps(
+        {trial: {"what": what, "rank": rank} for trial, (what, rank) in events.items()}
+    )
     result, trials = swept_with_events(files, trials=4, failures=2, events=given)
     assert result.trials["completed"] == 4 and len(list(files.glob("happened-*"))) == 3
     assert [t.attempts for t in trials[:2]] == [2, 2], "a lost worker costs an attempt"
     for t in trials:
         assert [step for step, _ in t.curve] == [1, 2, 3]
         finished = epochs_of(files, t.id)
-        assert {rows for _, _, rows in finished} == {250} and {epoch for epoch, _, _ in finished} == {1, 2, 3}
+        assert {rows for _, _, rows in finished} == {250} and {
+            epoch for epoch, _, _ in finished
+        } == {1, 2, 3}
 
 
 @pytest.mark.long
 def test_members_of_a_population_read_streams(clean_ray, files):
     pbt = "{name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}"
     x = "{uniform: [0.0, 1.0]}"
-    result, trials = swept_with_events(files, scheduler=pbt, trials=4, together=4, workers=1, epochs=6, x=x)
+    result, trials = swept_with_events(
+        files, scheduler=pbt, trials=4, together=4, workers=1, epochs=6, x=x
+    )
     assert result.trials["completed"] == 4 and any(t.lineage for t in trials)
     for t in trials:
         assert {rows for _, _, rows in epochs_of(files, t.id)} == {500}
@@ -284,17 +353,23 @@ def test_members_of_a_population_read_streams(clean_ray, files):
 
 def test_an_elastic_gang_loses_a_worker_while_it_streams(clean_ray, files):
     events = json.dumps({"0000": {"what": "die", "rank": 1}})
-    _, (trial,) = swept_with_events(files, workers="{elastic: [1, 2]}", epochs="grow", failures=2, events=events)
+    _, (trial,) = swept_with_events(
+        files, workers="{elastic: [1, 2]}", epochs="grow", failures=2, events=events
+    )
     sizes = [size.workers for size in trial.sizes]
     assert trial.attempts > 1 and sizes[:2] == [2, 1], sizes
-    assert [step for step, _ in trial.curve] == list(range(1, trial.result.steps + 1)), "no report is lost or doubled"
+    assert [step for step, _ in trial.curve] == list(range(1, trial.result.steps + 1)), (
+        "no report is lost or doubled"
+    )
     assert {(world, rows) for _, world, rows in epochs_of(files, trial.id)} <= {(2, 250), (1, 500)}
 
 
 @pytest.mark.long
 def test_the_shipped_space_runs_with_a_ray_of_its_own(tmp_path):
     """Two workers train with DDP on the machine's CPUs, and Ray Data has CPUs beside them."""
-    process = command("run", REPO / "search_spaces" / "streaming.yaml", "--dir", tmp_path / "runs", "--json")
+    process = command(
+        "run", REPO / "search_spaces" / "streaming.yaml", "--dir", tmp_path / "runs", "--json"
+    )
     out, err = process.communicate(timeout=280)
     assert process.returncode == 0, err
     result = json.loads(out)

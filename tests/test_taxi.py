@@ -23,7 +23,9 @@ from tests.waiting import wait_until
 
 SPACE = REPO / "search_spaces" / "taxi_big_tip.yaml"
 # TLC trip records, sampled; too large for the repository
-TRIPS = Path(os.environ.get("SWEEPS_TEST_DATA", REPO.parent / "shared" / "data"), "nyc_yellow_parquet")
+TRIPS = Path(
+    os.environ.get("SWEEPS_TEST_DATA", REPO.parent / "shared" / "data"), "nyc_yellow_parquet"
+)
 
 
 @pytest.fixture
@@ -38,10 +40,32 @@ def taxi(monkeypatch):
 def trip(**other) -> dict:
     """A trip of January 2020 as the TLC writes it down, but for what is said."""
     usual = {
-        **{"VendorID": 1, "tpep_pickup_datetime": "2020-01-07 08:30:00", "tpep_dropoff_datetime": "2020-01-07 08:40:30"},
-        **{"passenger_count": 1, "trip_distance": 1.5, "RatecodeID": 1, "store_and_fwd_flag": "N", "PULocationID": 238},
-        **{"DOLocationID": 239, "payment_type": 1, "fare_amount": 10.0, "extra": 0.5, "mta_tax": 0.5, "tip_amount": 2.5},
-        **{"tolls_amount": 0.0, "improvement_surcharge": 0.3, "total_amount": 13.8, "congestion_surcharge": 2.5},
+        **{
+            "VendorID": 1,
+            "tpep_pickup_datetime": "2020-01-07 08:30:00",
+            "tpep_dropoff_datetime": "2020-01-07 08:40:30",
+        },
+        **{
+            "passenger_count": 1,
+            "trip_distance": 1.5,
+            "RatecodeID": 1,
+            "store_and_fwd_flag": "N",
+            "PULocationID": 238,
+        },
+        **{
+            "DOLocationID": 239,
+            "payment_type": 1,
+            "fare_amount": 10.0,
+            "extra": 0.5,
+            "mta_tax": 0.5,
+            "tip_amount": 2.5,
+        },
+        **{
+            "tolls_amount": 0.0,
+            "improvement_surcharge": 0.3,
+            "total_amount": 13.8,
+            "congestion_surcharge": 2.5,
+        },
     }
     return usual | other
 
@@ -84,11 +108,20 @@ def test_invalid_trips_are_removed(cleaned, wrong):
 
 
 ORDINARY = {
-    "nobody counted": {"passenger_count": None, "RatecodeID": None, "VendorID": None, "payment_type": None},
+    "nobody counted": {
+        "passenger_count": None,
+        "RatecodeID": None,
+        "VendorID": None,
+        "payment_type": None,
+    },
     "nobody aboard": {"passenger_count": 0},
     "six aboard": {"passenger_count": 6},
     "a flat fare": {"trip_distance": 0.0},
-    "long": {"tpep_dropoff_datetime": "2020-01-07 12:29:59", "trip_distance": 99.9, "fare_amount": 999.0},
+    "long": {
+        "tpep_dropoff_datetime": "2020-01-07 12:29:59",
+        "trip_distance": 99.9,
+        "fare_amount": 999.0,
+    },
 }
 
 
@@ -109,15 +142,23 @@ def test_amounts_that_contain_the_tip_are_not_features(taxi, cleaned):
 
 
 def test_a_month_of_wrong_clocks_is_no_month(cleaned):
-    stray = [trip(tpep_pickup_datetime=f"{day} 23:50:00", tpep_dropoff_datetime=f"{day} 23:55:00") for day in ("2008-12-31", "2098-01-01")]
-    february = trip(tpep_pickup_datetime="2020-02-01 00:10:00", tpep_dropoff_datetime="2020-02-01 00:20:00")
+    stray = [
+        trip(tpep_pickup_datetime=f"{day} 23:50:00", tpep_dropoff_datetime=f"{day} 23:55:00")
+        for day in ("2008-12-31", "2098-01-01")
+    ]
+    february = trip(
+        tpep_pickup_datetime="2020-02-01 00:10:00", tpep_dropoff_datetime="2020-02-01 00:20:00"
+    )
     months = cleaned(*[trip()] * 300, *[february] * 3, *stray)["month"].value_counts()
     assert months.to_dict() == {pd.Timestamp("2020-01-01"): 300, pd.Timestamp("2020-02-01"): 3}
 
 
 def test_csv_and_parquet_mean_the_same(cleaned):
     rows = [trip(), trip(passenger_count=None, payment_type=2, tip_amount=0)]
-    typed = [r | {k: pd.Timestamp(r[k]) for k in ("tpep_pickup_datetime", "tpep_dropoff_datetime")} for r in rows]
+    typed = [
+        r | {k: pd.Timestamp(r[k]) for k in ("tpep_pickup_datetime", "tpep_dropoff_datetime")}
+        for r in rows
+    ]
     pd.testing.assert_frame_equal(cleaned(*rows), cleaned(*typed, name="trips.parquet"))
 
 
@@ -130,19 +171,41 @@ def test_columns_that_differ_from_year_to_year_do_not_matter(taxi, cleaned, tmp_
 
 
 def test_features_are_those_of_the_tutorial_and_more(taxi):
-    raw = pd.DataFrame([trip(), trip(tpep_pickup_datetime="2020-01-12 23:59:59", tpep_dropoff_datetime="2020-01-13 00:00:09")])
+    raw = pd.DataFrame(
+        [
+            trip(),
+            trip(
+                tpep_pickup_datetime="2020-01-12 23:59:59",
+                tpep_dropoff_datetime="2020-01-13 00:00:09",
+            ),
+        ]
+    )
     made = taxi.features(raw)
-    assert made[["trip_duration", "hour", "day_of_week"]].to_numpy().tolist() == [[630.0, 8.0, 1.0], [10.0, 23.0, 6.0]]
+    assert made[["trip_duration", "hour", "day_of_week"]].to_numpy().tolist() == [
+        [630.0, 8.0, 1.0],
+        [10.0, 23.0, 6.0],
+    ]
     assert made["payment_type"].tolist() == [1.0, 1.0] and set(made.dtypes) == {np.dtype("float64")}
     assert set(made.columns) == {*taxi.NUMBERS, "trip_duration", "hour", "day_of_week"}
 
 
 def test_features_of_a_row_do_not_depend_on_the_others_nor_on_what_is_missing(taxi):
-    rows = [trip(), trip(tpep_dropoff_datetime="2020-01-07 08:00:00", fare_amount=-3.0), trip(tpep_pickup_datetime=None, VendorID=None)]
-    raw = pd.DataFrame(rows).assign(**{name: lambda f, n=name: pd.to_datetime(f[n]) for name in taxi.TIMES})
+    rows = [
+        trip(),
+        trip(tpep_dropoff_datetime="2020-01-07 08:00:00", fare_amount=-3.0),
+        trip(tpep_pickup_datetime=None, VendorID=None),
+    ]
+    raw = pd.DataFrame(rows).assign(
+        **{name: lambda f, n=name: pd.to_datetime(f[n]) for name in taxi.TIMES}
+    )
     whole = taxi.features(raw)
-    pd.testing.assert_frame_equal(whole, pd.concat([taxi.features(raw.iloc[[i]]) for i in range(3)]))
-    assert whole["trip_duration"].iloc[1] == -1800 and whole.iloc[2][["trip_duration", "hour", "VendorID"]].isna().all()
+    pd.testing.assert_frame_equal(
+        whole, pd.concat([taxi.features(raw.iloc[[i]]) for i in range(3)])
+    )
+    assert (
+        whole["trip_duration"].iloc[1] == -1800
+        and whole.iloc[2][["trip_duration", "hour", "VendorID"]].isna().all()
+    )
 
 
 def test_a_path_that_is_missing_or_invalid_is_reported_in_one_line(taxi, tmp_path, monkeypatch):
@@ -158,7 +221,11 @@ def test_a_path_that_is_missing_or_invalid_is_reported_in_one_line(taxi, tmp_pat
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("green.csv", "lpep_pickup_datetime,fare_amount\n2020-01-01,3\n", "it lacks the column `tpep_pickup_datetime` and 9 more"),
+        (
+            "green.csv",
+            "lpep_pickup_datetime,fare_amount\n2020-01-01,3\n",
+            "it lacks the column `tpep_pickup_datetime` and 9 more",
+        ),
         ("broken.parquet", "version https://git-lfs.github.com/spec/v1\n", "Parquet"),
         ("empty.csv", "", "No columns"),
     ],
@@ -175,7 +242,9 @@ def test_a_file_that_holds_no_trips_is_named(taxi, tmp_path, monkeypatch, name, 
 @pytest.mark.timeout(240)
 def test_a_sweep_on_real_trips_predicts_what_the_tlc_publishes(tmp_path, monkeypatch):
     if not TRIPS.is_dir():
-        pytest.skip(f"no TLC trip records in {TRIPS}; SWEEPS_TEST_DATA names the folder that holds `nyc_yellow_parquet`")
+        pytest.skip(
+            f"no TLC trip records in {TRIPS}; SWEEPS_TEST_DATA names the folder that holds `nyc_yellow_parquet`"
+        )
     from sklearn.metrics import roc_auc_score
 
     january = TRIPS / "yellow_tripdata_2020-01.parquet"
@@ -188,20 +257,33 @@ def test_a_sweep_on_real_trips_predicts_what_the_tlc_publishes(tmp_path, monkeyp
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     result = json.loads(out)
-    assert result["fits"] == 2 and result["trials"]["failed"] == 0 and sum(result["trials"].values()) == 4
+    assert (
+        result["fits"] == 2
+        and result["trials"]["failed"] == 0
+        and sum(result["trials"].values()) == 4
+    )
     assert result["best"]["value"] > 0.75 and result["best"]["test"] > 0.75
 
     raw = pd.read_parquet(january).sort_values("tpep_pickup_datetime").tail(1_500)
     raw.to_csv(tmp_path / "rows.csv", index=False)
-    process = command("predict", result["bundle"], tmp_path / "rows.csv", "-o", tmp_path / "out.parquet")
+    process = command(
+        "predict", result["bundle"], tmp_path / "rows.csv", "-o", tmp_path / "out.parquet"
+    )
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     from_csv = pd.read_parquet(tmp_path / "out.parquet")
     bundle = load_bundle(result["bundle"])
-    pd.testing.assert_frame_equal(from_csv, bundle.predict(raw).reset_index(drop=True), check_dtype=False)
-    assert roc_auc_score(raw["tip_amount"] > 0.2 * raw["fare_amount"], from_csv["probability_True"]) > 0.75
+    pd.testing.assert_frame_equal(
+        from_csv, bundle.predict(raw).reset_index(drop=True), check_dtype=False
+    )
+    assert (
+        roc_auc_score(raw["tip_amount"] > 0.2 * raw["fare_amount"], from_csv["probability_True"])
+        > 0.75
+    )
 
-    later = pd.read_parquet(TRIPS / "yellow_tripdata_2025-02_sample5k.parquet")  # other columns, and many without passengers
+    later = pd.read_parquet(
+        TRIPS / "yellow_tripdata_2025-02_sample5k.parquet"
+    )  # other columns, and many without passengers
     assert bundle.predict(later)["probability_True"].between(0, 1).sum() == len(later) == 5_000
 
 
@@ -218,17 +300,30 @@ def test_the_commands_of_the_tutorial_lead_from_trips_to_an_answer(tmp_path):
     """Word by word, but for the port, which another process may hold here."""
     trips = TRIPS / "yellow_tripdata_2018-2020_sample360k.parquet"
     if not trips.is_file():
-        pytest.skip(f"no TLC trip records in {TRIPS}; SWEEPS_TEST_DATA names the folder that holds `nyc_yellow_parquet`")
+        pytest.skip(
+            f"no TLC trip records in {TRIPS}; SWEEPS_TEST_DATA names the folder that holds `nyc_yellow_parquet`"
+        )
     (tmp_path / "trips").mkdir()
     (tmp_path / "trips" / "yellow_tripdata_2018-2020.parquet").symlink_to(trips)
     shutil.copytree(SPACE.parent, tmp_path / "search_spaces")
-    section = (REPO / "docs/tutorials/taxi.md").read_text().partition("\n## From the sweep to an answer\n")[2].partition("\n## ")[0]
+    section = (
+        (REPO / "docs/tutorials/taxi.md")
+        .read_text()
+        .partition("\n## From the sweep to an answer\n")[2]
+        .partition("\n## ")[0]
+    )
     made, asked = re.findall(r"^```bash\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     (shown,) = re.findall(r"^```json\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     made, _, serve = made.strip().rpartition("\n")
     port = str(free_port("127.0.0.1", 0))
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    shell = {"cwd": tmp_path, "env": env, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    shell = {
+        "cwd": tmp_path,
+        "env": env,
+        "text": True,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
 
     done = subprocess.run(["bash", "-ec", made], timeout=400, **shell)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -243,9 +338,14 @@ def test_the_commands_of_the_tutorial_lead_from_trips_to_an_answer(tmp_path):
         wait_until(lambda: answers(f"http://127.0.0.1:{port}/health"), 60, "the service answers")
         done = subprocess.run(["bash", "-ec", asked.replace("8000", port)], timeout=60, **shell)
         assert done.returncode == 0, done.stderr
-        (given,), (expected,) = json.loads(done.stdout)["predictions"], json.loads(shown)["predictions"]
+        (given,), (expected,) = (
+            json.loads(done.stdout)["predictions"],
+            json.loads(shown)["predictions"],
+        )
         assert given.keys() == expected.keys() and given["prediction"] is expected["prediction"]
-        assert given["probability_True"] == pytest.approx(expected["probability_True"], abs=0.1)  # which trial wins depends on the machine
+        assert given["probability_True"] == pytest.approx(
+            expected["probability_True"], abs=0.1
+        )  # which trial wins depends on the machine
     finally:
         process.terminate()
         _, said = process.communicate(timeout=60)

@@ -53,9 +53,14 @@ def test_each_rank_evaluates_its_share_of_the_batches():
     def constant(images):
         return torch.tensor([[0.0, 1.0]]).expand(len(images), 2)
 
-    batches = [(torch.zeros(4, 1), torch.tensor([1, 1, 0, 1])), (torch.zeros(2, 1), torch.tensor([0, 0]))]
+    batches = [
+        (torch.zeros(4, 1), torch.tensor([1, 1, 0, 1])),
+        (torch.zeros(2, 1), torch.tensor([0, 0])),
+    ]
     metrics = vit.evaluate(constant, batches, 0, 1, torch.device("cpu"))
-    assert metrics["valid-accuracy"] == 0.5 and metrics["valid-mlogloss"] == pytest.approx(np.log1p(np.e) - 0.5)
+    assert metrics["valid-accuracy"] == 0.5 and metrics["valid-mlogloss"] == pytest.approx(
+        np.log1p(np.e) - 0.5
+    )
 
 
 def test_an_image_is_decoded_from_a_file_or_from_a_column():
@@ -71,7 +76,9 @@ def digits(rows: int = 64) -> dict[str, FakeShard]:
     """Return shards with images of 8 × 8 pixels of two classes."""
     rng = np.random.default_rng(0)
     labels = np.arange(rows) % 2
-    frame = pd.DataFrame(rng.random((rows, 64)) + labels[:, None], columns=[f"x{i}" for i in range(64)]).assign(y=labels)
+    frame = pd.DataFrame(
+        rng.random((rows, 64)) + labels[:, None], columns=[f"x{i}" for i in range(64)]
+    ).assign(y=labels)
     return {"train": FakeShard(frame), "valid": FakeShard(frame)}
 
 
@@ -81,7 +88,14 @@ def test_every_tenth_epoch_has_a_checkpoint_from_which_the_loop_continues(tmp_pa
     run = run_loop(checkpoints.train_func, config, current(_kept={}), digits(), tmp_path)
     assert len(run.metrics) == 25 and list(run.checkpoints) == [10, 20]
     assert run.metrics[-1]["valid-mlogloss"] < 0.1 < run.metrics[0]["valid-mlogloss"]
-    resumed = run_loop(checkpoints.train_func, config, current(_kept={}), digits(), tmp_path, resume=run.checkpoints[20])
+    resumed = run_loop(
+        checkpoints.train_func,
+        config,
+        current(_kept={}),
+        digits(),
+        tmp_path,
+        resume=run.checkpoints[20],
+    )
     assert len(resumed.metrics) == 5
 
 
@@ -90,8 +104,21 @@ def test_accumulated_gradients_give_the_step_of_the_whole_batch(tmp_path):
     found = []
     for accumulate in (1, 4):
         torch.manual_seed(0)
-        config = {"lr": 0.05, "batch_size": 64, "accumulate": accumulate, "epochs": 3, "checkpoint_every": 10}
-        found.append([m["valid-mlogloss"] for m in run_loop(checkpoints.train_func, config, current(_kept={}), digits(), tmp_path).metrics])
+        config = {
+            "lr": 0.05,
+            "batch_size": 64,
+            "accumulate": accumulate,
+            "epochs": 3,
+            "checkpoint_every": 10,
+        }
+        found.append(
+            [
+                m["valid-mlogloss"]
+                for m in run_loop(
+                    checkpoints.train_func, config, current(_kept={}), digits(), tmp_path
+                ).metrics
+            ]
+        )
     assert found[0] == pytest.approx(found[1], rel=1e-4)
 
 
@@ -101,13 +128,17 @@ def test_the_line_of_a_checkpoint_predicts(tmp_path):
     torch.nn.init.constant_(layer.bias, 10.0)
     torch.save(layer.state_dict(), tmp_path / "layer.pt")
     points = linear.line(8)
-    assert linear.load(str(tmp_path)).predict(points[["x"]]) == pytest.approx(points["y"].to_numpy())
+    assert linear.load(str(tmp_path)).predict(points[["x"]]) == pytest.approx(
+        points["y"].to_numpy()
+    )
 
 
 # ---- sweeps
 
 
-def run(name: str, folder: Path, *overrides: str, trackers: str = "[jsonl]") -> tuple[sweeps.SweepResult, list[dict]]:
+def run(
+    name: str, folder: Path, *overrides: str, trackers: str = "[jsonl]"
+) -> tuple[sweeps.SweepResult, list[dict]]:
     """Run two trials of a tutorial. Return the result, and the metrics of all reports."""
     given = ("limits.max_trials=2", f"trackers={trackers}", *overrides)
     result = sweeps.run(TUTORIALS / f"{name}.yaml", dir=folder, overrides=given)
@@ -122,31 +153,65 @@ class TestSweeps:
     pytestmark = integration
 
     def test_linear_regression_writes_json_lines_tensorboard_and_traces(self, tmp_path):
-        result, reports = run("linear", tmp_path, "space.params.profile=true", trackers="[jsonl, tensorboard]")
-        assert len(reports) == 6 and min(report["valid-mse"] for report in reports) == pytest.approx(result.best["value"], rel=1e-5)
+        result, reports = run(
+            "linear", tmp_path, "space.params.profile=true", trackers="[jsonl, tensorboard]"
+        )
+        assert len(reports) == 6 and min(
+            report["valid-mse"] for report in reports
+        ) == pytest.approx(result.best["value"], rel=1e-5)
         assert len(list(result.dir.glob("tensorboard/*/events.*"))) == 2
         traces = list(result.dir.rglob("*.pt.trace.json"))
-        assert {trace.name.partition(".")[0] for trace in traces} == {"rank-0", "rank-1"} and len(traces) == 4
-        assert any("aten::linear" in event.get("name", "") for event in json.loads(traces[0].read_text())["traceEvents"])
+        assert {trace.name.partition(".")[0] for trace in traces} == {"rank-0", "rank-1"} and len(
+            traces
+        ) == 4
+        assert any(
+            "aten::linear" in event.get("name", "")
+            for event in json.loads(traces[0].read_text())["traceEvents"]
+        )
         assert sweeps.load_bundle(result.bundle).predict(pd.DataFrame({"x": [0.5]})).shape == (1, 1)
 
     def test_the_vision_transformer_trains_on_one_and_on_two_workers(self, tmp_path):
-        result, reports = run("vit", tmp_path, "scheduler.max_t=3", "space.params.epochs=3", "space.params.precision=bfloat16")
+        result, reports = run(
+            "vit",
+            tmp_path,
+            "scheduler.max_t=3",
+            "space.params.epochs=3",
+            "space.params.precision=bfloat16",
+        )
         trials = sweeps.open(result.dir).trials
         assert sorted(trials["scaling.num_workers"]) == [1, 2]
-        assert all(0 <= report["valid-accuracy"] <= 1 < report["valid-mlogloss"] + 1 for report in reports) and len(reports) > 3
-        images = np.stack([np.asarray(Image.open(file)) for file in sorted(IMAGES.glob("plain/*.jpg"))])
+        assert (
+            all(
+                0 <= report["valid-accuracy"] <= 1 < report["valid-mlogloss"] + 1
+                for report in reports
+            )
+            and len(reports) > 3
+        )
+        images = np.stack(
+            [np.asarray(Image.open(file)) for file in sorted(IMAGES.glob("plain/*.jpg"))]
+        )
         found = sweeps.load_bundle(result.bundle).predict(pd.DataFrame({"image": list(images)}))
-        assert len(found) == 40 and set(found["prediction"]) <= {"checks", "columns", "plain", "rings", "rows"}
+        assert len(found) == 40 and set(found["prediction"]) <= {
+            "checks",
+            "columns",
+            "plain",
+            "rings",
+            "rows",
+        }
 
     def test_the_vision_transformer_reads_batches_of_ray_data(self, tmp_path):
         half = "space.scaling.resources_per_worker.CPU=0.5"  # Ray Data has one of the two CPUs of this Ray
-        result, _ = run("vit_ray_data", tmp_path, "scheduler.max_t=2", "space.params.epochs=2", half)
+        result, _ = run(
+            "vit_ray_data", tmp_path, "scheduler.max_t=2", "space.params.epochs=2", half
+        )
         assert result.best["value"] < 3
 
     def test_each_trial_keeps_its_three_latest_checkpoints_and_its_best_one(self, tmp_path):
         result, _ = run("checkpoints", tmp_path)
         left = [sorted(folder.glob("checkpoint_*")) for folder in (result.dir / "trials").iterdir()]
         kept = [[int(folder.name.rpartition("_")[2]) for folder in folders] for folders in left]
-        assert all(steps[-3:] == [30, 40, 50] and len(steps) <= 4 for steps in kept) and result.best["value"] < 0.6
+        assert (
+            all(steps[-3:] == [30, 40, 50] and len(steps) <= 4 for steps in kept)
+            and result.best["value"] < 0.6
+        )
         assert result.best["test"] is not None

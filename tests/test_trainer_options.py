@@ -65,7 +65,9 @@ def test_options_reach_the_loop_and_the_bundle(tmp_path: Path):
     (tmp_path / "power_nets.py").write_text(NETS)
     (tmp_path / "power.yaml").write_text(SPACE)
     x = [0.1 * i for i in range(40)]
-    pd.DataFrame({"x": x, "y": [2 * each**2 for each in x]}).to_csv(tmp_path / "rows.csv", index=False)
+    pd.DataFrame({"x": x, "y": [2 * each**2 for each in x]}).to_csv(
+        tmp_path / "rows.csv", index=False
+    )
     process = command("run", tmp_path / "power.yaml", "--dir", tmp_path / "runs", "--json")
     out, err = process.communicate(timeout=190)
     assert process.returncode == 0, err

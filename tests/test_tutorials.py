@@ -41,13 +41,20 @@ def test_every_tutorial_can_be_planned(file):
 @pytest.mark.parametrize("file", SPACES, ids=lambda file: file.stem)
 def test_every_tutorial_has_a_page_that_shows_its_command(file):
     name = file.relative_to(REPO).as_posix()
-    pages = [d for path, d in DOCUMENTS.items() if path.startswith("docs/tutorials/") and f"sweeps run {name}" in d.text]
+    pages = [
+        d
+        for path, d in DOCUMENTS.items()
+        if path.startswith("docs/tutorials/") and f"sweeps run {name}" in d.text
+    ]
     assert pages and f"../../{name}" in pages[0].text
 
 
 @pytest.mark.parametrize("name", ["points", "breast_cancer", "data_sets"])
 def test_the_space_on_the_page_is_the_one_that_ships(name):
-    shown, ships = YAML().load(block_beginning(f"name: {name}")), YAML().load(TUTORIALS / f"{name}.yaml")
+    shown, ships = (
+        YAML().load(block_beginning(f"name: {name}")),
+        YAML().load(TUTORIALS / f"{name}.yaml"),
+    )
     assert shown == ships
 
 
@@ -76,13 +83,22 @@ def test_a_folder_survives_bytes(modules, tmp_path):
     (tmp_path / "a" / "model.ubj").write_bytes(b"\0\1")
     (tmp_path / "a" / "deep" / "state.json").write_text("{}")
     made = checkpoint_bytes.from_bytes(checkpoint_bytes.to_bytes(tmp_path / "a"), tmp_path / "b")
-    assert (made / "model.ubj").read_bytes() == b"\0\1" and (made / "deep" / "state.json").read_text() == "{}"
+    assert (made / "model.ubj").read_bytes() == b"\0\1" and (
+        made / "deep" / "state.json"
+    ).read_text() == "{}"
 
 
 def trip(**other) -> dict:
     """Return a trip that `clean` keeps, with other values for some columns."""
-    times = {"tpep_pickup_datetime": pd.Timestamp("2020-01-07 08:30"), "tpep_dropoff_datetime": pd.Timestamp("2020-01-07 08:40:30")}
-    return times | {"passenger_count": 1.0, "trip_distance": 1.5, "fare_amount": 10.0, "tip_amount": 2.5} | other
+    times = {
+        "tpep_pickup_datetime": pd.Timestamp("2020-01-07 08:30"),
+        "tpep_dropoff_datetime": pd.Timestamp("2020-01-07 08:40:30"),
+    }
+    return (
+        times
+        | {"passenger_count": 1.0, "trip_distance": 1.5, "fare_amount": 10.0, "tip_amount": 2.5}
+        | other
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,7 +132,14 @@ def test_the_features_are_those_of_the_tutorial(modules):
     import big_tip
 
     made = big_tip.features(pd.DataFrame([trip()]))
-    expected = {"passenger_count": 1.0, "trip_distance": 1.5, "fare_amount": 10.0, "trip_duration": 630.0, "hour": 8.0, "day_of_week": 1.0}
+    expected = {
+        "passenger_count": 1.0,
+        "trip_distance": 1.5,
+        "fare_amount": 10.0,
+        "trip_duration": 630.0,
+        "hour": 8.0,
+        "day_of_week": 1.0,
+    }
     assert made.to_dict("records") == [expected] and set(made.dtypes) == {np.dtype("float64")}
 
 
@@ -125,7 +148,9 @@ def test_made_trips_have_errors_and_both_labels(modules):
 
     raw = big_tip.made_trips("2020-02", 2_000)
     pd.testing.assert_frame_equal(raw, big_tip.made_trips("2020-02", 2_000))
-    assert raw["tpep_pickup_datetime"].is_monotonic_increasing and set(raw["tpep_pickup_datetime"].dt.month) == {2}
+    assert raw["tpep_pickup_datetime"].is_monotonic_increasing and set(
+        raw["tpep_pickup_datetime"].dt.month
+    ) == {2}
     cleaned = big_tip.clean(raw)
     assert 0.9 < len(cleaned) / len(raw) < 0.99 and 0.3 < cleaned["is_big_tip"].mean() < 0.7
 
@@ -170,7 +195,8 @@ def test_dask_and_ray_data_give_the_rows_that_pandas_gives(local_ray, tmp_path, 
         big_tip.made_trips(month, 500).to_parquet(tmp_path / "trips" / f"{month}.parquet")
     for files in (None, "trips/*.parquet"):
         pandas, *others = [
-            read_source("big_tip:load", TUTORIALS, "data.train", {"reader": reader, "files": files}) for reader in ("pandas", "dask", "ray")
+            read_source("big_tip:load", TUTORIALS, "data.train", {"reader": reader, "files": files})
+            for reader in ("pandas", "dask", "ray")
         ]
         assert pandas.num_rows > 900
         for other in others:
@@ -190,33 +216,58 @@ def test_the_points_run_on_two_and_on_four_workers(clean_ray, tmp_path):
 def test_the_taxi_network_predicts_another_month(clean_ray, tmp_path, modules):
     import big_tip
 
-    result = ran(tmp_path, "taxi_network", "limits.max_trials=2", 'data.train={"big_tip:load": {reader: dask}}')
+    result = ran(
+        tmp_path,
+        "taxi_network",
+        "limits.max_trials=2",
+        'data.train={"big_tip:load": {reader: dask}}',
+    )
     assert result["best"]["value"] > 0.6
     raw = big_tip.made_trips("2020-02", 500, seed=1)
     raw.to_parquet(tmp_path / "february.parquet")
-    done = invoke("predict", result["bundle"], tmp_path / "february.parquet", "-o", tmp_path / "out.parquet", "--workers", 2)
+    done = invoke(
+        "predict",
+        result["bundle"],
+        tmp_path / "february.parquet",
+        "-o",
+        tmp_path / "out.parquet",
+        "--workers",
+        2,
+    )
     assert done.exit_code == 0, done.stderr
     assert len(pd.read_parquet(tmp_path / "out.parquet")) == len(raw)
 
 
 @marked
 def test_the_taxi_trees_read_trips_with_ray_data(clean_ray, tmp_path):
-    result = ran(tmp_path, "taxi_xgboost", "limits.max_trials=2", 'data.train={"big_tip:load": {reader: ray}}')
+    result = ran(
+        tmp_path,
+        "taxi_xgboost",
+        "limits.max_trials=2",
+        'data.train={"big_tip:load": {reader: ray}}',
+    )
     assert result["best"]["value"] < np.log(2)
 
 
 @marked
-@pytest.mark.parametrize(("name", "trials"), [("breast_cancer", 20), pytest.param("data_sets", 16, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("name", "trials"),
+    [("breast_cancer", 20), pytest.param("data_sets", 16, marks=pytest.mark.long)],
+)
 def test_a_tutorial_that_is_stopped_can_be_resumed(tmp_path, name, trials):
     longer = ("--set", "space.params.num_boost_round=100", "--set", f"limits.max_trials={trials}")
     process = command("run", TUTORIALS / f"{name}.yaml", "--dir", tmp_path, "--json", *longer)
-    folder = wait_until(lambda: next(iter(tmp_path.glob(f"{name}-*")), None), 60, "the sweep's folder")
+    folder = wait_until(
+        lambda: next(iter(tmp_path.glob(f"{name}-*")), None), 60, "the sweep's folder"
+    )
 
     def ended() -> dict[int, float]:
         found = sweeps.open(folder).trials
         return dict(found[found["state"] == "COMPLETE"][["number", "value"]].to_numpy())
 
-    before = wait_until(lambda: (done := ended()) and len(done) >= 2 and done, 120, "two trials to end")
+    before = wait_until(
+        lambda: (done := ended()) and len(done) >= 2 and done, 120, "two trials to end"
+    )
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=90)
     assert process.returncode == 130, err

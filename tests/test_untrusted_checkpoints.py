@@ -52,7 +52,12 @@ def sweep(tmp_path: Path) -> Path:
         checkpoint = Checkpoint(str(folder / "trials" / trial.id / "checkpoint_000001"), 1, 1)
         Path(checkpoint.path).mkdir(parents=True)
         Path(checkpoint.path, "model.pkl").write_bytes(pickle.dumps(Harmful(tmp_path / "harm")))
-        loop.report(trial.number, ProgressUpdate((Report(1, {"valid-accuracy": 0.5}, 1.0),), checkpoint, checkpoint, 1, 1.0))
+        loop.report(
+            trial.number,
+            ProgressUpdate(
+                (Report(1, {"valid-accuracy": 0.5}, 1.0),), checkpoint, checkpoint, 1, 1.0
+            ),
+        )
         loop.tell(trial.number, state)
     return folder
 
@@ -61,7 +66,9 @@ def file_of(sweep: Path, trial: str) -> Path:
     return sweep / "trials" / trial / "checkpoint_000001" / "model.pkl"
 
 
-@pytest.mark.parametrize(("verb", "trial"), [(("resume",), "0001"), (("export", "--trial", "0000"), "0000")])
+@pytest.mark.parametrize(
+    ("verb", "trial"), [(("resume",), "0001"), (("export", "--trial", "0000"), "0000")]
+)
 @pytest.mark.parametrize("signature", [None, "0" * 64], ids=["unsigned", "signed by a stranger"])
 def test_r2_a_pickle_is_not_read(sweep, tmp_path, verb, trial, signature):
     if signature is not None:
@@ -76,18 +83,27 @@ def test_r2_a_pickle_is_not_read(sweep, tmp_path, verb, trial, signature):
 
 def test_export_reads_a_pickle_with_trust(sweep, tmp_path):
     done = invoke("export", sweep, "--trial", "0000", "--trust")
-    assert done.exit_code == 2 and "facts.json" in done.stderr, "this sweep has no prepared data, which is the next file to be read"
+    assert done.exit_code == 2 and "facts.json" in done.stderr, (
+        "this sweep has no prepared data, which is the next file to be read"
+    )
 
 
 @pytest.mark.parametrize("why", ["signed", "trust"])
 def test_a_resume_accepts_checkpoints_that_are_signed_or_trusted(sweep, why):
     if why == "signed":
         trust.sign(file_of(sweep, "0001"))
-    assert SweepRun(saved_space(sweep)[0], sweep.parent, sweep, 0.0, trust=why == "trust").resume(changed=False) is None
+    assert (
+        SweepRun(saved_space(sweep)[0], sweep.parent, sweep, 0.0, trust=why == "trust").resume(
+            changed=False
+        )
+        is None
+    )
 
 
 def test_a_resume_waits_for_no_pipe(sweep):
     file_of(sweep, "0001").unlink()
     os.mkfifo(file_of(sweep, "0001"))
     done = invoke("resume", sweep)
-    assert done.exit_code == 2 and done.stderr.startswith(f"{file_of(sweep, '0001')}: is not a regular file"), done.stderr
+    assert done.exit_code == 2 and done.stderr.startswith(
+        f"{file_of(sweep, '0001')}: is not a regular file"
+    ), done.stderr

@@ -60,7 +60,14 @@ def frame(tmp_path, monkeypatch) -> pd.DataFrame:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     a = rng.permutation(200) / 8
-    rows = pd.DataFrame({"a": a, "b": rng.normal(size=200), "w": rng.integers(0, 5, 200) / 4, "y": np.where(a > 20, "yes", "no")})
+    rows = pd.DataFrame(
+        {
+            "a": a,
+            "b": rng.normal(size=200),
+            "w": rng.integers(0, 5, 200) / 4,
+            "y": np.where(a > 20, "yes", "no"),
+        }
+    )
     rows.to_csv("rows.csv", index=False)
     (tmp_path / "weighted_loop.py").write_text(LOOP)
     return rows
@@ -73,22 +80,37 @@ def test_each_rank_gets_the_weights_of_its_rows(clean_ray, frame, tmp_path, vali
     of_row = frame.set_index("a")
     seen = []
     for trial in range(4):
-        logs = [[json.loads(line) for line in (tmp_path / f"log-{trial:04d}-{rank}").read_text().splitlines()] for rank in (0, 1)]
-        for ranks in zip(*logs, strict=True):  # one pair for each fold, and one for the refit of the winner
+        logs = [
+            [
+                json.loads(line)
+                for line in (tmp_path / f"log-{trial:04d}-{rank}").read_text().splitlines()
+            ]
+            for rank in (0, 1)
+        ]
+        for ranks in zip(
+            *logs, strict=True
+        ):  # one pair for each fold, and one for the refit of the winner
             rows = pd.DataFrame([row for rank in ranks for row in rank["rows"]])
             weight = ranks[0]["weight"]
-            assert ranks[0]["columns"] == [["a", "b", "y", *([weight] if weight else [])], ["a", "b", "y"], ["a", "b"]]
+            assert ranks[0]["columns"] == [
+                ["a", "b", "y", *([weight] if weight else [])],
+                ["a", "b", "y"],
+                ["a", "b"],
+            ]
             codes, own = rows[1].astype(int), of_row.loc[rows[0], "w"].to_numpy()
             balance = compute_sample_weight("balanced", codes)
             expected = {"w": own, "balanced": balance, "both": own * balance, "none": None}
             found = [
                 name
                 for name, each in expected.items()
-                if (each is None) == (weight is None) and (each is None or np.allclose(rows[2], each, rtol=0.02))
+                if (each is None) == (weight is None)
+                and (each is None or np.allclose(rows[2], each, rtol=0.02))
             ]
             assert len(found) == 1
             seen.append(found[0])
-    assert sorted(set(seen)) == ["balanced", "both", "none", "w"] and len(seen) == (9 if "folds" in valid else 4)
+    assert sorted(set(seen)) == ["balanced", "both", "none", "w"] and len(seen) == (
+        9 if "folds" in valid else 4
+    )
 
 
 def test_a_bundle_predicts_without_the_column_of_weights(clean_ray, frame, tmp_path):

@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout
 def run(*command: object, cwd: Path, timeout: float = 120) -> str:
     """Run a command outside the checkout and return its stdout."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([*map(str, command)], cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout)
+    done = subprocess.run(
+        [*map(str, command)], cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout
+    )
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 
@@ -45,7 +47,19 @@ def environment(tmp_path_factory) -> Path:
     (wheel,) = dist.glob("*.whl")
     run(sys.executable, "-m", "venv", "--without-pip", env, cwd=env)
     python = env / "bin" / "python"
-    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "--quiet", wheel, cwd=env)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--no-deps",
+        "--no-index",
+        "--quiet",
+        wheel,
+        cwd=env,
+    )
     # A path in a .pth file is searched last, and .pth files in it are not read: the editable install of the checkout is not seen.
     (site,) = env.glob("lib/python*/site-packages")
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -69,7 +83,9 @@ def test_the_package_and_its_trainers_come_from_the_wheel(environment, away):
 
 def test_every_verb_has_a_help_text(environment, away):
     listed = run(environment / "bin" / "sweeps", "--help", cwd=away).partition("Commands:")[2]
-    verbs = [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "]
+    verbs = [
+        line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "
+    ]
     assert len(verbs) > 10
     assert "--add-trials" in run(environment / "bin" / "sweeps", "resume", "--help", cwd=away)
     assert json.loads(run(environment / "bin" / "sweeps", "schema", cwd=away))["type"] == "object"
@@ -83,7 +99,16 @@ def test_the_shipped_spaces_validate(environment, away):
 @pytest.mark.extended
 def test_the_quickstart_runs(environment, away):
     sweeps = environment / "bin" / "sweeps"
-    out = run(sweeps, "run", "quickstart.yaml", "--set", "limits.max_trials=4", "--json", cwd=away, timeout=250)
+    out = run(
+        sweeps,
+        "run",
+        "quickstart.yaml",
+        "--set",
+        "limits.max_trials=4",
+        "--json",
+        cwd=away,
+        timeout=250,
+    )
     result = json.loads(out)
     assert result["trials"]["failed"] == 0 and result["trials"]["completed"] >= 1
     rows = Path(result["bundle"], "data/sweep/check.parquet")

@@ -15,7 +15,11 @@ def _report(step: int, loss: float, save: bool = True) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "state.json").write_text(json.dumps({"step": step, "loss": loss}))
-        checkpoint = ray.train.Checkpoint.from_directory(folder) if save and ray.train.get_context().get_world_rank() == 0 else None
+        checkpoint = (
+            ray.train.Checkpoint.from_directory(folder)
+            if save and ray.train.get_context().get_world_rank() == 0
+            else None
+        )
         ray.train.report({"loss": loss}, checkpoint=checkpoint)
 
 
@@ -112,7 +116,9 @@ def held(config):
 
     latch, name = Path(config["latch"]), ray.train.get_context().get_trial_name()
     start = _start()
-    Path(latch, f"{name}.started-at-{start}.{ray.train.get_context().get_world_rank()}.{os.getpid()}").touch()
+    Path(
+        latch, f"{name}.started-at-{start}.{ray.train.get_context().get_world_rank()}.{os.getpid()}"
+    ).touch()
     for step in range(start + 1, 6):
         _report(step, config["x"] + 1 / step)
         if step == 2 and start == 0:
@@ -132,7 +138,10 @@ def heavy(config):
             if step == 2:
                 Path(latch, f"{name}.two").touch()
                 wait_for(latch / "go")
-            ray.train.report({"loss": config["x"] + 1 / step}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+            ray.train.report(
+                {"loss": config["x"] + 1 / step},
+                checkpoint=ray.train.Checkpoint.from_directory(folder),
+            )
 
 
 def very_heavy(config):
@@ -144,7 +153,10 @@ def very_heavy(config):
             with open(Path(folder, "weights"), "wb") as file:
                 for _ in range(300):
                     file.write(bytes(1 << 20))
-            ray.train.report({"loss": config["x"] + 1 / step}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+            ray.train.report(
+                {"loss": config["x"] + 1 / step},
+                checkpoint=ray.train.Checkpoint.from_directory(folder),
+            )
 
 
 def grows(config):
@@ -230,7 +242,9 @@ def images(kind="dataset", rows=60):
         return pd.DataFrame({"image": list(pixels), "width": np.full(rows, 5), "bright": label})
     import ray.data
 
-    return ray.data.from_items([{"image": p, "width": 5, "bright": int(b)} for p, b in zip(pixels, label, strict=True)])
+    return ray.data.from_items(
+        [{"image": p, "width": 5, "bright": int(b)} for p, b in zip(pixels, label, strict=True)]
+    )
 
 
 def looks(config):
@@ -247,14 +261,18 @@ def looks(config):
     for _ in range(3):
         for batch in shard.iter_torch_batches(batch_size=16):
             assert batch["image"].shape[1:] == (4, 5) and batch["image"].dtype == torch.float32
-            loss = torch.nn.functional.binary_cross_entropy_with_logits(model(batch["image"].flatten(1))[:, 0], batch["bright"].float())
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(
+                model(batch["image"].flatten(1))[:, 0], batch["bright"].float()
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         with tempfile.TemporaryDirectory() as folder:
             torch.save(model.state_dict(), Path(folder, "model.pt"))
             np.save(Path(folder, CHECK_PREDICTIONS), load_looks(folder).predict(current().check))
-            ray.train.report({"loss": float(loss)}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+            ray.train.report(
+                {"loss": float(loss)}, checkpoint=ray.train.Checkpoint.from_directory(folder)
+            )
 
 
 def load_looks(folder):

@@ -70,13 +70,17 @@ def read_rows(split: str, cur: trial.Current) -> LabeledRows:
     import ray.train
 
     frame = ray.train.get_dataset_shard(split).materialize().to_pandas()
-    label = frame[cur.label].to_numpy(np.float64 if cur.task in ("regression", MULTIOUTPUT) else np.int64)
+    label = frame[cur.label].to_numpy(
+        np.float64 if cur.task in ("regression", MULTIOUTPUT) else np.int64
+    )
     weight = frame[cur.weight].to_numpy() if cur.weight in frame.columns else None
     removed = [name for name in (*label_columns(cur.label), cur.weight) if name in frame.columns]
     return LabeledRows(frame.drop(columns=removed), label, weight)
 
 
-def fill_parameters(trainer: str, rules: Mapping[str, Fragment], config: Mapping[str, Any], max_t: int | None) -> dict[str, Any]:
+def fill_parameters(
+    trainer: str, rules: Mapping[str, Fragment], config: Mapping[str, Any], max_t: int | None
+) -> dict[str, Any]:
     """Validate a trial's `params`, and fill in the defaults.
 
     Args:
@@ -91,7 +95,9 @@ def fill_parameters(trainer: str, rules: Mapping[str, Fragment], config: Mapping
     filled = {name: rule.get("default") for name, rule in rules.items()} | {"epochs": max_t or 20}
     for name, value in config.items():
         if name not in rules:
-            raise ValueError(f"params.{name} is not a parameter of {trainer}; {did_you_mean(name, rules)}")
+            raise ValueError(
+                f"params.{name} is not a parameter of {trainer}; {did_you_mean(name, rules)}"
+            )
         if not allows(rules[name], value):
             raise ValueError(f"params.{name} is {value!r}, but must be {rule_of(rules[name])}")
         if value is not None:
@@ -139,7 +145,9 @@ def report(metrics: dict[str, float], save: Callable[[Path], None] | None) -> No
         ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(folder))
 
 
-def require_metric(metric: str, reported: Iterable[str], asked_as: str = "objective.metric") -> None:
+def require_metric(
+    metric: str, reported: Iterable[str], asked_as: str = "objective.metric"
+) -> None:
     """Raise an error if the loop never reports a metric.
 
     Args:
@@ -152,7 +160,9 @@ def require_metric(metric: str, reported: Iterable[str], asked_as: str = "object
     """
     reported = list(reported)
     if metric not in reported:
-        raise ValueError(f"{asked_as} is `{metric}`, which this trainer does not report; {did_you_mean(metric, reported)}")
+        raise ValueError(
+            f"{asked_as} is `{metric}`, which this trainer does not report; {did_you_mean(metric, reported)}"
+        )
 
 
 def require_numbers(features: pd.DataFrame, also: str = "") -> None:
@@ -165,11 +175,19 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
     Raises:
         ValueError: A column is not numeric. The message lists all such columns and suggests a solution.
     """
-    others = [str(name) for name, dtype in features.dtypes.items() if not (dtype.kind in "biuf" or (also and str(dtype) == also))]
+    others = [
+        str(name)
+        for name, dtype in features.dtypes.items()
+        if not (dtype.kind in "biuf" or (also and str(dtype) == also))
+    ]
     if others:
-        shown = ", ".join(others[:10]) + (f" and {len(others) - 10} more" if len(others) > 10 else "")
+        shown = ", ".join(others[:10]) + (
+            f" and {len(others) - 10} more" if len(others) > 10 else ""
+        )
         advice = "name such a column in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop it with `data.drop`"
-        raise ValueError(f"these columns are not numeric after preprocessing: {shown}; this trainer reads only numbers, so {advice}")
+        raise ValueError(
+            f"these columns are not numeric after preprocessing: {shown}; this trainer reads only numbers, so {advice}"
+        )
 
 
 def safe_names(columns: Iterable[Any], refused: str) -> list[str]:
@@ -183,7 +201,9 @@ def safe_names(columns: Iterable[Any], refused: str) -> list[str]:
     return safe if len(set(safe)) == len(safe) else [f"{name}.{i}" for i, name in enumerate(safe)]
 
 
-def whole_numbers(params: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def whole_numbers(
+    params: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     """Convert floats such as 6.0 to integers where a framework accepts only integers. A domain such as `quniform` samples floats.
 
     Args:
@@ -191,6 +211,10 @@ def whole_numbers(params: Mapping[str, Any], rules: Mapping[str, Mapping[str, An
         rules: JSON Schema of each parameter, by name.
     """
     return {
-        name: int(value) if isinstance(value, float) and value.is_integer() and rules.get(name, {}).get("type") == "integer" else value
+        name: int(value)
+        if isinstance(value, float)
+        and value.is_integer()
+        and rules.get(name, {}).get("type") == "integer"
+        else value
         for name, value in params.items()
     }

@@ -43,15 +43,25 @@ class SplitParams:
         users = [name for function in functions for name in _names(function)]
         for name in config:
             if name in reserved and name not in users:
-                raise ValueError(f"params.{name} cannot be set, because the trainer `{trainer}` sets it itself; remove it from `params`")
-        given = {name: value for name, value in config.items() if value is not None or name not in rules}
+                raise ValueError(
+                    f"params.{name} cannot be set, because the trainer `{trainer}` sets it itself; remove it from `params`"
+                )
+        given = {
+            name: value for name, value in config.items() if value is not None or name not in rules
+        }
         self.values = whole_numbers(given, rules)
-        self.framework = {name: value for name, value in self.values.items() if name in framework and name not in reserved}
+        self.framework = {
+            name: value
+            for name, value in self.values.items()
+            if name in framework and name not in reserved
+        }
         known = [*rules, *framework, *users]
         self.rest = {name: value for name, value in self.values.items() if name not in known}
         if self.rest and not any(_accepts_any(function) for function in functions):
             name, places = next(iter(self.rest)), "the functions that the space file names"
-            raise ValueError(f"params.{name} is unknown to the trainer `{trainer}` and to {places}; {did_you_mean(name, known)}")
+            raise ValueError(
+                f"params.{name} is unknown to the trainer `{trainer}` and to {places}; {did_you_mean(name, known)}"
+            )
 
     def arguments(self, function: Callable[..., Any], known: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of one of the user's functions.
@@ -62,15 +72,23 @@ class SplitParams:
                 has another value.
         """
         values = {**known, **self.values}
-        return {name: values[name] for name in _names(function) if name in values} | (self.rest if _accepts_any(function) else {})
+        return {name: values[name] for name in _names(function) if name in values} | (
+            self.rest if _accepts_any(function) else {}
+        )
 
 
 def _accepts_any(function: Callable[..., Any]) -> bool:
     """Return whether a function accepts any keyword argument (`**kwargs`)."""
-    return any(each.kind is each.VAR_KEYWORD for each in inspect.signature(function).parameters.values())
+    return any(
+        each.kind is each.VAR_KEYWORD for each in inspect.signature(function).parameters.values()
+    )
 
 
 def _names(function: Callable[..., Any]) -> list[str]:
     """Return the names of the arguments that can be passed to a function by keyword."""
     keywords = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [name for name, each in inspect.signature(function).parameters.items() if each.kind in keywords]
+    return [
+        name
+        for name, each in inspect.signature(function).parameters.items()
+        if each.kind in keywords
+    ]

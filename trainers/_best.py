@@ -48,7 +48,9 @@ class BestStep:
             folder: Folder of the checkpoint.
             step: Number of the last step.
         """
-        (folder / STATE).write_text(json.dumps({"step": step, "best_step": self.step, "best_value": self.value}))
+        (folder / STATE).write_text(
+            json.dumps({"step": step, "best_step": self.step, "best_value": self.value})
+        )
 
     def read(self, folder: Path) -> int:
         """Restore the best step that `write` wrote. Return the number of the last step before the checkpoint."""

@@ -25,7 +25,9 @@ class BestRound(BestStep):
         columns: Names and types of the columns, which saved models contain.
     """
 
-    def __init__(self, cur: trial.Current, whole: bool, check: xgb.DMatrix | None, columns: Columns):
+    def __init__(
+        self, cur: trial.Current, whole: bool, check: xgb.DMatrix | None, columns: Columns
+    ):
         super().__init__(cur)
         self.check, self.whole, self.columns = check, whole, columns
         self.raw: bytearray | None = None
@@ -61,7 +63,11 @@ class BestRound(BestStep):
             self._save_model(booster, folder / "latest.ubj")
         self._save_model(model, folder / "model.ubj")
         self.write(folder, step)
-        self.cur.note_checkpoint(folder, best_step, None if self.check is None else self.predictions(booster, best_step, model))
+        self.cur.note_checkpoint(
+            folder,
+            best_step,
+            None if self.check is None else self.predictions(booster, best_step, model),
+        )
 
     def _save_model(self, model: xgb.Booster, file: Path) -> None:
         """Save a model with the names of its columns. In memory, models have no column names."""

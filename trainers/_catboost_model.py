@@ -47,7 +47,9 @@ def metric_name(task: str, split: str, metric: str, weighted: bool = False) -> s
         metric: Name of the metric without a split.
         weighted: True if the rows of train have weights. A metric of train then counts each row once, if CatBoost allows it.
     """
-    name = NATIVE[task].get(metric) if metric in OWN else metric if _is_known(task, metric) else None
+    name = (
+        NATIVE[task].get(metric) if metric in OWN else metric if _is_known(task, metric) else None
+    )
     if name is None or split == "valid" or not weighted:
         return name
     equal = f"{name}{';' if ':' in name else ':'}use_weights=false"
@@ -75,15 +77,24 @@ def categorical(features: pd.DataFrame) -> list[str]:
     for name, dtype in features.dtypes.items():
         if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
             continue
-        (found if str(dtype) in ("category", "str", "string", "object") else others).append(str(name))
+        (found if str(dtype) in ("category", "str", "string", "object") else others).append(
+            str(name)
+        )
     if others:
-        raise ValueError(f"these columns have neither numbers nor text: {', '.join(others[:10])}; drop such a column with `data.drop`")
+        raise ValueError(
+            f"these columns have neither numbers nor text: {', '.join(others[:10])}; drop such a column with `data.drop`"
+        )
     return found
 
 
 def with_text(features: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Return the rows with text in the named columns. A missing value becomes `MISSING`."""
-    return features.assign(**{name: features[name].astype(object).where(features[name].notna(), MISSING).astype(str) for name in names})
+    return features.assign(
+        **{
+            name: features[name].astype(object).where(features[name].notna(), MISSING).astype(str)
+            for name in names
+        }
+    )
 
 
 def predictions_of(raw: np.ndarray, task: str, loss: str) -> np.ndarray:
@@ -119,8 +130,16 @@ class Model:
         threads: Number of threads; -1 for all CPUs.
     """
 
-    def __init__(self, model: cb.CatBoost, task: str, loss: str, rounds: int = 0, threads: int = -1):
-        self.model, self.task, self.loss, self.rounds, self.threads = model, task, loss, rounds, threads
+    def __init__(
+        self, model: cb.CatBoost, task: str, loss: str, rounds: int = 0, threads: int = -1
+    ):
+        self.model, self.task, self.loss, self.rounds, self.threads = (
+            model,
+            task,
+            loss,
+            rounds,
+            threads,
+        )
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows. The result has the format of `predictions_of`.
@@ -129,9 +148,13 @@ class Model:
             features: The training columns, in their order.
         """
         text = [str(features.columns[i]) for i in self.model.get_cat_feature_indices()]
-        return self.predict_pool(cb.Pool(with_text(features, text), cat_features=text, thread_count=self.threads))
+        return self.predict_pool(
+            cb.Pool(with_text(features, text), cat_features=text, thread_count=self.threads)
+        )
 
     def predict_pool(self, pool: cb.Pool) -> np.ndarray:
         """Predict the rows of a pool."""
-        raw = self.model.predict(pool, prediction_type="RawFormulaVal", ntree_end=self.rounds, thread_count=self.threads)
+        raw = self.model.predict(
+            pool, prediction_type="RawFormulaVal", ntree_end=self.rounds, thread_count=self.threads
+        )
         return predictions_of(np.asarray(raw, np.float64), self.task, self.loss)

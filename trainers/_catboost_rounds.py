@@ -77,11 +77,20 @@ class Training:
         data: Mapping[str, tuple[cb.Pool, np.ndarray]],
         scratch: Path,
     ):
-        self.cur, self.params, self.requested, self.data, self.scratch = cur, params, requested, data, scratch
+        self.cur, self.params, self.requested, self.data, self.scratch = (
+            cur,
+            params,
+            requested,
+            data,
+            scratch,
+        )
         self.step, self.best = 0, BestStep(cur)
         self.last = min(params["iterations"], cur.max_t or params["iterations"])
         self.model_of = functools.partial(
-            Model, task=str(cur.task), loss=str(params["loss_function"]).partition(":")[0], threads=params["thread_count"]
+            Model,
+            task=str(cur.task),
+            loss=str(params["loss_function"]).partition(":")[0],
+            threads=params["thread_count"],
         )
         self._is_shrinking = any(params.get(name) for name in SHRINKING)
         self._best_model: cb.CatBoost | None = None  # only if `_is_shrinking`
@@ -102,7 +111,9 @@ class Training:
             folder = Path(name)
             best = BestStep(self.cur)
             self._done = best.read(folder)
-            if json.loads((folder / "params.json").read_text()) != json.loads(json.dumps(self.params)):
+            if json.loads((folder / "params.json").read_text()) != json.loads(
+                json.dumps(self.params)
+            ):
                 return
             self.step, self.best = self._done, best
             shutil.copyfile(folder / "snapshot", self.scratch / "snapshot")
@@ -116,9 +127,15 @@ class Training:
             ValueError: CatBoost has ended the training early.
         """
         self._ended = self._error = None
-        model = cb.CatBoost(self.params | self._metric_parameters() | {"train_dir": str(self.scratch)})
+        model = cb.CatBoost(
+            self.params | self._metric_parameters() | {"train_dir": str(self.scratch)}
+        )
         (train, _), (valid, _) = self.data["train"], self.data["valid"]
-        snapshot = {"save_snapshot": True, "snapshot_file": str(self.scratch / "snapshot"), "snapshot_interval": NEVER}
+        snapshot = {
+            "save_snapshot": True,
+            "snapshot_file": str(self.scratch / "snapshot"),
+            "snapshot_interval": NEVER,
+        }
         model.fit(train, eval_set=valid, callbacks=[self], **snapshot)
         if self._error is not None:
             raise self._error
@@ -130,7 +147,9 @@ class Training:
             self._best_model = model
         if self.step <= self._done:
             return
-        if self.step == self.last:  # before `report`, which ends the trial at the scheduler's `max_t`
+        if (
+            self.step == self.last
+        ):  # before `report`, which ends the trial at the scheduler's `max_t`
             self.cur.report_final(self._final(model))
         report(self._ended, functools.partial(self._save, model) if self._due else None)
 
@@ -150,7 +169,11 @@ class Training:
         metrics = self._measured(history)
         is_best = self.best.compare(step, metrics[self.requested.lead])
         self._due = step > self._done and self.cur.checkpoint_due(step, last=step == self.last)
-        if self._due or step == self.last or (self._is_shrinking and is_best and not self.cur.keep_last):
+        if (
+            self._due
+            or step == self.last
+            or (self._is_shrinking and is_best and not self.cur.keep_last)
+        ):
             self._ended = metrics
             return False
         if step > self._done:
@@ -160,14 +183,21 @@ class Training:
     def _metric_parameters(self) -> dict[str, Any]:
         """Return the parameters that tell CatBoost which metrics to measure, and on which splits."""
         names = self.requested.framework_names
-        trained = {names[name] for name in self.requested.reported if name in names and name.startswith("train-")}
+        trained = {
+            names[name]
+            for name in self.requested.reported
+            if name in names and name.startswith("train-")
+        }
         measured = [
-            metric for metric in self.requested.framework_metrics(self.requested.reported) if metric != self.params["loss_function"]
+            metric
+            for metric in self.requested.framework_metrics(self.requested.reported)
+            if metric != self.params["loss_function"]
         ]
         params: dict[str, Any] = {}
         if measured:
             params["custom_metric"] = [
-                f"{metric}{';' if ':' in metric else ':'}hints=skip_train~{'false' if metric in trained else 'true'}" for metric in measured
+                f"{metric}{';' if ':' in metric else ':'}hints=skip_train~{'false' if metric in trained else 'true'}"
+                for metric in measured
             ]
         if self.requested.computed:
             params["eval_metric"] = self._raw
@@ -184,7 +214,11 @@ class Training:
             if name in self.requested.reported:
                 values = history["learn" if name.startswith("train-") else "validation"]
                 # CatBoost adds defaults to some names, as in `AUC:type=Mu`.
-                value = next(each for key, each in values.items() if key == metric or key.startswith(f"{metric}:"))[-1]
+                value = next(
+                    each
+                    for key, each in values.items()
+                    if key == metric or key.startswith(f"{metric}:")
+                )[-1]
                 found[name] = 1.0 - value if name.partition("-")[2] in ERRORS else value
         if self.requested.computed:
             task, label = str(self.cur.task), self.data["valid"][1]
@@ -202,7 +236,11 @@ class Training:
         """Measure the model of the best iteration. Metrics that the trial reported are left out, and metrics that only CatBoost has."""
         assert self._ended is not None
         task, best = str(self.cur.task), self._best_of(model)
-        wanted = [n for n in self.requested.final if n not in self._ended and find(n.partition("-")[2], task) is not None]
+        wanted = [
+            n
+            for n in self.requested.final
+            if n not in self._ended and find(n.partition("-")[2], task) is not None
+        ]
         found: dict[str, float] = {}
         for split in SPLITS:
             if any(name.startswith(split) for name in wanted):
@@ -215,9 +253,13 @@ class Training:
         best = self._best_of(model)
         best.model.save_model(str(folder / "model.cbm"))
         # The file may have more trees, because CatBoost can remove the last trees of only one kind of model.
-        (folder / "model.json").write_text(json.dumps({"task": best.task, "loss": best.loss, "rounds": best.rounds}))
+        (folder / "model.json").write_text(
+            json.dumps({"task": best.task, "loss": best.loss, "rounds": best.rounds})
+        )
         (folder / "params.json").write_text(json.dumps(self.params))
         shutil.copyfile(self.scratch / "snapshot", folder / "snapshot")
         self.best.write(folder, self.step)
         check = self.cur.check
-        self.cur.note_checkpoint(folder, self.best.step or self.step, None if check is None else best.predict(check))
+        self.cur.note_checkpoint(
+            folder, self.best.step or self.step, None if check is None else best.predict(check)
+        )

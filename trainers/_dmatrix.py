@@ -57,7 +57,12 @@ def matrix(
     weights = frame[weight].to_numpy() if weight else None
     features = features.set_axis(names, axis=1)
     if max_bin is not None:
-        options = {"enable_categorical": True, "nthread": threads, "max_bin": max_bin, "ref": reference}
+        options = {
+            "enable_categorical": True,
+            "nthread": threads,
+            "max_bin": max_bin,
+            "ref": reference,
+        }
         return xgb.QuantileDMatrix(features, target, weight=weights, **options)
     return xgb.DMatrix(features, target, weight=weights, enable_categorical=True, nthread=threads)
 
@@ -76,7 +81,10 @@ def fits_bins(frame: pd.DataFrame, reference: xgb.DMatrix) -> bool:
         return False
     ends, cuts = reference.get_quantile_cut()
     last = cuts[ends[1:].astype(np.int64) - 1]
-    return all(not (frame[name].to_numpy(np.float32) >= end).any() for name, end in zip(frame.columns, last, strict=True))
+    return all(
+        not (frame[name].to_numpy(np.float32) >= end).any()
+        for name, end in zip(frame.columns, last, strict=True)
+    )
 
 
 @contextlib.contextmanager

@@ -44,18 +44,28 @@ def build(reference: str, params: Mapping[str, Any], cur: Current) -> Any:
     source = references.resolve(reference)
     accepted = inspect.signature(source).parameters if callable(source) else {}
     anything = any(each.kind is each.VAR_KEYWORD for each in accepted.values())
-    given = {name: params[name] for name in params if name in accepted or (anything and "__" not in name)}
+    given = {
+        name: params[name] for name in params if name in accepted or (anything and "__" not in name)
+    }
     defaults = {"random_state": cur.seed, "n_jobs": cur.threads}
     if callable(source):
         arguments = {name: value for name, value in defaults.items() if name in accepted} | given
-        estimator = source(**{name: _integer(accepted.get(name), value) for name, value in arguments.items()})
+        estimator = source(
+            **{name: _integer(accepted.get(name), value) for name, value in arguments.items()}
+        )
     else:
         estimator = clone(source)
     _require_task(estimator, reference, str(cur.task))
     known = parameters_of(estimator)
     for name in params.keys() - given.keys() - known.keys():
-        raise ValueError(f"params.{name} is not a parameter of `{reference}`; {_suggest(name, {**accepted, **known})}")
-    unset = {name: name.rpartition("__")[2] for name, value in known.items() if value is None and name not in params}
+        raise ValueError(
+            f"params.{name} is not a parameter of `{reference}`; {_suggest(name, {**accepted, **known})}"
+        )
+    unset = {
+        name: name.rpartition("__")[2]
+        for name, value in known.items()
+        if value is None and name not in params
+    }
     rest = {name: defaults[last] for name, last in unset.items() if last in defaults}
     rest |= {name: value for name, value in params.items() if name not in given}
     if rest:
@@ -75,14 +85,20 @@ def unknown_parameters(reference: str, names: Collection[str]) -> dict[str, str]
     """
     source = references.resolve(reference)
     accepted = inspect.signature(source).parameters if callable(source) else {}
-    if any(each.kind is each.VAR_KEYWORD for each in accepted.values()) or (inspect.isfunction(source) and accepted.keys() & set(names)):
+    if any(each.kind is each.VAR_KEYWORD for each in accepted.values()) or (
+        inspect.isfunction(source) and accepted.keys() & set(names)
+    ):
         return {}
     try:
         known = parameters_of(source() if callable(source) else source)
     except Exception:  # arguments are missing
         return {}
     valid = {**accepted, **known}
-    return {name: f"is not a parameter of `{reference}`; {_suggest(name, valid)}" for name in names if name not in valid}
+    return {
+        name: f"is not a parameter of `{reference}`; {_suggest(name, valid)}"
+        for name in names
+        if name not in valid
+    }
 
 
 def _suggest(name: str, valid: Collection[str]) -> str:
@@ -99,7 +115,12 @@ def parameters_of(estimator: Any) -> dict[str, Any]:
 def _integer(parameter: inspect.Parameter | None, value: Any) -> Any:
     """Convert a float such as 6.0 to an integer if the parameter's default is an integer. A domain such as `quniform` samples floats."""
     default = parameter.default if parameter is not None else None
-    whole = isinstance(default, int) and not isinstance(default, bool) and isinstance(value, float) and value.is_integer()
+    whole = (
+        isinstance(default, int)
+        and not isinstance(default, bool)
+        and isinstance(value, float)
+        and value.is_integer()
+    )
     return int(value) if whole else value
 
 
@@ -107,14 +128,26 @@ def _require_task(estimator: Any, reference: str, task: str) -> None:
     """Raise a ValueError if an object is not an estimator that can be trained for a task."""
     for method in ("fit", "predict"):
         if not callable(getattr(estimator, method, None)):
-            kind = f"`{reference}` is a {type(estimator).__name__}" if not callable(estimator) else f"`{reference}`"
-            raise ValueError(f"trainer.estimator: {kind}, which has no method `{method}`; name a classifier or a regressor")
-    with contextlib.suppress(AttributeError):  # an estimator that does not inherit from `BaseEstimator` need not say what it is
+            kind = (
+                f"`{reference}` is a {type(estimator).__name__}"
+                if not callable(estimator)
+                else f"`{reference}`"
+            )
+            raise ValueError(
+                f"trainer.estimator: {kind}, which has no method `{method}`; name a classifier or a regressor"
+            )
+    with contextlib.suppress(
+        AttributeError
+    ):  # an estimator that does not inherit from `BaseEstimator` need not say what it is
         numbers = task in ("regression", MULTIOUTPUT)
         if numbers and is_classifier(estimator):
-            raise ValueError(f"trainer.estimator: `{reference}` is a classifier, but the label is for a regression")
+            raise ValueError(
+                f"trainer.estimator: `{reference}` is a classifier, but the label is for a regression"
+            )
         if not numbers and is_regressor(estimator):
-            raise ValueError(f"trainer.estimator: `{reference}` is a regressor, but the label is for a classification")
+            raise ValueError(
+                f"trainer.estimator: `{reference}` is a regressor, but the label is for a classification"
+            )
 
 
 class Training:
@@ -144,11 +177,23 @@ class Training:
         steps: Number of steps.
     """
 
-    def __init__(self, estimator: Any, params: Mapping[str, Any], steps: int | None, max_t: int | None, batch_size: int | None, seed: int):
+    def __init__(
+        self,
+        estimator: Any,
+        params: Mapping[str, Any],
+        steps: int | None,
+        max_t: int | None,
+        batch_size: int | None,
+        seed: int,
+    ):
         self.estimator, self.batch_size, self.seed = estimator, batch_size, seed
         self.kind, known = _kind(self.last), parameters_of(self.last)
         prefix = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
-        passes = params.get(f"{prefix}max_iter", params.get("max_iter")) if self.kind == "passes" else None
+        passes = (
+            params.get(f"{prefix}max_iter", params.get("max_iter"))
+            if self.kind == "passes"
+            else None
+        )
         self.steps = int(steps or passes or max_t or STEPS)
         if self.kind in GROWING:
             self.steps = min(self.steps, known[self.kind])
@@ -158,9 +203,15 @@ class Training:
         self._resumed, self._features = False, None
         if self.kind in ("passes", "parts"):
             # With an integer, each call of `partial_fit` would shuffle the rows in the same order.
-            seeds = {name: each for name, each in known.items() if name.rpartition("__")[2] == "random_state" and isinstance(each, int)}
+            seeds = {
+                name: each
+                for name, each in known.items()
+                if name.rpartition("__")[2] == "random_state" and isinstance(each, int)
+            }
             if seeds:
-                self.last.set_params(**{name: np.random.RandomState(each) for name, each in seeds.items()})
+                self.last.set_params(
+                    **{name: np.random.RandomState(each) for name, each in seeds.items()}
+                )
 
     @property
     def last(self) -> Any:
@@ -178,10 +229,20 @@ class Training:
         Raises:
             ValueError: A parameter has changed that cannot be set with `set_params`.
         """
-        changed = {name: value for name, value in params.items() if name not in earlier or earlier[name] != value}
+        changed = {
+            name: value
+            for name, value in params.items()
+            if name not in earlier or earlier[name] != value
+        }
         for name in changed.keys() - parameters_of(estimator).keys():
-            raise ValueError(f"params.{name} cannot change during a trial, because `set_params` does not have it; make it a constant")
-        threads = {name: value for name, value in parameters_of(self.estimator).items() if name.rpartition("__")[2] == "n_jobs"}
+            raise ValueError(
+                f"params.{name} cannot change during a trial, because `set_params` does not have it; make it a constant"
+            )
+        threads = {
+            name: value
+            for name, value in parameters_of(self.estimator).items()
+            if name.rpartition("__")[2] == "n_jobs"
+        }
         self.estimator, self._resumed = estimator, True
         if threads or changed:
             estimator.set_params(**threads | changed)
@@ -196,12 +257,23 @@ class Training:
         """
         method = "partial_fit" if self.kind in ("passes", "parts") else "fit"
         accepted = inspect.signature(getattr(self.last, method)).parameters
-        if "sample_weight" not in accepted and not any(each.kind is each.VAR_KEYWORD for each in accepted.values()):
+        if "sample_weight" not in accepted and not any(
+            each.kind is each.VAR_KEYWORD for each in accepted.values()
+        ):
             name = type(self.last).__name__
             advice = "leave out data.weight and data.class_weight, or choose another estimator"
-            raise ValueError(f"trainer.estimator: `{method}` of {name} in `{reference}` has no argument `sample_weight`; {advice}")
+            raise ValueError(
+                f"trainer.estimator: `{method}` of {name} in `{reference}` has no argument `sample_weight`; {advice}"
+            )
 
-    def run(self, step: int, x: pd.DataFrame, y: np.ndarray, classes: int, weight: np.ndarray | None = None) -> None:
+    def run(
+        self,
+        step: int,
+        x: pd.DataFrame,
+        y: np.ndarray,
+        classes: int,
+        weight: np.ndarray | None = None,
+    ) -> None:
         """Train one step.
 
         Args:
@@ -212,10 +284,18 @@ class Training:
             weight: Weight of each row, shape (n,). None if the rows have no weights. In a pipeline, only the last estimator gets weights.
         """
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "'n_jobs' has no effect", FutureWarning)  # LogisticRegression still has the parameter
+            warnings.filterwarnings(
+                "ignore", "'n_jobs' has no effect", FutureWarning
+            )  # LogisticRegression still has the parameter
             if self.kind == "fit":
-                step_name = f"{self.estimator.steps[-1][0]}__" if isinstance(self.estimator, Pipeline) else ""
-                self.estimator.fit(x, y, **({} if weight is None else {f"{step_name}sample_weight": weight}))
+                step_name = (
+                    f"{self.estimator.steps[-1][0]}__"
+                    if isinstance(self.estimator, Pipeline)
+                    else ""
+                )
+                self.estimator.fit(
+                    x, y, **({} if weight is None else {f"{step_name}sample_weight": weight})
+                )
                 return
             warnings.simplefilter("ignore", ConvergenceWarning)
             features = self._transform(x, y)
@@ -225,18 +305,33 @@ class Training:
                 return
             known: dict[str, Any] = {"classes": np.arange(classes)} if classes else {}
             if y.ndim == 2 and is_classifier(self.last):
-                several = isinstance(self.last, MultiOutputClassifier)  # it trains one classifier for each column
-                known = {"classes": [np.arange(2)] * y.shape[1] if several else np.arange(y.shape[1])}
+                several = isinstance(
+                    self.last, MultiOutputClassifier
+                )  # it trains one classifier for each column
+                known = {
+                    "classes": [np.arange(2)] * y.shape[1] if several else np.arange(y.shape[1])
+                }
             for rows in self._batches(step, len(y)):
-                if weight is not None and not weight[rows].any():  # scikit-learn refuses such a batch
+                if (
+                    weight is not None and not weight[rows].any()
+                ):  # scikit-learn refuses such a batch
                     continue
                 of_rows = {} if weight is None else {"sample_weight": weight[rows]}
-                self.last.partial_fit(features.iloc[rows] if hasattr(features, "iloc") else features[rows], y[rows], **known, **of_rows)
+                self.last.partial_fit(
+                    features.iloc[rows] if hasattr(features, "iloc") else features[rows],
+                    y[rows],
+                    **known,
+                    **of_rows,
+                )
 
     def snapshot(self) -> Any:
         """Return a copy of the estimator that later steps do not change. The members of an ensemble, which never change, are not copied."""
         members = [getattr(self.last, name, []) for name in ("estimators_", "_predictors")]
-        shared = {id(member): member for group in members for member in np.ravel(np.asarray(group, dtype=object))}
+        shared = {
+            id(member): member
+            for group in members
+            for member in np.ravel(np.asarray(group, dtype=object))
+        }
         return copy.deepcopy(self.estimator, shared)
 
     def _transform(self, x: pd.DataFrame, y: np.ndarray) -> Any:
@@ -266,8 +361,14 @@ class Training:
         """Return the value of the growing parameter for a step."""
         until = self._total * step // self.steps
         if self.kind == "max_iter" and not isinstance(self.last, HIST_BOOSTING):
-            return until - self._total * (step - 1) // self.steps  # each fit makes this number of further iterations
-        trained = self.last.n_iter_ if hasattr(self.last, "_predictors") else len(getattr(self.last, "estimators_", ()))
+            return (
+                until - self._total * (step - 1) // self.steps
+            )  # each fit makes this number of further iterations
+        trained = (
+            self.last.n_iter_
+            if hasattr(self.last, "_predictors")
+            else len(getattr(self.last, "estimators_", ()))
+        )
         return max(until, trained)  # under PBT, `until` may have decreased
 
 
@@ -275,8 +376,16 @@ def _kind(estimator: Any) -> str:
     """Return how an estimator is trained in several steps; see `Training`."""
     known = parameters_of(estimator)
     # scikit-learn refuses `partial_fit` with these two parameters.
-    if hasattr(estimator, "partial_fit") and known.get("class_weight") != "balanced" and known.get("early_stopping") is not True:
-        return "passes" if any(name.rpartition("__")[2] == "max_iter" for name in known) else "parts"
-    if "warm_start" in known and known.get("solver") != "liblinear":  # liblinear ignores `warm_start`
+    if (
+        hasattr(estimator, "partial_fit")
+        and known.get("class_weight") != "balanced"
+        and known.get("early_stopping") is not True
+    ):
+        return (
+            "passes" if any(name.rpartition("__")[2] == "max_iter" for name in known) else "parts"
+        )
+    if (
+        "warm_start" in known and known.get("solver") != "liblinear"
+    ):  # liblinear ignores `warm_start`
         return next((name for name in GROWING if isinstance(known.get(name), int)), "fit")
     return "fit"

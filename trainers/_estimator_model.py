@@ -68,7 +68,11 @@ class Model:
         Returns:
             The value of each metric, by its name.
         """
-        ranked = [] if self._has_probabilities else [name for name in names if needs(name, self.task) == "scores"]
+        ranked = (
+            []
+            if self._has_probabilities
+            else [name for name in names if needs(name, self.task) == "scores"]
+        )
         others = [name for name in names if name not in ranked]
         measured = measure(self.task, "valid", y, self._predict(x), others) if others else {}
         return measured | (measure(self.task, "valid", y, self._rank(x), ranked) if ranked else {})
@@ -85,16 +89,25 @@ class Model:
                 return self._of_labels(self.estimator.predict_proba(x))
             if self._has_probabilities:
                 return self._of_classes(self.estimator.predict_proba(x), 0.0)
-            predictions = np.asarray(self.estimator.predict(x)).reshape((len(x), -1) if self.task in SEVERAL else len(x))
+            predictions = np.asarray(self.estimator.predict(x)).reshape(
+                (len(x), -1) if self.task in SEVERAL else len(x)
+            )
         return predictions.astype(np.float64 if self.task in NUMBERS else np.int64)
 
     def _rank(self, x: pd.DataFrame) -> np.ndarray:
         """Return values that rank the rows; see `decision_function`. `columns` has returned the features."""
-        if self._has_probabilities or self.task in SEVERAL or not hasattr(self.estimator, "decision_function"):
+        if (
+            self._has_probabilities
+            or self.task in SEVERAL
+            or not hasattr(self.estimator, "decision_function")
+        ):
             return self._predict(x)
         with _one_thread():
             values = np.asarray(self.estimator.decision_function(x), np.float64)
-        return self._of_classes(np.column_stack([-values, values]) if values.ndim == 1 else values, values.min(initial=0) - 1)
+        return self._of_classes(
+            np.column_stack([-values, values]) if values.ndim == 1 else values,
+            values.min(initial=0) - 1,
+        )
 
     def _of_labels(self, values: Any) -> np.ndarray:
         """Return the probability of 1 for each label column, shape (n, k).
@@ -117,7 +130,9 @@ class Model:
 
         For two classes, return only the column of the second class.
         """
-        known = np.asarray(getattr(self.estimator, "classes_", range(values.shape[1]))).astype(np.int64)
+        known = np.asarray(getattr(self.estimator, "classes_", range(values.shape[1]))).astype(
+            np.int64
+        )
         out = np.full((len(values), self.classes), absent)
         out[:, known] = values
         return out[:, 1] if self.task == "binary" else out

@@ -44,7 +44,13 @@ class Best(BestStep):
             except Exception as e:
                 text = f"Keras cannot load the model of `{description.model}` from the file that it wrote"
                 raise ValueError(f"{text}; see {GUIDE}: {e}") from e
-        if not np.allclose(predict(network, x), self.copy.outputs(x)[: len(x)], rtol=1e-2, atol=1e-3, equal_nan=True):
+        if not np.allclose(
+            predict(network, x),
+            self.copy.outputs(x)[: len(x)],
+            rtol=1e-2,
+            atol=1e-3,
+            equal_nan=True,
+        ):
             raise ValueError(
                 f"the model of `{description.model}` predicts other values after Keras has saved and loaded it; "
                 f"does `get_config` of each of your layers return all arguments? See {GUIDE}"
@@ -61,7 +67,10 @@ class Best(BestStep):
         self.description.save(self.copy.network, folder)
         optimizer = network.optimizer
         weights = {f"weight-{number}": value for number, value in enumerate(network.get_weights())}
-        variables = {f"optimizer-{number}": variable.numpy() for number, variable in enumerate(optimizer.variables)}
+        variables = {
+            f"optimizer-{number}": variable.numpy()
+            for number, variable in enumerate(optimizer.variables)
+        }
         np.savez(folder / LATEST, kind=np.array(type(optimizer).__name__), **weights, **variables)
         self.write(folder, epoch)
         # The copy predicts the check rows, because a GPU rounds differently from the CPU, on which a bundle predicts.
@@ -96,7 +105,10 @@ class Best(BestStep):
             )
         network.set_weights(weights)
         if str(stored["kind"]) == type(network.optimizer).__name__:
-            _restore_optimizer(network.optimizer, [stored[name] for name in stored if name.startswith("optimizer-")])
+            _restore_optimizer(
+                network.optimizer,
+                [stored[name] for name in stored if name.startswith("optimizer-")],
+            )
         return epoch
 
 

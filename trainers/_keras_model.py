@@ -87,7 +87,9 @@ class Description:
         references.resolve(self.model)
         custom = vars(sys.modules[references.parse(self.model)[0]])
         with keras.device("cpu"):
-            return keras.saving.load_model(folder / NETWORK, {k: v for k, v in custom.items() if callable(v)}, compile=False)
+            return keras.saving.load_model(
+                folder / NETWORK, {k: v for k, v in custom.items() if callable(v)}, compile=False
+            )
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
         """Turn outputs of the network, shape (n, k) or (n,), into predictions in the format of `Model.predict`."""
@@ -114,7 +116,9 @@ def predict(network: Any, x: np.ndarray, rows: int = ROWS_AT_ONCE) -> np.ndarray
         x: The features, float32 of shape (n, columns), n > 0.
         rows: Number of rows to predict at once.
     """
-    return np.concatenate([network.predict_on_batch(x[start : start + rows]) for start in range(0, len(x), rows)])
+    return np.concatenate(
+        [network.predict_on_batch(x[start : start + rows]) for start in range(0, len(x), rows)]
+    )
 
 
 class Model:
@@ -159,7 +163,11 @@ def to_inputs(features: pd.DataFrame) -> np.ndarray:
 
 
 def arguments_of(
-    function: Callable[..., Any], ref: str, given: Mapping[str, Any], params: Mapping[str, Any], others: Collection[str]
+    function: Callable[..., Any],
+    ref: str,
+    given: Mapping[str, Any],
+    params: Mapping[str, Any],
+    others: Collection[str],
 ) -> dict[str, Any]:
     """Return the arguments with which the user's function is called.
 
@@ -174,15 +182,27 @@ def arguments_of(
         ValueError: `params` has a name that neither the trainer nor the function takes, or lacks an argument that the function requires.
     """
     known = inspect.signature(function).parameters
-    takes = {name for name, each in known.items() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+    takes = {
+        name
+        for name, each in known.items()
+        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    }
     any_name = any(each.kind is each.VAR_KEYWORD for each in known.values())
-    wanted = {name: value for name, value in params.items() if name in takes or (any_name and name not in others)}
+    wanted = {
+        name: value
+        for name, value in params.items()
+        if name in takes or (any_name and name not in others)
+    }
     if unknown := params.keys() - wanted.keys() - set(others):
         name = min(unknown)
         valid = [*takes - given.keys(), *others]
-        raise ValueError(f"params.{name} is neither an argument of `{ref}` nor a parameter of the trainer; {did_you_mean(name, valid)}")
+        raise ValueError(
+            f"params.{name} is neither an argument of `{ref}` nor a parameter of the trainer; {did_you_mean(name, valid)}"
+        )
     arguments = {name: value for name, value in given.items() if name in takes} | wanted
     required = [name for name in takes if known[name].default is inspect.Parameter.empty]
     if missing := [name for name in required if name not in arguments]:
-        raise ValueError(f"`{ref}` requires the arguments {', '.join(sorted(missing))}; give each as `params.NAME`, or give it a default")
+        raise ValueError(
+            f"`{ref}` requires the arguments {', '.join(sorted(missing))}; give each as `params.NAME`, or give it a default"
+        )
     return arguments

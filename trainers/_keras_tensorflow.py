@@ -51,7 +51,10 @@ class Batches:
         batches = tf.data.Dataset.range(1).flat_map(epoch)
         rows = batches.map(lambda order: tuple(tf.gather(part, order) for part in parts))
         rows = rows.apply(tf.data.experimental.assert_cardinality(-(-len(x) // size)))
-        self.arguments: dict[str, Any] = {"x": rows.prefetch(tf.data.AUTOTUNE), "shuffle": False}  # else `fit` warns
+        self.arguments: dict[str, Any] = {
+            "x": rows.prefetch(tf.data.AUTOTUNE),
+            "shuffle": False,
+        }  # else `fit` warns
 
     def start_epoch(self, seed: int) -> None:
         """Choose the order of the rows of the next epoch. The same seed gives the same order."""
@@ -69,11 +72,16 @@ def average_gradients(optimizer: Any, ranks: Ranks) -> None:
 
     def apply_mean(gradients: Sequence[Any], variables: Any = None) -> Any:
         given = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
-        total = tf.concat([tf.reshape(gradient, [-1]) for gradient in given], 0)  # one message for all gradients
+        total = tf.concat(
+            [tf.reshape(gradient, [-1]) for gradient in given], 0
+        )  # one message for all gradients
         mean = tf.ensure_shape(tf.numpy_function(ranks.mean, [total], total.dtype), total.shape)
         parts = iter(tf.split(mean, [gradient.shape.num_elements() for gradient in given]))
         shapes = iter(given)
-        averaged = [None if each is None else tf.reshape(next(parts), next(shapes).shape) for each in gradients]
+        averaged = [
+            None if each is None else tf.reshape(next(parts), next(shapes).shape)
+            for each in gradients
+        ]
         return apply(averaged, variables)
 
     optimizer.apply = apply_mean

@@ -35,7 +35,13 @@ class Batches:
     """
 
     def __init__(self, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None, size: int):
-        self.arguments: dict[str, Any] = {"x": x, "y": y, "sample_weight": weights, "batch_size": size, "shuffle": True}
+        self.arguments: dict[str, Any] = {
+            "x": x,
+            "y": y,
+            "sample_weight": weights,
+            "batch_size": size,
+            "shuffle": True,
+        }
 
     def start_epoch(self, seed: int) -> None:
         """Choose the order of the rows of the next epoch. The same seed gives the same order."""
@@ -53,10 +59,15 @@ def average_gradients(optimizer: Any, ranks: Ranks) -> None:
 
     def apply_mean(gradients: Sequence[torch.Tensor | None], variables: Any = None) -> Any:
         given = [gradient for gradient in gradients if gradient is not None]
-        mean = torch.cat([gradient.reshape(-1) for gradient in given])  # one message for all gradients
+        mean = torch.cat(
+            [gradient.reshape(-1) for gradient in given]
+        )  # one message for all gradients
         torch.distributed.all_reduce(mean)
         parts = iter(torch.split(mean / ranks.world, [gradient.numel() for gradient in given]))
-        averaged = [None if each is None else next(parts).reshape(each.shape).to(each.dtype) for each in gradients]
+        averaged = [
+            None if each is None else next(parts).reshape(each.shape).to(each.dtype)
+            for each in gradients
+        ]
         return apply(averaged, variables)
 
     optimizer.apply = apply_mean

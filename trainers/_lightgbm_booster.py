@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 REFUSED_IN_NAMES = ' \t\n[]{}",:'
 # LightGBM's names of the metrics in `sweeps.core.metrics`. `multi_error` is not among them: it counts ties between classes as errors.
 NATIVE = {
-    "binary": {"logloss": "binary_logloss", "error": "binary_error", "auc": "auc", "rmse": "rmse", "mae": "l1", "mse": "l2"},
+    "binary": {
+        "logloss": "binary_logloss",
+        "error": "binary_error",
+        "auc": "auc",
+        "rmse": "rmse",
+        "mae": "l1",
+        "mse": "l2",
+    },
     "multiclass": {"mlogloss": "multi_logloss", "logloss": "multi_logloss"},
     "regression": {"rmse": "rmse", "mae": "l1", "mse": "l2"},
 }
@@ -52,13 +59,17 @@ def _own_name(task: str, metric: str) -> str | None:
     label, params = TINY[task]
     params = params | {"metric": metric, "verbosity": -1, "num_threads": 1, "min_data_in_bin": 1}
     try:
-        found = lgb.Booster(params, lgb.Dataset(np.arange(4.0).reshape(4, 1), label, params=params)).eval_train()
+        found = lgb.Booster(
+            params, lgb.Dataset(np.arange(4.0).reshape(4, 1), label, params=params)
+        ).eval_train()
     except lgb.basic.LightGBMError:
         return None
     return str(found[0].metric_name) if len(found) == 1 else None
 
 
-def predict(booster: lgb.Booster, features: pd.DataFrame, threads: int, rounds: int = -1) -> np.ndarray:
+def predict(
+    booster: lgb.Booster, features: pd.DataFrame, threads: int, rounds: int = -1
+) -> np.ndarray:
     """Predict rows with the first rounds of a booster.
 
     Args:
@@ -75,7 +86,9 @@ def predict(booster: lgb.Booster, features: pd.DataFrame, threads: int, rounds: 
         outputs = booster.num_model_per_iteration()
         return np.zeros((0, outputs) if outputs > 1 else 0)
     features = features.set_axis(safe_names(features.columns, REFUSED_IN_NAMES), axis=1)
-    return np.asarray(booster.predict(features, num_iteration=rounds, num_threads=threads), np.float64)
+    return np.asarray(
+        booster.predict(features, num_iteration=rounds, num_threads=threads), np.float64
+    )
 
 
 class BestRound(BestStep):
@@ -136,7 +149,9 @@ class BestRound(BestStep):
             booster.save_model(folder / "latest.txt", num_iteration=-1)
         self.write(folder, step)
         check = self.cur.check
-        self.cur.note_checkpoint(folder, best_step, None if check is None else self.predict(booster, check))
+        self.cur.note_checkpoint(
+            folder, best_step, None if check is None else self.predict(booster, check)
+        )
 
     def restore(self, folder: Path) -> int:
         """Restore the state that `save` wrote, and return the number of the last round before the checkpoint."""
@@ -156,7 +171,10 @@ class RoundMetrics:
 
     def __init__(self, requested: RequestedMetrics, task: str):
         self.requested, self.task = requested, task
-        self.computed = {split: [name for name in requested.computed if name.startswith(split)] for split in SPLITS}
+        self.computed = {
+            split: [name for name in requested.computed if name.startswith(split)]
+            for split in SPLITS
+        }
 
     def measure(self, booster: lgb.Booster) -> dict[str, float]:
         """Measure the last round.
@@ -171,14 +189,23 @@ class RoundMetrics:
         for split in SPLITS:
             if self.computed[split] or split in self.requested.splits:
                 compute = functools.partial(self._compute, split) if self.computed[split] else None
-                found = booster.eval_valid(compute) if split == "valid" else booster.eval_train(compute)
+                found = (
+                    booster.eval_valid(compute) if split == "valid" else booster.eval_train(compute)
+                )
                 measured |= {(split, each[1]): float(each[2]) for each in found}
         names = self.requested.framework_names
-        return {name: measured[name.partition("-")[0], names.get(name, name)] for name in self.requested.reported}
+        return {
+            name: measured[name.partition("-")[0], names.get(name, name)]
+            for name in self.requested.reported
+        }
 
-    def _compute(self, split: str, predictions: np.ndarray, data: lgb.Dataset) -> list[tuple[str, float, bool]]:
+    def _compute(
+        self, split: str, predictions: np.ndarray, data: lgb.Dataset
+    ) -> list[tuple[str, float, bool]]:
         """Compute the metrics that LightGBM does not have. LightGBM calls this method with predictions for all rows of a split."""
-        values = measure(self.task, split, np.asarray(data.get_label()), predictions, self.computed[split])
+        values = measure(
+            self.task, split, np.asarray(data.get_label()), predictions, self.computed[split]
+        )
         return [(name, value, False) for name, value in values.items()]
 
     def final(
@@ -198,12 +225,20 @@ class RoundMetrics:
             rows: Rows of "train" and "valid".
             reported: The metrics that the last round reports.
         """
-        wanted = [n for n in self.requested.final if n not in reported and find(n.partition("-")[2], self.task) is not None]
+        wanted = [
+            n
+            for n in self.requested.final
+            if n not in reported and find(n.partition("-")[2], self.task) is not None
+        ]
         found: dict[str, float] = {}
         for split in SPLITS:
             if any(name.startswith(split) for name in wanted):
                 is_last = (best.step or step) == step
-                predictions = _last_predictions(booster, split) if is_last else best.predict(booster, rows[split].features)
+                predictions = (
+                    _last_predictions(booster, split)
+                    if is_last
+                    else best.predict(booster, rows[split].features)
+                )
                 found |= measure(self.task, split, rows[split].label, predictions, wanted)
         return found
 

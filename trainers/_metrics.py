@@ -36,7 +36,11 @@ def requested(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
     names = tuple(dict.fromkeys([lead, *cur.asked]))
     for name in names:
         if not is_computed(name, cur.task):
-            require_metric(name, usual, "objective.metric" if name == lead else "a metric of objective and constraints")
+            require_metric(
+                name,
+                usual,
+                "objective.metric" if name == lead else "a metric of objective and constraints",
+            )
     return names
 
 
@@ -45,7 +49,13 @@ def is_computed(name: str, task: str | None) -> bool:
     return name.startswith("valid-") and find(name, task) is not None
 
 
-def measure(task: str, split: str, y_true: np.ndarray, y_pred: np.ndarray, names: Collection[str] | None = None) -> dict[str, float]:
+def measure(
+    task: str,
+    split: str,
+    y_true: np.ndarray,
+    y_pred: np.ndarray,
+    names: Collection[str] | None = None,
+) -> dict[str, float]:
     """Compute metrics of one split.
 
     Args:

@@ -60,7 +60,11 @@ class MlflowFiles:
             lines = self._read(file).lines
             for number in range(self._reported.get(run, 0), len(lines)):
                 metrics = self._at(run, lines[number][2]) | {self._metric: lines[number][1]}
-                if number == len(lines) - 1 and not ended and not metrics.keys() >= set(self._asked):
+                if (
+                    number == len(lines) - 1
+                    and not ended
+                    and not metrics.keys() >= set(self._asked)
+                ):
                     return
                 self._reported[run] = number + 1
                 self._names |= metrics.keys()
@@ -76,7 +80,11 @@ class MlflowFiles:
 
     def copy_to_run(self) -> None:
         """Copy the parameters, tags, artifacts and unreported metrics of all runs in the folder to the run of the trial."""
-        runs = [file.parent for file in self.folder.glob("*/*/meta.yaml") if file.parent.parent.name != ".trash"]
+        runs = [
+            file.parent
+            for file in self.folder.glob("*/*/meta.yaml")
+            if file.parent.parent.name != ".trash"
+        ]
         if not runs:
             return
         import mlflow
@@ -94,7 +102,11 @@ class MlflowFiles:
 
         client = mlflow.MlflowClient()
         params = [Param(name, file.read_text()) for name, file in _texts(run / "params")]
-        tags = [RunTag(name, file.read_text()) for name, file in _texts(run / "tags") if not name.startswith("mlflow.")]
+        tags = [
+            RunTag(name, file.read_text())
+            for name, file in _texts(run / "tags")
+            if not name.startswith("mlflow.")
+        ]
         values = [
             Metric(name, value, time, step)
             for name, file in _texts(run / "metrics")

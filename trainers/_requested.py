@@ -38,7 +38,11 @@ class RequestedMetrics:
 
     @classmethod
     def of(
-        cls, config: Mapping[str, Any], cur: trial.Current, usual: Mapping[str, Sequence[str]], translate: Callable[[str, str], str | None]
+        cls,
+        config: Mapping[str, Any],
+        cur: trial.Current,
+        usual: Mapping[str, Sequence[str]],
+        translate: Callable[[str, str], str | None],
     ) -> RequestedMetrics:
         """Return the metrics that a trial's `params`, objectives and constraints name.
 
@@ -56,20 +60,36 @@ class RequestedMetrics:
         own = [own] if isinstance(own, str) else list(own)
         metrics = own or usual[task]
         # If all objectives are costs, the trainer's first metric decides the best round. This metric is minimized.
-        names = _unique([*([cur.metric] if cur.metric else []), *cur.asked]) or (f"valid-{metrics[0]}",)
+        names = _unique([*([cur.metric] if cur.metric else []), *cur.asked]) or (
+            f"valid-{metrics[0]}",
+        )
         every = [f"{split}-{metric}" for metric in metrics for split in SPLITS]
         on_valid = [f"valid-{metric}" for metric in own]
         report_all = reports_all(config)
         reported = _unique([*names, *(every if report_all else on_valid)])
         both = [f"{split}-{name.partition('-')[2]}" for name in names for split in SPLITS]
         final = () if report_all else _unique([*every, *both])
-        framework_names = {name: found for name in _unique([*reported, *final]) if (found := _translate(name, translate))}
+        framework_names = {
+            name: found
+            for name in _unique([*reported, *final])
+            if (found := _translate(name, translate))
+        }
         for name in reported:
             if name not in framework_names and not is_computed(name, task) and name not in every:
-                require_metric(name, every, "objective.metric" if name == cur.metric else "a metric of objective and constraints")
+                require_metric(
+                    name,
+                    every,
+                    "objective.metric"
+                    if name == cur.metric
+                    else "a metric of objective and constraints",
+                )
         for name in on_valid:
             if name not in framework_names and not is_computed(name, task):
-                require_metric(name, [f"valid-{metric}" for metric in usual[task]], "a metric of params.eval_metric")
+                require_metric(
+                    name,
+                    [f"valid-{metric}" for metric in usual[task]],
+                    "a metric of params.eval_metric",
+                )
         return cls(names, reported, final, framework_names, bool(own), report_all)
 
     def with_computed_train(self, task: str) -> RequestedMetrics:
@@ -91,12 +111,18 @@ class RequestedMetrics:
 
     def framework_metrics(self, names: Iterable[str]) -> list[str]:
         """Return the framework's names of those metrics that the framework measures, without a split and without duplicates."""
-        return list(_unique(self.framework_names[name] for name in names if name in self.framework_names))
+        return list(
+            _unique(self.framework_names[name] for name in names if name in self.framework_names)
+        )
 
     @property
     def splits(self) -> list[str]:
         """Splits on which the framework measures metrics in each round."""
-        return [split for split in SPLITS if any(name.startswith(split) for name in self.reported if name in self.framework_names)]
+        return [
+            split
+            for split in SPLITS
+            if any(name.startswith(split) for name in self.reported if name in self.framework_names)
+        ]
 
     @property
     def computed(self) -> list[str]:
@@ -111,7 +137,9 @@ class RequestedMetrics:
         return {
             name: value
             for name, value in measured.items()
-            if self.report_all or name in self.reported or (self.own_metrics and name.startswith("valid-"))
+            if self.report_all
+            or name in self.reported
+            or (self.own_metrics and name.startswith("valid-"))
         }
 
     def require(self, measured: Iterable[str]) -> None:

@@ -86,7 +86,9 @@ class Sources:
         held, source = self._held, report.source
         if self.chosen is None and (source == CALL or (held is not None and held.source == source)):
             self.chosen, self._held = source, None
-            return [report] if held is None or source == CALL else [replace(held, saves=False), report]
+            return (
+                [report] if held is None or source == CALL else [replace(held, saves=False), report]
+            )
         if self.chosen is None:
             if held is None or SOURCES.index(source) < SOURCES.index(held.source):
                 self._held = report
@@ -141,18 +143,34 @@ class Script:
     ):
         self.command, self.folder = list(command), folder
         self.events = queue.SimpleQueue[ScriptReport | int | Exception | None]()
-        self._metric, self._listener, self._mlflow, self._sources = metric, listener, mlflow, Sources()
+        self._metric, self._listener, self._mlflow, self._sources = (
+            metric,
+            listener,
+            mlflow,
+            Sources(),
+        )
         self.unused = b""
         self._line, self._errors, self._frozen, self._lock = b"", b"", 0, threading.Lock()
-        self._calls: list[socket.socket] = []  # Connections of `sweeps.report`, for which the script waits.
+        self._calls: list[
+            socket.socket
+        ] = []  # Connections of `sweeps.report`, for which the script waits.
         output = None if listener is None else subprocess.PIPE
         self._process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, start_new_session=True
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         arguments = [str(self._process.pid), *map(str, temporary)]
         # Without the variables of this process, sweeps does not kill the shell before it has removed the folders.
         self._watcher = subprocess.Popen(
-            ["/bin/sh", "-c", WATCH, "sh", *arguments], stdin=subprocess.PIPE, start_new_session=True, env={"PATH": os.defpath}
+            ["/bin/sh", "-c", WATCH, "sh", *arguments],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            env={"PATH": os.defpath},
         )
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._read, name="sweeps-script", daemon=True)
@@ -171,7 +189,12 @@ class Script:
     @property
     def last_errors(self) -> str:
         """The last lines that the script wrote to standard error."""
-        return "\n".join(self._errors.decode(errors="replace").replace("\r", "\n").rstrip().splitlines()[-TAIL_LINES:])
+        return "\n".join(
+            self._errors.decode(errors="replace")
+            .replace("\r", "\n")
+            .rstrip()
+            .splitlines()[-TAIL_LINES:]
+        )
 
     def stop(self, grace: float) -> int:
         """End the script. Return its exit code, which is negative after a signal.
@@ -184,7 +207,9 @@ class Script:
         if self.is_running:
             self._signal(signal.SIGTERM)
             self._signal(signal.SIGCONT)
-            for connection in self._calls:  # A script that handles SIGTERM can now return from `sweeps.report`.
+            for (
+                connection
+            ) in self._calls:  # A script that handles SIGTERM can now return from `sweeps.report`.
                 connection.close()
             until = time.monotonic() + grace
             while self._group_exists() and time.monotonic() < until:
@@ -237,21 +262,30 @@ class Script:
                 self.events.put(report)
             if (code := self._process.poll()) is not None:
                 self.events.put(code)
-        except Exception as e:  # The trial must fail, because nobody reads the script's output any longer.
+        except (
+            Exception
+        ) as e:  # The trial must fail, because nobody reads the script's output any longer.
             self.events.put(e)
 
     def _read_all(self) -> None:
         """Read until the script has ended, and afterwards until there is nothing left to read, for at most `DRAIN_WITHIN` seconds."""
         until = math.inf
         with selectors.DefaultSelector() as selector:
-            for stream, read in ((self._process.stdout, self._read_output), (self._process.stderr, self._read_errors)):
+            for stream, read in (
+                (self._process.stdout, self._read_output),
+                (self._process.stderr, self._read_errors),
+            ):
                 if stream is not None:
                     selector.register(stream, selectors.EVENT_READ, read)
             if self._listener is not None:
-                selector.register(self._listener, selectors.EVENT_READ, functools.partial(self._accept, selector))
+                selector.register(
+                    self._listener, selectors.EVENT_READ, functools.partial(self._accept, selector)
+                )
             while not self._closed.is_set() and time.monotonic() < until:
                 if (ended := self._process.poll() is not None) and until == math.inf:
-                    until = time.monotonic() + DRAIN_WITHIN  # Processes that the script has left behind may write for ever.
+                    until = (
+                        time.monotonic() + DRAIN_WITHIN
+                    )  # Processes that the script has left behind may write for ever.
                 ready = selector.select(0 if ended else LOOK_EVERY)
                 for key, _ in ready:
                     if not key.data(key.fileobj):
@@ -295,7 +329,14 @@ class Script:
                 given = json.loads(message)
                 checkpoint = None if given["checkpoint"] is None else Path(given["checkpoint"])
                 self._calls.append(connection)
-                self._offer(ScriptReport(CALL, given["metrics"], checkpoint, done=functools.partial(self._answer, connection)))
+                self._offer(
+                    ScriptReport(
+                        CALL,
+                        given["metrics"],
+                        checkpoint,
+                        done=functools.partial(self._answer, connection),
+                    )
+                )
             else:  # The script was killed while it sent the message.
                 connection.close()
             return False
@@ -353,7 +394,11 @@ def number_names_in(line: bytes) -> list[str]:
         value = json.loads(line)
     except ValueError:
         return []
-    return [name for name, number in named_values(value).items() if _is_number(number)] if isinstance(value, dict) else []
+    return (
+        [name for name, number in named_values(value).items() if _is_number(number)]
+        if isinstance(value, dict)
+        else []
+    )
 
 
 def _is_number(value: object) -> bool:
@@ -369,7 +414,9 @@ def state_of(folder: Path) -> frozenset[tuple[str, int, int]]:
 def _files(folder: Path, prefix: str) -> Iterator[tuple[str, int, int]]:
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # The script may delete files at the same time.
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # The script may delete files at the same time.
                 if entry.is_dir():
                     yield from _files(Path(entry.path), f"{prefix}{entry.name}/")
                 else:

@@ -47,7 +47,9 @@ class Columns:
         numbers = features.drop(columns=list(arrays))
         require_numbers(numbers)
         if NUMBERS in arrays and len(numbers.columns):
-            raise ValueError(f"the column `{NUMBERS}` has arrays, but this is the name of the input with the columns of numbers; rename it")
+            raise ValueError(
+                f"the column `{NUMBERS}` has arrays, but this is the name of the input with the columns of numbers; rename it"
+            )
         return cls(tuple(map(str, numbers.columns)), arrays)
 
     def tensors(self, features: pd.DataFrame) -> dict[str, torch.Tensor]:
@@ -61,7 +63,11 @@ class Columns:
         Raises:
             ValueError: A column that should have arrays of one shape has other values.
         """
-        inputs = {NUMBERS: _numbers(features[list(self.numbers)])} if self.numbers or not self.arrays else {}
+        inputs = (
+            {NUMBERS: _numbers(features[list(self.numbers)])}
+            if self.numbers or not self.arrays
+            else {}
+        )
         return inputs | {name: _arrays(features[name]) for name in self.arrays}
 
 
@@ -69,7 +75,11 @@ def _has_arrays(values: pd.Series) -> bool:
     """Return whether the rows of a column are arrays. Ray Data's tensors are recognized without Ray."""
     if type(values.dtype).__name__ == "TensorDtype":
         return True
-    return values.dtype == object and len(values) > 0 and isinstance(values.iloc[0], (np.ndarray, list, tuple))
+    return (
+        values.dtype == object
+        and len(values) > 0
+        and isinstance(values.iloc[0], (np.ndarray, list, tuple))
+    )
 
 
 def _numbers(features: pd.DataFrame) -> torch.Tensor:
@@ -85,8 +95,12 @@ def _arrays(values: pd.Series) -> torch.Tensor:
         if stacked.dtype.kind not in "biuf":
             raise ValueError
     except (TypeError, ValueError):
-        raise ValueError(f"the column `{values.name}` must have an array of numbers in every row, and all arrays the same shape") from None
-    return torch.from_numpy(np.array(stacked, dtype=np.float32 if stacked.dtype.kind == "f" else None))
+        raise ValueError(
+            f"the column `{values.name}` must have an array of numbers in every row, and all arrays the same shape"
+        ) from None
+    return torch.from_numpy(
+        np.array(stacked, dtype=np.float32 if stacked.dtype.kind == "f" else None)
+    )
 
 
 class TensorRows:
@@ -102,7 +116,9 @@ class TensorRows:
         self.device = device
         size = sum(tensor.nbytes for tensor in tensors.values())
         fits = device.type != "cuda" or size <= torch.cuda.mem_get_info(device)[1] // 4
-        self.tensors = {name: tensor.to(device) for name, tensor in tensors.items()} if fits else tensors
+        self.tensors = (
+            {name: tensor.to(device) for name, tensor in tensors.items()} if fits else tensors
+        )
         self.row_bytes = max(1, size // max(1, len(self)))
 
     def __len__(self) -> int:
@@ -118,8 +134,13 @@ class TensorRows:
         rows = len(self) if order is None else len(order)
         part = size * max(1, COPIED_AT_ONCE // (size * self.row_bytes))
         for start in range(0, rows, part):
-            chosen: Any = slice(start, start + part) if order is None else order[start : start + part]
-            parts = {name: torch.split(_chosen(t, chosen).to(self.device), size) for name, t in self.tensors.items()}
+            chosen: Any = (
+                slice(start, start + part) if order is None else order[start : start + part]
+            )
+            parts = {
+                name: torch.split(_chosen(t, chosen).to(self.device), size)
+                for name, t in self.tensors.items()
+            }
             yield from next(iter(parts.values())) if len(parts) == 1 else _together(parts)
 
     def first(self) -> Inputs:
@@ -157,10 +178,15 @@ class DatasetRows:
         """Yield the inputs of `size` rows at a time, on the device; see `TensorRows.batches`."""
         sampler = range(len(self)) if order is None else order.tolist()
         pinned = self.device.type == "cuda"
-        loader = torch.utils.data.DataLoader(self.dataset, size, sampler=sampler, num_workers=self.workers, pin_memory=pinned)
+        loader = torch.utils.data.DataLoader(
+            self.dataset, size, sampler=sampler, num_workers=self.workers, pin_memory=pinned
+        )
         for batch in loader:
             if isinstance(batch, dict):
-                yield {name: tensor.to(self.device, non_blocking=pinned) for name, tensor in batch.items()}
+                yield {
+                    name: tensor.to(self.device, non_blocking=pinned)
+                    for name, tensor in batch.items()
+                }
             else:
                 yield batch.to(self.device, non_blocking=pinned)
 
@@ -179,7 +205,11 @@ def row_shape(rows: Rows) -> tuple[int, ...]:
     With several inputs, the shape is (number of all values,).
     """
     first = rows.first()
-    return (sum(tensor.numel() for tensor in first.values()),) if isinstance(first, dict) else tuple(first.shape[1:])
+    return (
+        (sum(tensor.numel() for tensor in first.values()),)
+        if isinstance(first, dict)
+        else tuple(first.shape[1:])
+    )
 
 
 def call(network: torch.nn.Module, inputs: Inputs) -> Any:
@@ -187,7 +217,9 @@ def call(network: torch.nn.Module, inputs: Inputs) -> Any:
     return network(**inputs) if isinstance(inputs, dict) else network(inputs)
 
 
-def forward(network: torch.nn.Module, rows: Rows, order: torch.Tensor | None = None) -> torch.Tensor:
+def forward(
+    network: torch.nn.Module, rows: Rows, order: torch.Tensor | None = None
+) -> torch.Tensor:
     """Compute a network's outputs for many rows, without gradients.
 
     Args:

@@ -49,7 +49,11 @@ class Split:
     @classmethod
     def of(cls, inputs: Rows, rows: LabeledRows, device: torch.device) -> Split:
         """Return a split with the network's inputs, and with the labels and weights of `rows`."""
-        weights = None if rows.weight is None else torch.tensor(rows.weight, dtype=torch.float32, device=device)
+        weights = (
+            None
+            if rows.weight is None
+            else torch.tensor(rows.weight, dtype=torch.float32, device=device)
+        )
         return cls(inputs, torch.tensor(rows.label, device=device), weights)
 
 
@@ -94,8 +98,23 @@ class Training:
         values: The objective's value after each of these epochs.
     """
 
-    def __init__(self, network: nn.Module, definition: NetworkDefinition, loss: Any, settings: Settings, train: Split, ranks: Ranks):
-        self.network, self.definition, self.loss, self.settings, self.train, self.ranks = network, definition, loss, settings, train, ranks
+    def __init__(
+        self,
+        network: nn.Module,
+        definition: NetworkDefinition,
+        loss: Any,
+        settings: Settings,
+        train: Split,
+        ranks: Ranks,
+    ):
+        self.network, self.definition, self.loss, self.settings, self.train, self.ranks = (
+            network,
+            definition,
+            loss,
+            settings,
+            train,
+            ranks,
+        )
         self.targets = definition.targets(train.labels)
         self.weights, self.row_loss = None, None
         if train.weights is not None:
@@ -105,7 +124,9 @@ class Training:
         self.epoch = 0
         self.values: list[float] = []
         rows = len(train.labels)
-        batches = rows // settings.batch_size if settings.drop_last else -(-rows // settings.batch_size)
+        batches = (
+            rows // settings.batch_size if settings.drop_last else -(-rows // settings.batch_size)
+        )
         self.used = min(rows, max(1, batches) * settings.batch_size)  # rows that an epoch uses
         self.updates = max(1, -(-batches // settings.accumulate))  # optimizer steps in an epoch
 
@@ -119,12 +140,18 @@ class Training:
         settings = self.settings
         if settings.compile:
             torch.compiler.reset()  # code that was compiled for the networks of earlier trials counts against a limit
-            torch._inductor.config.compile_threads = 1  # a pool of processes would not survive the trial
+            torch._inductor.config.compile_threads = (
+                1  # a pool of processes would not survive the trial
+            )
             self.network.compile()
         self.model = self.ranks.distribute(self.network, dict(settings.parallel_args))
         arguments = {"lr": settings.lr} | dict(settings.optimizer_args)
-        self.optimizer = build("params.optimizer", settings.optimizer, arguments, self.model.parameters())
-        self.scaler = torch.amp.GradScaler(self.ranks.device.type, enabled=settings.precision == "fp16")
+        self.optimizer = build(
+            "params.optimizer", settings.optimizer, arguments, self.model.parameters()
+        )
+        self.scaler = torch.amp.GradScaler(
+            self.ranks.device.type, enabled=settings.precision == "fp16"
+        )
         if latest:
             self.epoch, self.values = latest["epoch"], latest.get("values", [])
             self._restore_optimizer(latest)
@@ -138,9 +165,15 @@ class Training:
 
         If the state is from another kind of optimizer or another strategy, the optimizer starts without a state.
         """
-        if latest.get("kind") != type(self.optimizer).__name__ or latest.get("sharded", False) != self.ranks.sharded:
+        if (
+            latest.get("kind") != type(self.optimizer).__name__
+            or latest.get("sharded", False) != self.ranks.sharded
+        ):
             return
-        own = [{name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups]
+        own = [
+            {name: value for name, value in group.items() if name != "params"}
+            for group in self.optimizer.param_groups
+        ]
         self.ranks.load_optimizer_state(self.network, self.optimizer, latest["optimizer"])
         for group, mine in zip(self.optimizer.param_groups, own, strict=True):
             parameters = group["params"]
@@ -156,13 +189,21 @@ class Training:
             offered = {"T_max": total, "total_steps": total, "max_lr": settings.lr}
             given = {"mode": mode} if settings.schedule.endswith(":ReduceLROnPlateau") else {}
             arguments = given | dict(settings.schedule_args)
-            schedule = build("params.schedule", settings.schedule, arguments, self.optimizer, offered=offered)
-        return Schedule(self.optimizer, schedule, every_step, round(settings.warmup_epochs * self.updates))
+            schedule = build(
+                "params.schedule", settings.schedule, arguments, self.optimizer, offered=offered
+            )
+        return Schedule(
+            self.optimizer, schedule, every_step, round(settings.warmup_epochs * self.updates)
+        )
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context in which the network computes its outputs."""
         dtype = DTYPES.get(self.settings.precision)
-        return contextlib.nullcontext() if dtype is None else torch.autocast(self.ranks.device.type, dtype)
+        return (
+            contextlib.nullcontext()
+            if dtype is None
+            else torch.autocast(self.ranks.device.type, dtype)
+        )
 
     def train_epoch(self, sum_losses: bool) -> torch.Tensor:
         """Train on the rows of this rank once. Return the sum of the losses of all rows, float64 of shape ().
@@ -180,12 +221,16 @@ class Training:
             weights = torch.split(self.weights[order.to(device)], settings.batch_size)
         self.model.train()
         total = torch.zeros((), dtype=torch.float64, device=device)
-        batches = zip(self.train.rows.batches(settings.batch_size, order), targets, weights, strict=True)
+        batches = zip(
+            self.train.rows.batches(settings.batch_size, order), targets, weights, strict=True
+        )
         for number, (batch, wanted, weight) in enumerate(batches, 1):
             last = number % settings.accumulate == 0 or number == len(targets)
             with self.ranks.accumulating(self.model, last):
                 with self.autocast():
-                    loss, mean = self._losses(self.definition.loss_input(call(self.model, batch)), wanted, weight)
+                    loss, mean = self._losses(
+                        self.definition.loss_input(call(self.model, batch)), wanted, weight
+                    )
                 share = self._share(number, len(wanted))
                 self.scaler.scale(loss if share == 1 else loss * share).backward()
             if last:
@@ -194,7 +239,9 @@ class Training:
                 total += mean.detach() * len(wanted)
         return total
 
-    def _losses(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None) -> tuple[Any, torch.Tensor]:
+    def _losses(
+        self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None
+    ) -> tuple[Any, torch.Tensor]:
         """Return the loss that the optimizer minimizes for a batch, and the mean loss of the rows, in which weights do not count.
 
         Args:
@@ -246,7 +293,9 @@ class Training:
         self.network.eval()
         self.ranks.share_buffers(self.network)
         with self.autocast():
-            found = self.ranks.gather(forward(self.network, rows, self.ranks.share_of(len(rows)) if shared else None))
+            found = self.ranks.gather(
+                forward(self.network, rows, self.ranks.share_of(len(rows)) if shared else None)
+            )
         return found[: len(rows)] if shared else found
 
     def measure(self, split: str, data: Split, names: tuple[str, ...] | None) -> dict[str, float]:
@@ -259,12 +308,18 @@ class Training:
         """
         shared = split == "valid"
         outputs = self.outputs(data.rows, shared)
-        labels = data.labels.cpu().numpy() if shared else self.ranks.gather_array(data.labels.cpu().numpy())
+        labels = (
+            data.labels.cpu().numpy()
+            if shared
+            else self.ranks.gather_array(data.labels.cpu().numpy())
+        )
         predictions = self.definition.predictions(outputs.to("cpu", torch.float64))
         others = None if names is None else [name for name in names if not name.endswith("-loss")]
         scores = measure(self.definition.task, split, labels, predictions, others)
         if names is not None and "valid-loss" in names:
-            scores["valid-loss"] = float(self.loss(self.definition.loss_input(outputs), self.definition.targets(data.labels)))
+            scores["valid-loss"] = float(
+                self.loss(self.definition.loss_input(outputs), self.definition.targets(data.labels))
+            )
         return scores
 
     def end_epoch(self, value: float) -> None:
@@ -275,7 +330,12 @@ class Training:
     def state(self) -> dict[str, Any]:
         """Return the state from which the training continues, without the weights. With FSDP, every rank must call this method."""
         optimizer = self.ranks.optimizer_state(self.network, self.optimizer)
-        found = {"epoch": self.epoch, "values": self.values, "optimizer": optimizer, "kind": type(self.optimizer).__name__}
+        found = {
+            "epoch": self.epoch,
+            "values": self.values,
+            "optimizer": optimizer,
+            "kind": type(self.optimizer).__name__,
+        }
         return found | {"scaler": self.scaler.state_dict(), "sharded": self.ranks.sharded}
 
 
@@ -306,12 +366,19 @@ def fit(
     usual = metrics[definition.task]
     asked = requested(cur, usual)
     reported = tuple(dict.fromkeys([*asked, *usual])) if settings.report_all else asked
-    best, training = Best(cur, definition), Training(network, definition, loss, settings, train, ranks)
+    best, training = (
+        Best(cur, definition),
+        Training(network, definition, loss, settings, train, ranks),
+    )
     training.start(best.restore(network))
-    weights = functools.partial(ranks.weights, network) if ranks.rank == 0 or ranks.sharded else dict
+    weights = (
+        functools.partial(ranks.weights, network) if ranks.rank == 0 or ranks.sharded else dict
+    )
     last = min(settings.epochs, cur.max_t or settings.epochs)
     for epoch in range(training.epoch + 1, settings.epochs + 1):
-        set_seeds(cur.seed, epoch, ranks.rank)  # the seeds follow from the epoch, so a resumed trial repeats its draws
+        set_seeds(
+            cur.seed, epoch, ranks.rank
+        )  # the seeds follow from the epoch, so a resumed trial repeats its draws
         total = training.train_epoch("train-loss" in reported)
         found = {"train-loss": ranks.mean(total, training.used)} if "train-loss" in reported else {}
         if any(name.startswith("valid-") for name in reported):
@@ -319,7 +386,9 @@ def fit(
         best.see(epoch, found[asked[0]], weights)
         training.end_epoch(found[asked[0]])
         ends = epoch == last or epoch - (best.epoch or 0) >= (settings.patience or epoch + 1)
-        if ends and not set(usual) <= set(reported):  # before `report`, which ends the trial at the scheduler's `max_t`
+        if ends and not set(usual) <= set(
+            reported
+        ):  # before `report`, which ends the trial at the scheduler's `max_t`
             final = _final(training, best, weights, data)
             cur.report_final({name: value for name, value in final.items() if name not in found})
         report(found, _checkpoint(training, best, weights, ends))
@@ -330,7 +399,9 @@ def fit(
 Weights = Callable[[], dict[str, torch.Tensor]]
 
 
-def _checkpoint(training: Training, best: Best, weights: Weights, last: bool) -> Callable[[Path], None] | None:
+def _checkpoint(
+    training: Training, best: Best, weights: Weights, last: bool
+) -> Callable[[Path], None] | None:
     """Return the function that writes a checkpoint. Return None if no checkpoint is due, or on ranks other than 0.
 
     Args:
@@ -350,7 +421,9 @@ def _checkpoint(training: Training, best: Best, weights: Weights, last: bool) ->
     return save if ranks.rank == 0 else None
 
 
-def _final(training: Training, best: Best, weights: Weights, data: tuple[Split, Split]) -> dict[str, float]:
+def _final(
+    training: Training, best: Best, weights: Weights, data: tuple[Split, Split]
+) -> dict[str, float]:
     """Measure all metrics of train and valid for the model of the best epoch. The network keeps its latest weights."""
     other = best.epoch not in (None, training.epoch)
     latest = weights() if other else {}
@@ -362,7 +435,9 @@ def _final(training: Training, best: Best, weights: Weights, data: tuple[Split, 
     return scores
 
 
-def moments(labels: torch.Tensor, ranks: Ranks, weights: torch.Tensor | None = None) -> tuple[float, float]:
+def moments(
+    labels: torch.Tensor, ranks: Ranks, weights: torch.Tensor | None = None
+) -> tuple[float, float]:
     """Return the target's mean and standard deviation over the rows of all ranks, with weights if there are any.
 
     All ranks get the same numbers.

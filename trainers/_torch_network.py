@@ -48,7 +48,10 @@ class NetworkDefinition:
     def targets(self, labels: torch.Tensor) -> torch.Tensor:
         """Convert labels to the values and the dtype that the loss function expects."""
         if self.task in ("regression", MULTIOUTPUT):
-            mean, std = (torch.tensor(value, dtype=labels.dtype, device=labels.device) for value in (self.mean, self.std))
+            mean, std = (
+                torch.tensor(value, dtype=labels.dtype, device=labels.device)
+                for value in (self.mean, self.std)
+            )
             return ((labels - mean) / std).to(torch.float32)
         if self.task == MULTILABEL:
             return labels.to(torch.float32)
@@ -65,7 +68,10 @@ class NetworkDefinition:
             values of a regression, shape (n,). For k label columns, values, or the probability of 1, shape (n, k).
         """
         if self.task == MULTIOUTPUT:
-            return (outputs * torch.tensor(self.std, dtype=torch.float64) + torch.tensor(self.mean, dtype=torch.float64)).numpy()
+            return (
+                outputs * torch.tensor(self.std, dtype=torch.float64)
+                + torch.tensor(self.mean, dtype=torch.float64)
+            ).numpy()
         if self.task == MULTILABEL:
             return torch.sigmoid(outputs).numpy()
         if self.task == "regression":
@@ -142,7 +148,9 @@ class Best:
         if self.cur.better(value, self.value):
             self.epoch, self.value, self.weights = epoch, value, weights()
 
-    def save(self, latest: dict[str, Any], weights: dict[str, torch.Tensor], last: bool, folder: Path) -> None:
+    def save(
+        self, latest: dict[str, Any], weights: dict[str, torch.Tensor], last: bool, folder: Path
+    ) -> None:
         """Write a checkpoint: the model of the best epoch, and the state from which a resumed trial continues.
 
         Args:
@@ -155,7 +163,10 @@ class Best:
         save_file(model, folder / "model.safetensors")
         self.definition.save(folder)
         latest = latest | {"best_epoch": self.epoch, "best_value": self.value}
-        torch.save(latest if self.epoch == latest["epoch"] else latest | {"network": weights}, folder / "latest.pt")
+        torch.save(
+            latest if self.epoch == latest["epoch"] else latest | {"network": weights},
+            folder / "latest.pt",
+        )
         check = self._check_rows.predict(lambda: self.definition.load(model), last)
         self.cur.note_checkpoint(folder, self.epoch or latest["epoch"], check)
 
@@ -175,13 +186,17 @@ class Best:
         if checkpoint is None:
             return {}
         with checkpoint.as_directory() as folder:
-            latest: dict[str, Any] = torch.load(Path(folder, "latest.pt"), map_location="cpu", weights_only=True)
+            latest: dict[str, Any] = torch.load(
+                Path(folder, "latest.pt"), map_location="cpu", weights_only=True
+            )
             model = load_file(Path(folder, "model.safetensors"))
         self.epoch, self.value = latest["best_epoch"], latest["best_value"]
         self.weights = {} if self.epoch is None else model
         weights = latest.get("network", model)
         if _shapes(network.state_dict()) != _shapes(weights):
-            raise ValueError("the checkpoint has a network of another shape; under pbt, parameters that change the shape must be constants")
+            raise ValueError(
+                "the checkpoint has a network of another shape; under pbt, parameters that change the shape must be constants"
+            )
         network.load_state_dict(weights)
         return latest
 

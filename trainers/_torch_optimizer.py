@@ -13,7 +13,13 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from sweeps.core import references
 
 
-def build(place: str, reference: str, given: Mapping[str, Any], *positional: Any, offered: Mapping[str, Any] | None = None) -> Any:
+def build(
+    place: str,
+    reference: str,
+    given: Mapping[str, Any],
+    *positional: Any,
+    offered: Mapping[str, Any] | None = None,
+) -> Any:
     """Call a class or function that a space file names, and return the result.
 
     Args:
@@ -31,7 +37,9 @@ def build(place: str, reference: str, given: Mapping[str, Any], *positional: Any
     try:
         inspect.signature(function).bind(*positional, **arguments)
     except TypeError as e:
-        raise ValueError(f"{place}: `{reference}` cannot be called with the arguments {', '.join(arguments) or 'none'}: {e}") from None
+        raise ValueError(
+            f"{place}: `{reference}` cannot be called with the arguments {', '.join(arguments) or 'none'}: {e}"
+        ) from None
     except ValueError:  # a function in C has no signature
         pass
     return function(*positional, **arguments)
@@ -49,7 +57,9 @@ def resolve(place: str, reference: str) -> Any:
         raise ValueError(f"{place}: {e}") from None
 
 
-def all_arguments(function: Callable[..., Any], given: Mapping[str, Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+def all_arguments(
+    function: Callable[..., Any], given: Mapping[str, Any], offered: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the given keyword arguments of a function, and further ones that the function needs.
 
     Args:
@@ -62,7 +72,11 @@ def all_arguments(function: Callable[..., Any], given: Mapping[str, Any], offere
         parameters = inspect.signature(function).parameters
     except ValueError:
         return dict(given)
-    needed = [name for name, value in parameters.items() if value.default in (inspect.Parameter.empty, None) and name not in given]
+    needed = [
+        name
+        for name, value in parameters.items()
+        if value.default in (inspect.Parameter.empty, None) and name not in given
+    ]
     return {name: offered[name] for name in needed if name in offered} | dict(given)
 
 
@@ -78,8 +92,15 @@ class Schedule:
         warmup: Number of optimizer steps in which the rate rises linearly to the rate of the schedule.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, schedule: Any, every_step: bool, warmup: int):
-        self.optimizer, self.schedule, self.every_step, self.warmup = optimizer, schedule, every_step, warmup
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, schedule: Any, every_step: bool, warmup: int
+    ):
+        self.optimizer, self.schedule, self.every_step, self.warmup = (
+            optimizer,
+            schedule,
+            every_step,
+            warmup,
+        )
         self.steps = 0  # optimizer steps so far
 
     def replay(self, steps: int, values: Iterable[float]) -> None:
@@ -91,7 +112,9 @@ class Schedule:
         """
         self.steps = steps
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # PyTorch warns that no optimizer step came before
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # PyTorch warns that no optimizer step came before
             if self.schedule is not None and self.every_step:
                 for _ in range(steps):
                     self.schedule.step()

@@ -40,7 +40,12 @@ class Ranks:
         import ray.train.torch
 
         context = ray.train.get_context()
-        return cls(context.get_world_rank(), context.get_world_size(), ray.train.torch.get_device(), strategy == "fsdp")
+        return cls(
+            context.get_world_rank(),
+            context.get_world_size(),
+            ray.train.torch.get_device(),
+            strategy == "fsdp",
+        )
 
     def distribute(self, network: nn.Module, arguments: dict[str, Any]) -> nn.Module:
         """Move a network to the device, and return the module that trains the network on all ranks.
@@ -73,10 +78,15 @@ class Ranks:
     def weights(self, network: nn.Module) -> dict[str, torch.Tensor]:
         """Return a copy of all weights on a CPU. With FSDP, every rank must call this method, and only rank 0 gets the weights."""
         if not self.sharded:
-            return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in network.state_dict().items()}
+            return {
+                name: tensor.detach().to("cpu", copy=True).contiguous()
+                for name, tensor in network.state_dict().items()
+            }
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
-        found: dict[str, Any] = get_model_state_dict(network, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+        found: dict[str, Any] = get_model_state_dict(
+            network, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
+        )
         return found
 
     def load(self, network: nn.Module, weights: dict[str, torch.Tensor]) -> None:
@@ -87,7 +97,10 @@ class Ranks:
             weights: All weights on rank 0. The other ranks ignore this argument.
         """
         if self.sharded:
-            from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+            from torch.distributed.checkpoint.state_dict import (
+                StateDictOptions,
+                set_model_state_dict,
+            )
 
             options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
             set_model_state_dict(network, dict(weights) if self.rank == 0 else {}, options=options)
@@ -98,22 +111,36 @@ class Ranks:
             for tensor in network.state_dict().values():
                 dist.broadcast(tensor, 0)
 
-    def optimizer_state(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    def optimizer_state(
+        self, network: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> dict[str, Any]:
         """Return the state of an optimizer. With FSDP, every rank must call this method, and only rank 0 gets the state."""
         if not self.sharded:
             return optimizer.state_dict()
-        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+        from torch.distributed.checkpoint.state_dict import (
+            StateDictOptions,
+            get_optimizer_state_dict,
+        )
 
-        return get_optimizer_state_dict(network, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+        return get_optimizer_state_dict(
+            network, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
+        )
 
-    def load_optimizer_state(self, network: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    def load_optimizer_state(
+        self, network: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
+    ) -> None:
         """Load a state that `optimizer_state` returned in a training with the same strategy. Every rank must pass the whole state."""
         if not self.sharded:
             optimizer.load_state_dict(state)
             return
-        from torch.distributed.checkpoint.state_dict import StateDictOptions, set_optimizer_state_dict
+        from torch.distributed.checkpoint.state_dict import (
+            StateDictOptions,
+            set_optimizer_state_dict,
+        )
 
-        set_optimizer_state_dict(network, optimizer, state, options=StateDictOptions(full_state_dict=True))
+        set_optimizer_state_dict(
+            network, optimizer, state, options=StateDictOptions(full_state_dict=True)
+        )
 
     def share_buffers(self, network: nn.Module) -> None:
         """Copy the buffers of rank 0, such as the statistics of BatchNorm, to every rank."""
@@ -148,7 +175,11 @@ class Ranks:
         twice.
         """
         each = -(-rows // self.world)
-        return None if self.world == 1 else torch.arange(self.rank * each, (self.rank + 1) * each) % rows
+        return (
+            None
+            if self.world == 1
+            else torch.arange(self.rank * each, (self.rank + 1) * each) % rows
+        )
 
     def part_of(self, rows: int) -> range:
         """Return the numbers of the rows that this rank evaluates. No row is evaluated twice, and a rank may have no rows."""

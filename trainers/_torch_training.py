@@ -47,7 +47,9 @@ class Batches(torch.utils.data.Sampler[Any]):
         if self.seed is None:
             order = torch.arange(self.rows)
         else:
-            order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed_of(self.seed, self.epoch)))
+            order = torch.randperm(
+                self.rows, generator=torch.Generator().manual_seed(seed_of(self.seed, self.epoch))
+            )
         yield from torch.split(order, self.size) if self.rows else ()
 
     def __len__(self) -> int:
@@ -75,15 +77,29 @@ def predictions(outputs: torch.Tensor, task: str | None, are_logits: bool = True
     shape = tuple(out.shape)
     if out.ndim == 2 and out.shape[1] == 1:
         out = out[:, 0]
-    wanted = {"binary": "(n,), (n, 1) or (n, 2)", "multiclass": "(n, classes)", "regression": "(n,) or (n, 1)"}[task]
-    if not (out.ndim == 1 if task == "regression" else out.ndim == 2 if task == "multiclass" else out.ndim == 1 or shape[1:] == (2,)):
-        raise ValueError(f"the model's output has the shape {shape}, but must have the shape {wanted} for the task {task}")
+    wanted = {
+        "binary": "(n,), (n, 1) or (n, 2)",
+        "multiclass": "(n, classes)",
+        "regression": "(n,) or (n, 1)",
+    }[task]
+    if not (
+        out.ndim == 1
+        if task == "regression"
+        else out.ndim == 2
+        if task == "multiclass"
+        else out.ndim == 1 or shape[1:] == (2,)
+    ):
+        raise ValueError(
+            f"the model's output has the shape {shape}, but must have the shape {wanted} for the task {task}"
+        )
     if task == "regression":
         return out.numpy()
     if are_logits:
         out = torch.softmax(out, dim=1) if out.ndim == 2 else torch.sigmoid(out)
     elif len(out) and not 0 <= float(out.min()) <= float(out.max()) <= 1:
-        raise ValueError(f"the model predicts {float(out.min())} to {float(out.max())}, which are not probabilities; set `output: logits`")
+        raise ValueError(
+            f"the model predicts {float(out.min())} to {float(out.max())}, which are not probabilities; set `output: logits`"
+        )
     return (out[:, 1] if task == "binary" and out.ndim == 2 else out).numpy()
 
 
@@ -147,7 +163,10 @@ class Steps:
         return self._last or self.done == self.cur.max_t
 
     def report_final(
-        self, network: torch.nn.Module, predict: Callable[[str], tuple[np.ndarray, np.ndarray]], reported: Mapping[str, float]
+        self,
+        network: torch.nn.Module,
+        predict: Callable[[str], tuple[np.ndarray, np.ndarray]],
+        reported: Mapping[str, float],
     ) -> None:
         """Measure the best step's model on train and valid for `Current.report_final`. The network keeps its latest weights.
 
@@ -162,9 +181,17 @@ class Steps:
         for split in ("train", "valid"):
             scores |= measure(str(self.cur.task), split, *predict(split))
         self.ranks.load(network, latest)
-        self.cur.report_final({name: value for name, value in scores.items() if name not in reported})
+        self.cur.report_final(
+            {name: value for name, value in scores.items() if name not in reported}
+        )
 
-    def save(self, folder: Path, network: torch.nn.Module, description: Any, load: Callable[[str], Predictor]) -> None:
+    def save(
+        self,
+        folder: Path,
+        network: torch.nn.Module,
+        description: Any,
+        load: Callable[[str], Predictor],
+    ) -> None:
         """Write a checkpoint: the model of the best step, and the state of these steps.
 
         Args:
@@ -175,7 +202,12 @@ class Steps:
         """
         torch.save(self.weights or self.ranks.weights(network), folder / WEIGHTS)
         (folder / DESCRIPTION).write_text(json.dumps(asdict(description)))
-        state = {"done": self.done, "best_step": self.best.step, "best_value": self.best.value, "settings": self.settings}
+        state = {
+            "done": self.done,
+            "best_step": self.best.step,
+            "best_value": self.best.value,
+            "settings": self.settings,
+        }
         torch.save(state, folder / STATE)
         check = self._check_rows.predict(lambda: load(str(folder)), self._last)
         self.cur.note_checkpoint(folder, self.best.step or self.done, check)
@@ -183,7 +215,11 @@ class Steps:
     def restore(self, folder: Path) -> None:
         """Restore what `save` wrote."""
         state = torch.load(folder / STATE, weights_only=True)
-        self.done, self.best.step, self.best.value = state["done"], state["best_step"], state["best_value"]
+        self.done, self.best.step, self.best.value = (
+            state["done"],
+            state["best_step"],
+            state["best_value"],
+        )
         self.settings_before = state["settings"]
         if self.best.step is not None and self.ranks.rank == 0:
             self.weights = load_weights(folder)
@@ -191,28 +227,44 @@ class Steps:
 
 def load_weights(folder: Path) -> dict[str, torch.Tensor]:
     """Load the weights that `Steps.save` wrote, onto a CPU."""
-    weights: dict[str, torch.Tensor] = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
+    weights: dict[str, torch.Tensor] = torch.load(
+        folder / WEIGHTS, map_location="cpu", weights_only=True
+    )
     return weights
 
 
-def settings_of(optimizers: Sequence[torch.optim.Optimizer], schedulers: Sequence[Any]) -> dict[str, Any]:
+def settings_of(
+    optimizers: Sequence[torch.optim.Optimizer], schedulers: Sequence[Any]
+) -> dict[str, Any]:
     """Return the settings of new optimizers and learning-rate schedulers, which follow from a trial's `params`.
 
     A checkpoint contains these settings. `apply_changes` compares them with the settings of the trial that continues from the checkpoint.
     """
-    groups = [[{name: value for name, value in group.items() if name != "params"} for group in each.param_groups] for each in optimizers]
+    groups = [
+        [
+            {name: value for name, value in group.items() if name != "params"}
+            for group in each.param_groups
+        ]
+        for each in optimizers
+    ]
     return copy.deepcopy(
         {
             "kinds": [type(each).__name__ for each in optimizers],
             "groups": groups,
             # Names with an underscore are counters, which are no settings.
-            "schedulers": [{name: value for name, value in each.state_dict().items() if name[:1] != "_"} for each in schedulers],
+            "schedulers": [
+                {name: value for name, value in each.state_dict().items() if name[:1] != "_"}
+                for each in schedulers
+            ],
         }
     )
 
 
 def apply_changes(
-    optimizers: Sequence[torch.optim.Optimizer], schedulers: Sequence[Any], before: dict[str, Any], now: dict[str, Any]
+    optimizers: Sequence[torch.optim.Optimizer],
+    schedulers: Sequence[Any],
+    before: dict[str, Any],
+    now: dict[str, Any],
 ) -> None:
     """Apply settings that have changed since a checkpoint to optimizers and schedulers that were restored from the checkpoint.
 
@@ -232,10 +284,16 @@ def apply_changes(
                 group.clear()
                 group.update(copy.deepcopy(new), params=parameters)
             continue
-        for group, old, new in zip(optimizer.param_groups, before["groups"][number], now["groups"][number], strict=True):
+        for group, old, new in zip(
+            optimizer.param_groups, before["groups"][number], now["groups"][number], strict=True
+        ):
             _change_group(group, old, new)
-    for scheduler, old, new in zip(schedulers, before["schedulers"], now["schedulers"], strict=True):
-        changed = {name: value for name, value in new.items() if name not in old or old[name] != value}
+    for scheduler, old, new in zip(
+        schedulers, before["schedulers"], now["schedulers"], strict=True
+    ):
+        changed = {
+            name: value for name, value in new.items() if name not in old or old[name] != value
+        }
         scheduler.load_state_dict(scheduler.state_dict() | copy.deepcopy(changed))
 
 
@@ -243,7 +301,9 @@ def _change_group(group: dict[str, Any], old: dict[str, Any], new: dict[str, Any
     """Apply changed settings to one group of an optimizer's parameters. A learning rate that a schedule has changed is scaled."""
     base = "initial_lr" if "initial_lr" in old else "lr"
     if old[base] != new[base]:
-        group["lr"] = new[base] if group["lr"] == old[base] else group["lr"] * (new[base] / old[base])
+        group["lr"] = (
+            new[base] if group["lr"] == old[base] else group["lr"] * (new[base] / old[base])
+        )
     for name, value in new.items():
         if name != "lr" and (name not in old or old[name] != value):
             group[name] = copy.deepcopy(value)

@@ -37,7 +37,11 @@ def encoded(features: pd.DataFrame, tokenizer: Any, max_length: int | None = Non
     """
     numeric = [str(name) for name, dtype in features.dtypes.items() if dtype.kind in "biufc"]
     if numeric or len(features.columns) > 2:
-        problem = f"the column `{numeric[0]}` is not text" if numeric else f"there are {len(features.columns)} columns"
+        problem = (
+            f"the column `{numeric[0]}` is not text"
+            if numeric
+            else f"there are {len(features.columns)} columns"
+        )
         raise ValueError(
             f"{problem}; a tokenizer encodes one column of text, or a pair of columns; choose columns with `data.features`, or write a "
             "function for `trainer.dataset`"
@@ -58,8 +62,12 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):
     def __init__(self, inputs: Any, labels: np.ndarray | None, names: Sequence[str]):
         self.inputs, self.labels, self.names = inputs, labels, names
         # A tokenizer returns a `BatchEncoding`, which is no `Mapping`.
-        columns = isinstance(inputs, (Mapping, transformers.BatchEncoding, transformers.BatchFeature))
-        self.columns: dict[str, Any] | None = {name: inputs[name] for name in inputs if name in names} if columns else None
+        columns = isinstance(
+            inputs, (Mapping, transformers.BatchEncoding, transformers.BatchFeature)
+        )
+        self.columns: dict[str, Any] | None = (
+            {name: inputs[name] for name in inputs if name in names} if columns else None
+        )
 
     def __len__(self) -> int:
         return len(self.inputs) if self.columns is None else len(next(iter(self.columns.values())))
@@ -108,19 +116,29 @@ class Description:
     def convert(self, features: pd.DataFrame, tokenizer: Any) -> Any:
         """Convert prepared rows to the model's inputs."""
         function = references.resolve(self.dataset)
-        more = {"tokenizer": tokenizer} if "tokenizer" in inspect.signature(function).parameters else {}
+        more = (
+            {"tokenizer": tokenizer}
+            if "tokenizer" in inspect.signature(function).parameters
+            else {}
+        )
         return function(features[list(self.columns)], **more, **self.dataset_arguments)
 
     def targets(self, labels: np.ndarray) -> np.ndarray:
         """Convert labels to the values that the model learns."""
-        return ((labels - self.mean) / self.std).astype(np.float32) if self.task == "regression" else labels
+        return (
+            ((labels - self.mean) / self.std).astype(np.float32)
+            if self.task == "regression"
+            else labels
+        )
 
     def predictions(self, logits: torch.Tensor) -> np.ndarray:
         """Convert the model's outputs to predictions. See `predictions` in `sweeps.trainers._torch_training` for the result."""
         return predictions(logits, self.task) * self.std + self.mean
 
 
-def outputs_of(network: torch.nn.Module, rows: Any, tokenizer: Any, batch_size: int) -> tuple[torch.Tensor, float]:
+def outputs_of(
+    network: torch.nn.Module, rows: Any, tokenizer: Any, batch_size: int
+) -> tuple[torch.Tensor, float]:
     """Return a model's logits for rows, and the sum of the losses of the rows. The sum is 0 without labels.
 
     Args:
@@ -132,7 +150,9 @@ def outputs_of(network: torch.nn.Module, rows: Any, tokenizer: Any, batch_size: 
     device = next(network.parameters()).device
     total, parts = 0.0, [torch.zeros(0)]
     with evaluating(network):
-        for batch in torch.utils.data.DataLoader(rows, batch_size=batch_size, collate_fn=collator(tokenizer)):
+        for batch in torch.utils.data.DataLoader(
+            rows, batch_size=batch_size, collate_fn=collator(tokenizer)
+        ):
             out = network(**{name: value.to(device) for name, value in batch.items()})
             labelled, named = "labels" in batch, isinstance(out, dict)
             logits = out["logits"] if named else out[1 if labelled else 0]
@@ -145,7 +165,11 @@ def outputs_of(network: torch.nn.Module, rows: Any, tokenizer: Any, batch_size: 
 def collator(tokenizer: Any) -> Callable[..., Any]:
     """Return the function that combines rows to a batch. A tokenizer pads the rows to the same length."""
     padded = isinstance(tokenizer, transformers.PreTrainedTokenizerBase)
-    collate: Callable[..., Any] = transformers.DataCollatorWithPadding(tokenizer) if padded else transformers.default_data_collator
+    collate: Callable[..., Any] = (
+        transformers.DataCollatorWithPadding(tokenizer)
+        if padded
+        else transformers.default_data_collator
+    )
     return collate
 
 
@@ -162,13 +186,17 @@ class Model:
             return np.zeros((0, description.classes) if description.task == "multiclass" else 0)
         with few_threads(len(features)):
             rows = Rows(description.convert(features, self.tokenizer), None, description.inputs)
-            return description.predictions(outputs_of(self.network, rows, self.tokenizer, PREDICTED_AT_ONCE)[0])
+            return description.predictions(
+                outputs_of(self.network, rows, self.tokenizer, PREDICTED_AT_ONCE)[0]
+            )
 
 
 def load(folder: str) -> Model:
     """Load the best model of a checkpoint that `train_func` wrote. Nothing is downloaded for a `PreTrainedModel` and its tokenizer."""
     stored = json.loads(Path(folder, DESCRIPTION).read_text())
-    description = Description(**stored | {"inputs": tuple(stored["inputs"]), "columns": tuple(stored["columns"])})
+    description = Description(
+        **stored | {"inputs": tuple(stored["inputs"]), "columns": tuple(stored["columns"])}
+    )
     if description.network is not None:
         network_class = references.resolve(description.network)
         network = network_class(network_class.config_class.from_pretrained(folder))
@@ -177,5 +205,7 @@ def load(folder: str) -> Model:
     network.load_state_dict(load_weights(Path(folder)))
     tokenizer = None
     if description.tokenizer is not None:
-        tokenizer = references.resolve(description.tokenizer).from_pretrained(str(Path(folder, TOKENIZER)))
+        tokenizer = references.resolve(description.tokenizer).from_pretrained(
+            str(Path(folder, TOKENIZER))
+        )
     return Model(description, network, tokenizer)

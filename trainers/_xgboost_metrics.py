@@ -16,7 +16,12 @@ METRICS = {
     "multilabel": ["logloss", "error"],
     "multioutput": ["rmse", "mae"],
 }
-OF_ONE_TASK = ("logloss", "error", "mlogloss", "merror")  # XGBoost fails if one of these is measured for the other classification
+OF_ONE_TASK = (
+    "logloss",
+    "error",
+    "mlogloss",
+    "merror",
+)  # XGBoost fails if one of these is measured for the other classification
 
 
 def metric_name(task: str, split: str, metric: str) -> str | None:
@@ -28,7 +33,11 @@ def metric_name(task: str, split: str, metric: str) -> str | None:
         return "merror" if task == "multiclass" else "error"
     if task in SEVERAL:  # XGBoost has metrics that fail for several label columns
         return metric if metric in METRICS[task] else None
-    return metric if metric in METRICS[task] or (metric not in OF_ONE_TASK and _is_known(metric)) else None
+    return (
+        metric
+        if metric in METRICS[task] or (metric not in OF_ONE_TASK and _is_known(metric))
+        else None
+    )
 
 
 @functools.lru_cache(maxsize=64)
@@ -43,13 +52,18 @@ def _is_known(metric: str) -> bool:
 
 def parsed(line: str) -> dict[str, float]:
     r"""Parse `[0]\ttrain-auc:0.5\tvalid-auc:0.4`, and add the accuracy if there is an error rate."""
-    metrics = {name: float(value) for name, _, value in (part.rpartition(":") for part in line.split("\t")[1:])}
+    metrics = {
+        name: float(value)
+        for name, _, value in (part.rpartition(":") for part in line.split("\t")[1:])
+    }
     for error in metrics.keys() & {"valid-error", "valid-merror"}:
         metrics["valid-accuracy"] = 1.0 - metrics[error]
     return metrics
 
 
-def final_metrics(model: xgb.Booster, splits: Mapping[str, xgb.DMatrix], metrics: Iterable[str]) -> dict[str, float]:
+def final_metrics(
+    model: xgb.Booster, splits: Mapping[str, xgb.DMatrix], metrics: Iterable[str]
+) -> dict[str, float]:
     """Measure metrics of a finished model on each split.
 
     Args:
@@ -63,4 +77,8 @@ def final_metrics(model: xgb.Booster, splits: Mapping[str, xgb.DMatrix], metrics
     metrics = list(metrics)
     for metric in metrics:
         model.set_param({"eval_metric": metric})  # adds the metric, unless the model has it
-    return parsed(model.eval_set([(matrix, split) for split, matrix in splits.items()])) if metrics else {}
+    return (
+        parsed(model.eval_set([(matrix, split) for split, matrix in splits.items()]))
+        if metrics
+        else {}
+    )

@@ -70,24 +70,64 @@ TRAINER: dict[str, Any] = {
             "type": ["string", "array"],
             "description": "Additional metrics, measured on `valid`, that every iteration reports.",
         },
-        "loss_function": {"type": "string", "description": "Loss function. The default depends on the task."},
+        "loss_function": {
+            "type": "string",
+            "description": "Loss function. The default depends on the task.",
+        },
         "learning_rate": {
             "type": "number",
             "exclusiveMinimum": 0,
             "maximum": 1,
             "description": "Learning rate. Default: CatBoost chooses it from the number of rows and iterations.",
         },
-        "eta": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "Alias of `learning_rate`."},
-        "depth": {"type": "integer", "minimum": 1, "maximum": 16, "default": 6, "description": "Depth of each tree."},
-        "max_depth": {"type": "integer", "minimum": 1, "maximum": 16, "default": 6, "description": "Alias of `depth`."},
-        "l2_leaf_reg": {"type": "number", "minimum": 0, "default": 3, "description": "L2 regularization."},
-        "reg_lambda": {"type": "number", "minimum": 0, "default": 3, "description": "Alias of `l2_leaf_reg`."},
-        "random_strength": {"type": "number", "minimum": 0, "default": 1, "description": "Amount of randomness in the scores of splits."},
+        "eta": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": 1,
+            "description": "Alias of `learning_rate`.",
+        },
+        "depth": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 16,
+            "default": 6,
+            "description": "Depth of each tree.",
+        },
+        "max_depth": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 16,
+            "default": 6,
+            "description": "Alias of `depth`.",
+        },
+        "l2_leaf_reg": {
+            "type": "number",
+            "minimum": 0,
+            "default": 3,
+            "description": "L2 regularization.",
+        },
+        "reg_lambda": {
+            "type": "number",
+            "minimum": 0,
+            "default": 3,
+            "description": "Alias of `l2_leaf_reg`.",
+        },
+        "random_strength": {
+            "type": "number",
+            "minimum": 0,
+            "default": 1,
+            "description": "Amount of randomness in the scores of splits.",
+        },
         "bootstrap_type": {
             "enum": ["Bayesian", "Bernoulli", "MVS", "Poisson", "No"],
             "description": "How rows are weighted or drawn. CatBoost chooses the default. `Poisson` needs a GPU.",
         },
-        "bagging_temperature": {"type": "number", "minimum": 0, "default": 1, "description": "Spread of the weights of `Bayesian`."},
+        "bagging_temperature": {
+            "type": "number",
+            "minimum": 0,
+            "default": 1,
+            "description": "Spread of the weights of `Bayesian`.",
+        },
         "subsample": {
             "type": "number",
             "exclusiveMinimum": 0,
@@ -106,7 +146,13 @@ TRAINER: dict[str, Any] = {
             "default": 1,
             "description": "Fraction of the columns that each split considers.",
         },
-        "colsample_bylevel": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "default": 1, "description": "Alias of `rsm`."},
+        "colsample_bylevel": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": 1,
+            "default": 1,
+            "description": "Alias of `rsm`.",
+        },
         "border_count": {
             "type": "integer",
             "minimum": 1,
@@ -114,9 +160,22 @@ TRAINER: dict[str, Any] = {
             "default": 254,
             "description": "Number of borders of a column.",
         },
-        "max_bin": {"type": "integer", "minimum": 1, "maximum": 65_535, "default": 254, "description": "Alias of `border_count`."},
+        "max_bin": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 65_535,
+            "default": 254,
+            "description": "Alias of `border_count`.",
+        },
         "feature_border_type": {
-            "enum": ["Median", "Uniform", "UniformAndQuantiles", "MaxLogSum", "MinEntropy", "GreedyLogSum"],
+            "enum": [
+                "Median",
+                "Uniform",
+                "UniformAndQuantiles",
+                "MaxLogSum",
+                "MinEntropy",
+                "GreedyLogSum",
+            ],
             "default": "GreedyLogSum",
             "description": "How the borders of a column are chosen.",
         },
@@ -136,9 +195,24 @@ TRAINER: dict[str, Any] = {
             "default": 1,
             "description": "Smallest number of rows in a leaf; not with `SymmetricTree`.",
         },
-        "min_child_samples": {"type": "integer", "minimum": 1, "default": 1, "description": "Alias of `min_data_in_leaf`."},
-        "max_leaves": {"type": "integer", "minimum": 2, "default": 31, "description": "Largest number of leaves; only with `Lossguide`."},
-        "num_leaves": {"type": "integer", "minimum": 2, "default": 31, "description": "Alias of `max_leaves`."},
+        "min_child_samples": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 1,
+            "description": "Alias of `min_data_in_leaf`.",
+        },
+        "max_leaves": {
+            "type": "integer",
+            "minimum": 2,
+            "default": 31,
+            "description": "Largest number of leaves; only with `Lossguide`.",
+        },
+        "num_leaves": {
+            "type": "integer",
+            "minimum": 2,
+            "default": 31,
+            "description": "Alias of `max_leaves`.",
+        },
         "one_hot_max_size": {
             "type": "integer",
             "minimum": 0,
@@ -154,7 +228,10 @@ TRAINER: dict[str, Any] = {
             "enum": ["Ordered", "Plain"],
             "description": "Boosting scheme. CatBoost chooses the default. `Ordered` can be better for few rows.",
         },
-        "boost_from_average": {"type": "boolean", "description": "Whether training starts from the label's mean."},
+        "boost_from_average": {
+            "type": "boolean",
+            "description": "Whether training starts from the label's mean.",
+        },
         "score_function": {
             "enum": ["Cosine", "L2", "NewtonCosine", "NewtonL2"],
             "default": "Cosine",
@@ -175,18 +252,46 @@ TRAINER: dict[str, Any] = {
             "description": "How classes are weighted by their frequency.",
         },
         "class_weights": {"type": "array", "description": "Weight of each class."},
-        "scale_pos_weight": {"type": "number", "exclusiveMinimum": 0, "default": 1, "description": "Weight of the second class."},
+        "scale_pos_weight": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "default": 1,
+            "description": "Weight of the second class.",
+        },
         "monotone_constraints": {
             "type": ["object", "array", "string"],
             "description": "For each column: 1 for increasing, -1 for decreasing, 0 for no constraint.",
         },
-        "langevin": {"type": "boolean", "default": False, "description": "Whether noise is added to the gradients."},
-        "model_shrink_rate": {"type": "number", "minimum": 0, "description": "How much earlier trees shrink in each iteration."},
-        "task_type": {"enum": ["CPU", "GPU"], "default": "CPU", "description": "Device for training."},
-        "thread_count": {"type": "integer", "description": "Number of threads. The default is the number of CPUs of the worker."},
-        "random_seed": {"type": "integer", "minimum": 0, "description": "Seed. The default is the seed of the trial."},
+        "langevin": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether noise is added to the gradients.",
+        },
+        "model_shrink_rate": {
+            "type": "number",
+            "minimum": 0,
+            "description": "How much earlier trees shrink in each iteration.",
+        },
+        "task_type": {
+            "enum": ["CPU", "GPU"],
+            "default": "CPU",
+            "description": "Device for training.",
+        },
+        "thread_count": {
+            "type": "integer",
+            "description": "Number of threads. The default is the number of CPUs of the worker.",
+        },
+        "random_seed": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "Seed. The default is the seed of the trial.",
+        },
         "random_state": {"type": "integer", "minimum": 0, "description": "Alias of `random_seed`."},
-        "logging_level": {"enum": ["Silent", "Verbose", "Info", "Debug"], "default": "Silent", "description": "What CatBoost prints."},
+        "logging_level": {
+            "enum": ["Silent", "Verbose", "Info", "Debug"],
+            "default": "Silent",
+            "description": "What CatBoost prints.",
+        },
     },
     # A value of each option and parameter, or a domain to tune it with, for editors
     "examples": {
@@ -230,11 +335,25 @@ REFUSED = {
     **dict.fromkeys(("num_boost_round", "n_estimators", "num_trees"), "write `iterations`"),
     **dict.fromkeys(("custom_metric", "custom_loss"), "write `eval_metric`"),
     **dict.fromkeys(
-        ("early_stopping_rounds", "od_type", "od_wait", "od_pval", "use_best_model", "best_model_min_trees"),
+        (
+            "early_stopping_rounds",
+            "od_type",
+            "od_wait",
+            "od_pval",
+            "use_best_model",
+            "best_model_min_trees",
+        ),
         "write a `scheduler`; the model of the best iteration is kept anyway",
     ),
     **dict.fromkeys(
-        ("save_snapshot", "snapshot_file", "snapshot_interval", "train_dir", "allow_writing_files", "metric_period"),
+        (
+            "save_snapshot",
+            "snapshot_file",
+            "snapshot_interval",
+            "train_dir",
+            "allow_writing_files",
+            "metric_period",
+        ),
         "the trainer sets it",
     ),
 }
@@ -250,9 +369,17 @@ def train_func(config: dict[str, Any]) -> None:
         ValueError: The data has no label, a parameter is refused, a requested metric is unknown, or the training ended early.
     """
     cur = trial.current()
-    requested = RequestedMetrics.of(config, cur, REPORTED, functools.partial(metric_name, str(cur.task), weighted=cur.weight is not None))
+    requested = RequestedMetrics.of(
+        config,
+        cur,
+        REPORTED,
+        functools.partial(metric_name, str(cur.task), weighted=cur.weight is not None),
+    )
     params = parameters(config, cur)
-    data = {split: cur.cached(f"catboost.{split}", functools.partial(_rows, split, cur)) for split in ("train", "valid")}
+    data = {
+        split: cur.cached(f"catboost.{split}", functools.partial(_rows, split, cur))
+        for split in ("train", "valid")
+    }
     with tempfile.TemporaryDirectory() as scratch:
         training = Training(cur, params, requested, data, Path(scratch))
         training.restore()
@@ -278,7 +405,11 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
     """
     for name in REFUSED.keys() & config.keys():
         raise ValueError(f"params.{name} is not a parameter of this trainer; {REFUSED[name]}")
-    given = {ALIASES.get(name, name): value for name, value in whole_numbers(config, TRAINER["parameters"]).items() if value is not None}
+    given = {
+        ALIASES.get(name, name): value
+        for name, value in whole_numbers(config, TRAINER["parameters"]).items()
+        if value is not None
+    }
     for name in ("report", "eval_metric"):
         given.pop(name, None)
     params: dict[str, Any] = {
@@ -299,5 +430,11 @@ def _rows(split: str, cur: trial.Current) -> tuple[cb.Pool, np.ndarray]:
     """Return this worker's rows of `train` or `valid` in CatBoost's format, and their labels."""
     rows = read_rows(split, cur)
     text = categorical(rows.features)
-    pool = cb.Pool(with_text(rows.features, text), rows.label, cat_features=text, weight=rows.weight, thread_count=cur.threads)
+    pool = cb.Pool(
+        with_text(rows.features, text),
+        rows.label,
+        cat_features=text,
+        weight=rows.weight,
+        thread_count=cur.threads,
+    )
     return pool, rows.label

@@ -117,7 +117,9 @@ class ScriptRun:
         self.config, self.current, self.context = config, trial.current(), ray.train.get_context()
         self.rank = self.context.get_world_rank()
         self.checkpoint_dir = self.current.folder.parent / CHECKPOINT_DIR
-        self._copied: frozenset[Any] = frozenset()  # State of the checkpoint folder when it was last copied.
+        self._copied: frozenset[Any] = (
+            frozenset()
+        )  # State of the checkpoint folder when it was last copied.
         self._resumed = False
         self._last: Mapping[str, Any] | None = None  # Metrics of the latest report.
 
@@ -128,10 +130,16 @@ class ScriptRun:
         if self.rank == 0:
             self._fill_checkpoint_dir()
             address = _free_address(self.context.get_world_size())
-        address = broadcast_from_rank_zero(address)  # The other ranks wait here until the checkpoint folder is filled.
+        address = broadcast_from_rank_zero(
+            address
+        )  # The other ranks wait here until the checkpoint folder is filled.
         work = _temporary_folder()
         mlflow = MlflowFiles(work / "mlflow", self.current.metric, self.current.asked)
-        environment = self._environment(*address) | mlflow.environment | {SOCKET: str(work / "report") if self.rank == 0 else ""}
+        environment = (
+            self._environment(*address)
+            | mlflow.environment
+            | {SOCKET: str(work / "report") if self.rank == 0 else ""}
+        )
         try:
             if self.current.check is not None:
                 environment[DATA_DIR] = str(_write_shards(work / "data"))
@@ -231,7 +239,9 @@ class ScriptRun:
                 temporary=[work, self.checkpoint_dir] if leads else [work],
             )
         except OSError as e:
-            raise ScriptFailed(f"`{command[0]}` cannot be started: {e.strerror}; check `trainer.command`") from None
+            raise ScriptFailed(
+                f"`{command[0]}` cannot be started: {e.strerror}; check `trainer.command`"
+            ) from None
 
     def _record(self, script: Script, code: int | None) -> None:
         """On rank 0, write the command into the trial's folder for other files, which MLflow shows as artifacts.
@@ -254,7 +264,9 @@ class ScriptRun:
         try:
             yield
         except BaseException as e:
-            is_last = getattr(e, "finished", False)  # Only the exception that stops a loop has this attribute.
+            is_last = getattr(
+                e, "finished", False
+            )  # Only the exception that stops a loop has this attribute.
             if is_last and script.is_running:
                 report.done()
                 with contextlib.suppress(queue.Empty):
@@ -279,10 +291,17 @@ class ScriptRun:
             names = " and ".join(f"`{name}`" for name in number_names_in(script.unused)[:10])
             raise ScriptFailed(
                 f"the command has ended, but has not reported `{metric}`; call sweeps.report({metric}=...), print a line of JSON such as "
-                f'{{"{metric}": 0.5}}, or log the metric with MLflow' + (f"; its last line of JSON has {names}" if names else "")
+                f'{{"{metric}": 0.5}}, or log the metric with MLflow'
+                + (f"; its last line of JSON has {names}" if names else "")
             )
-        if self._last is not None and script.source != CALL and state_of(self.checkpoint_dir) != self._copied:
-            self._report(script, ScriptReport("", self._last, saves=True))  # The script has saved its model after its last report.
+        if (
+            self._last is not None
+            and script.source != CALL
+            and state_of(self.checkpoint_dir) != self._copied
+        ):
+            self._report(
+                script, ScriptReport("", self._last, saves=True)
+            )  # The script has saved its model after its last report.
         broadcast_from_rank_zero(False)
 
     def _report(self, script: Script, report: ScriptReport) -> None:
@@ -341,7 +360,11 @@ def _check(script: Script, code: int) -> None:
         ScriptFailed: The exit code is not 0. The message has the last lines of standard error.
     """
     if code:
-        errors = f"; its last lines on standard error:\n{script.last_errors}" if script.last_errors else ""
+        errors = (
+            f"; its last lines on standard error:\n{script.last_errors}"
+            if script.last_errors
+            else ""
+        )
         raise ScriptFailed(f"`{shlex.join(script.command)}` ended {ending(code)}{errors}")
 
 
@@ -364,14 +387,20 @@ def _free_address(workers: int) -> tuple[str, int]:
 
 def _temporary_folder() -> Path:
     """Create a temporary folder whose path is short, because the path of a socket may have at most 107 characters."""
-    return Path(tempfile.mkdtemp(prefix="sweeps-script-", dir="/tmp" if len(tempfile.gettempdir()) > 70 else None))
+    return Path(
+        tempfile.mkdtemp(
+            prefix="sweeps-script-", dir="/tmp" if len(tempfile.gettempdir()) > 70 else None
+        )
+    )
 
 
 def _write_shards(folder: Path) -> Path:
     """Write this rank's part of the prepared data to train.parquet and valid.parquet in a new folder. Return the folder."""
     folder.mkdir()
     for name in ("train", "valid"):
-        ray.train.get_dataset_shard(name).materialize().to_pandas().to_parquet(folder / f"{name}.parquet", index=False)
+        ray.train.get_dataset_shard(name).materialize().to_pandas().to_parquet(
+            folder / f"{name}.parquet", index=False
+        )
     return folder
 
 
@@ -379,7 +408,9 @@ def _copy_mlflow(mlflow: MlflowFiles) -> None:
     try:
         mlflow.copy_to_run()
     except Exception as e:  # MLflow must not fail the trial.
-        _say(f"what the script logged with MLflow could not be copied to the trial's run: {type(e).__name__}: {e}")
+        _say(
+            f"what the script logged with MLflow could not be copied to the trial's run: {type(e).__name__}: {e}"
+        )
 
 
 def _say(line: str) -> None:

@@ -53,8 +53,21 @@ TRAINER: dict[str, Any] = {
     "extra": "keras",
     "environment": {"KERAS_BACKEND": "framework"},
     "metrics": {
-        "binary": ["valid-logloss", "valid-error", "valid-accuracy", "valid-auc", "valid-loss", "train-loss"],
-        "multiclass": ["valid-mlogloss", "valid-merror", "valid-accuracy", "valid-loss", "train-loss"],
+        "binary": [
+            "valid-logloss",
+            "valid-error",
+            "valid-accuracy",
+            "valid-auc",
+            "valid-loss",
+            "train-loss",
+        ],
+        "multiclass": [
+            "valid-mlogloss",
+            "valid-merror",
+            "valid-accuracy",
+            "valid-loss",
+            "train-loss",
+        ],
         "regression": ["valid-rmse", "valid-mae", "valid-loss", "train-loss"],
     },
     "all_metrics": True,
@@ -83,14 +96,40 @@ TRAINER: dict[str, Any] = {
             "minimum": 1,
             "description": "Number of passes over the rows. Each pass sends one report. Default: `max_t`, or 20.",
         },
-        "batch_size": {"type": "integer", "minimum": 1, "default": 32, "description": "Number of rows in each training step of a worker."},
+        "batch_size": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 32,
+            "description": "Number of rows in each training step of a worker.",
+        },
         "optimizer": {
-            "enum": ["adam", "adamw", "adamax", "nadam", "sgd", "rmsprop", "adagrad", "adadelta", "adafactor", "ftrl", "lion", "lamb"],
+            "enum": [
+                "adam",
+                "adamw",
+                "adamax",
+                "nadam",
+                "sgd",
+                "rmsprop",
+                "adagrad",
+                "adadelta",
+                "adafactor",
+                "ftrl",
+                "lion",
+                "lamb",
+            ],
             "default": "adam",
             "description": "Optimizer of a model that the function has not compiled.",
         },
-        "learning_rate": {"type": "number", "exclusiveMinimum": 0, "description": "Learning rate. Default: that of the optimizer."},
-        "weight_decay": {"type": "number", "minimum": 0, "description": "Weight decay of a model that the function has not compiled."},
+        "learning_rate": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": "Learning rate. Default: that of the optimizer.",
+        },
+        "weight_decay": {
+            "type": "number",
+            "minimum": 0,
+            "description": "Weight decay of a model that the function has not compiled.",
+        },
         "clipnorm": {
             "type": "number",
             "exclusiveMinimum": 0,
@@ -131,8 +170,17 @@ TRAINER: dict[str, Any] = {
         "model": "my_model:build",
     },
 }
-LOSSES = {"binary": "BinaryCrossentropy", "multiclass": "SparseCategoricalCrossentropy", "regression": "MeanSquaredError"}
-COMPILED = ("optimizer", "loss", "weight_decay", "clipnorm")  # parameters that only a model that is not compiled accepts
+LOSSES = {
+    "binary": "BinaryCrossentropy",
+    "multiclass": "SparseCategoricalCrossentropy",
+    "regression": "MeanSquaredError",
+}
+COMPILED = (
+    "optimizer",
+    "loss",
+    "weight_decay",
+    "clipnorm",
+)  # parameters that only a model that is not compiled accepts
 
 
 def load(folder: str) -> Model:
@@ -155,7 +203,12 @@ def train_func(config: dict[str, Any]) -> None:
 
     cur = trial.current()
     task, framework, rules = require_task(cur.task), cur.options["framework"], TRAINER["parameters"]
-    params = fill_parameters("keras", rules, {name: value for name, value in config.items() if name in rules}, cur.sweep_max_t)
+    params = fill_parameters(
+        "keras",
+        rules,
+        {name: value for name, value in config.items() if name in rules},
+        cur.sweep_max_t,
+    )
     keras = import_keras(framework)
     if keras.config.backend() != framework:
         raise ValueError(
@@ -171,12 +224,20 @@ def train_func(config: dict[str, Any]) -> None:
     if weights is not None:  # with a mean of 1, the weights do not change the learning rate
         weights = weights / ranks.mean(weights.mean(keepdims=True))
 
-    keras.utils.clear_session(free_memory=False)  # else the layers of the second trial have other names than those of the first
+    keras.utils.clear_session(
+        free_memory=False
+    )  # else the layers of the second trial have other names than those of the first
     for seed in (random.seed, np.random.seed, engine.set_seed):
         seed(_seed(cur.seed))
     network = _build(keras, cur, config, params, x[:1])
-    moments = _moments(y, weights, ranks) if task == "regression" and cur.options["standardize_target"] else {}
-    description = Description(framework, cur.options["model"], columns, task, _has_logits(network), **moments)
+    moments = (
+        _moments(y, weights, ranks)
+        if task == "regression" and cur.options["standardize_target"]
+        else {}
+    )
+    description = Description(
+        framework, cur.options["model"], columns, task, _has_logits(network), **moments
+    )
     _require_outputs(description, predict(network, x_valid[:BLOCK]), cur)
     network.set_weights(ranks.first(network.get_weights()))
     best = Best(cur, description, network, x_valid[:BLOCK])
@@ -186,7 +247,13 @@ def train_func(config: dict[str, Any]) -> None:
     batches = engine.Batches(x, description.target(y), weights, params["batch_size"])
     epochs = _Epochs(cur, params, network, best, batches, ranks, (x, y), (x_valid, y_valid))
     callback = keras.callbacks.LambdaCallback(on_epoch_begin=epochs.begin, on_epoch_end=epochs.end)
-    network.fit(**batches.arguments, initial_epoch=done, epochs=params["epochs"], verbose=0, callbacks=[callback])
+    network.fit(
+        **batches.arguments,
+        initial_epoch=done,
+        epochs=params["epochs"],
+        verbose=0,
+        callbacks=[callback],
+    )
 
 
 class _Epochs:
@@ -214,20 +281,37 @@ class _Epochs:
         train: tuple[np.ndarray, np.ndarray],
         valid: tuple[np.ndarray, np.ndarray],
     ):
-        self.cur, self.network, self.best, self.batches, self.ranks = cur, network, best, batches, ranks
+        self.cur, self.network, self.best, self.batches, self.ranks = (
+            cur,
+            network,
+            best,
+            batches,
+            ranks,
+        )
         self.description, self.train, self.valid = best.description, train, valid
         self.last = min(params["epochs"], cur.max_t or params["epochs"])
         self.usual = tuple(TRAINER["metrics"][cur.task])
-        lead = cur.metric or self.usual[0]  # if all objectives are costs, the first metric decides, and is minimized
-        self.asked = tuple(dict.fromkeys([lead, *cur.asked, *(self.usual if params["report"] == "all" else ())]))
-        self.generators = [variable for variable in network.variables if variable.name == "seed_generator_state"]
+        lead = (
+            cur.metric or self.usual[0]
+        )  # if all objectives are costs, the first metric decides, and is minimized
+        self.asked = tuple(
+            dict.fromkeys([lead, *cur.asked, *(self.usual if params["report"] == "all" else ())])
+        )
+        self.generators = [
+            variable for variable in network.variables if variable.name == "seed_generator_state"
+        ]
 
     def begin(self, epoch: int, logs: Any = None) -> None:
         """Seed the order of the rows and the layers that draw random numbers.
 
         The seeds follow from the number of the epoch, so that a resumed trial repeats the draws. `epoch` starts with 0.
         """
-        seeds = np.random.SeedSequence((self.cur.seed, epoch, self.ranks.rank)).generate_state(1 + len(self.generators)) >> 1
+        seeds = (
+            np.random.SeedSequence((self.cur.seed, epoch, self.ranks.rank)).generate_state(
+                1 + len(self.generators)
+            )
+            >> 1
+        )
         self.batches.start_epoch(int(seeds[0]))
         for variable, seed in zip(self.generators, seeds[1:], strict=True):
             variable.assign(np.array([seed, 0]))
@@ -238,7 +322,9 @@ class _Epochs:
         self._average_statistics()
         metrics = self._measure(logs)
         self.best.see(self.network, step, metrics[self.asked[0]])
-        if step == self.last and (final := self._final(metrics)):  # before `report`, which ends the trial at the scheduler's `max_t`
+        if step == self.last and (
+            final := self._final(metrics)
+        ):  # before `report`, which ends the trial at the scheduler's `max_t`
             cur.report_final(final)
         saves = self.ranks.rank == 0 and cur.checkpoint_due(step, last=step == self.last)
         report(metrics, functools.partial(self.best.save, self.network, step) if saves else None)
@@ -262,28 +348,50 @@ class _Epochs:
             known |= self._scores("valid", *self.valid, computed)
         if any(name.startswith("valid-") and name not in computed for name in self.asked):
             x, y = self.valid
-            values = self.network.evaluate(x, self.description.target(y), batch_size=ROWS_AT_ONCE, verbose=0, return_dict=True)
-            known |= {f"valid-{name}": float(value) for name, value in values.items() if f"valid-{name}" not in known}
+            values = self.network.evaluate(
+                x, self.description.target(y), batch_size=ROWS_AT_ONCE, verbose=0, return_dict=True
+            )
+            known |= {
+                f"valid-{name}": float(value)
+                for name, value in values.items()
+                if f"valid-{name}" not in known
+            }
         for name in self.asked:
-            require_metric(name, known | dict.fromkeys(self.usual), "a metric of objective and constraints")
+            require_metric(
+                name, known | dict.fromkeys(self.usual), "a metric of objective and constraints"
+            )
         return {name: known[name] for name in self.asked}
 
-    def _scores(self, split: str, x: np.ndarray, y: np.ndarray, names: Collection[str] | None = None) -> dict[str, float]:
+    def _scores(
+        self, split: str, x: np.ndarray, y: np.ndarray, names: Collection[str] | None = None
+    ) -> dict[str, float]:
         """Measure the network on the rows of a split."""
-        return measure(self.description.task, split, y, self.description.predictions(predict(self.network, x)), names)
+        return measure(
+            self.description.task,
+            split,
+            y,
+            self.description.predictions(predict(self.network, x)),
+            names,
+        )
 
     def _final(self, reported: Collection[str]) -> dict[str, float]:
         """Measure the model of the best epoch on train and valid. Return the metrics that are not in `reported`."""
         latest = self.network.get_weights()
         self.network.set_weights(self.best.weights or latest)
-        parts = self.ranks.gather((self.train[1], self.description.predictions(predict(self.network, self.train[0]))))
+        parts = self.ranks.gather(
+            (self.train[1], self.description.predictions(predict(self.network, self.train[0])))
+        )
         labels, predictions = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        scores = measure(self.description.task, "train", labels, predictions) | self._scores("valid", *self.valid)
+        scores = measure(self.description.task, "train", labels, predictions) | self._scores(
+            "valid", *self.valid
+        )
         self.network.set_weights(latest)
         return {name: value for name, value in scores.items() if name not in reported}
 
 
-def _build(keras: Any, cur: trial.Current, config: dict[str, Any], params: dict[str, Any], row: np.ndarray) -> Any:
+def _build(
+    keras: Any, cur: trial.Current, config: dict[str, Any], params: dict[str, Any], row: np.ndarray
+) -> Any:
     """Call the user's function, and return its model, compiled and with weights.
 
     Args:
@@ -298,16 +406,24 @@ def _build(keras: Any, cur: trial.Current, config: dict[str, Any], params: dict[
     """
     ref = cur.options["model"]
     function = references.resolve(ref)
-    given = {"input_shape": row.shape[1:], "outputs": len(cur.classes or ()) if cur.task == "multiclass" else 1, "task": cur.task}
+    given = {
+        "input_shape": row.shape[1:],
+        "outputs": len(cur.classes or ()) if cur.task == "multiclass" else 1,
+        "task": cur.task,
+    }
     arguments = arguments_of(function, ref, given, config, TRAINER["parameters"])
     model = function(**arguments)
     if not isinstance(model, keras.Model):
-        raise ValueError(f"`{ref}` returned a {type(model).__name__}, but must return a keras.Model")
+        raise ValueError(
+            f"`{ref}` returned a {type(model).__name__}, but must return a keras.Model"
+        )
     if not model.built:
         model(row)  # `model.build` would not make the weights of layers in a user's class
     if not model.compiled:
         _compile(keras, model, str(cur.task), params)
-    elif useless := [name for name in COMPILED if config.get(name) is not None and name not in arguments]:
+    elif useless := [
+        name for name in COMPILED if config.get(name) is not None and name not in arguments
+    ]:
         raise ValueError(
             f"params.{useless[0]} has no effect, because `{ref}` compiles its model; make `{useless[0]}` an argument of the function, "
             "or return a model that is not compiled"
@@ -323,14 +439,22 @@ def _build(keras: Any, cur: trial.Current, config: dict[str, Any], params: dict[
 
 def _compile(keras: Any, model: Any, task: str, params: dict[str, Any]) -> None:
     """Compile a model with the optimizer and the loss in `params`."""
-    settings = {name: params[name] for name in ("learning_rate", "weight_decay", "clipnorm") if params[name] is not None}
+    settings = {
+        name: params[name]
+        for name in ("learning_rate", "weight_decay", "clipnorm")
+        if params[name] is not None
+    }
     optimizer = keras.optimizers.get({"class_name": params["optimizer"], "config": settings})
     loss = params["loss"]
     if loss is None:
         last = model.layers[-1]
         ends = (keras.activations.sigmoid, keras.activations.softmax)
-        probabilities = isinstance(last, keras.layers.Softmax) or getattr(last, "activation", None) in ends
-        loss = getattr(keras.losses, LOSSES[task])(**({} if task == "regression" else {"from_logits": not probabilities}))
+        probabilities = (
+            isinstance(last, keras.layers.Softmax) or getattr(last, "activation", None) in ends
+        )
+        loss = getattr(keras.losses, LOSSES[task])(
+            **({} if task == "regression" else {"from_logits": not probabilities})
+        )
     model.compile(optimizer=optimizer, loss=loss)
 
 
@@ -346,19 +470,29 @@ def _require_outputs(description: Description, outputs: np.ndarray, cur: trial.C
     Raises:
         ValueError: The outputs have the wrong shape, or should be probabilities and are not.
     """
-    sizes = {"binary": (1, 2), "multiclass": (len(cur.classes or ()),), "regression": (1,)}[description.task]
+    sizes = {"binary": (1, 2), "multiclass": (len(cur.classes or ()),), "regression": (1,)}[
+        description.task
+    ]
     size = outputs.size // len(outputs)
     if size not in sizes:
         expected = " or ".join(map(str, sizes))
-        raise ValueError(f"the model of `{description.model}` has {size} outputs, but this label needs {expected}")
-    if description.task != "regression" and not description.logits and (outputs.min() < 0 or outputs.max() > 1):
+        raise ValueError(
+            f"the model of `{description.model}` has {size} outputs, but this label needs {expected}"
+        )
+    if (
+        description.task != "regression"
+        and not description.logits
+        and (outputs.min() < 0 or outputs.max() > 1)
+    ):
         raise ValueError(
             f"the outputs of the model of `{description.model}` are not probabilities; end the model with sigmoid or softmax, "
             "or compile it with a loss that has from_logits=True"
         )
 
 
-def _table(split: str, cur: trial.Current) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
+def _table(
+    split: str, cur: trial.Current
+) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
     """Return the columns, features, labels and weights of this rank's rows of a split. The weights are None if the rows have none."""
     rows = read_rows(split, cur)
     weights = None if rows.weight is None else rows.weight.astype(np.float32)

@@ -26,8 +26,21 @@ import lightgbm as lgb
 import numpy as np
 
 from sweeps import trial
-from sweeps.trainers import LabeledRows, read_rows, report, require_numbers, safe_names, whole_numbers
-from sweeps.trainers._lightgbm_booster import REFUSED_IN_NAMES, BestRound, RoundMetrics, metric_name, predict
+from sweeps.trainers import (
+    LabeledRows,
+    read_rows,
+    report,
+    require_numbers,
+    safe_names,
+    whole_numbers,
+)
+from sweeps.trainers._lightgbm_booster import (
+    REFUSED_IN_NAMES,
+    BestRound,
+    RoundMetrics,
+    metric_name,
+    predict,
+)
 from sweeps.trainers._metrics import REPORTED
 from sweeps.trainers._requested import RequestedMetrics
 
@@ -50,9 +63,32 @@ TRAINER: dict[str, Any] = {
         "10_000 + 100 * features + 2 * (num_boost_round or max_t or 100) * outputs * (500 + 150 * min(num_leaves or 31, 2 * rows))"
     ),
     "metrics": {
-        "binary": ["logloss", "error", "accuracy", "auc", "average_precision", "cross_entropy", "kullback_leibler", "rmse", "mae", "mse"],
+        "binary": [
+            "logloss",
+            "error",
+            "accuracy",
+            "auc",
+            "average_precision",
+            "cross_entropy",
+            "kullback_leibler",
+            "rmse",
+            "mae",
+            "mse",
+        ],
         "multiclass": ["mlogloss", "merror", "accuracy", "auc_mu"],
-        "regression": ["rmse", "mae", "mse", "mape", "huber", "fair", "quantile", "poisson", "gamma", "gamma_deviance", "tweedie"],
+        "regression": [
+            "rmse",
+            "mae",
+            "mse",
+            "mape",
+            "huber",
+            "fair",
+            "quantile",
+            "poisson",
+            "gamma",
+            "gamma_deviance",
+            "tweedie",
+        ],
     },
     "all_metrics": True,
     # New versions of LightGBM add parameters. Therefore, names that are not listed below are passed to LightGBM, unless they are similar to
@@ -69,32 +105,78 @@ TRAINER: dict[str, Any] = {
             "default": "asked",
             "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
         },
-        "eval_metric": {"type": ["string", "array"], "description": "Additional metrics, measured on `valid`, that every round reports."},
-        "objective": {"type": "string", "description": "Loss function. The default depends on the task."},
+        "eval_metric": {
+            "type": ["string", "array"],
+            "description": "Additional metrics, measured on `valid`, that every round reports.",
+        },
+        "objective": {
+            "type": "string",
+            "description": "Loss function. The default depends on the task.",
+        },
         "boosting": {
             "enum": ["gbdt", "dart", "rf"],
             "default": "gbdt",
             "description": "Gradient boosting, boosting with dropped trees, or a random forest.",
         },
-        "boosting_type": {"enum": ["gbdt", "dart", "rf"], "default": "gbdt", "description": "Alias of `boosting`."},
+        "boosting_type": {
+            "enum": ["gbdt", "dart", "rf"],
+            "default": "gbdt",
+            "description": "Alias of `boosting`.",
+        },
         "data_sample_strategy": {
             "enum": ["bagging", "goss"],
             "default": "bagging",
             "description": "How rows are drawn: at random, or by the size of their gradients.",
         },
-        "learning_rate": {"type": "number", "exclusiveMinimum": 0, "default": 0.1, "description": "Learning rate."},
-        "eta": {"type": "number", "exclusiveMinimum": 0, "default": 0.1, "description": "Alias of `learning_rate`."},
-        "num_leaves": {"type": "integer", "minimum": 2, "maximum": 131_072, "default": 31, "description": "Largest number of leaves."},
-        "max_depth": {"type": "integer", "minimum": -1, "default": -1, "description": "Largest depth of a tree; -1 or 0 for no limit."},
-        "min_data_in_leaf": {"type": "integer", "minimum": 0, "default": 20, "description": "Smallest number of rows in a leaf."},
-        "min_child_samples": {"type": "integer", "minimum": 0, "default": 20, "description": "Alias of `min_data_in_leaf`."},
+        "learning_rate": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "default": 0.1,
+            "description": "Learning rate.",
+        },
+        "eta": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "default": 0.1,
+            "description": "Alias of `learning_rate`.",
+        },
+        "num_leaves": {
+            "type": "integer",
+            "minimum": 2,
+            "maximum": 131_072,
+            "default": 31,
+            "description": "Largest number of leaves.",
+        },
+        "max_depth": {
+            "type": "integer",
+            "minimum": -1,
+            "default": -1,
+            "description": "Largest depth of a tree; -1 or 0 for no limit.",
+        },
+        "min_data_in_leaf": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 20,
+            "description": "Smallest number of rows in a leaf.",
+        },
+        "min_child_samples": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 20,
+            "description": "Alias of `min_data_in_leaf`.",
+        },
         "min_sum_hessian_in_leaf": {
             "type": "number",
             "minimum": 0,
             "default": 0.001,
             "description": "Smallest sum of second derivatives of the loss in a leaf.",
         },
-        "min_child_weight": {"type": "number", "minimum": 0, "default": 0.001, "description": "Alias of `min_sum_hessian_in_leaf`."},
+        "min_child_weight": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0.001,
+            "description": "Alias of `min_sum_hessian_in_leaf`.",
+        },
         "bagging_fraction": {
             "type": "number",
             "exclusiveMinimum": 0,
@@ -115,7 +197,12 @@ TRAINER: dict[str, Any] = {
             "default": 0,
             "description": "Number of rounds that use the same drawn rows; 0 to use all rows in every round.",
         },
-        "subsample_freq": {"type": "integer", "minimum": 0, "default": 0, "description": "Alias of `bagging_freq`."},
+        "subsample_freq": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 0,
+            "description": "Alias of `bagging_freq`.",
+        },
         "pos_bagging_fraction": {
             "type": "number",
             "exclusiveMinimum": 0,
@@ -151,19 +238,81 @@ TRAINER: dict[str, Any] = {
             "default": 1,
             "description": "Fraction of the columns that each split uses.",
         },
-        "extra_trees": {"type": "boolean", "default": False, "description": "Whether each split tries one random threshold per column."},
-        "lambda_l1": {"type": "number", "minimum": 0, "default": 0, "description": "L1 regularization."},
-        "reg_alpha": {"type": "number", "minimum": 0, "default": 0, "description": "Alias of `lambda_l1`."},
-        "lambda_l2": {"type": "number", "minimum": 0, "default": 0, "description": "L2 regularization."},
-        "reg_lambda": {"type": "number", "minimum": 0, "default": 0, "description": "Alias of `lambda_l2`."},
-        "linear_lambda": {"type": "number", "minimum": 0, "default": 0, "description": "L2 regularization of linear models in leaves."},
-        "linear_tree": {"type": "boolean", "default": False, "description": "Whether each leaf has a linear model."},
-        "min_gain_to_split": {"type": "number", "minimum": 0, "default": 0, "description": "Smallest gain for which a leaf is split."},
-        "min_split_gain": {"type": "number", "minimum": 0, "default": 0, "description": "Alias of `min_gain_to_split`."},
-        "max_delta_step": {"type": "number", "default": 0, "description": "Largest absolute value of a leaf; 0 or less for no limit."},
-        "path_smooth": {"type": "number", "minimum": 0, "default": 0, "description": "How much leaves with few rows follow their parents."},
-        "drop_rate": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.1, "description": "Fraction of trees that `dart` drops."},
-        "max_drop": {"type": "integer", "default": 50, "description": "Largest number of trees that `dart` drops; 0 or less for no limit."},
+        "extra_trees": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether each split tries one random threshold per column.",
+        },
+        "lambda_l1": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "L1 regularization.",
+        },
+        "reg_alpha": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "Alias of `lambda_l1`.",
+        },
+        "lambda_l2": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "L2 regularization.",
+        },
+        "reg_lambda": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "Alias of `lambda_l2`.",
+        },
+        "linear_lambda": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "L2 regularization of linear models in leaves.",
+        },
+        "linear_tree": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether each leaf has a linear model.",
+        },
+        "min_gain_to_split": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "Smallest gain for which a leaf is split.",
+        },
+        "min_split_gain": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "Alias of `min_gain_to_split`.",
+        },
+        "max_delta_step": {
+            "type": "number",
+            "default": 0,
+            "description": "Largest absolute value of a leaf; 0 or less for no limit.",
+        },
+        "path_smooth": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "How much leaves with few rows follow their parents.",
+        },
+        "drop_rate": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "default": 0.1,
+            "description": "Fraction of trees that `dart` drops.",
+        },
+        "max_drop": {
+            "type": "integer",
+            "default": 50,
+            "description": "Largest number of trees that `dart` drops; 0 or less for no limit.",
+        },
         "skip_drop": {
             "type": "number",
             "minimum": 0,
@@ -171,8 +320,16 @@ TRAINER: dict[str, Any] = {
             "default": 0.5,
             "description": "Probability that `dart` drops no tree in a round.",
         },
-        "xgboost_dart_mode": {"type": "boolean", "default": False, "description": "Whether `dart` weights trees as XGBoost does."},
-        "uniform_drop": {"type": "boolean", "default": False, "description": "Whether `dart` drops every tree with equal probability."},
+        "xgboost_dart_mode": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether `dart` weights trees as XGBoost does.",
+        },
+        "uniform_drop": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether `dart` drops every tree with equal probability.",
+        },
         "top_rate": {
             "type": "number",
             "exclusiveMinimum": 0,
@@ -193,17 +350,42 @@ TRAINER: dict[str, Any] = {
             "default": 100,
             "description": "Smallest number of rows of a group of categories.",
         },
-        "max_cat_threshold": {"type": "integer", "minimum": 1, "default": 32, "description": "Largest number of groups of categories."},
-        "cat_l2": {"type": "number", "minimum": 0, "default": 10, "description": "L2 regularization in splits by category."},
-        "cat_smooth": {"type": "number", "minimum": 0, "default": 10, "description": "Smoothing of categories with few rows."},
+        "max_cat_threshold": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 32,
+            "description": "Largest number of groups of categories.",
+        },
+        "cat_l2": {
+            "type": "number",
+            "minimum": 0,
+            "default": 10,
+            "description": "L2 regularization in splits by category.",
+        },
+        "cat_smooth": {
+            "type": "number",
+            "minimum": 0,
+            "default": 10,
+            "description": "Smoothing of categories with few rows.",
+        },
         "max_cat_to_onehot": {
             "type": "integer",
             "minimum": 1,
             "default": 4,
             "description": "Up to this number of categories, a split separates one category from all others.",
         },
-        "max_bin": {"type": "integer", "minimum": 2, "default": 255, "description": "Number of bins in the histogram of a column."},
-        "min_data_in_bin": {"type": "integer", "minimum": 1, "default": 3, "description": "Smallest number of rows in a bin."},
+        "max_bin": {
+            "type": "integer",
+            "minimum": 2,
+            "default": 255,
+            "description": "Number of bins in the histogram of a column.",
+        },
+        "min_data_in_bin": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 3,
+            "description": "Smallest number of rows in a bin.",
+        },
         "bin_construct_sample_cnt": {
             "type": "integer",
             "minimum": 1,
@@ -219,12 +401,38 @@ TRAINER: dict[str, Any] = {
             "default": "basic",
             "description": "How `monotone_constraints` are enforced.",
         },
-        "monotone_penalty": {"type": "number", "minimum": 0, "default": 0, "description": "Penalty of monotone splits near the root."},
-        "interaction_constraints": {"type": "array", "description": "Lists of columns, by name or position, that may occur together."},
-        "is_unbalance": {"type": "boolean", "default": False, "description": "Whether rows of the rarer class weigh more."},
-        "scale_pos_weight": {"type": "number", "exclusiveMinimum": 0, "default": 1, "description": "Weight of the second class."},
-        "boost_from_average": {"type": "boolean", "default": True, "description": "Whether training starts from the label's mean."},
-        "alpha": {"type": "number", "exclusiveMinimum": 0, "default": 0.9, "description": "Parameter of `huber` and `quantile`."},
+        "monotone_penalty": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "Penalty of monotone splits near the root.",
+        },
+        "interaction_constraints": {
+            "type": "array",
+            "description": "Lists of columns, by name or position, that may occur together.",
+        },
+        "is_unbalance": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether rows of the rarer class weigh more.",
+        },
+        "scale_pos_weight": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "default": 1,
+            "description": "Weight of the second class.",
+        },
+        "boost_from_average": {
+            "type": "boolean",
+            "default": True,
+            "description": "Whether training starts from the label's mean.",
+        },
+        "alpha": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "default": 0.9,
+            "description": "Parameter of `huber` and `quantile`.",
+        },
         "tweedie_variance_power": {
             "type": "number",
             "minimum": 1,
@@ -232,14 +440,27 @@ TRAINER: dict[str, Any] = {
             "default": 1.5,
             "description": "Variance power of `tweedie`.",
         },
-        "use_quantized_grad": {"type": "boolean", "default": False, "description": "Whether gradients are rounded to a few levels."},
+        "use_quantized_grad": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether gradients are rounded to a few levels.",
+        },
         "tree_learner": {
             "enum": ["data", "voting"],
             "default": "data",
             "description": "How several workers find splits: exactly, or with less communication.",
         },
-        "top_k": {"type": "integer", "minimum": 1, "default": 20, "description": "Number of columns for which a worker votes in `voting`."},
-        "deterministic": {"type": "boolean", "default": True, "description": "Whether the same data and seed give the same model."},
+        "top_k": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 20,
+            "description": "Number of columns for which a worker votes in `voting`.",
+        },
+        "deterministic": {
+            "type": "boolean",
+            "default": True,
+            "description": "Whether the same data and seed give the same model.",
+        },
         "force_col_wise": {
             "type": "boolean",
             "description": "Whether histograms are built column by column. Default: if the table has at least 50 columns.",
@@ -248,12 +469,23 @@ TRAINER: dict[str, Any] = {
             "type": "boolean",
             "description": "Whether histograms are built row by row. Default: if the table has fewer than 50 columns.",
         },
-        "device_type": {"enum": ["cpu", "gpu", "cuda"], "default": "cpu", "description": "Device for training."},
+        "device_type": {
+            "enum": ["cpu", "gpu", "cuda"],
+            "default": "cpu",
+            "description": "Device for training.",
+        },
         "seed": {"type": "integer", "description": "Seed. The default is the seed of the trial."},
         "random_state": {"type": "integer", "description": "Alias of `seed`."},
-        "num_threads": {"type": "integer", "description": "Number of threads. The default is the number of CPUs of the worker."},
+        "num_threads": {
+            "type": "integer",
+            "description": "Number of threads. The default is the number of CPUs of the worker.",
+        },
         "n_jobs": {"type": "integer", "description": "Alias of `num_threads`."},
-        "verbosity": {"type": "integer", "default": -1, "description": "-1 for errors only, 0 for warnings, 1 for information."},
+        "verbosity": {
+            "type": "integer",
+            "default": -1,
+            "description": "-1 for errors only, 0 for warnings, 1 for information.",
+        },
     },
     # A value of each option and parameter, or a domain to tune it with, for editors
     "examples": {
@@ -331,9 +563,14 @@ ALIASES = {
 }
 # Parameters that the trainer has in another form, and what to write instead.
 REFUSED = {
-    **dict.fromkeys(("num_iterations", "n_estimators", "num_rounds", "max_iter"), "write `num_boost_round`"),
+    **dict.fromkeys(
+        ("num_iterations", "n_estimators", "num_rounds", "max_iter"), "write `num_boost_round`"
+    ),
     **dict.fromkeys(("metric", "metrics"), "write `eval_metric`"),
-    **dict.fromkeys(("early_stopping_round", "early_stopping_rounds"), "write a `scheduler`; the model of the best round is kept anyway"),
+    **dict.fromkeys(
+        ("early_stopping_round", "early_stopping_rounds"),
+        "write a `scheduler`; the model of the best round is kept anyway",
+    ),
 }
 # Parameters of the data set. They cannot change after the data set is made.
 DATASET_PARAMETERS = (
@@ -368,11 +605,16 @@ def train_func(config: dict[str, Any]) -> None:
     import ray.train
 
     cur, rank = trial.current(), ray.train.get_context().get_world_rank()
-    requested = RequestedMetrics.of(config, cur, REPORTED, functools.partial(metric_name, str(cur.task)))
+    requested = RequestedMetrics.of(
+        config, cur, REPORTED, functools.partial(metric_name, str(cur.task))
+    )
     rounds = int(config.get("num_boost_round") or cur.max_t or 100)
     if cur.weight is not None:
         requested = requested.with_computed_train(str(cur.task))
-    rows = {split: cur.cached(f"lightgbm.{split}", functools.partial(_rows, split, cur)) for split in ("train", "valid")}
+    rows = {
+        split: cur.cached(f"lightgbm.{split}", functools.partial(_rows, split, cur))
+        for split in ("train", "valid")
+    }
     params = parameters(config, cur, list(rows["train"].features.columns)) | _network()
     params["metric"] = requested.framework_metrics(requested.reported) or "None"
     best = BestRound(cur, params["boosting"] == "dart")
@@ -387,7 +629,9 @@ def train_func(config: dict[str, Any]) -> None:
     try:
         for step in range(1 if previous is None else done + 1, rounds + 1):
             if booster is None:
-                booster = _first_round(params | (_seeds(params, step) if interval else {}), train, valid, previous)
+                booster = _first_round(
+                    params | (_seeds(params, step) if interval else {}), train, valid, previous
+                )
             else:
                 if interval and ((step - 1) % interval == 0 or step - 1 in cur.milestones):
                     _renew(booster, params, step)
@@ -396,8 +640,12 @@ def train_func(config: dict[str, Any]) -> None:
                 continue
             metrics = metrics_of.measure(booster)
             best.compare_booster(booster, step, metrics[requested.lead])
-            resumable = not interval or step % interval == 0 or step == last or step in cur.milestones
-            if step == last and rank == 0:  # before `report`, which ends the trial at the scheduler's `max_t`
+            resumable = (
+                not interval or step % interval == 0 or step == last or step in cur.milestones
+            )
+            if (
+                step == last and rank == 0
+            ):  # before `report`, which ends the trial at the scheduler's `max_t`
                 cur.report_final(metrics_of.final(booster, best, step, rows, metrics))
             due = rank == 0 and resumable and cur.checkpoint_due(step, last=step == last)
             report(metrics, functools.partial(best.save, booster, step) if due else None)
@@ -430,7 +678,9 @@ class Model:
         return predict(self.booster, features, threads=1 if len(features) <= FEW else 0)
 
 
-def parameters(config: dict[str, Any], cur: trial.Current, columns: Sequence[str]) -> dict[str, Any]:
+def parameters(
+    config: dict[str, Any], cur: trial.Current, columns: Sequence[str]
+) -> dict[str, Any]:
     """Return LightGBM's parameters: the defaults for the trial, overridden by `config`. `metric` is not included.
 
     Args:
@@ -444,7 +694,11 @@ def parameters(config: dict[str, Any], cur: trial.Current, columns: Sequence[str
     for name in REFUSED.keys() & config.keys():
         raise ValueError(f"params.{name} is not a parameter of lightgbm; {REFUSED[name]}")
     own = ("num_boost_round", "report", "eval_metric")
-    given = {name: value for name, value in whole_numbers(config, TRAINER["parameters"]).items() if name not in own and value is not None}
+    given = {
+        name: value
+        for name, value in whole_numbers(config, TRAINER["parameters"]).items()
+        if name not in own and value is not None
+    }
     given = {ALIASES.get(name, name): value for name, value in given.items()}
     params: dict[str, Any] = {
         "objective": OBJECTIVES[str(cur.task)],
@@ -478,14 +732,21 @@ def _constraints(given: dict[str, Any], columns: Sequence[str]) -> dict[str, Any
         ValueError: A constraint names an unknown column.
     """
     signs, groups = given.get("monotone_constraints"), given.get("interaction_constraints")
-    named = [*(signs if isinstance(signs, dict) else ()), *(name for group in groups or () for name in group if isinstance(name, str))]
+    named = [
+        *(signs if isinstance(signs, dict) else ()),
+        *(name for group in groups or () for name in group if isinstance(name, str)),
+    ]
     if unknown := [name for name in named if name not in columns]:
-        raise ValueError(f"a constraint names the column `{unknown[0]}`; the prepared data has: {', '.join(columns)}")
+        raise ValueError(
+            f"a constraint names the column `{unknown[0]}`; the prepared data has: {', '.join(columns)}"
+        )
     found: dict[str, Any] = {}
     if isinstance(signs, dict):
         found["monotone_constraints"] = [signs.get(name, 0) for name in columns]
     if groups:
-        found["interaction_constraints"] = [[columns.index(n) if isinstance(n, str) else n for n in group] for group in groups]
+        found["interaction_constraints"] = [
+            [columns.index(n) if isinstance(n, str) else n for n in group] for group in groups
+        ]
     return found
 
 
@@ -506,7 +767,9 @@ def _rows(split: str, cur: trial.Current) -> LabeledRows:
     return rows
 
 
-def _datasets(cur: trial.Current, rows: dict[str, LabeledRows], params: dict[str, Any], continued: bool) -> tuple[lgb.Dataset, lgb.Dataset]:
+def _datasets(
+    cur: trial.Current, rows: dict[str, LabeledRows], params: dict[str, Any], continued: bool
+) -> tuple[lgb.Dataset, lgb.Dataset]:
     """Return LightGBM's data sets of train and valid, which an earlier trial may have built.
 
     The worker keeps one pair for new trials and one pair for trials that continue from a model, because LightGBM stores the predictions of
@@ -522,12 +785,20 @@ def _datasets(cur: trial.Current, rows: dict[str, LabeledRows], params: dict[str
     kept = cur.cached("lightgbm.datasets", dict)
     if kept.get(continued, (None,))[0] != wanted:
         (x, y, weight), (x_valid, y_valid, _) = (
-            (each.features.set_axis(safe_names(each.features.columns, REFUSED_IN_NAMES), axis=1), each.label, each.weight)
+            (
+                each.features.set_axis(safe_names(each.features.columns, REFUSED_IN_NAMES), axis=1),
+                each.label,
+                each.weight,
+            )
             for each in rows.values()
         )
         settings = wanted | {"num_threads": params["num_threads"], "verbosity": params["verbosity"]}
         train = lgb.Dataset(x, y, weight=weight, params=settings, free_raw_data=False)
-        kept[continued] = wanted, train, lgb.Dataset(x_valid, y_valid, reference=train, params=settings, free_raw_data=False)
+        kept[continued] = (
+            wanted,
+            train,
+            lgb.Dataset(x_valid, y_valid, reference=train, params=settings, free_raw_data=False),
+        )
     _, train, valid = kept[continued]
     return train, valid
 
@@ -552,7 +823,9 @@ def _restore(best: BestRound, can_continue: bool) -> tuple[lgb.Booster | None, i
         done, latest = best.restore(Path(folder)), Path(folder, "latest.txt")
         if not can_continue:
             return None, done
-        return lgb.Booster(model_file=latest if latest.exists() else Path(folder, "model.txt")), done
+        return lgb.Booster(
+            model_file=latest if latest.exists() else Path(folder, "model.txt")
+        ), done
 
 
 def _can_continue(params: dict[str, Any]) -> bool:
@@ -571,10 +844,14 @@ def _can_continue(params: dict[str, Any]) -> bool:
     )
 
 
-def _first_round(params: dict[str, Any], train: lgb.Dataset, valid: lgb.Dataset, previous: lgb.Booster | None) -> lgb.Booster:
+def _first_round(
+    params: dict[str, Any], train: lgb.Dataset, valid: lgb.Dataset, previous: lgb.Booster | None
+) -> lgb.Booster:
     """Create a booster, and train one round. If `previous` is given, the booster continues from this model."""
     if previous is not None:  # `lgb.train` is LightGBM's only public way to continue from a model
-        return lgb.train(params, train, 1, [valid], ["valid"], init_model=previous, keep_training_booster=True)
+        return lgb.train(
+            params, train, 1, [valid], ["valid"], init_model=previous, keep_training_booster=True
+        )
     booster = lgb.Booster(params, train)
     booster.add_valid(valid, "valid")
     booster.update()
@@ -603,7 +880,9 @@ def _draws_rows(params: dict[str, Any]) -> bool:
 
 
 def _draws_columns(params: dict[str, Any]) -> bool:
-    return any(params.get(name, 1) < 1 for name in ("feature_fraction", "feature_fraction_bynode")) or bool(params.get("extra_trees"))
+    return any(
+        params.get(name, 1) < 1 for name in ("feature_fraction", "feature_fraction_bynode")
+    ) or bool(params.get("extra_trees"))
 
 
 def _seeds(params: dict[str, Any], step: int) -> dict[str, int]:

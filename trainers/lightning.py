@@ -73,7 +73,10 @@ TRAINER: dict[str, Any] = {
     "all_metrics": True,
     "additional_metrics": True,  # the metrics that the module logs
     "options": {
-        "module": {"format": "reference", "description": "the LightningModule: a class, or a function that returns a LightningModule"},
+        "module": {
+            "format": "reference",
+            "description": "the LightningModule: a class, or a function that returns a LightningModule",
+        },
         "datamodule": {
             "format": "reference",
             "default": None,
@@ -124,7 +127,11 @@ TRAINER: dict[str, Any] = {
             "default": 1,
             "description": "Number of batches whose gradients are added up for one step of the optimizer.",
         },
-        "gradient_clip_val": {"type": "number", "minimum": 0, "description": "Value at which gradients are clipped. Default: no clipping."},
+        "gradient_clip_val": {
+            "type": "number",
+            "minimum": 0,
+            "description": "Value at which gradients are clipped. Default: no clipping.",
+        },
         "gradient_clip_algorithm": {
             "enum": ["norm", "value"],
             "default": "norm",
@@ -147,8 +154,16 @@ TRAINER: dict[str, Any] = {
             "default": False,
             "description": "Whether torch uses only deterministic algorithms; `warn` to warn about others.",
         },
-        "benchmark": {"type": "boolean", "default": False, "description": "Whether cuDNN searches for the fastest algorithms."},
-        "detect_anomaly": {"type": "boolean", "default": False, "description": "Whether torch looks for NaN in the backward pass."},
+        "benchmark": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether cuDNN searches for the fastest algorithms.",
+        },
+        "detect_anomaly": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether torch looks for NaN in the backward pass.",
+        },
         "report": {
             "enum": ["asked", "all"],
             "default": "asked",
@@ -173,8 +188,26 @@ TRAINER: dict[str, Any] = {
 # Arguments of `lightning.Trainer` that the trainer sets itself. Lightning validates after whole epochs, because a trial that is resumed in
 # the middle of an epoch would see other batches.
 RESERVED = (
-    *("accelerator", "barebones", "callbacks", "default_root_dir", "devices", "enable_checkpointing", "fast_dev_run", "logger"),
-    *("max_steps", "max_time", "min_steps", "num_nodes", "num_sanity_val_steps", "plugins", "strategy", "use_distributed_sampler"),
+    *(
+        "accelerator",
+        "barebones",
+        "callbacks",
+        "default_root_dir",
+        "devices",
+        "enable_checkpointing",
+        "fast_dev_run",
+        "logger",
+    ),
+    *(
+        "max_steps",
+        "max_time",
+        "min_steps",
+        "num_nodes",
+        "num_sanity_val_steps",
+        "plugins",
+        "strategy",
+        "use_distributed_sampler",
+    ),
     "val_check_interval",
 )
 LATEST = "latest.ckpt"
@@ -228,7 +261,9 @@ class Description:
         module: pl.LightningModule = references.resolve(self.module)(**self.arguments)
         return module
 
-    def predict(self, module: pl.LightningModule, table: Table, rows: range, precision: Precision) -> np.ndarray:
+    def predict(
+        self, module: pl.LightningModule, table: Table, rows: range, precision: Precision
+    ) -> np.ndarray:
         """Predict rows with a module.
 
         Args:
@@ -239,9 +274,15 @@ class Description:
         """
         with evaluating(module), precision.predict_step_context():
             parts = []
-            for number, start in enumerate(range(rows.start, max(rows.stop, rows.start + 1), PREDICTED_AT_ONCE)):
+            for number, start in enumerate(
+                range(rows.start, max(rows.stop, rows.start + 1), PREDICTED_AT_ONCE)
+            ):
                 x = table.features(slice(start, min(start + PREDICTED_AT_ONCE, rows.stop)))
-                parts.append(module.predict_step(precision.convert_input(move_data_to_device(x, module.device)), number))
+                parts.append(
+                    module.predict_step(
+                        precision.convert_input(move_data_to_device(x, module.device)), number
+                    )
+                )
         return predictions(torch.cat(parts), self.task, self.output == "logits")
 
 
@@ -258,13 +299,17 @@ class Model:
         """Predict prepared rows. See `predictions` in `sweeps.trainers._torch_training` for the result."""
         columns = self.description.columns or Columns.of(features)
         with few_threads(len(features)):
-            return self.description.predict(self.module, Table(columns.tensors(features)), range(len(features)), Precision())
+            return self.description.predict(
+                self.module, Table(columns.tensors(features)), range(len(features)), Precision()
+            )
 
 
 def load(folder: str) -> Model:
     """Load the best model of a checkpoint that `train_func` wrote."""
     stored = json.loads(Path(folder, DESCRIPTION).read_text())
-    columns = stored["columns"] and Columns(*(tuple(stored["columns"][field.name]) for field in fields(Columns)))
+    columns = stored["columns"] and Columns(
+        *(tuple(stored["columns"][field.name]) for field in fields(Columns))
+    )
     return Model(Description(**stored | {"columns": columns}), load_weights(Path(folder)))
 
 
@@ -293,7 +338,9 @@ def train_func(config: dict[str, Any]) -> None:
             folder = Path(stack.enter_context(checkpoint.as_directory()))
             steps.restore(folder)
             latest = str(folder / LATEST)
-        trainer = _trainer(parts, _Reports(steps, parts), ranks, stack.enter_context(tempfile.TemporaryDirectory()))
+        trainer = _trainer(
+            parts, _Reports(steps, parts), ranks, stack.enter_context(tempfile.TemporaryDirectory())
+        )
         trainer.fit(parts.description.build(), **parts.loaders(cur, ranks.rank), ckpt_path=latest)
 
 
@@ -323,7 +370,10 @@ class _Parts:
                 return {"datamodule": made}
             return dict(zip(("train_dataloaders", "val_dataloaders"), made, strict=True))
         loaders = {}
-        for name, split, seed in (("train_dataloaders", "train", seed_of(cur.seed, rank)), ("val_dataloaders", "valid", None)):
+        for name, split, seed in (
+            ("train_dataloaders", "train", seed_of(cur.seed, rank)),
+            ("val_dataloaders", "valid", None),
+        ):
             table = _table(split, cur)
             batches = Batches(len(table), self.batch_size, seed)
             loaders[name] = torch.utils.data.DataLoader(table, sampler=batches, batch_size=None)
@@ -337,15 +387,30 @@ def _parts(config: Mapping[str, Any], cur: trial.Current) -> _Parts:
         ValueError: A parameter is unknown, or is one of `RESERVED`.
     """
     rules = TRAINER["parameters"]
-    functions = [references.resolve(cur.options[name]) for name in ("module", "datamodule") if cur.options[name] is not None]
-    params = SplitParams("lightning", config, rules, inspect.signature(pl.Trainer).parameters, RESERVED, functions)
-    trainer = {"max_epochs": (cur.sweep_max_t or 20) * params.values.get("check_val_every_n_epoch", 1)} | params.framework
-    known: dict[str, Any] = {"out_features": len(cur.classes or ()) if cur.task == "multiclass" else 1, "task": cur.task}
+    functions = [
+        references.resolve(cur.options[name])
+        for name in ("module", "datamodule")
+        if cur.options[name] is not None
+    ]
+    params = SplitParams(
+        "lightning", config, rules, inspect.signature(pl.Trainer).parameters, RESERVED, functions
+    )
+    trainer = {
+        "max_epochs": (cur.sweep_max_t or 20) * params.values.get("check_val_every_n_epoch", 1)
+    } | params.framework
+    known: dict[str, Any] = {
+        "out_features": len(cur.classes or ()) if cur.task == "multiclass" else 1,
+        "task": cur.task,
+    }
     known |= {"max_epochs": trainer["max_epochs"]}
     columns = None
     if cur.check is not None:
         columns = Columns.of(cur.check)
-        known |= {"in_features": sum(tensor[0].numel() for tensor in columns.tensors(cur.check.iloc[:1]).values())}
+        known |= {
+            "in_features": sum(
+                tensor[0].numel() for tensor in columns.tensors(cur.check.iloc[:1]).values()
+            )
+        }
     arguments = [params.arguments(function, known) for function in functions]
     return _Parts(
         Description(cur.options["module"], arguments[0], columns, cur.task, cur.options["output"]),
@@ -376,10 +441,16 @@ def _trainer(parts: _Parts, reports: _Reports, ranks: Ranks, folder: str) -> pl.
 
     cpu = ranks.device.type == "cpu"
     if ranks.world == 1:
-        placement: dict[str, Any] = {"strategy": "auto", "devices": 1 if cpu else [ranks.device.index or 0]}
+        placement: dict[str, Any] = {
+            "strategy": "auto",
+            "devices": 1 if cpu else [ranks.device.index or 0],
+        }
     else:
         unused = reports.cur.options["strategy"] == "ddp_find_unused_parameters_true"
-        placement = {"strategy": ray.train.lightning.RayDDPStrategy(find_unused_parameters=unused), "devices": "auto"}
+        placement = {
+            "strategy": ray.train.lightning.RayDDPStrategy(find_unused_parameters=unused),
+            "devices": "auto",
+        }
     trainer = pl.Trainer(
         **{"enable_progress_bar": False, "enable_model_summary": False} | parts.trainer,
         **placement,
@@ -409,14 +480,18 @@ class _Reports(pl.Callback):
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note the settings of the new optimizers, before a checkpoint is restored."""
-        self.steps.settings = settings_of(trainer.optimizers, [each.scheduler for each in trainer.lr_scheduler_configs])
+        self.steps.settings = settings_of(
+            trainer.optimizers, [each.scheduler for each in trainer.lr_scheduler_configs]
+        )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """After a resume: apply changed settings, and begin a whole epoch."""
         if self.steps.settings_before is None:
             return
         schedulers = [each.scheduler for each in trainer.lr_scheduler_configs]
-        apply_changes(trainer.optimizers, schedulers, self.steps.settings_before, self.steps.settings)
+        apply_changes(
+            trainer.optimizers, schedulers, self.steps.settings_before, self.steps.settings
+        )
         # The checkpoint was written between two epochs. Lightning otherwise takes the last batch of the epoch before for the latest one.
         trainer.fit_loop.restarting = False
         trainer.fit_loop.on_iteration_done()
@@ -424,7 +499,9 @@ class _Reports(pl.Callback):
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Report the step that has ended, and seed the epoch, so that a resumed trial repeats its draws."""
         every = trainer.check_val_every_n_epoch or 1
-        self._report(trainer, pl_module, last=trainer.current_epoch + every > (trainer.max_epochs or 0))
+        self._report(
+            trainer, pl_module, last=trainer.current_epoch + every > (trainer.max_epochs or 0)
+        )
         set_seeds(self.cur.seed, trainer.current_epoch, self.ranks.rank)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -437,7 +514,10 @@ class _Reports(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note that the epoch is a step, if there is no validation."""
-        if not trainer.enable_validation and (trainer.current_epoch + 1) % (trainer.check_val_every_n_epoch or 1) == 0:
+        if (
+            not trainer.enable_validation
+            and (trainer.current_epoch + 1) % (trainer.check_val_every_n_epoch or 1) == 0
+        ):
             self.validated = True
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -452,10 +532,19 @@ class _Reports(pl.Callback):
         metrics = self._metrics(trainer, module)
         due = self.steps.end(metrics, module, last)
         if self.steps.ends and self.cur.task is not None and self.parts.datamodule is None:
-            self.steps.report_final(module, functools.partial(self._predict, trainer, module), metrics)
+            self.steps.report_final(
+                module, functools.partial(self._predict, trainer, module), metrics
+            )
         if due and self.ranks.rank != 0:
-            trainer.save_checkpoint(Path(trainer.default_root_dir, LATEST))  # writes nothing, but waits for rank 0
-        report(metrics, functools.partial(self._save, trainer, module) if due and self.ranks.rank == 0 else None)
+            trainer.save_checkpoint(
+                Path(trainer.default_root_dir, LATEST)
+            )  # writes nothing, but waits for rank 0
+        report(
+            metrics,
+            functools.partial(self._save, trainer, module)
+            if due and self.ranks.rank == 0
+            else None,
+        )
 
     def _metrics(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, float]:
         """Return what the module has logged, and the requested metrics that it has not logged.
@@ -464,14 +553,28 @@ class _Reports(pl.Callback):
             ValueError: The module has not logged a requested metric, and the metric cannot be computed from predictions.
         """
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        computed = [name for name in self.steps.names if name not in metrics and is_computed(name, self.cur.task)]
+        computed = [
+            name
+            for name in self.steps.names
+            if name not in metrics and is_computed(name, self.cur.task)
+        ]
         if computed:
-            metrics |= measure(str(self.cur.task), "valid", *self._predict(trainer, module, "valid"), computed)
+            metrics |= measure(
+                str(self.cur.task), "valid", *self._predict(trainer, module, "valid"), computed
+            )
         for name in self.steps.names:
-            require_metric(name, metrics, "objective.metric" if name == self.cur.metric else "a metric of objective and constraints")
+            require_metric(
+                name,
+                metrics,
+                "objective.metric"
+                if name == self.cur.metric
+                else "a metric of objective and constraints",
+            )
         return metrics
 
-    def _predict(self, trainer: pl.Trainer, module: pl.LightningModule, split: str) -> tuple[np.ndarray, np.ndarray]:
+    def _predict(
+        self, trainer: pl.Trainer, module: pl.LightningModule, split: str
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the labels and the predictions for the rows of all ranks."""
         self.ranks.share_buffers(module)
         table = _table(split, self.cur)

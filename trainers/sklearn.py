@@ -96,9 +96,13 @@ def train_func(config: dict[str, Any]) -> None:
     cur = trial.current()
     task, options = require_task(cur.task), cur.options
     estimator = build(options["estimator"], config, cur)
-    training = Training(estimator, config, options["steps"], cur.sweep_max_t, options["batch_size"], cur.seed)
+    training = Training(
+        estimator, config, options["steps"], cur.sweep_max_t, options["batch_size"], cur.seed
+    )
     if training.kind == "fit" and (options["steps"] or 1) > 1:
-        raise ValueError(f"trainer.steps is {options['steps']}, but `{options['estimator']}` has neither partial_fit nor warm_start")
+        raise ValueError(
+            f"trainer.steps is {options['steps']}, but `{options['estimator']}` has neither partial_fit nor warm_start"
+        )
     usual = [f"valid-{name}" for name in REPORTED[task] if can_measure(name, task, estimator)]
     names = requested(cur, usual)
     _require_outputs(names, task, estimator, options["estimator"])
@@ -116,13 +120,22 @@ def train_func(config: dict[str, Any]) -> None:
         for step in range(done + 1, last + 1):
             ends = step == last
             _run(training, step, train, len(cur.classes or ()))
-            measured = best.model(training.estimator).measure(x_valid, y_valid, all_names if ends else reported)
+            measured = best.model(training.estimator).measure(
+                x_valid, y_valid, all_names if ends else reported
+            )
             best.compare_estimator(step, measured[names[0]], is_last=ends)
             if ends:  # before `report`, which ends the trial at the scheduler's `max_t`
-                final = measured if best.step in (step, None) else best.model(best.estimator).measure(x_valid, y_valid, usual)
+                final = (
+                    measured
+                    if best.step in (step, None)
+                    else best.model(best.estimator).measure(x_valid, y_valid, usual)
+                )
                 cur.report_final({name: final[name] for name in usual if name not in reported})
             due = cur.checkpoint_due(step, last=ends)
-            report({name: measured[name] for name in reported}, functools.partial(best.save, step) if due else None)
+            report(
+                {name: measured[name] for name in reported},
+                functools.partial(best.save, step) if due else None,
+            )
 
 
 def _require_outputs(names: Collection[str], task: str, estimator: Any, reference: str) -> None:
@@ -154,7 +167,9 @@ def _rows(split: str, cur: trial.Current) -> LabeledRows:
 def load(folder: str) -> Model:
     """Load the best model of a checkpoint that `train_func` wrote. This reads a pickle, which can run code."""
     about = json.loads(Path(folder, "model.json").read_text())
-    return Model(pickle.loads(Path(folder, "model.pkl").read_bytes()), about["task"], about["classes"])
+    return Model(
+        pickle.loads(Path(folder, "model.pkl").read_bytes()), about["task"], about["classes"]
+    )
 
 
 class _Best(BestStep):
@@ -201,10 +216,14 @@ class _Best(BestStep):
         _dump(model.estimator, folder / "model.pkl")
         if best_step != step:
             _dump(self.training.estimator, folder / "latest.pkl")
-        (folder / "model.json").write_text(json.dumps({"task": model.task, "classes": model.classes}))
+        (folder / "model.json").write_text(
+            json.dumps({"task": model.task, "classes": model.classes})
+        )
         (folder / "params.json").write_text(json.dumps(self.params))
         self.write(folder, step)
-        self.cur.note_checkpoint(folder, best_step, None if self.cur.check is None else model.predict(self.cur.check))
+        self.cur.note_checkpoint(
+            folder, best_step, None if self.cur.check is None else model.predict(self.cur.check)
+        )
 
     def restore(self) -> int:
         """Restore the state that `save` wrote. Return the number of the last step before the checkpoint; 0 if there is no checkpoint."""
@@ -216,7 +235,11 @@ class _Best(BestStep):
         with checkpoint.as_directory() as folder:
             best, latest = Path(folder, "model.pkl"), Path(folder, "latest.pkl")
             earlier = json.loads(Path(folder, "params.json").read_text())
-            self.training.resume(pickle.loads((latest if latest.exists() else best).read_bytes()), self.params, earlier)
+            self.training.resume(
+                pickle.loads((latest if latest.exists() else best).read_bytes()),
+                self.params,
+                earlier,
+            )
             done = self.read(Path(folder))
             self._snapshot = None if self.step is None else pickle.loads(best.read_bytes())
         return done
@@ -231,5 +254,7 @@ def _dump(estimator: Any, file: Path) -> None:
     try:
         file.write_bytes(pickle.dumps(estimator))
     except (pickle.PicklingError, AttributeError, TypeError) as e:
-        raise ValueError(f"the estimator cannot be pickled: {e}; define its functions and classes at the top level of a module") from e
+        raise ValueError(
+            f"the estimator cannot be pickled: {e}; define its functions and classes at the top level of a module"
+        ) from e
     trust.sign(file)

@@ -46,7 +46,16 @@ from sweeps import trial
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, label_columns
 from sweeps.core.suggestions import did_you_mean
 from sweeps.trainers import fill_parameters, read_rows, reports_all, require_task
-from sweeps.trainers._torch_data import Columns, DatasetRows, Rows, TensorRows, call, few_threads, forward, row_shape
+from sweeps.trainers._torch_data import (
+    Columns,
+    DatasetRows,
+    Rows,
+    TensorRows,
+    call,
+    few_threads,
+    forward,
+    row_shape,
+)
 from sweeps.trainers._torch_loop import Settings, Split, fit, moments, set_seeds
 from sweeps.trainers._torch_network import NetworkDefinition
 from sweeps.trainers._torch_optimizer import all_arguments, build, resolve
@@ -65,7 +74,10 @@ TRAINER: dict[str, Any] = {
     "weights": True,
     "several_labels": True,
     "options": {
-        "model": {"format": "reference", "description": "Class or function that returns your network, a `torch.nn.Module`."},
+        "model": {
+            "format": "reference",
+            "description": "Class or function that returns your network, a `torch.nn.Module`.",
+        },
         "loss": {
             "format": "reference",
             "default": None,
@@ -82,23 +94,53 @@ TRAINER: dict[str, Any] = {
         },
     },
     "metrics": {
-        "binary": ["valid-logloss", "valid-error", "valid-accuracy", "valid-auc", "valid-loss", "train-loss"],
-        "multiclass": ["valid-mlogloss", "valid-merror", "valid-accuracy", "valid-loss", "train-loss"],
+        "binary": [
+            "valid-logloss",
+            "valid-error",
+            "valid-accuracy",
+            "valid-auc",
+            "valid-loss",
+            "train-loss",
+        ],
+        "multiclass": [
+            "valid-mlogloss",
+            "valid-merror",
+            "valid-accuracy",
+            "valid-loss",
+            "train-loss",
+        ],
         "regression": ["valid-rmse", "valid-mae", "valid-loss", "train-loss"],
-        "multilabel": ["valid-logloss", "valid-error", "valid-accuracy", "valid-loss", "train-loss"],
+        "multilabel": [
+            "valid-logloss",
+            "valid-error",
+            "valid-accuracy",
+            "valid-loss",
+            "train-loss",
+        ],
         "multioutput": ["valid-rmse", "valid-mae", "valid-loss", "train-loss"],
     },
     "all_metrics": True,
     "additional_parameters": True,  # the arguments of the model
     "parameters": {
-        "loss_args": {"type": "object", "description": "Arguments of `loss`, by name. A list of numbers becomes a tensor."},
-        "dataset_args": {"type": "object", "description": "Further arguments of `dataset`, by name."},
+        "loss_args": {
+            "type": "object",
+            "description": "Arguments of `loss`, by name. A list of numbers becomes a tensor.",
+        },
+        "dataset_args": {
+            "type": "object",
+            "description": "Further arguments of `dataset`, by name.",
+        },
         "epochs": {
             "type": "integer",
             "minimum": 1,
             "description": "Number of passes over the rows. Each pass sends one report. Default: `max_t`, or 20.",
         },
-        "batch_size": {"type": "integer", "minimum": 1, "default": 64, "description": "Number of rows in each batch of a worker."},
+        "batch_size": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 64,
+            "description": "Number of rows in each batch of a worker.",
+        },
         "accumulate": {
             "type": "integer",
             "minimum": 1,
@@ -113,16 +155,32 @@ TRAINER: dict[str, Any] = {
                 "same rows as one worker with batches of n * b rows."
             ),
         },
-        "drop_last": {"type": "boolean", "default": False, "description": "Whether an epoch leaves out a last batch with too few rows."},
+        "drop_last": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether an epoch leaves out a last batch with too few rows.",
+        },
         "loader_workers": {
             "type": "integer",
             "minimum": 0,
             "default": 0,
             "description": "Number of processes of each worker that read items of `trainer.dataset`; 0 to read them in the worker.",
         },
-        "optimizer": {"format": "reference", "default": "torch.optim:AdamW", "description": "Class of the optimizer, as `module:attr`."},
-        "optimizer_args": {"type": "object", "description": "Arguments of `optimizer`, by name, such as `weight_decay`."},
-        "lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."},
+        "optimizer": {
+            "format": "reference",
+            "default": "torch.optim:AdamW",
+            "description": "Class of the optimizer, as `module:attr`.",
+        },
+        "optimizer_args": {
+            "type": "object",
+            "description": "Arguments of `optimizer`, by name, such as `weight_decay`.",
+        },
+        "lr": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "default": 0.001,
+            "description": "Learning rate.",
+        },
         "schedule": {
             "format": "reference",
             "default": None,
@@ -143,7 +201,11 @@ TRAINER: dict[str, Any] = {
             "default": 0.0,
             "description": "Number of epochs, such as 0.5, in which the learning rate rises linearly to the rate of the schedule.",
         },
-        "clip_norm": {"type": "number", "exclusiveMinimum": 0, "description": "Largest norm of the gradient. Default: no limit."},
+        "clip_norm": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": "Largest norm of the gradient. Default: no limit.",
+        },
         "precision": {
             "enum": ["fp32", "bf16", "fp16"],
             "default": "fp32",
@@ -159,7 +221,11 @@ TRAINER: dict[str, Any] = {
             "default": True,
             "description": "Whether a regression trains on the target minus its mean, divided by its standard deviation.",
         },
-        "compile": {"type": "boolean", "default": False, "description": "Whether `torch.compile` compiles the network."},
+        "compile": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether `torch.compile` compiles the network.",
+        },
         "strategy": {
             "enum": ["ddp", "fsdp"],
             "default": "ddp",
@@ -168,7 +234,10 @@ TRAINER: dict[str, Any] = {
                 "(`fully_shard` of the elements of each outermost ModuleList and Sequential)."
             ),
         },
-        "parallel_args": {"type": "object", "description": "Arguments of DistributedDataParallel or of `fully_shard`, by name."},
+        "parallel_args": {
+            "type": "object",
+            "description": "Arguments of DistributedDataParallel or of `fully_shard`, by name.",
+        },
         "report": {
             "enum": ["asked", "all"],
             "default": "asked",
@@ -205,7 +274,13 @@ LOSSES = {
     "multioutput": "torch.nn:MSELoss",
 }
 # Losses whose targets are class codes. With two classes, the network then has two outputs.
-OF_CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss, nn.functional.cross_entropy, nn.functional.nll_loss)
+OF_CLASSES = (
+    nn.CrossEntropyLoss,
+    nn.NLLLoss,
+    nn.MultiMarginLoss,
+    nn.functional.cross_entropy,
+    nn.functional.nll_loss,
+)
 OF_PROBABILITIES = (nn.BCELoss, nn.functional.binary_cross_entropy)
 FILE = "network.json"
 
@@ -238,10 +313,14 @@ class UserNetwork(NetworkDefinition):
         """
         network = build("trainer.model", self.model, self.arguments)
         if not isinstance(network, nn.Module):
-            raise ValueError(f"trainer.model: `{self.model}` returned a {type(network).__name__}, but must return a torch.nn.Module")
+            raise ValueError(
+                f"trainer.model: `{self.model}` returned a {type(network).__name__}, but must return a torch.nn.Module"
+            )
         return network
 
-    def rows(self, features: pd.DataFrame, train: bool, device: torch.device, workers: int = 0) -> Rows:
+    def rows(
+        self, features: pd.DataFrame, train: bool, device: torch.device, workers: int = 0
+    ) -> Rows:
         """Return the network's inputs for prepared features.
 
         Args:
@@ -252,7 +331,11 @@ class UserNetwork(NetworkDefinition):
         """
         if self.columns is not None:
             return TensorRows(self.columns.tensors(features), device)
-        return DatasetRows(build("trainer.dataset", str(self.dataset), self.dataset_args, features, train), device, workers)
+        return DatasetRows(
+            build("trainer.dataset", str(self.dataset), self.dataset_args, features, train),
+            device,
+            workers,
+        )
 
     def predictions(self, outputs: torch.Tensor) -> np.ndarray:
         """Convert a network's outputs to predictions; see `NetworkDefinition.predictions`."""
@@ -273,7 +356,10 @@ class UserNetwork(NetworkDefinition):
         """Read the definition that `save` wrote."""
         stored = json.loads(Path(folder, FILE).read_text())
         columns = stored.pop("columns")
-        return cls(columns=columns and Columns(*(tuple(columns[field.name]) for field in fields(Columns))), **stored)
+        return cls(
+            columns=columns and Columns(*(tuple(columns[field.name]) for field in fields(Columns))),
+            **stored,
+        )
 
 
 class Model:
@@ -288,9 +374,13 @@ class Model:
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows. The result has the format of `NetworkDefinition.predictions`."""
         if not len(features):
-            return self.definition.predictions(torch.zeros((0, self.definition.outputs), dtype=torch.float64))
+            return self.definition.predictions(
+                torch.zeros((0, self.definition.outputs), dtype=torch.float64)
+            )
         with few_threads(len(features)):
-            outputs = forward(self.network, self.definition.rows(features, False, torch.device("cpu")))
+            outputs = forward(
+                self.network, self.definition.rows(features, False, torch.device("cpu"))
+            )
         return self.definition.predictions(outputs.to(torch.float64))
 
 
@@ -311,9 +401,16 @@ def train_func(config: dict[str, Any]) -> None:
     """
     cur = trial.current()
     task, options, rules = require_task(cur.task), cur.options, TRAINER["parameters"]
-    params = fill_parameters("torch", rules, {name: value for name, value in config.items() if name in rules}, cur.sweep_max_t)
+    params = fill_parameters(
+        "torch",
+        rules,
+        {name: value for name, value in config.items() if name in rules},
+        cur.sweep_max_t,
+    )
     if params["loader_workers"] and options["dataset"] is None:
-        raise ValueError("params.loader_workers: needs trainer.dataset, because without it all inputs are in memory")
+        raise ValueError(
+            "params.loader_workers: needs trainer.dataset, because without it all inputs are in memory"
+        )
     ranks = Ranks.of(params["strategy"])
     torch.set_num_threads(cur.threads)
     loss = _loss(options["loss"] or LOSSES[task], params["loss_args"] or {}, ranks.device)
@@ -330,14 +427,28 @@ def train_func(config: dict[str, Any]) -> None:
     definition, data = _data(cur, definition, ranks.device, params["loader_workers"])
     if task == MULTIOUTPUT and params["standardize_target"]:
         columns = [moments(column, ranks, data[0].weights) for column in data[0].labels.T]
-        definition = replace(definition, mean=[mean for mean, _ in columns], std=[std for _, std in columns])
+        definition = replace(
+            definition, mean=[mean for mean, _ in columns], std=[std for _, std in columns]
+        )
     elif task == "regression" and params["standardize_target"]:
         mean, std = moments(data[0].labels, ranks, data[0].weights)
         definition = replace(definition, mean=mean, std=std)
     set_seeds(cur.seed)
     network, definition = _network(definition, data[0].rows, cur)
-    settings = {field.name: params[field.name] for field in fields(Settings) if params.get(field.name) is not None}
-    fit(network, definition, loss, Settings(**settings, report_all=reports_all(config)), data, ranks, TRAINER["metrics"])
+    settings = {
+        field.name: params[field.name]
+        for field in fields(Settings)
+        if params.get(field.name) is not None
+    }
+    fit(
+        network,
+        definition,
+        loss,
+        Settings(**settings, report_all=reports_all(config)),
+        data,
+        ranks,
+        TRAINER["metrics"],
+    )
 
 
 def _loss(reference: str, given: dict[str, Any], device: torch.device) -> Any:
@@ -348,7 +459,10 @@ def _loss(reference: str, given: dict[str, Any], device: torch.device) -> Any:
         given: Arguments of the class, or further arguments of the function, by name. Lists of numbers become tensors.
         device: Device of the outputs.
     """
-    arguments = {name: torch.tensor(value, dtype=torch.float32) if isinstance(value, list) else value for name, value in given.items()}
+    arguments = {
+        name: torch.tensor(value, dtype=torch.float32) if isinstance(value, list) else value
+        for name, value in given.items()
+    }
     function = resolve("trainer.loss", reference)
     if not inspect.isclass(function):
         return functools.partial(function, **arguments)
@@ -356,7 +470,9 @@ def _loss(reference: str, given: dict[str, Any], device: torch.device) -> Any:
     return loss.to(device) if isinstance(loss, nn.Module) else loss
 
 
-def _data(cur: trial.Current, definition: UserNetwork, device: torch.device, workers: int) -> tuple[UserNetwork, tuple[Split, Split]]:
+def _data(
+    cur: trial.Current, definition: UserNetwork, device: torch.device, workers: int
+) -> tuple[UserNetwork, tuple[Split, Split]]:
     """Read train and valid. Return the definition with the columns that the network reads, and the two splits.
 
     Args:
@@ -369,11 +485,17 @@ def _data(cur: trial.Current, definition: UserNetwork, device: torch.device, wor
     def tensors(name: str) -> tuple[Columns, Split]:
         rows = read_rows(name, cur)
         columns = Columns.of(rows.features)
-        return columns, Split.of(replace(definition, columns=columns).rows(rows.features, name == "train", device), rows, device)
+        return columns, Split.of(
+            replace(definition, columns=columns).rows(rows.features, name == "train", device),
+            rows,
+            device,
+        )
 
     def items(name: str) -> Split:
         rows = cur.cached(f"torch.{name}.frame", lambda: read_rows(name, cur))
-        return Split.of(definition.rows(rows.features, name == "train", device, workers), rows, device)
+        return Split.of(
+            definition.rows(rows.features, name == "train", device, workers), rows, device
+        )
 
     if definition.dataset is not None:
         return definition, (items("train"), items("valid"))
@@ -382,7 +504,9 @@ def _data(cur: trial.Current, definition: UserNetwork, device: torch.device, wor
     return replace(definition, columns=columns), (train, valid)
 
 
-def _network(definition: UserNetwork, rows: Rows, cur: trial.Current) -> tuple[nn.Module, UserNetwork]:
+def _network(
+    definition: UserNetwork, rows: Rows, cur: trial.Current
+) -> tuple[nn.Module, UserNetwork]:
     """Build the network. Return the network and the complete definition.
 
     Args:
@@ -393,8 +517,15 @@ def _network(definition: UserNetwork, rows: Rows, cur: trial.Current) -> tuple[n
     Raises:
         ValueError: The outputs do not have a shape that the task needs.
     """
-    of_classes = cur.options["loss"] is not None and resolve("trainer.loss", cur.options["loss"]) in OF_CLASSES
-    outputs = len(cur.classes or ()) if cur.task == "multiclass" or (cur.task == "binary" and of_classes) else len(label_columns(cur.label))
+    of_classes = (
+        cur.options["loss"] is not None
+        and resolve("trainer.loss", cur.options["loss"]) in OF_CLASSES
+    )
+    outputs = (
+        len(cur.classes or ())
+        if cur.task == "multiclass" or (cur.task == "binary" and of_classes)
+        else len(label_columns(cur.label))
+    )
     shape = row_shape(rows)
     known = {"in_features": math.prod(shape), "input_shape": list(shape), "task": cur.task}
     known |= dict.fromkeys(("out_features", "num_classes", "outputs"), outputs)
@@ -406,12 +537,16 @@ def _network(definition: UserNetwork, rows: Rows, cur: trial.Current) -> tuple[n
     with torch.no_grad():
         found = call(network, rows.first())
     if not isinstance(found, torch.Tensor):
-        raise ValueError(f"trainer.model: the network returned a {type(found).__name__}, but must return a tensor")
+        raise ValueError(
+            f"trainer.model: the network returned a {type(found).__name__}, but must return a tensor"
+        )
     sizes = {outputs, 2} if cur.task == "binary" and not definition.probabilities else {outputs}
     size = found.shape[1] if found.ndim == 2 else 1
     if found.ndim > 2 or len(found) != 1 or size not in sizes:
         wanted = " or ".join(f"(batch, {size})" for size in sorted(sizes))
-        raise ValueError(f"trainer.model: for a batch of 1 row, the outputs have the shape {tuple(found.shape)}, but must have {wanted}")
+        raise ValueError(
+            f"trainer.model: for a batch of 1 row, the outputs have the shape {tuple(found.shape)}, but must have {wanted}"
+        )
     return network, replace(definition, outputs=size)
 
 
@@ -430,4 +565,6 @@ def _require_arguments(function: Any, definition: UserNetwork) -> None:
     for name in definition.arguments:
         if name not in signature:
             hint = did_you_mean(name, [*signature, *TRAINER["parameters"]])
-            raise ValueError(f"params.{name} is neither a parameter of torch nor an argument of `{definition.model}`; {hint}")
+            raise ValueError(
+                f"params.{name} is neither a parameter of torch nor an argument of `{definition.model}`; {hint}"
+            )

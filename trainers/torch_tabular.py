@@ -52,13 +52,48 @@ TRAINER: dict[str, Any] = {
     },
     "all_metrics": True,
     "parameters": {
-        "depth": {"type": "integer", "minimum": 0, "default": 2, "description": "Number of hidden layers."},
-        "width": {"type": "integer", "minimum": 1, "default": 64, "description": "Number of units in each hidden layer."},
-        "dropout": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.0, "description": "Dropout rate of hidden units."},
-        "optimizer": {"enum": ["adam", "adamw", "sgd"], "default": "adam", "description": "Optimizer; sgd has a momentum of 0.9."},
-        "lr": {"type": "number", "exclusiveMinimum": 0, "default": 0.001, "description": "Learning rate."},
-        "weight_decay": {"type": "number", "minimum": 0, "default": 0.0, "description": "L2 penalty on the weights."},
-        "batch_size": {"type": "integer", "minimum": 1, "default": 64, "description": "Number of rows in each training step of a worker."},
+        "depth": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 2,
+            "description": "Number of hidden layers.",
+        },
+        "width": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 64,
+            "description": "Number of units in each hidden layer.",
+        },
+        "dropout": {
+            "type": "number",
+            "minimum": 0,
+            "exclusiveMaximum": 1,
+            "default": 0.0,
+            "description": "Dropout rate of hidden units.",
+        },
+        "optimizer": {
+            "enum": ["adam", "adamw", "sgd"],
+            "default": "adam",
+            "description": "Optimizer; sgd has a momentum of 0.9.",
+        },
+        "lr": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "default": 0.001,
+            "description": "Learning rate.",
+        },
+        "weight_decay": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0.0,
+            "description": "L2 penalty on the weights.",
+        },
+        "batch_size": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 64,
+            "description": "Number of rows in each training step of a worker.",
+        },
         "epochs": {
             "type": "integer",
             "minimum": 1,
@@ -83,7 +118,11 @@ TRAINER: dict[str, Any] = {
 }
 BLOCK = 64  # number of rows that a loaded model predicts at once
 WIDTH = 16  # smallest number of units of each layer of a loaded model
-LOSSES = {"binary": nn.BCEWithLogitsLoss, "multiclass": nn.CrossEntropyLoss, "regression": nn.MSELoss}
+LOSSES = {
+    "binary": nn.BCEWithLogitsLoss,
+    "multiclass": nn.CrossEntropyLoss,
+    "regression": nn.MSELoss,
+}
 OPTIMIZERS = {"adam": "torch.optim:Adam", "adamw": "torch.optim:AdamW", "sgd": "torch.optim:SGD"}
 
 
@@ -136,7 +175,9 @@ class Model:
         rows = len(inputs)
         padded = nn.functional.pad(inputs, (0, 0, 0, -rows % BLOCK))
         with few_threads(rows), torch.inference_mode():
-            outputs = [self.network(block).to(torch.float64) for block in torch.split(padded, BLOCK)]
+            outputs = [
+                self.network(block).to(torch.float64) for block in torch.split(padded, BLOCK)
+            ]
         return self.architecture.predictions(torch.cat(outputs)[:rows, : self.architecture.outputs])
 
 
@@ -180,8 +221,12 @@ def train_func(config: dict[str, Any]) -> None:
     params = fill_parameters("torch_tabular", TRAINER["parameters"], config, cur.sweep_max_t)
     ranks = Ranks.of("ddp")
     torch.set_num_threads(cur.threads)
-    columns, train = cur.cached(f"torch_tabular.train.{ranks.device}", lambda: _split("train", cur, ranks.device))
-    _, valid = cur.cached(f"torch_tabular.valid.{ranks.device}", lambda: _split("valid", cur, ranks.device))
+    columns, train = cur.cached(
+        f"torch_tabular.train.{ranks.device}", lambda: _split("train", cur, ranks.device)
+    )
+    _, valid = cur.cached(
+        f"torch_tabular.valid.{ranks.device}", lambda: _split("valid", cur, ranks.device)
+    )
     mean, std = moments(train.labels, ranks, train.weights) if task == "regression" else (0.0, 1.0)
     architecture = Architecture(
         columns=columns,
@@ -201,11 +246,21 @@ def train_func(config: dict[str, Any]) -> None:
         report_all=reports_all(config),
     )
     set_seeds(cur.seed)
-    fit(architecture.build(), architecture, LOSSES[task](), settings, (train, valid), ranks, TRAINER["metrics"])
+    fit(
+        architecture.build(),
+        architecture,
+        LOSSES[task](),
+        settings,
+        (train, valid),
+        ranks,
+        TRAINER["metrics"],
+    )
 
 
 def _split(name: str, cur: trial.Current, device: torch.device) -> tuple[tuple[str, ...], Split]:
     """Return the names of the columns, and this rank's rows of a split."""
     rows = read_rows(name, cur)
     columns = Columns(tuple(map(str, rows.features.columns)))
-    return columns.numbers, Split.of(TensorRows(columns.tensors(rows.features), device), rows, device)
+    return columns.numbers, Split.of(
+        TensorRows(columns.tensors(rows.features), device), rows, device
+    )

@@ -49,7 +49,12 @@ TRAINER: dict[str, Any] = {
     "max_workers": 1,
     "streams": True,
     "additional_parameters": True,
-    "options": {"trainable": {"format": "reference", "description": "a subclass of `ray.tune.Trainable`, such as `my_mod:MyTrainable`"}},
+    "options": {
+        "trainable": {
+            "format": "reference",
+            "description": "a subclass of `ray.tune.Trainable`, such as `my_mod:MyTrainable`",
+        }
+    },
     # A value of each option and parameter, or a domain to tune it with, for editors
     "examples": {"trainable": "my_mod:MyTrainable"},
 }
@@ -58,7 +63,10 @@ STATE, DICT = "sweeps_trainable.json", "_dict_checkpoint.pkl"
 # Counters of `Trainable`, which continue in a resumed trial.
 COUNTERS = (TRAINING_ITERATION, TIME_TOTAL_S, TIMESTEPS_TOTAL, EPISODES_TOTAL)
 # Values that `Trainable.train` adds to the dict of `step`, and that describe the process or control the loop.
-NOT_REPORTED = {*AUTO_RESULT_KEYS, TRIAL_ID, DONE, SHOULD_CHECKPOINT} - {TIMESTEPS_TOTAL, EPISODES_TOTAL}
+NOT_REPORTED = {*AUTO_RESULT_KEYS, TRIAL_ID, DONE, SHOULD_CHECKPOINT} - {
+    TIMESTEPS_TOTAL,
+    EPISODES_TOTAL,
+}
 
 
 @dataclass(frozen=True)
@@ -108,14 +116,18 @@ def train_func(config: dict[str, Any]) -> None:
     """
     cur = trial.current()
     kept: dict[str, Any] = cur.cached("trainable", dict)
-    with contextlib.chdir(os.getcwd()):  # A `Trainable` changes the working directory to the trial's folder.
+    with contextlib.chdir(
+        os.getcwd()
+    ):  # A `Trainable` changes the working directory to the trial's folder.
         instance = make(class_of(cur.options["trainable"]), config, cur, kept.pop("instance", None))
         failed = True
         try:
             train(instance, cur)
             failed = False
         except BaseException as e:
-            failed = isinstance(e, Exception)  # The exception that stops a trial does not inherit from Exception.
+            failed = isinstance(
+                e, Exception
+            )  # The exception that stops a trial does not inherit from Exception.
             raise
         finally:
             if not failed and can_be_reused(instance):
@@ -133,8 +145,14 @@ def class_of(reference: str) -> Any:
     found = references.resolve(reference)
     if inspect.isclass(found) and issubclass(found, Trainable):
         return found
-    loop = f'; a function is a training loop, so write trainer: {{loop: "{reference}"}}' if inspect.isfunction(found) else ""
-    raise TypeError(f"trainer.trainable: `{reference}` is not a subclass of ray.tune.Trainable{loop}")
+    loop = (
+        f'; a function is a training loop, so write trainer: {{loop: "{reference}"}}'
+        if inspect.isfunction(found)
+        else ""
+    )
+    raise TypeError(
+        f"trainer.trainable: `{reference}` is not a subclass of ray.tune.Trainable{loop}"
+    )
 
 
 def make(cls: Any, config: dict[str, Any], cur: trial.Current, earlier: Any) -> Any:
@@ -146,11 +164,15 @@ def make(cls: Any, config: dict[str, Any], cur: trial.Current, earlier: Any) -> 
         cur: The trial.
         earlier: Instance of an earlier trial, which is used again if `reset_config` returns True. None if there is no such instance.
     """
-    config = copy.deepcopy(config) | {TRIAL_INFO: TrialInfo(cur.trial, ray.train.get_context().get_experiment_name())}
+    config = copy.deepcopy(config) | {
+        TRIAL_INFO: TrialInfo(cur.trial, ray.train.get_context().get_experiment_name())
+    }
     storage = TrialStorage(str(cur.folder))
     can_continue = earlier is not None and earlier.reset(dict(config), storage)
     instance = earlier if can_continue else cls(config=config, storage=storage)
-    instance._storage = None  # Otherwise `Trainable.save` would copy each checkpoint to Ray's own storage.
+    instance._storage = (
+        None  # Otherwise `Trainable.save` would copy each checkpoint to Ray's own storage.
+    )
     return instance
 
 
@@ -162,7 +184,11 @@ def can_be_reused(instance: Any) -> bool:
     """
     cls = type(instance)
     frees = cls.cleanup is not Trainable.cleanup or cls.stop is not Trainable.stop
-    return cls.reset_config is not Trainable.reset_config and not frees and not multiprocessing.active_children()
+    return (
+        cls.reset_config is not Trainable.reset_config
+        and not frees
+        and not multiprocessing.active_children()
+    )
 
 
 def train(instance: Any, cur: trial.Current) -> None:
@@ -181,7 +207,11 @@ def train(instance: Any, cur: trial.Current) -> None:
         improved = not cur.keep_last and cur.better(value, progress.best)
         if improved:
             progress.best = value
-        due = cur.checkpoint_due(progress.step, last=progress.done) or improved or result.get(SHOULD_CHECKPOINT)
+        due = (
+            cur.checkpoint_due(progress.step, last=progress.done)
+            or improved
+            or result.get(SHOULD_CHECKPOINT)
+        )
         report(metrics, functools.partial(save, instance, progress) if due else None)
 
 
@@ -189,7 +219,12 @@ def number(metrics: Mapping[str, Any], name: str | None) -> float:
     """Return a metric, whose name has dots if the metric is in a nested dict. Return NaN if the metric is missing or not a number."""
     try:
         return float(flatten_dict(dict(metrics), delimiter=".")[name])
-    except (KeyError, TypeError, ValueError, RuntimeError):  # A tensor with several elements raises a RuntimeError.
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ):  # A tensor with several elements raises a RuntimeError.
         return math.nan
 
 
@@ -199,7 +234,9 @@ def save(instance: Any, progress: Progress, folder: Path) -> None:
     if (folder / DICT).exists():
         trust.sign(folder / DICT)
     counters = {name: saved.metrics[name] for name in COUNTERS if name in saved.metrics}
-    (folder / STATE).write_text(json.dumps(asdict(progress) | {"counters": counters}, default=float))
+    (folder / STATE).write_text(
+        json.dumps(asdict(progress) | {"counters": counters}, default=float)
+    )
 
 
 def restore(instance: Any) -> Progress:

@@ -39,7 +39,15 @@ from sweeps.trainers._metrics import measure, requested
 from sweeps.trainers._torch_loop import moments, seed_of, set_seeds
 from sweeps.trainers._torch_parallel import Ranks
 from sweeps.trainers._torch_training import Batches, Steps, apply_changes, settings_of
-from sweeps.trainers._transformers_model import TOKENIZER, Description, Rows, collator, encoded, load, outputs_of
+from sweeps.trainers._transformers_model import (
+    TOKENIZER,
+    Description,
+    Rows,
+    collator,
+    encoded,
+    load,
+    outputs_of,
+)
 
 # Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
@@ -51,13 +59,29 @@ TRAINER: dict[str, Any] = {
     "resume_files": ["latest", "steps.pt"],
     "needs_label": True,
     "metrics": {
-        "binary": ["valid-loss", "train-loss", "valid-logloss", "valid-error", "valid-accuracy", "valid-auc"],
-        "multiclass": ["valid-loss", "train-loss", "valid-mlogloss", "valid-merror", "valid-accuracy"],
+        "binary": [
+            "valid-loss",
+            "train-loss",
+            "valid-logloss",
+            "valid-error",
+            "valid-accuracy",
+            "valid-auc",
+        ],
+        "multiclass": [
+            "valid-loss",
+            "train-loss",
+            "valid-mlogloss",
+            "valid-merror",
+            "valid-accuracy",
+        ],
         "regression": ["valid-loss", "train-loss", "valid-rmse", "valid-mae"],
     },
     "all_metrics": True,
     "options": {
-        "model": {"format": "reference", "description": "a function that returns the model, which computes a loss from `labels`"},
+        "model": {
+            "format": "reference",
+            "description": "a function that returns the model, which computes a loss from `labels`",
+        },
         "tokenizer": {
             "format": "reference",
             "default": None,
@@ -80,13 +104,22 @@ TRAINER: dict[str, Any] = {
     # The parameters of the user's functions have any name.
     "additional_parameters": True,
     "parameters": {
-        "learning_rate": {"type": "number", "minimum": 0, "default": 5e-5, "description": "Learning rate at the start."},
+        "learning_rate": {
+            "type": "number",
+            "minimum": 0,
+            "default": 5e-5,
+            "description": "Learning rate at the start.",
+        },
         "num_train_epochs": {
             "type": "number",
             "exclusiveMinimum": 0,
             "description": "Number of passes over the rows. Default: `max_t`, or 3.",
         },
-        "max_steps": {"type": "integer", "default": -1, "description": "Number of steps of the optimizer; -1 for `num_train_epochs`."},
+        "max_steps": {
+            "type": "integer",
+            "default": -1,
+            "description": "Number of steps of the optimizer; -1 for `num_train_epochs`.",
+        },
         "per_device_train_batch_size": {
             "type": "integer",
             "minimum": 1,
@@ -110,10 +143,32 @@ TRAINER: dict[str, Any] = {
             "default": "adamw_torch_fused",
             "description": "Optimizer, such as `adamw_torch` or `sgd`.",
         },
-        "weight_decay": {"type": "number", "minimum": 0, "default": 0.0, "description": "Weight decay, except of biases and norms."},
-        "adam_beta1": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.9, "description": "First beta of Adam."},
-        "adam_beta2": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.999, "description": "Second beta of Adam."},
-        "adam_epsilon": {"type": "number", "minimum": 0, "default": 1e-8, "description": "Epsilon of Adam."},
+        "weight_decay": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0.0,
+            "description": "Weight decay, except of biases and norms.",
+        },
+        "adam_beta1": {
+            "type": "number",
+            "minimum": 0,
+            "exclusiveMaximum": 1,
+            "default": 0.9,
+            "description": "First beta of Adam.",
+        },
+        "adam_beta2": {
+            "type": "number",
+            "minimum": 0,
+            "exclusiveMaximum": 1,
+            "default": 0.999,
+            "description": "Second beta of Adam.",
+        },
+        "adam_epsilon": {
+            "type": "number",
+            "minimum": 0,
+            "default": 1e-8,
+            "description": "Epsilon of Adam.",
+        },
         "max_grad_norm": {
             "type": "number",
             "minimum": 0,
@@ -138,9 +193,21 @@ TRAINER: dict[str, Any] = {
             "default": 0.0,
             "description": "Label smoothing in training.",
         },
-        "bf16": {"type": "boolean", "default": False, "description": "Whether to train with mixed precision in bfloat16."},
-        "fp16": {"type": "boolean", "default": False, "description": "Whether to train with mixed precision in float16."},
-        "eval_strategy": {"enum": ["epoch", "steps"], "default": "epoch", "description": "When to evaluate. Each evaluation is a step."},
+        "bf16": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether to train with mixed precision in bfloat16.",
+        },
+        "fp16": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether to train with mixed precision in float16.",
+        },
+        "eval_strategy": {
+            "enum": ["epoch", "steps"],
+            "default": "epoch",
+            "description": "When to evaluate. Each evaluation is a step.",
+        },
         "eval_steps": {
             "type": "number",
             "exclusiveMinimum": 0,
@@ -183,11 +250,46 @@ TRAINER: dict[str, Any] = {
 }
 # Arguments of `TrainingArguments` that the trainer sets itself, and arguments that would break its reports and checkpoints.
 RESERVED = (
-    *("auto_find_batch_size", "batch_eval_metrics", "data_seed", "dataloader_drop_last", "deepspeed", "disable_tqdm", "do_eval"),
-    *("do_predict", "do_train", "enable_jit_checkpoint", "eval_on_start", "fsdp", "fsdp_config", "ignore_data_skip"),
-    *("load_best_model_at_end", "local_rank", "logging_first_step", "logging_steps", "logging_strategy", "output_dir"),
-    *("parallelism_config", "prediction_loss_only", "push_to_hub", "remove_unused_columns", "report_to"),
-    *("restore_callback_states_from_checkpoint", "resume_from_checkpoint", "save_on_each_node", "save_only_model", "save_steps"),
+    *(
+        "auto_find_batch_size",
+        "batch_eval_metrics",
+        "data_seed",
+        "dataloader_drop_last",
+        "deepspeed",
+        "disable_tqdm",
+        "do_eval",
+    ),
+    *(
+        "do_predict",
+        "do_train",
+        "enable_jit_checkpoint",
+        "eval_on_start",
+        "fsdp",
+        "fsdp_config",
+        "ignore_data_skip",
+    ),
+    *(
+        "load_best_model_at_end",
+        "local_rank",
+        "logging_first_step",
+        "logging_steps",
+        "logging_strategy",
+        "output_dir",
+    ),
+    *(
+        "parallelism_config",
+        "prediction_loss_only",
+        "push_to_hub",
+        "remove_unused_columns",
+        "report_to",
+    ),
+    *(
+        "restore_callback_states_from_checkpoint",
+        "resume_from_checkpoint",
+        "save_on_each_node",
+        "save_only_model",
+        "save_steps",
+    ),
     *("save_strategy", "save_total_limit", "seed", "train_sampling_strategy", "use_cpu"),
 )
 LATEST = "latest"
@@ -253,20 +355,36 @@ def _parts(config: Mapping[str, Any], cur: trial.Current, ranks: Ranks) -> _Part
         ValueError: A parameter is unknown or is one of `RESERVED`; or neither `tokenizer` nor `dataset` is set.
     """
     if cur.options["tokenizer"] is None and cur.options["dataset"] is None:
-        raise ValueError("the trainer `transformers` needs `trainer.tokenizer` for text, or `trainer.dataset` for other data")
-    options = cur.options | {"dataset": cur.options["dataset"] or f"{encoded.__module__}:{encoded.__name__}"}
-    functions = {name: references.resolve(options[name]) for name in ("model", "tokenizer", "dataset") if options[name] is not None}
+        raise ValueError(
+            "the trainer `transformers` needs `trainer.tokenizer` for text, or `trainer.dataset` for other data"
+        )
+    options = cur.options | {
+        "dataset": cur.options["dataset"] or f"{encoded.__module__}:{encoded.__name__}"
+    }
+    functions = {
+        name: references.resolve(options[name])
+        for name in ("model", "tokenizer", "dataset")
+        if options[name] is not None
+    }
     fields = [each.name for each in dataclasses.fields(transformers.TrainingArguments) if each.init]
-    params = SplitParams("transformers", config, TRAINER["parameters"], fields, RESERVED, functions.values())
+    params = SplitParams(
+        "transformers", config, TRAINER["parameters"], fields, RESERVED, functions.values()
+    )
     assert cur.check is not None  # there is a label, so there is data
-    known: dict[str, Any] = {"in_features": len(cur.check.columns), "task": cur.task, "num_labels": len(cur.classes or ()) or 1}
+    known: dict[str, Any] = {
+        "in_features": len(cur.check.columns),
+        "task": cur.task,
+        "num_labels": len(cur.classes or ()) or 1,
+    }
     tokenizer: Any = None
     tokenizer_arguments: dict[str, Any] = {}
     if "tokenizer" in functions:
         tokenizer_arguments = params.arguments(functions["tokenizer"], known)
         tokenizer = functions["tokenizer"](**tokenizer_arguments)
         known |= {"vocab_size": len(tokenizer)} if hasattr(tokenizer, "__len__") else {}
-    arguments, dataset_arguments = (params.arguments(functions[name], known) for name in ("model", "dataset"))
+    arguments, dataset_arguments = (
+        params.arguments(functions[name], known) for name in ("model", "dataset")
+    )
     network = functions["model"](**arguments)
     description = Description(
         model=options["model"],
@@ -281,12 +399,24 @@ def _parts(config: Mapping[str, Any], cur: trial.Current, ranks: Ranks) -> _Part
         classes=len(cur.classes or ()),
     )
     key = json.dumps([tokenizer_arguments, dataset_arguments])
-    splits = {split: _split(split, cur, description, tokenizer, key) for split in ("train", "valid")}
+    splits = {
+        split: _split(split, cur, description, tokenizer, key) for split in ("train", "valid")
+    }
     if cur.task == "regression" and options["standardize_target"]:
         mean, std = moments(torch.tensor(splits["train"][1], device=ranks.device), ranks)
         description = dataclasses.replace(description, mean=mean, std=std)
-    rows = {name: Rows(inputs, description.targets(labels), description.inputs) for name, (inputs, labels) in splits.items()}
-    return _Parts(description, network, tokenizer, rows, {name: labels for name, (_, labels) in splits.items()}, params.framework)
+    rows = {
+        name: Rows(inputs, description.targets(labels), description.inputs)
+        for name, (inputs, labels) in splits.items()
+    }
+    return _Parts(
+        description,
+        network,
+        tokenizer,
+        rows,
+        {name: labels for name, (_, labels) in splits.items()},
+        params.framework,
+    )
 
 
 def _class_of(value: Any) -> str:
@@ -294,7 +424,9 @@ def _class_of(value: Any) -> str:
     return f"{type(value).__module__}:{type(value).__qualname__}"
 
 
-def _split(split: str, cur: trial.Current, description: Description, tokenizer: Any, key: str) -> tuple[Any, np.ndarray]:
+def _split(
+    split: str, cur: trial.Current, description: Description, tokenizer: Any, key: str
+) -> tuple[Any, np.ndarray]:
     """Return the inputs and the labels of this rank's rows. Inputs that an earlier trial encoded in the same way are used again.
 
     Args:
@@ -304,14 +436,20 @@ def _split(split: str, cur: trial.Current, description: Description, tokenizer: 
         tokenizer: The tokenizer; None if there is none.
         key: Text that is the same for trials that encode the rows in the same way.
     """
-    kept: dict[str, Any] = cur.cached(f"transformers.{split}", dict)  # only the latest encoding is kept
+    kept: dict[str, Any] = cur.cached(
+        f"transformers.{split}", dict
+    )  # only the latest encoding is kept
     if kept.get("key") != key:
         rows = read_rows(split, cur)
-        kept.update(key=key, inputs=description.convert(rows.features, tokenizer), labels=rows.label)
+        kept.update(
+            key=key, inputs=description.convert(rows.features, tokenizer), labels=rows.label
+        )
     return kept["inputs"], kept["labels"]
 
 
-def _training_arguments(parts: _Parts, cur: trial.Current, ranks: Ranks, folder: Path) -> transformers.TrainingArguments:
+def _training_arguments(
+    parts: _Parts, cur: trial.Current, ranks: Ranks, folder: Path
+) -> transformers.TrainingArguments:
     """Return the arguments of Transformers' trainer.
 
     Args:
@@ -338,7 +476,9 @@ def _training_arguments(parts: _Parts, cur: trial.Current, ranks: Ranks, folder:
     )
 
 
-def _fitting(latest: Path, arguments: transformers.TrainingArguments, rows: int, folder: Path) -> Path:
+def _fitting(
+    latest: Path, arguments: transformers.TrainingArguments, rows: int, folder: Path
+) -> Path:
     """Return a checkpoint of Transformers whose counts of steps fit this training.
 
     Transformers computes the epoch from the count. If the trial continues with another number of workers or, under PBT, with other batches,
@@ -359,7 +499,9 @@ def _fitting(latest: Path, arguments: transformers.TrainingArguments, rows: int,
     (changed / "trainer_state.json").write_text(json.dumps(state | {"global_step": done}))
     schedule = torch.load(changed / "scheduler.pt", weights_only=True)
     if schedule["last_epoch"] == state["global_step"]:  # `reduce_lr_on_plateau` counts evaluations
-        torch.save(schedule | {"last_epoch": done, "_step_count": done + 1}, changed / "scheduler.pt")
+        torch.save(
+            schedule | {"last_epoch": done, "_step_count": done + 1}, changed / "scheduler.pt"
+        )
     return changed
 
 
@@ -383,7 +525,9 @@ class _Trainer(transformers.Trainer):
     def get_train_dataloader(self) -> torch.utils.data.DataLoader[Any]:
         """Return the batches of this rank. `Accelerator.prepare` is not called, because it would share the rows among the ranks again."""
         rows = self.parts.rows["train"]
-        self.batches = Batches(len(rows), self._train_batch_size, seed_of(self.args.seed, self.steps.ranks.rank))
+        self.batches = Batches(
+            len(rows), self._train_batch_size, seed_of(self.args.seed, self.steps.ranks.rank)
+        )
         return torch.utils.data.DataLoader(
             rows,
             batch_sampler=self.batches,
@@ -394,7 +538,9 @@ class _Trainer(transformers.Trainer):
             pin_memory=self.args.dataloader_pin_memory and self.steps.ranks.device.type == "cuda",
         )
 
-    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> Any:
         """Create the scheduler, and note the settings of the new optimizer and scheduler before a checkpoint is restored."""
         scheduler = super().create_scheduler(num_training_steps, optimizer)
         self.steps.settings = settings_of([_unwrapped(self.optimizer)], [scheduler])
@@ -403,15 +549,25 @@ class _Trainer(transformers.Trainer):
     def evaluate(self, *arguments: Any, **more: Any) -> dict[str, float]:
         """End a step, and report it. If a checkpoint is due, Transformers saves first, and `_Reports.on_save` reports the step."""
         metrics = self.measure()
-        due = self.steps.end(metrics, self.parts.network, last=self.state.global_step >= self.state.max_steps)
+        due = self.steps.end(
+            metrics, self.parts.network, last=self.state.global_step >= self.state.max_steps
+        )
         if self.steps.ends:
-            self.steps.report_final(self.parts.network, lambda split: self.predict_split(split)[:2], metrics)
+            self.steps.report_final(
+                self.parts.network, lambda split: self.predict_split(split)[:2], metrics
+            )
         if due:
             self.reports.metrics = metrics
         else:
             report(metrics, None)
-        named = {f"eval_{name.removeprefix('valid-')}": value for name, value in metrics.items() if name.startswith("valid-")}
-        self.control: Any = self.callback_handler.on_evaluate(self.args, self.state, self.control, named)
+        named = {
+            f"eval_{name.removeprefix('valid-')}": value
+            for name, value in metrics.items()
+            if name.startswith("valid-")
+        }
+        self.control: Any = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, named
+        )
         self.control.should_save = due
         return named
 
@@ -427,11 +583,21 @@ class _Trainer(transformers.Trainer):
         ranks, parts = self.steps.ranks, self.parts
         rows, labels = parts.rows[split], parts.labels[split]
         ranks.share_buffers(parts.network)
-        own: Any = torch.utils.data.Subset(rows, ranks.part_of(len(rows))) if split == "valid" else rows
-        logits, total = outputs_of(parts.network, own, parts.tokenizer, self.args.per_device_eval_batch_size)
+        own: Any = (
+            torch.utils.data.Subset(rows, ranks.part_of(len(rows))) if split == "valid" else rows
+        )
+        logits, total = outputs_of(
+            parts.network, own, parts.tokenizer, self.args.per_device_eval_batch_size
+        )
         labels = labels if split == "valid" else ranks.gather_array(labels)
-        predicted = parts.description.predictions(torch.from_numpy(ranks.gather_array(logits.numpy())))
-        return labels, predicted, ranks.mean(torch.tensor(total, dtype=torch.float64, device=ranks.device), len(own))
+        predicted = parts.description.predictions(
+            torch.from_numpy(ranks.gather_array(logits.numpy()))
+        )
+        return (
+            labels,
+            predicted,
+            ranks.mean(torch.tensor(total, dtype=torch.float64, device=ranks.device), len(own)),
+        )
 
 
 def _unwrapped(optimizer: Any) -> torch.optim.Optimizer:
@@ -482,14 +648,24 @@ class _Reports(transformers.TrainerCallback):
         """Log the loss before each evaluation."""
         control.should_log = control.should_evaluate
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
+    def on_log(
+        self,
+        args: Any,
+        state: Any,
+        control: Any,
+        logs: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Note the loss since the step before."""
         self.train_loss = (logs or {}).get("loss", self.train_loss)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Report a step with a checkpoint. Transformers has just saved its own checkpoint into `output_dir`."""
         saved = Path(args.output_dir, f"checkpoint-{state.global_step}")
-        report(self.metrics, functools.partial(self._save, saved) if self.steps.ranks.rank == 0 else None)
+        report(
+            self.metrics,
+            functools.partial(self._save, saved) if self.steps.ranks.rank == 0 else None,
+        )
         shutil.rmtree(saved, ignore_errors=True)
 
     def _save(self, saved: Path, folder: Path) -> None:

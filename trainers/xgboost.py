@@ -51,9 +51,33 @@ TRAINER: dict[str, Any] = {
         " * (1_000 + 40 * min(2 ** ((max_depth or 6) + 1), 2 * rows))"
     ),
     "metrics": {
-        "binary": ["logloss", "error", "auc", "aucpr", "valid-accuracy", "rmse", "rmsle", "mae", "mape", "mphe", "pre", "map", "ndcg"],
+        "binary": [
+            "logloss",
+            "error",
+            "auc",
+            "aucpr",
+            "valid-accuracy",
+            "rmse",
+            "rmsle",
+            "mae",
+            "mape",
+            "mphe",
+            "pre",
+            "map",
+            "ndcg",
+        ],
         "multiclass": ["mlogloss", "merror", "auc", "aucpr", "valid-accuracy"],
-        "regression": ["rmse", "mae", "rmsle", "mape", "mphe", "poisson-nloglik", "gamma-nloglik", "gamma-deviance", "quantile"],
+        "regression": [
+            "rmse",
+            "mae",
+            "rmsle",
+            "mape",
+            "mphe",
+            "poisson-nloglik",
+            "gamma-nloglik",
+            "gamma-deviance",
+            "quantile",
+        ],
         "multilabel": ["logloss", "error", "valid-accuracy"],
         "multioutput": ["rmse", "mae"],
     },
@@ -72,13 +96,42 @@ TRAINER: dict[str, Any] = {
             "default": "asked",
             "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
         },
-        "booster": {"enum": ["gbtree", "gblinear", "dart"], "default": "gbtree", "description": "Kind of model."},
+        "booster": {
+            "enum": ["gbtree", "gblinear", "dart"],
+            "default": "gbtree",
+            "description": "Kind of model.",
+        },
         "eta": {"type": "number", "minimum": 0, "default": 0.3, "description": "Learning rate."},
-        "learning_rate": {"type": "number", "minimum": 0, "default": 0.3, "description": "Alias of `eta`."},
-        "gamma": {"type": "number", "minimum": 0, "default": 0, "description": "Smallest loss reduction for which a leaf is split."},
-        "min_split_loss": {"type": "number", "minimum": 0, "default": 0, "description": "Alias of `gamma`."},
-        "max_depth": {"type": "integer", "minimum": 0, "default": 6, "description": "Largest depth of a tree; 0 for no limit."},
-        "min_child_weight": {"type": "number", "minimum": 0, "default": 1, "description": "Smallest sum of instance weights in a leaf."},
+        "learning_rate": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0.3,
+            "description": "Alias of `eta`.",
+        },
+        "gamma": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "Smallest loss reduction for which a leaf is split.",
+        },
+        "min_split_loss": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "Alias of `gamma`.",
+        },
+        "max_depth": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 6,
+            "description": "Largest depth of a tree; 0 for no limit.",
+        },
+        "min_child_weight": {
+            "type": "number",
+            "minimum": 0,
+            "default": 1,
+            "description": "Smallest sum of instance weights in a leaf.",
+        },
         "max_delta_step": {
             "type": "number",
             "minimum": 0,
@@ -118,51 +171,176 @@ TRAINER: dict[str, Any] = {
             "default": 1,
             "description": "Fraction of the columns that each split uses.",
         },
-        "lambda": {"type": "number", "minimum": 0, "default": 1, "description": "L2 regularization."},
-        "reg_lambda": {"type": "number", "minimum": 0, "default": 1, "description": "Alias of `lambda`."},
-        "alpha": {"type": "number", "minimum": 0, "default": 0, "description": "L1 regularization."},
-        "reg_alpha": {"type": "number", "minimum": 0, "default": 0, "description": "Alias of `alpha`."},
-        "tree_method": {"enum": ["auto", "exact", "approx", "hist", "gpu_hist"], "default": "auto", "description": "How trees are grown."},
-        "scale_pos_weight": {"type": "number", "exclusiveMinimum": 0, "default": 1, "description": "Weight of the second class."},
-        "grow_policy": {"enum": ["depthwise", "lossguide"], "default": "depthwise", "description": "Order in which leaves are split."},
-        "max_leaves": {"type": "integer", "minimum": 0, "default": 0, "description": "Largest number of leaves; 0 for no limit."},
-        "max_bin": {"type": "integer", "minimum": 2, "default": 256, "description": "Number of bins in the histogram of a column."},
-        "num_parallel_tree": {"type": "integer", "minimum": 1, "default": 1, "description": "Number of trees of each round."},
+        "lambda": {
+            "type": "number",
+            "minimum": 0,
+            "default": 1,
+            "description": "L2 regularization.",
+        },
+        "reg_lambda": {
+            "type": "number",
+            "minimum": 0,
+            "default": 1,
+            "description": "Alias of `lambda`.",
+        },
+        "alpha": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "L1 regularization.",
+        },
+        "reg_alpha": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "Alias of `alpha`.",
+        },
+        "tree_method": {
+            "enum": ["auto", "exact", "approx", "hist", "gpu_hist"],
+            "default": "auto",
+            "description": "How trees are grown.",
+        },
+        "scale_pos_weight": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "default": 1,
+            "description": "Weight of the second class.",
+        },
+        "grow_policy": {
+            "enum": ["depthwise", "lossguide"],
+            "default": "depthwise",
+            "description": "Order in which leaves are split.",
+        },
+        "max_leaves": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 0,
+            "description": "Largest number of leaves; 0 for no limit.",
+        },
+        "max_bin": {
+            "type": "integer",
+            "minimum": 2,
+            "default": 256,
+            "description": "Number of bins in the histogram of a column.",
+        },
+        "num_parallel_tree": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 1,
+            "description": "Number of trees of each round.",
+        },
         "monotone_constraints": {
             "type": ["object", "array", "string"],
             "description": "For each column: 1 for increasing, -1 for decreasing, 0 for no constraint.",
         },
-        "interaction_constraints": {"type": ["array", "string"], "description": "Lists of columns that may interact with each other."},
+        "interaction_constraints": {
+            "type": ["array", "string"],
+            "description": "Lists of columns that may interact with each other.",
+        },
         "multi_strategy": {
             "enum": ["one_output_per_tree", "multi_output_tree"],
             "default": "one_output_per_tree",
             "description": "Whether each tree predicts one output or all outputs.",
         },
-        "max_cached_hist_node": {"type": "integer", "minimum": 1, "description": "Number of nodes whose histograms are cached."},
-        "max_cat_to_onehot": {"type": "integer", "minimum": 1, "description": "Largest number of categories that are one-hot encoded."},
-        "max_cat_threshold": {"type": "integer", "minimum": 1, "description": "Largest number of categories that one split considers."},
-        "rate_drop": {"type": "number", "minimum": 0, "maximum": 1, "default": 0, "description": "Fraction of trees that `dart` drops."},
-        "skip_drop": {"type": "number", "minimum": 0, "maximum": 1, "default": 0, "description": "Probability that `dart` drops no tree."},
-        "one_drop": {"type": ["boolean", "integer"], "default": 0, "description": "Whether `dart` always drops at least one tree."},
-        "sample_type": {"enum": ["uniform", "weighted"], "default": "uniform", "description": "How `dart` samples trees to drop."},
-        "normalize_type": {"enum": ["tree", "forest"], "default": "tree", "description": "How `dart` weights new trees."},
+        "max_cached_hist_node": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Number of nodes whose histograms are cached.",
+        },
+        "max_cat_to_onehot": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Largest number of categories that are one-hot encoded.",
+        },
+        "max_cat_threshold": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Largest number of categories that one split considers.",
+        },
+        "rate_drop": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "default": 0,
+            "description": "Fraction of trees that `dart` drops.",
+        },
+        "skip_drop": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "default": 0,
+            "description": "Probability that `dart` drops no tree.",
+        },
+        "one_drop": {
+            "type": ["boolean", "integer"],
+            "default": 0,
+            "description": "Whether `dart` always drops at least one tree.",
+        },
+        "sample_type": {
+            "enum": ["uniform", "weighted"],
+            "default": "uniform",
+            "description": "How `dart` samples trees to drop.",
+        },
+        "normalize_type": {
+            "enum": ["tree", "forest"],
+            "default": "tree",
+            "description": "How `dart` weights new trees.",
+        },
         "feature_selector": {
             "enum": ["cyclic", "shuffle", "random", "greedy", "thrifty"],
             "default": "cyclic",
             "description": "Order in which `gblinear` updates the columns.",
         },
-        "top_k": {"type": "integer", "minimum": 0, "default": 0, "description": "Number of columns for `greedy` and `thrifty`; 0 for all."},
-        "tolerance": {"type": "number", "minimum": 0, "default": 0, "description": "Largest change of a weight at which `gblinear` stops."},
-        "updater": {"type": "string", "description": "Names of the updaters that build or change the trees, separated by commas."},
-        "refresh_leaf": {"type": ["boolean", "integer"], "default": 1, "description": "Whether `refresh` also updates leaf values."},
-        "process_type": {"enum": ["default", "update"], "default": "default", "description": "Whether trees are built or updated."},
-        "objective": {"type": "string", "description": "Loss function. The default depends on the task."},
-        "base_score": {"type": ["number", "array"], "description": "Prediction before the first round."},
-        "eval_metric": {"type": ["string", "array"], "description": "Additional metrics, measured on `valid`, that every round reports."},
+        "top_k": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 0,
+            "description": "Number of columns for `greedy` and `thrifty`; 0 for all.",
+        },
+        "tolerance": {
+            "type": "number",
+            "minimum": 0,
+            "default": 0,
+            "description": "Largest change of a weight at which `gblinear` stops.",
+        },
+        "updater": {
+            "type": "string",
+            "description": "Names of the updaters that build or change the trees, separated by commas.",
+        },
+        "refresh_leaf": {
+            "type": ["boolean", "integer"],
+            "default": 1,
+            "description": "Whether `refresh` also updates leaf values.",
+        },
+        "process_type": {
+            "enum": ["default", "update"],
+            "default": "default",
+            "description": "Whether trees are built or updated.",
+        },
+        "objective": {
+            "type": "string",
+            "description": "Loss function. The default depends on the task.",
+        },
+        "base_score": {
+            "type": ["number", "array"],
+            "description": "Prediction before the first round.",
+        },
+        "eval_metric": {
+            "type": ["string", "array"],
+            "description": "Additional metrics, measured on `valid`, that every round reports.",
+        },
         "seed": {"type": "integer", "description": "Seed. The default is the seed of the trial."},
         "random_state": {"type": "integer", "description": "Alias of `seed`."},
-        "seed_per_iteration": {"type": ["boolean", "integer"], "default": True, "description": "Whether each round has its own seed."},
-        "num_class": {"type": "integer", "minimum": 0, "description": "Number of classes. Default: the number of classes of the label."},
+        "seed_per_iteration": {
+            "type": ["boolean", "integer"],
+            "default": True,
+            "description": "Whether each round has its own seed.",
+        },
+        "num_class": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "Number of classes. Default: the number of classes of the label.",
+        },
         "tweedie_variance_power": {
             "type": "number",
             "exclusiveMinimum": 1,
@@ -170,12 +348,32 @@ TRAINER: dict[str, Any] = {
             "default": 1.5,
             "description": "Variance power of `reg:tweedie`.",
         },
-        "huber_slope": {"type": "number", "exclusiveMinimum": 0, "default": 1, "description": "Slope of `reg:pseudohubererror`."},
-        "quantile_alpha": {"type": ["number", "array"], "description": "Quantiles of `reg:quantileerror`."},
-        "expectile_alpha": {"type": ["number", "array"], "description": "Expectiles of `reg:expectileerror`."},
-        "boost_from_average": {"type": ["boolean", "integer"], "description": "Whether `base_score` is estimated from the label."},
-        "device": {"type": "string", "description": "`cpu` or `cuda`. The default is `cuda` if the worker has a GPU, and `cpu` otherwise."},
-        "nthread": {"type": "integer", "description": "Number of threads. The default is the number of CPUs of the worker."},
+        "huber_slope": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "default": 1,
+            "description": "Slope of `reg:pseudohubererror`.",
+        },
+        "quantile_alpha": {
+            "type": ["number", "array"],
+            "description": "Quantiles of `reg:quantileerror`.",
+        },
+        "expectile_alpha": {
+            "type": ["number", "array"],
+            "description": "Expectiles of `reg:expectileerror`.",
+        },
+        "boost_from_average": {
+            "type": ["boolean", "integer"],
+            "description": "Whether `base_score` is estimated from the label.",
+        },
+        "device": {
+            "type": "string",
+            "description": "`cpu` or `cuda`. The default is `cuda` if the worker has a GPU, and `cpu` otherwise.",
+        },
+        "nthread": {
+            "type": "integer",
+            "description": "Number of threads. The default is the number of CPUs of the worker.",
+        },
         "n_jobs": {"type": "integer", "description": "Alias of `nthread`."},
         "verbosity": {
             "type": "integer",
@@ -184,7 +382,10 @@ TRAINER: dict[str, Any] = {
             "default": 1,
             "description": "0 for silent, 1 for warnings, 2 for information, 3 for debugging.",
         },
-        "validate_parameters": {"type": ["boolean", "integer"], "description": "Whether XGBoost warns about unknown parameters."},
+        "validate_parameters": {
+            "type": ["boolean", "integer"],
+            "description": "Whether XGBoost warns about unknown parameters.",
+        },
     },
     # A value of each option and parameter, or a domain to tune it with, for editors
     "examples": {
@@ -269,11 +470,17 @@ def train_func(config: dict[str, Any]) -> None:
     import ray.train
 
     cur = trial.current()
-    requested = RequestedMetrics.of(config, cur, METRICS, functools.partial(metric_name, str(cur.task)))
+    requested = RequestedMetrics.of(
+        config, cur, METRICS, functools.partial(metric_name, str(cur.task))
+    )
     rounds = int(config.get("num_boost_round") or cur.max_t or 100)
     own = parameters(config, cur)
     train, valid, columns = _matrices(cur, None if ray.train.get_checkpoint() else max_bin(own))
-    check, _ = (None, None) if cur.check is None else cur.cached("xgboost.check", lambda: unnamed(matrix(cur.check, None, cur.threads)))
+    check, _ = (
+        (None, None)
+        if cur.check is None
+        else cur.cached("xgboost.check", lambda: unnamed(matrix(cur.check, None, cur.threads)))
+    )
 
     params = own | {"eval_metric": requested.framework_metrics(requested.reported)}
     best = BestRound(cur, params.get("booster") in UNSLICEABLE, check, columns)
@@ -285,7 +492,11 @@ def train_func(config: dict[str, Any]) -> None:
     interval = _renewal_interval(params, train.num_row() * train.num_col())
     # `xgb.train` is not used, because it counts rounds from 0 again after a resume, and the number of a round is its seed.
     for step in range(done + 1, rounds + 1):
-        if interval and ((step - 1) % interval == 0 or step - 1 in cur.milestones) and step > done + 1:
+        if (
+            interval
+            and ((step - 1) % interval == 0 or step - 1 in cur.milestones)
+            and step > done + 1
+        ):
             _renew(booster, params)
         booster.update(train, step - 1)
         with unweighted(train) if "train" in requested.splits else contextlib.nullcontext():
@@ -293,7 +504,9 @@ def train_func(config: dict[str, Any]) -> None:
         if requested.computed:
             labels = valid.get_label()
             labels = labels.reshape(-1, len(cur.label)) if isinstance(cur.label, list) else labels
-            measured |= measure(str(cur.task), "valid", labels, predict(booster, valid), requested.computed)
+            measured |= measure(
+                str(cur.task), "valid", labels, predict(booster, valid), requested.computed
+            )
         if step == done + 1:
             requested.require(measured)
         metrics = requested.select(measured)
@@ -301,7 +514,9 @@ def train_func(config: dict[str, Any]) -> None:
         resumable = not interval or step % interval == 0 or step == last or step in cur.milestones
         if step == last:  # before `report`, which ends the trial at the scheduler's `max_t`
             with unweighted(train):
-                final = final_metrics(best.model(booster, step), splits, requested.framework_metrics(requested.final))
+                final = final_metrics(
+                    best.model(booster, step), splits, requested.framework_metrics(requested.final)
+                )
             cur.report_final({name: value for name, value in final.items() if name not in metrics})
         due = saves and resumable and cur.checkpoint_due(step, last=step == last)
         report(metrics, functools.partial(best.save, booster, step) if due else None)
@@ -313,8 +528,16 @@ def max_bin(params: dict[str, Any]) -> int | None:
     This method needs only the bins of the values. It grows exactly the same trees with a `QuantileDMatrix` as with a `DMatrix`.
     """
     on_cpu = str(params.get("device", "cpu")) == "cpu"
-    hist = params.get("tree_method", "auto") in ("auto", "hist") and params.get("booster", "gbtree") == "gbtree"
-    if not hist or not on_cpu or "updater" in params or params.get("process_type", "default") != "default":
+    hist = (
+        params.get("tree_method", "auto") in ("auto", "hist")
+        and params.get("booster", "gbtree") == "gbtree"
+    )
+    if (
+        not hist
+        or not on_cpu
+        or "updater" in params
+        or params.get("process_type", "default") != "default"
+    ):
         return None
     return int(params.get("max_bin", 256))
 
@@ -332,27 +555,41 @@ def _matrices(cur: trial.Current, bins: int | None) -> tuple[xgb.DMatrix, xgb.DM
     """
     train = functools.cache(lambda: _shard("train"))
     if bins is not None and cur.cached("xgboost.values", lambda: train().size) >= QUANTILES_FROM:
-        latest: dict[int, tuple[xgb.DMatrix, xgb.DMatrix, Columns]] = cur.cached("xgboost.quantiles", dict)
+        latest: dict[int, tuple[xgb.DMatrix, xgb.DMatrix, Columns]] = cur.cached(
+            "xgboost.quantiles", dict
+        )
         if bins not in latest:
             latest.clear()
             latest[bins] = _quantile_matrices(cur, train(), _shard("valid"), bins)
             return_freed_memory()
         return latest[bins]
-    rows, columns = cur.cached("xgboost.train", lambda: unnamed(matrix(train(), cur.label, cur.threads, cur.weight)))
-    valid, _ = cur.cached("xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads)))
+    rows, columns = cur.cached(
+        "xgboost.train", lambda: unnamed(matrix(train(), cur.label, cur.threads, cur.weight))
+    )
+    valid, _ = cur.cached(
+        "xgboost.valid", lambda: unnamed(matrix(_shard("valid"), cur.label, cur.threads))
+    )
     return rows, valid, columns
 
 
-def _quantile_matrices(cur: trial.Current, train: pd.DataFrame, valid: pd.DataFrame, bins: int) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
+def _quantile_matrices(
+    cur: trial.Current, train: pd.DataFrame, valid: pd.DataFrame, bins: int
+) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
     """Build the matrices of large tables; see `_matrices`. If bins are not exact for valid, its matrix is a `DMatrix`."""
     rows = matrix(train, cur.label, cur.threads, cur.weight, bins)
     exact = fits_bins(valid.drop(columns=cur.label), rows)
-    others = matrix(valid, cur.label, cur.threads, None, bins, rows) if exact else matrix(valid, cur.label, cur.threads)
+    others = (
+        matrix(valid, cur.label, cur.threads, None, bins, rows)
+        if exact
+        else matrix(valid, cur.label, cur.threads)
+    )
     without_names, columns = unnamed(rows)
     return without_names, unnamed(others)[0], columns
 
 
-def _restore(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, best: BestRound) -> tuple[xgb.Booster, int]:
+def _restore(
+    params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, best: BestRound
+) -> tuple[xgb.Booster, int]:
     """Return the booster of the checkpoint from which the trial continues, and the booster's number of rounds.
 
     If there is no checkpoint, return a new booster and 0.
@@ -365,7 +602,9 @@ def _restore(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Colum
     with checkpoint.as_directory() as folder:
         done = best.restore(Path(folder))
         latest = Path(folder, "latest.ubj")
-        return _booster(params, matrices, columns, latest if latest.exists() else Path(folder, "model.ubj")), done
+        return _booster(
+            params, matrices, columns, latest if latest.exists() else Path(folder, "model.ubj")
+        ), done
 
 
 def load(folder: str) -> Model:
@@ -382,7 +621,9 @@ class Model:
         self._logits = LOGITS in config
         # One thread predicts a few rows faster than several threads. Boosters that cannot be sliced do not use this method: they accept
         # only a DMatrix, or the last bits of their predictions for an array differ.
-        self._few = None if any(f'"name":"{kind}"' in config for kind in UNSLICEABLE) else booster.copy()
+        self._few = (
+            None if any(f'"name":"{kind}"' in config for kind in UNSLICEABLE) else booster.copy()
+        )
         if self._few is not None:
             self._few.set_param({"nthread": 1})
 
@@ -396,11 +637,19 @@ class Model:
             A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
             values of a regression, shape (n,).
         """
-        if self._few is not None and len(features) <= FEW and all(dtype.kind in "biuf" for dtype in features.dtypes):
+        if (
+            self._few is not None
+            and len(features) <= FEW
+            and all(dtype.kind in "biuf" for dtype in features.dtypes)
+        ):
             with np.errstate(over="ignore"):
                 values = features.to_numpy(np.float32)
-            if (infinite := np.isinf(values).any(axis=0)).any():  # A DMatrix refuses such a value too.
-                raise ValueError(f"a value of the column `{features.columns[infinite][0]}` is infinite, or too large for a 32-bit float")
+            if (
+                infinite := np.isinf(values).any(axis=0)
+            ).any():  # A DMatrix refuses such a value too.
+                raise ValueError(
+                    f"a value of the column `{features.columns[infinite][0]}` is infinite, or too large for a 32-bit float"
+                )
             out = self._few.inplace_predict(values, validate_features=False).astype(np.float64)
             return 1.0 / (1.0 + np.exp(-out)) if self._logits else out
         return predict(self.booster, matrix(features))
@@ -415,7 +664,12 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
     """
     task = str(cur.task)
     # With a seed for each round, a resumed trial samples the same rows and columns as an uninterrupted one.
-    defaults: dict[str, Any] = {"objective": OBJECTIVES[task], "nthread": cur.threads, "seed": cur.seed, "seed_per_iteration": True}
+    defaults: dict[str, Any] = {
+        "objective": OBJECTIVES[task],
+        "nthread": cur.threads,
+        "seed": cur.seed,
+        "seed_per_iteration": True,
+    }
     if task == "multiclass":
         defaults["num_class"] = len(cur.classes or ())
     if has_gpu():
@@ -423,14 +677,23 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
     own = ("num_boost_round", "report", "eval_metric")
     given = whole_numbers({k: v for k, v in config.items() if k not in own}, TRAINER["parameters"])
     if given.get("objective") == "multi:softmax":
-        given["objective"] = "multi:softprob"  # the training is the same, but the predictions are probabilities
+        given["objective"] = (
+            "multi:softprob"  # the training is the same, but the predictions are probabilities
+        )
     params = {k: v for k, v in defaults.items() if ALIASES.get(k) not in given} | given
-    if isinstance(signs := params.get("monotone_constraints"), list):  # XGBoost accepts only a tuple, and YAML has no tuples
+    if isinstance(
+        signs := params.get("monotone_constraints"), list
+    ):  # XGBoost accepts only a tuple, and YAML has no tuples
         params["monotone_constraints"] = tuple(signs)
     return params
 
 
-def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, model_file: Path | None = None) -> xgb.Booster:
+def _booster(
+    params: dict[str, Any],
+    matrices: list[xgb.DMatrix],
+    columns: Columns,
+    model_file: Path | None = None,
+) -> xgb.Booster:
     """Create a booster without column names. If `model_file` is given, the booster continues from the model in this file.
 
     `monotone_constraints` and `interaction_constraints` may name columns. If one of them is set, the matrices get column names while
@@ -448,7 +711,9 @@ def _booster(params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Colum
     except ValueError as e:
         if not constrained:
             raise
-        raise ValueError(f"{', '.join(constrained)}: {e}; the prepared data has: {', '.join(columns.names or ())}") from None
+        raise ValueError(
+            f"{', '.join(constrained)}: {e}; the prepared data has: {', '.join(columns.names or ())}"
+        ) from None
     finally:
         if constrained:
             for each in matrices:
@@ -468,7 +733,12 @@ def _renewal_interval(params: dict[str, Any], values: int) -> int:
     If no columns or rows are sampled, no call is needed. On a GPU, or with the user's own `updater`, a resumed trial samples other columns.
     """
     draws = any(float(params.get(name, 1)) < 1 for name in SAMPLING)
-    if not draws or params.get("booster") == "gblinear" or "updater" in params or str(params.get("device", "cpu")) != "cpu":
+    if (
+        not draws
+        or params.get("booster") == "gblinear"
+        or "updater" in params
+        or str(params.get("device", "cpu")) != "cpu"
+    ):
         return 0
     return 1 if values >= LARGE else 50
 

@@ -37,7 +37,9 @@ PASHA = f"{{name: pasha, max_t: {STEPS}}}"
 METHODS: dict[str, Callable[[Any, int], Any]] = {
     "random": Random,
     "optuna tpe, median": lambda t, s: Optuna(t, s, optuna.pruners.MedianPruner()),
-    "optuna tpe, hyperband": lambda t, s: Optuna(t, s, optuna.pruners.HyperbandPruner(1, t.steps, 3)),
+    "optuna tpe, hyperband": lambda t, s: Optuna(
+        t, s, optuna.pruners.HyperbandPruner(1, t.steps, 3)
+    ),
     "ray asha, random": lambda t, s: Ray(t, s, "random"),
     "ray asha, optunasearch": lambda t, s: Ray(t, s, "optuna"),
     "ray asha, tpe per rung": RungStudies,
@@ -45,7 +47,9 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
     "mobster": lambda t, s: SyneTune(t, s, "mobster"),
     "dyhpo": lambda t, s: SyneTune(t, s, "dyhpo"),
     "sweeps random": lambda t, s: Ours(t, s, "random"),
-    "sweeps auto": lambda t, s: Ours(t, s, "auto", max_trials=500),  # The limit is what `auto` reads; a replay may start more trials.
+    "sweeps auto": lambda t, s: Ours(
+        t, s, "auto", max_trials=500
+    ),  # The limit is what `auto` reads; a replay may start more trials.
     "sweeps tpe": lambda t, s: Ours(t, s, "tpe"),
     "sweeps gp": lambda t, s: Ours(t, s, "gp"),
     "sweeps tpe, hyperband": lambda t, s: Ours(t, s, "tpe", f"{{name: hyperband, max_t: {STEPS}}}"),
@@ -90,7 +94,13 @@ def run(
                     regret = replay(one, searcher, budgets, by_cost=by_cost)
                 finally:
                     getattr(searcher, "close", lambda: None)()
-                row = {"method": method, "task": name, "seed": seed, "budgets": budgets, "regret": [round(r, 5) for r in regret]}
+                row = {
+                    "method": method,
+                    "task": name,
+                    "seed": seed,
+                    "budgets": budgets,
+                    "regret": [round(r, 5) for r in regret],
+                }
                 with open(out, "a") as f:
                     f.write(json.dumps({**row, "seconds": round(time.time() - began, 2)}) + "\n")
 
@@ -99,12 +109,23 @@ def main() -> None:
     warnings.simplefilter("ignore")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search_quality", description=__doc__
+    )
     parser.add_argument("verb", choices=["run", "bound", "report", "cost"])
     parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")
-    parser.add_argument("--half", choices=[*HALVES], default="dev", help="the tasks for development, or those that are looked at once")
+    parser.add_argument(
+        "--half",
+        choices=[*HALVES],
+        default="dev",
+        help="the tasks for development, or those that are looked at once",
+    )
     parser.add_argument("--tasks", help="separated by , (default: all of the half)")
-    parser.add_argument("--by-cost", action="store_true", help="budgets are seconds, and replays go to reports/search_quality_cost.jsonl")
+    parser.add_argument(
+        "--by-cost",
+        action="store_true",
+        help="budgets are seconds, and replays go to reports/search_quality_cost.jsonl",
+    )
     parser.add_argument("--seeds", default="0-29")
     parser.add_argument("--minutes", type=float, default=7)
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)))
@@ -122,7 +143,15 @@ def main() -> None:
     elif asked.verb == "run":
         budgets = tuple(float(b) for b in asked.budgets.split(","))
         tasks = asked.tasks.split(",") if asked.tasks else list(HALVES[asked.half])
-        run(asked.methods.split(";"), tasks, seeds, asked.minutes, budgets, BY_COST if asked.by_cost else RESULTS, asked.by_cost)
+        run(
+            asked.methods.split(";"),
+            tasks,
+            seeds,
+            asked.minutes,
+            budgets,
+            BY_COST if asked.by_cost else RESULTS,
+            asked.by_cost,
+        )
 
 
 if __name__ == "__main__":

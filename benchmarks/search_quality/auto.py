@@ -32,17 +32,46 @@ RESULTS = Path(__file__).parents[2] / "reports" / "search_quality_auto.jsonl"
 
 # Replays of many trials. The budgets of a replay are the last one, halved again and again, with five more between each two.
 TASKS = ("rough_0", "mixed_1", "smooth_1", "hartmann6", "conditional_1", "failing_0")
-LAST = {"sweeps gp": 200, "sweeps tpe": 200, "sweeps random": 200, "ray asha, tpe per rung": 200, "ray asha, random": 200}
+LAST = {
+    "sweeps gp": 200,
+    "sweeps tpe": 200,
+    "sweeps random": 200,
+    "ray asha, tpe per rung": 200,
+    "ray asha, random": 200,
+}
 LAST |= {"sweeps gp, none": 1000, "sweeps tpe, none": 1000, "sweeps random, none": 1000}
 
 # A wall time is computed from a replay: training of a step, and for each trial a suggestion and the other work of sweeps (reports/LOG.md).
 TRIAL_SECONDS = 0.02
-WALL_TIMES = ((0, 10), (0, 20), (0.003, 20), (0.01, 20), (0.03, 20), (0.1, 40), (0.3, 60), (1, 120))  # seconds of a step, of the sweep
+WALL_TIMES = (
+    (0, 10),
+    (0, 20),
+    (0.003, 20),
+    (0.01, 20),
+    (0.03, 20),
+    (0.1, 40),
+    (0.3, 60),
+    (1, 120),
+)  # seconds of a step, of the sweep
 IN_TIME = ("sweeps gp", "sweeps tpe", "sweeps random", "sweeps random, none")
 
 # Replays of several objectives.
-PROBLEMS = ("smooth_0 2", "conditional_0 2", "rough_0 2", "dtlz2 2", "smooth_0 3", "conditional_0 3", "rough_0 3", "dtlz2 3")
-SAMPLERS = {"gp": "gp", "tpe": "tpe", "Optuna's TPE": '"optuna.samplers:TPESampler"', "nsga2": "nsga2"}
+PROBLEMS = (
+    "smooth_0 2",
+    "conditional_0 2",
+    "rough_0 2",
+    "dtlz2 2",
+    "smooth_0 3",
+    "conditional_0 3",
+    "rough_0 3",
+    "dtlz2 3",
+)
+SAMPLERS = {
+    "gp": "gp",
+    "tpe": "tpe",
+    "Optuna's TPE": '"optuna.samplers:TPESampler"',
+    "nsga2": "nsga2",
+}
 TRIALS = (20, 60, 200, 600)
 
 
@@ -84,7 +113,10 @@ def replay_many(method: str, name: str, seed: int) -> dict[str, Any]:
     budgets = [LAST[method] * 2 ** (-i / 6) for i in range(60, -1, -1)]
     counted = Counted(METHODS[method](one, seed))
     regret = replay(one, counted, tuple(budgets))
-    trials = [counted.started[min(math.ceil(budget * one.steps), len(counted.started)) - 1] for budget in budgets]
+    trials = [
+        counted.started[min(math.ceil(budget * one.steps), len(counted.started)) - 1]
+        for budget in budgets
+    ]
     return {
         "budgets": [round(b, 3) for b in budgets],
         "regret": [round(r, 4) for r in regret],
@@ -101,7 +133,14 @@ def many_trials(rows: Sequence[dict], methods: Sequence[str], marks: Sequence[in
         cells = []
         for method in methods:
             found = [r for r in rows if r["task"] == name and r["method"] == method]
-            regrets = [statistics.mean(r["regret"][r["budgets"].index(mark)] for r in found) for mark in marks] if found else []
+            regrets = (
+                [
+                    statistics.mean(r["regret"][r["budgets"].index(mark)] for r in found)
+                    for mark in marks
+                ]
+                if found
+                else []
+            )
             trials = f" ({statistics.mean(r['trials'][-1] for r in found):,.0f})" if found else ""
             cells.append(", ".join(f"{regret:.3f}" for regret in regrets) + trials)
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
@@ -124,7 +163,10 @@ def regret_in_time(row: dict, step: float, seconds: float) -> tuple[float, bool]
     """
     regret = 1.0
     for budget, trials, value in zip(row["budgets"], row["trials"], row["regret"], strict=True):
-        if trials * (TRIAL_SECONDS + row["suggestion"]) + budget * row["steps"] * step / WORKERS > seconds:
+        if (
+            trials * (TRIAL_SECONDS + row["suggestion"]) + budget * row["steps"] * step / WORKERS
+            > seconds
+        ):
             return regret, True
         regret = min(1.0, value)
     return regret, False
@@ -133,12 +175,18 @@ def regret_in_time(row: dict, step: float, seconds: float) -> tuple[float, bool]
 def wall_times(rows: Sequence[dict]) -> str:
     """Return a Markdown table of the mean regret after a wall time, with one line for each duration of a step."""
     methods = [m for m in IN_TIME if any(r["method"] == m for r in rows)]
-    lines = ["| seconds of a step | wall time | " + " | ".join(map(title, methods)) + " |", "|---|---|" + "---|" * len(methods)]
+    lines = [
+        "| seconds of a step | wall time | " + " | ".join(map(title, methods)) + " |",
+        "|---|---|" + "---|" * len(methods),
+    ]
     for step, seconds in WALL_TIMES:
         cells = []
         for method in methods:
             found = [regret_in_time(r, step, seconds) for r in rows if r["method"] == method]
-            cells.append(f"{statistics.mean(r for r, _ in found):.3f}" + ("" if all(long for _, long in found) else "*"))
+            cells.append(
+                f"{statistics.mean(r for r, _ in found):.3f}"
+                + ("" if all(long for _, long in found) else "*")
+            )
         lines.append(f"| {step:g} | {seconds} s | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -156,12 +204,18 @@ def problem(name: str) -> tuple[Task, Callable[[Config], list[float]]]:
     size = int(number)
     if base == "dtlz2":
         axes = {f"x{i}": Axis("float", 0.0, 1.0) for i in range(size + 3)}
-        return Task(name, axes, lambda config: np.zeros(STEPS), 0.0, 1.0), lambda config: dtlz2([config[x] for x in axes], size)
+        return Task(name, axes, lambda config: np.zeros(STEPS), 0.0, 1.0), lambda config: dtlz2(
+            [config[x] for x in axes], size
+        )
     one = task(base)
 
     def objectives(config: Config) -> list[float]:
         places = [place(one.axes[n], v) for n, v in config.items() if one.axes[n].kind != "choice"]
-        return [float(one.curve(config)[-1]), math.log(float(one.cost_of(config).sum())), sum(p**2 for p in places) / len(places)][:size]
+        return [
+            float(one.curve(config)[-1]),
+            math.log(float(one.cost_of(config).sum())),
+            sum(p**2 for p in places) / len(places),
+        ][:size]
 
     return one, objectives
 
@@ -198,22 +252,38 @@ def replay_objectives(sampler: str, name: str, seed: int) -> dict[str, Any]:
         ours.end(trial, *values[-1][1:])
         if len(values) in TRIALS:
             inside = np.minimum(values, reference)
-            volumes.append(round(float(optuna._hypervolume.compute_hypervolume(inside, reference)), 6))
+            volumes.append(
+                round(float(optuna._hypervolume.compute_hypervolume(inside, reference)), 6)
+            )
     return {"hypervolume": volumes}
 
 
 def several_objectives(rows: Sequence[dict], size: int) -> str:
     """Return a Markdown table of the hypervolumes after some numbers of trials, as shares of the largest of any replay of the problem."""
-    lines = [f"| {size} objectives | " + " | ".join(title(f"sweeps {s}" if s in ("gp", "tpe", "nsga2") else s) for s in SAMPLERS) + " |"]
+    lines = [
+        f"| {size} objectives | "
+        + " | ".join(title(f"sweeps {s}" if s in ("gp", "tpe", "nsga2") else s) for s in SAMPLERS)
+        + " |"
+    ]
     lines.append("|---|" + "---|" * len(SAMPLERS))
     for name in (p for p in PROBLEMS if p.endswith(f" {size}")):
         of_problem = [r for r in rows if r["task"] == name]
         largest = max((r["hypervolume"][-1] for r in of_problem), default=1.0)
         cells = []
         for sampler in SAMPLERS:
-            found = np.array([r["hypervolume"] for r in of_problem if r["method"] == sampler]) / largest
-            half = f" ± {1.96 * found[:, -1].std(ddof=1) / len(found) ** 0.5:.2f}" if len(found) > 1 else ""
-            cells.append(", ".join(f"{share:.2f}" for share in found.mean(axis=0)) + half if len(found) else "")
+            found = (
+                np.array([r["hypervolume"] for r in of_problem if r["method"] == sampler]) / largest
+            )
+            half = (
+                f" ± {1.96 * found[:, -1].std(ddof=1) / len(found) ** 0.5:.2f}"
+                if len(found) > 1
+                else ""
+            )
+            cells.append(
+                ", ".join(f"{share:.2f}" for share in found.mean(axis=0)) + half
+                if len(found)
+                else ""
+            )
         lines.append(f"| {name.partition(' ')[0]} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -225,8 +295,15 @@ def run(minutes: float, out: Path = RESULTS) -> None:
     """Run the replays that are not recorded yet, until the time is over."""
     until = time.time() + 60 * minutes
     done = {(r["method"], r["task"], r["seed"]) for r in read(out)}
-    cases = [(replay_objectives, method, name, seed) for seed in range(5) for name in PROBLEMS for method in SAMPLERS]
-    cases += [(replay_many, method, name, seed) for seed in range(2) for name in TASKS for method in LAST]
+    cases = [
+        (replay_objectives, method, name, seed)
+        for seed in range(5)
+        for name in PROBLEMS
+        for method in SAMPLERS
+    ]
+    cases += [
+        (replay_many, method, name, seed) for seed in range(2) for name in TASKS for method in LAST
+    ]
     for made, method, name, seed in cases:
         if (method, name, seed) in done:
             continue
@@ -258,12 +335,19 @@ def main() -> None:
     """Run the replays or write the tables."""
     warnings.simplefilter("ignore")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.auto", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search_quality.auto", description=__doc__
+    )
     parser.add_argument("verb", choices=["run", "report"])
     parser.add_argument("--minutes", type=float, default=7)
     asked = parser.parse_args()
     if asked.verb == "report":
-        section(RESULTS.with_name("search_quality.md"), "<!-- auto -->", "<!-- end of auto -->", report(read(RESULTS)))
+        section(
+            RESULTS.with_name("search_quality.md"),
+            "<!-- auto -->",
+            "<!-- end of auto -->",
+            report(read(RESULTS)),
+        )
     else:
         run(asked.minutes)
 

@@ -50,7 +50,11 @@ def draw(axes: Mapping[str, Axis], rng: np.random.RandomState) -> dict[str, Any]
         if not a.active(found):
             continue
         if a.kind == "float":
-            found[name] = math.exp(math.log(a.low) + u * math.log(a.high / a.low)) if a.log else a.low + u * (a.high - a.low)
+            found[name] = (
+                math.exp(math.log(a.low) + u * math.log(a.high / a.low))
+                if a.log
+                else a.low + u * (a.high - a.low)
+            )
         elif a.log:
             found[name] = int(math.exp(math.log(a.low) + u * math.log((a.high + 1) / a.low)))
         else:

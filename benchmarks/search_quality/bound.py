@@ -36,18 +36,33 @@ def run(minutes: float, seeds: Sequence[int], out: Path) -> None:
                     continue
                 if time.time() > until:
                     return
-                began, searcher = time.time(), Ours(task(name), seed, "tpe", f"{{name: none, max_t: {STEPS}}}")
+                began, searcher = (
+                    time.time(),
+                    Ours(task(name), seed, "tpe", f"{{name: none, max_t: {STEPS}}}"),
+                )
                 searcher.sampler.model.kernels = kernels
                 regret = [round(r, 5) for r in replay(task(name), searcher, BUDGETS)]
-                row = {"method": method, "task": name, "seed": seed, "budgets": BUDGETS, "regret": regret}
+                row = {
+                    "method": method,
+                    "task": name,
+                    "seed": seed,
+                    "budgets": BUDGETS,
+                    "regret": regret,
+                }
                 with open(out, "a") as f:
                     f.write(json.dumps({**row, "seconds": round(time.time() - began, 2)}) + "\n")
 
 
 def pairs(rows: list[dict], name: str | None = None) -> np.ndarray:
     """Return the regrets with and without the bound, as an array (pairs, 2, budgets), for one task or for all tasks."""
-    known = {(r["method"], r["task"], r["seed"]): r["regret"] for r in rows if name in (None, r["task"])}
-    made = [[known[WITH, t, s], known[WITHOUT, t, s]] for m, t, s in known if m == WITH and (WITHOUT, t, s) in known]
+    known = {
+        (r["method"], r["task"], r["seed"]): r["regret"] for r in rows if name in (None, r["task"])
+    }
+    made = [
+        [known[WITH, t, s], known[WITHOUT, t, s]]
+        for m, t, s in known
+        if m == WITH and (WITHOUT, t, s) in known
+    ]
     return np.array(made).reshape(-1, 2, len(BUDGETS))
 
 
@@ -56,12 +71,19 @@ def table(rows: list[dict]) -> str:
 
     There is one line for each task, with the mean regret with / without the bound at each budget. The last lines compare all pairs.
     """
-    lines = ["| task | " + " | ".join(f"{b} trials" for b in BUDGETS) + " | pairs |", "|---|" + "---|" * (len(BUDGETS) + 1)]
+    lines = [
+        "| task | " + " | ".join(f"{b} trials" for b in BUDGETS) + " | pairs |",
+        "|---|" + "---|" * (len(BUDGETS) + 1),
+    ]
     for name in TASKS:
         found = pairs(rows, name)
         if len(found):
             mean = found.mean(axis=0)
-            lines.append(f"| {name} | " + " | ".join(f"{a:.4f} / {b:.4f}" for a, b in mean.T) + f" | {len(found)} |")
+            lines.append(
+                f"| {name} | "
+                + " | ".join(f"{a:.4f} / {b:.4f}" for a, b in mean.T)
+                + f" | {len(found)} |"
+            )
     found = pairs(rows)
     if len(found) > 1:
         more = found[:, 0] - found[:, 1]
@@ -69,9 +91,17 @@ def table(rows: list[dict]) -> str:
         told = [f"{m:+.4f} ± {h:.4f}" for m, h in zip(more.mean(axis=0), half, strict=True)]
         lines.append("| bound − none | " + " | ".join(told) + f" | {len(more)} |")
         told = [f"{(d > 0).sum()} / {(d == 0).sum()} / {(d < 0).sum()}" for d in more.T]
-        lines.append("| pairs where the bound is worse / equal / better | " + " | ".join(told) + " | |")
-    with_it, without = (np.mean([r["seconds"] for r in rows if r["method"] == method] or [np.nan]) for method in (WITH, WITHOUT))
-    lines += ["", f"A replay of {BUDGETS[-1]} trials took {with_it:.0f} s with the bound and {without:.0f} s without it."]
+        lines.append(
+            "| pairs where the bound is worse / equal / better | " + " | ".join(told) + " | |"
+        )
+    with_it, without = (
+        np.mean([r["seconds"] for r in rows if r["method"] == method] or [np.nan])
+        for method in (WITH, WITHOUT)
+    )
+    lines += [
+        "",
+        f"A replay of {BUDGETS[-1]} trials took {with_it:.0f} s with the bound and {without:.0f} s without it.",
+    ]
     return "\n".join(lines) + "\n"
 
 

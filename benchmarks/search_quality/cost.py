@@ -16,7 +16,12 @@ from benchmarks.search_quality.ours import Ours, option
 from benchmarks.search_quality.tasks import STEPS, Axis, Task, draw
 
 AXES = {f"x{i}": Axis("float", 0.0, 1.0) for i in range(4)}
-AXES |= {"l": Axis("float", 1e-4, 1.0, log=True), "i": Axis("int", 1, 9), "j": Axis("int", 0, 100), "c": Axis("choice", 0, 3)}
+AXES |= {
+    "l": Axis("float", 1e-4, 1.0, log=True),
+    "i": Axis("int", 1, 9),
+    "j": Axis("int", 0, 100),
+    "c": Axis("choice", 0, 3),
+}
 RUNGS = (1, 3, 9)
 
 
@@ -28,21 +33,35 @@ def filled(algorithm: str, scheduler: str, trials: int, objectives: int = 1) -> 
     bowl = Task("bowl", AXES, lambda c: np.zeros(STEPS), 0.0, 1.0)
     ours = Ours(bowl, 0, algorithm, scheduler, objectives=objectives)
     rng = np.random.RandomState(0)
-    probe = Ours(bowl, 0, "random", scheduler)  # One trial, from which the distributions of the space are read.
+    probe = Ours(
+        bowl, 0, "random", scheduler
+    )  # One trial, from which the distributions of the space are read.
     probe.begin()
     known = probe.study.get_trials()[0].distributions
     asha = "asha" in scheduler
     for _ in range(trials):
         drawn = draw(AXES, rng)
-        params = {f"params.{name}": option(value) if AXES[name].kind == "choice" else value for name, value in drawn.items()}
+        params = {
+            f"params.{name}": option(value) if AXES[name].kind == "choice" else value
+            for name, value in drawn.items()
+        }
         places = [float(value) for name, value in params.items() if ".x" in name]
-        values = [sum((place - best) ** 2 for place in places) + rng.rand() * 0.1 for best in (0.5, 0.0, 1.0)[:objectives]]
+        values = [
+            sum((place - best) ** 2 for place in places) + rng.rand() * 0.1
+            for best in (0.5, 0.0, 1.0)[:objectives]
+        ]
         passed = rng.geometric(2 / 3) if asha else 9
         steps = {step: values[0] + 1 / step for step in RUNGS[:passed]} if asha else {}
         state = TrialState.COMPLETE if passed > len(RUNGS) else TrialState.PRUNED
         whole = values if state is TrialState.COMPLETE else None
         ours.study.add_trial(
-            optuna.trial.create_trial(params=params, distributions=known, intermediate_values=steps, values=whole, state=state)
+            optuna.trial.create_trial(
+                params=params,
+                distributions=known,
+                intermediate_values=steps,
+                values=whole,
+                state=state,
+            )
         )
     return ours
 
@@ -50,7 +69,14 @@ def filled(algorithm: str, scheduler: str, trials: int, objectives: int = 1) -> 
 def measure(sizes: tuple[int, ...] = (100, 1000, 10_200), asks: int = 40) -> list[dict]:
     """Print and return the median and the 95th percentile of the CPU times in ms, by algorithm, scheduler and number of recorded trials."""
     rows = []
-    cases = [("tpe", "asha", 1), ("tpe", "none", 1), ("gp", "asha", 1), ("gp", "none", 1), ("gp", "none", 2), ("gp", "none", 3)]
+    cases = [
+        ("tpe", "asha", 1),
+        ("tpe", "none", 1),
+        ("gp", "asha", 1),
+        ("gp", "none", 1),
+        ("gp", "none", 2),
+        ("gp", "none", 3),
+    ]
     cases += [("tpe", "none", 2), ("tpe", "none", 3)]
     cases += [(algorithm, "none", 1) for algorithm in ("random", "qmc", "nsga2")]
     cases += [("cmaes", "none", 1)] if importlib.util.find_spec("cmaes") else []
@@ -68,7 +94,17 @@ def measure(sizes: tuple[int, ...] = (100, 1000, 10_200), asks: int = 40) -> lis
                 else:
                     ours.report(trial, 1, 9.0)
             taken = taken[3:]  # The first suggestions build caches.
-            rows.append({"algorithm": algorithm, "scheduler": name, "objectives": objectives, "trials": size})
+            rows.append(
+                {
+                    "algorithm": algorithm,
+                    "scheduler": name,
+                    "objectives": objectives,
+                    "trials": size,
+                }
+            )
             rows[-1] |= {"median": float(np.median(taken)), "p95": float(np.percentile(taken, 95))}
-            print({k: round(v, 1) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
+            print(
+                {k: round(v, 1) if isinstance(v, float) else v for k, v in rows[-1].items()},
+                flush=True,
+            )
     return rows

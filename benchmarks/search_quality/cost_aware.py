@@ -47,7 +47,9 @@ def overhead() -> RegularGridInterpolator:
     rows = {tuple(row[:4]): math.log(row[4]) for row in json.loads(FILE.read_text())["rows"]}
     table = np.empty([len(axis) for axis in (WORKERS, BATCHES, UNITS, LAYERS)])
     for at in np.ndindex(*table.shape):
-        workers, *network = (axis[i] for axis, i in zip((WORKERS, BATCHES, UNITS, LAYERS), at, strict=True))
+        workers, *network = (
+            axis[i] for axis, i in zip((WORKERS, BATCHES, UNITS, LAYERS), at, strict=True)
+        )
         table[at] = rows[workers, *network] - rows[1, *network]
     return RegularGridInterpolator((WORKERS, np.log(BATCHES), np.log(UNITS), LAYERS), table)
 
@@ -66,7 +68,13 @@ def with_workers(name: str) -> Task:
         if large:
             network = (math.log(BATCHES[-1]), math.log(UNITS[-1]), LAYERS[-1])
         else:
-            network = (*(np.clip(math.log(config[n]), *ends) for n, ends in zip(SIZES, networks, strict=True)), config["num_layers"])
+            network = (
+                *(
+                    np.clip(math.log(config[n]), *ends)
+                    for n, ends in zip(SIZES, networks, strict=True)
+                ),
+                config["num_layers"],
+            )
         factor = math.exp(overhead()((config["num_workers"], *network)).item())
         return made.cost_of(config) * factor
 
@@ -94,10 +102,18 @@ class Paying(ours.Ours):
         """Record a step. `seconds` are those of all workers together."""
         steps, before = self.spent.get(trial, (0, 0.0))
         self.spent[trial] = steps + 1, before + seconds / self.workers[trial]
-        self.trials[trial].set_user_attr("told.0", {"reports": [], "steps": steps + 1, "seconds": self.spent[trial][1]})
+        self.trials[trial].set_user_attr(
+            "told.0", {"reports": [], "steps": steps + 1, "seconds": self.spent[trial][1]}
+        )
 
 
-def run(names: Sequence[str], methods: Mapping[str, str], seeds: Sequence[int], minutes: float, out: Path) -> None:
+def run(
+    names: Sequence[str],
+    methods: Mapping[str, str],
+    seeds: Sequence[int],
+    minutes: float,
+    out: Path,
+) -> None:
     """Replay what is not recorded yet, until the time is over."""
     until = time.time() + 60 * minutes
     done = {(row["method"], row["task"], row["seed"]) for row in read(out)}
@@ -107,10 +123,24 @@ def run(names: Sequence[str], methods: Mapping[str, str], seeds: Sequence[int], 
         searcher = Paying(with_workers(name), seed, methods[method])
         began = time.process_time()
         regret = replay(with_workers(name), searcher, BUDGETS, by_cost=True)
-        share = {n: round(float(np.mean([w == n for w in searcher.workers.values()])), 3) for n in WORKERS}
-        row = {"method": method, "task": name, "seed": seed, "regret": [round(r, 5) for r in regret], "trials": len(searcher.workers)}
+        share = {
+            n: round(float(np.mean([w == n for w in searcher.workers.values()])), 3)
+            for n in WORKERS
+        }
+        row = {
+            "method": method,
+            "task": name,
+            "seed": seed,
+            "regret": [round(r, 5) for r in regret],
+            "trials": len(searcher.workers),
+        }
         with open(out, "a") as file:
-            file.write(json.dumps({**row, "workers": share, "cpu_seconds": round(time.process_time() - began, 2)}) + "\n")
+            file.write(
+                json.dumps(
+                    {**row, "workers": share, "cpu_seconds": round(time.process_time() - began, 2)}
+                )
+                + "\n"
+            )
 
 
 def read(file: Path) -> list[dict[str, Any]]:
@@ -124,7 +154,10 @@ def time_ratio(one: Sequence[float], other: Sequence[float], mark: int) -> float
     Each time is the first budget with this regret. If the regret is never reached, the time is the last budget.
     """
     goal = one[mark - 1]
-    first, second = (next((i + 1 for i, r in enumerate(curve) if r <= goal), len(curve)) for curve in (one, other))
+    first, second = (
+        next((i + 1 for i, r in enumerate(curve) if r <= goal), len(curve))
+        for curve in (one, other)
+    )
     return second / first
 
 
@@ -140,19 +173,37 @@ def saved(without: Sequence[float], with_cost: Sequence[float], mark: int) -> fl
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of the report: mean regrets, and the GPU time until the same value as without the option."""
     by = {(row["method"], row["task"], row["seed"]): row for row in rows}
-    columns = ["task", "pairs", "method", *map(str, MARKS), *(f"time to the same value, {mark}" for mark in TIMED), "1, 2, 4 workers"]
+    columns = [
+        "task",
+        "pairs",
+        "method",
+        *map(str, MARKS),
+        *(f"time to the same value, {mark}" for mark in TIMED),
+        "1, 2, 4 workers",
+    ]
     lines = [columns, ["---"] * len(columns)]
     for method in dict.fromkeys(row["method"] for row in rows):
         keys = [key for m, *key in by if m == method and ("without", *key) in by]
         for name in [*dict.fromkeys(name for name, _ in keys), "all"]:
-            pairs = [(by["without", *key], by[method, *key]) for key in keys if name in (key[0], "all")]
-            regrets = [f"{np.mean([one['regret'][mark - 1] for _, one in pairs]):.4f}" for mark in MARKS]
+            pairs = [
+                (by["without", *key], by[method, *key]) for key in keys if name in (key[0], "all")
+            ]
+            regrets = [
+                f"{np.mean([one['regret'][mark - 1] for _, one in pairs]):.4f}" for mark in MARKS
+            ]
             times = (
                 [""] * len(TIMED)
                 if method == "without"
-                else [_mean_with_interval(np.log([saved(a["regret"], b["regret"], mark) for a, b in pairs])) for mark in TIMED]
+                else [
+                    _mean_with_interval(
+                        np.log([saved(a["regret"], b["regret"], mark) for a, b in pairs])
+                    )
+                    for mark in TIMED
+                ]
             )
-            shares = ", ".join(f"{np.mean([one['workers'][str(n)] for _, one in pairs]):.0%}" for n in WORKERS)
+            shares = ", ".join(
+                f"{np.mean([one['workers'][str(n)] for _, one in pairs]):.0%}" for n in WORKERS
+            )
             lines.append([name, str(len(pairs)), method, *regrets, *times, shares])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -168,20 +219,30 @@ def _mean_with_interval(logs: np.ndarray) -> str:
 def main() -> None:
     """Run the replays or print the table."""
     warnings.simplefilter("ignore")
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.cost_aware", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search_quality.cost_aware", description=__doc__
+    )
     parser.add_argument("--tasks", default=",".join(TASKS), help="separated by ,")
     parser.add_argument("--methods", default=",".join(METHODS), help="separated by ,")
     parser.add_argument("--seeds", default="0-9")
     parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--report", action="store_true", help="print the table of the recorded replays")
+    parser.add_argument(
+        "--report", action="store_true", help="print the table of the recorded replays"
+    )
     asked = parser.parse_args()
     if asked.report:
         print(table([row for row in read(asked.out) if row["task"] in asked.tasks.split(",")]))
         return
     first, _, last = asked.seeds.partition("-")
     methods = {name: METHODS[name] for name in asked.methods.split(",")}
-    run(asked.tasks.split(","), methods, range(int(first), int(last or first) + 1), asked.minutes, asked.out)
+    run(
+        asked.tasks.split(","),
+        methods,
+        range(int(first), int(last or first) + 1),
+        asked.minutes,
+        asked.out,
+    )
 
 
 if __name__ == "__main__":

@@ -56,7 +56,10 @@ def generate(family: str, seed: int) -> Generated:
     landscape = _Landscape(axes, best, rng, boxes=300 if family == "rough" else 0)
     some = [draw(axes, rng) for _ in range(1001)]
     training = _Training(axes, best, rng, misleading=family == "rough", fails=False)
-    while family == "failing" and not 0.05 < np.mean([np.isnan(training(config)[-1]) for config in some[:200]]) < 0.3:
+    while (
+        family == "failing"
+        and not 0.05 < np.mean([np.isnan(training(config)[-1]) for config in some[:200]]) < 0.3
+    ):
         training = _Training(axes, best, rng, misleading=False, fails=True)
 
     def curve(config: Config) -> np.ndarray:
@@ -83,7 +86,10 @@ def _number(rng: np.random.RandomState) -> Axis:
 
 def _smooth(rng: np.random.RandomState) -> dict[str, Axis]:
     size = int(rng.randint(2, 13))
-    return {f"x{i}": Axis("float", 1e-4, 1.0, log=True) if rng.rand() < 0.4 else Axis("float", 0.0, 1.0) for i in range(size)}
+    return {
+        f"x{i}": Axis("float", 1e-4, 1.0, log=True) if rng.rand() < 0.4 else Axis("float", 0.0, 1.0)
+        for i in range(size)
+    }
 
 
 def _mixed(rng: np.random.RandomState, fewest: int = 4, most: int = 10) -> dict[str, Axis]:
@@ -95,7 +101,9 @@ def _mixed(rng: np.random.RandomState, fewest: int = 4, most: int = 10) -> dict[
 
 def _conditional(rng: np.random.RandomState) -> dict[str, Axis]:
     options = int(rng.randint(2, 5))
-    axes = {"kind": Axis("choice", 0, options - 1)} | {f"x{i}": _number(rng) for i in range(rng.randint(1, 4))}
+    axes = {"kind": Axis("choice", 0, options - 1)} | {
+        f"x{i}": _number(rng) for i in range(rng.randint(1, 4))
+    }
     for option in range(options):
         for i in range(rng.randint(1, 4)):
             axes[f"k{option}x{i}"] = _with(_number(rng), "kind", option)
@@ -124,18 +132,25 @@ AXES: dict[str, Callable[[np.random.RandomState], dict[str, Axis]]] = {
 class _Landscape:
     """The last value of a configuration's curve."""
 
-    def __init__(self, axes: Mapping[str, Axis], best: Config, rng: np.random.RandomState, boxes: int):
+    def __init__(
+        self, axes: Mapping[str, Axis], best: Config, rng: np.random.RandomState, boxes: int
+    ):
         self.axes = {name: a for name, a in axes.items() if a.kind != "choice"}
         self.choices = {name: a for name, a in axes.items() if a.kind == "choice"}
         size = len(self.axes)
         self.names = {name: i for i, name in enumerate(self.axes)}
         # The best values of dimensions that are inactive in the best configuration are random, too.
-        self.center = np.array([place(a, best[n]) if n in best else rng.rand() for n, a in self.axes.items()])
+        self.center = np.array(
+            [place(a, best[n]) if n in best else rng.rand() for n, a in self.axes.items()]
+        )
         self.weight = 10.0 ** rng.uniform(-1.5, 0.3, size)
         self.power = rng.uniform(1.2, 2.2)
         self.mix = np.eye(size) + 0.25 * rng.randn(size, size) * (rng.rand(size, size) < 0.3)
         self.offset = {n: rng.uniform(0.03, 0.4, int(a.high) + 1) for n, a in self.choices.items()}
-        self.shift = {n: 0.25 * rng.randn(int(a.high) + 1, size) * (rng.rand(size) < 0.5) for n, a in self.choices.items()}
+        self.shift = {
+            n: 0.25 * rng.randn(int(a.high) + 1, size) * (rng.rand(size) < 0.5)
+            for n, a in self.choices.items()
+        }
         for name in self.choices:
             if name in best:
                 self.offset[name][best[name]] = 0
@@ -150,7 +165,9 @@ class _Landscape:
         for name, i in self.names.items():
             if name in config:
                 at[i], active[i] = place(self.axes[name], config[name]), 1
-        moved = self.center + sum((self.shift[n][config[n]] for n in self.choices if n in config), np.zeros(len(at)))
+        moved = self.center + sum(
+            (self.shift[n][config[n]] for n in self.choices if n in config), np.zeros(len(at))
+        )
         value = self._bowl((at - np.clip(moved, 0, 1)) * active)
         value = min(value, self.depth + 1.5 * self._bowl((at - self.second) * active))
         value += sum(float(self.offset[n][config[n]]) for n in self.choices if n in config)
@@ -166,10 +183,19 @@ class _Landscape:
 class _Training:
     """Learning curves of a generated task, as distances above the last value, and the seconds of a step."""
 
-    def __init__(self, axes: Mapping[str, Axis], best: Config, rng: np.random.RandomState, misleading: bool, fails: bool):
+    def __init__(
+        self,
+        axes: Mapping[str, Axis],
+        best: Config,
+        rng: np.random.RandomState,
+        misleading: bool,
+        fails: bool,
+    ):
         self.axes = {name: a for name, a in axes.items() if a.kind != "choice" and a.when is None}
         names = list(self.axes)
-        self.fast, self.wide, self.rises, self.costly = (names[rng.randint(len(names))] for _ in range(4))
+        self.fast, self.wide, self.rises, self.costly = (
+            names[rng.randint(len(names))] for _ in range(4)
+        )
         self.best = {name: place(self.axes[name], best[name]) for name in names}
         self.speed, self.spread = rng.uniform(0.2, 0.6), rng.uniform(0.3, 1.2)
         self.slope, self.rise = rng.uniform(-0.15, 0.6), rng.uniform(0, 0.3) * (rng.rand() < 0.5)
@@ -181,10 +207,21 @@ class _Training:
     def __call__(self, config: Config) -> np.ndarray:
         u = {name: place(a, config[name]) for name, a in self.axes.items()}
         speed = self.speed + self.slope * u[self.fast]
-        above = (self.spread * (0.5 + u[self.wide])) * (_STEP**-speed - STEPS**-speed) / (1 - STEPS**-speed)
-        above = above + self.rise * max(0.0, u[self.rises] - self.best[self.rises]) * np.maximum(0, (_STEP - 15) / (STEPS - 15)) ** 2
+        above = (
+            (self.spread * (0.5 + u[self.wide]))
+            * (_STEP**-speed - STEPS**-speed)
+            / (1 - STEPS**-speed)
+        )
+        above = (
+            above
+            + self.rise
+            * max(0.0, u[self.rises] - self.best[self.rises])
+            * np.maximum(0, (_STEP - 15) / (STEPS - 15)) ** 2
+        )
         if self.misleading:
-            wave = np.mean(np.sin(self.phase + self.waves * math.pi * np.array(list(u.values())))) + 1
+            wave = (
+                np.mean(np.sin(self.phase + self.waves * math.pi * np.array(list(u.values())))) + 1
+            )
             above = above + self.misleading * wave * (1 - (_STEP / STEPS) ** 0.4)
         if self.fails:
             # A configuration fails if it is beyond the best value in two dimensions, and the earlier, the farther it is.
@@ -195,4 +232,8 @@ class _Training:
 
     def cost(self, config: Config) -> np.ndarray:
         """Return the seconds of each step."""
-        return np.full(STEPS, self.second * math.exp(self.growth * place(self.axes[self.costly], config[self.costly])))
+        return np.full(
+            STEPS,
+            self.second
+            * math.exp(self.growth * place(self.axes[self.costly], config[self.costly])),
+        )

@@ -14,19 +14,64 @@ import numpy as np
 
 FILE = Path(__file__).parent / "lcbench.npz"
 EPOCHS = 52
-INPUTS = ("epoch", "batch_size", "learning_rate", "momentum", "weight_decay", "num_layers", "max_units", "max_dropout")
+INPUTS = (
+    "epoch",
+    "batch_size",
+    "learning_rate",
+    "momentum",
+    "weight_decay",
+    "num_layers",
+    "max_units",
+    "max_dropout",
+)
 
 # The OpenML tasks that may be used, by half of the split. Three more are in the source: 167168, 189873 and 189906. They are kept for a
 # judgement by others, so `record_lcbench` never evaluates them, and their part of the network is not in the file.
-DEVELOPMENT = (3945, 34539, 126026, 146212, 167149, 167161, 167184, 167190, 167201, 168330, 168335, 168908, 189354, 189865, 189905, 189909)
-HELD = (7593, 126025, 126029, 167104, 167152, 167181, 167185, 167200, 168329, 168331, 168868, 168910, 189862, 189866, 189908)
+DEVELOPMENT = (
+    3945,
+    34539,
+    126026,
+    146212,
+    167149,
+    167161,
+    167184,
+    167190,
+    167201,
+    168330,
+    168335,
+    168908,
+    189354,
+    189865,
+    189905,
+    189909,
+)
+HELD = (
+    7593,
+    126025,
+    126029,
+    167104,
+    167152,
+    167181,
+    167185,
+    167200,
+    168329,
+    168331,
+    168868,
+    168910,
+    189862,
+    189866,
+    189908,
+)
 
 
 @cache
 def network() -> dict[str, np.ndarray]:
     """Return the weights of the network."""
     with np.load(FILE) as file:
-        return {name: file[name].astype(np.float32) if file[name].dtype == np.float16 else file[name] for name in file.files}
+        return {
+            name: file[name].astype(np.float32) if file[name].dtype == np.float16 else file[name]
+            for name in file.files
+        }
 
 
 def predict(weights: Mapping[str, np.ndarray], instance: int, rows: np.ndarray) -> np.ndarray:
@@ -43,14 +88,27 @@ def predict(weights: Mapping[str, np.ndarray], instance: int, rows: np.ndarray) 
     x = np.where(weights["log_input"], np.log(np.maximum(rows, 1e-12)), rows)
     x = (x - weights["shift_input"]) / weights["scale_input"]
     first = weights["embedding"][list(weights["instances"]).index(instance)]
-    h = np.concatenate([np.tile(first, (len(x), 1)), x], axis=1).astype(np.float32) @ weights["first"].T + weights["first_bias"]
+    h = (
+        np.concatenate([np.tile(first, (len(x), 1)), x], axis=1).astype(np.float32)
+        @ weights["first"].T
+        + weights["first_bias"]
+    )
     for i in range(3):
         z = h @ weights[f"in{i}"].T + weights[f"in{i}_bias"]
         half = z.shape[1] // 2
-        h = h + (z[:, :half] * np.maximum(z[:, half:], 0)) @ weights[f"out{i}"].T + weights[f"out{i}_bias"]
-    y = np.maximum(h * weights["last_scale"] + weights["last_shift"], 0) @ weights["head"].T + weights["head_bias"]
+        h = (
+            h
+            + (z[:, :half] * np.maximum(z[:, half:], 0)) @ weights[f"out{i}"].T
+            + weights[f"out{i}_bias"]
+        )
+    y = (
+        np.maximum(h * weights["last_scale"] + weights["last_shift"], 0) @ weights["head"].T
+        + weights["head_bias"]
+    )
     y = 1 / (1 + np.exp(-y)) * weights["scale_output"] + weights["shift_output"]
-    return np.column_stack([y[:, 0], 100 - np.exp(y[:, 1])])  # The network predicts the logarithm of the accuracy in percent.
+    return np.column_stack(
+        [y[:, 0], 100 - np.exp(y[:, 1])]
+    )  # The network predicts the logarithm of the accuracy in percent.
 
 
 def rows_of(configs: np.ndarray, epochs: np.ndarray) -> np.ndarray:

@@ -31,7 +31,11 @@ def option(number: int) -> str:
 
 def domain(axis: Axis) -> str:
     """Return a dimension in the form of a space file."""
-    when = "" if axis.when is None else f", when: {{params.{axis.when[0]}: {list(map(option, axis.when[1]))}}}"
+    when = (
+        ""
+        if axis.when is None
+        else f", when: {{params.{axis.when[0]}: {list(map(option, axis.when[1]))}}}"
+    )
     if axis.kind == "ordered":
         made = f"choice: {list(axis.options)}"
     elif axis.kind == "choice":
@@ -43,9 +47,14 @@ def domain(axis: Axis) -> str:
     return f"{{{made}{when}}}"
 
 
-def space_of(task: Task, algorithm: str, scheduler: str, seed: int, max_trials: int, objectives: int = 1) -> Space:
+def space_of(
+    task: Task, algorithm: str, scheduler: str, seed: int, max_trials: int, objectives: int = 1
+) -> Space:
     """Return the space file that searches a task. In the scheduler, `max_t: 27` is replaced by the task's number of steps."""
-    goals = ", ".join(f"{{metric: {metric}, goal: minimize}}" for metric in ("value", "other", "third")[:objectives])
+    goals = ", ".join(
+        f"{{metric: {metric}, goal: minimize}}"
+        for metric in ("value", "other", "third")[:objectives]
+    )
     params = "\n".join(f"    {name}: {domain(axis)}" for name, axis in task.axes.items())
     text = f"""\
 name: replay
@@ -96,13 +105,19 @@ class Ours:
         self.sampler.begin({}, number, number)
         trial = self.study.ask()
         self.trials[trial.number] = trial
-        self.view.trials[trial.number] = TrialView(trial.number, self.scheduler.bracket(self.space.search.seed, trial.number))
+        self.view.trials[trial.number] = TrialView(
+            trial.number, self.scheduler.bracket(self.space.search.seed, trial.number)
+        )
 
         def choose(dimension: Any) -> Any:
             return suggest(trial, dimension)
 
         params = self.space.fill(choose)["params"]
-        return trial.number, params | {name: int(params[name].removeprefix("option")) for name in self.choices if name in params}
+        return trial.number, params | {
+            name: int(params[name].removeprefix("option"))
+            for name in self.choices
+            if name in params
+        }
 
     def report(self, trial: int, step: int, value: float) -> bool:
         self.view.trials[trial].values[step] = value
@@ -126,4 +141,6 @@ class Ours:
 
     def end(self, trial: int, *others: float) -> None:
         self.view.trials[trial].running = False
-        self.study.tell(self.trials.pop(trial), [min(self.view.trials[trial].values.values()), *others])
+        self.study.tell(
+            self.trials.pop(trial), [min(self.view.trials[trial].values.values()), *others]
+        )

@@ -33,8 +33,14 @@ def regrets(rows: Sequence[dict], algorithm: str) -> tuple[np.ndarray, list[tupl
     """
     known = {(r["method"], r["task"], r["seed"]): r["regret"] for r in rows}
     methods = [f"sweeps {algorithm}{suffix}" for suffix in SCHEDULERS.values()]
-    keys = [(t, s) for m, t, s in known if m == methods[0] and all((other, t, s) in known for other in methods)]
-    return np.array([[known[method, *key] for key in keys] for method in methods]).reshape(len(methods), -1, len(BUDGETS)), keys
+    keys = [
+        (t, s)
+        for m, t, s in known
+        if m == methods[0] and all((other, t, s) in known for other in methods)
+    ]
+    return np.array([[known[method, *key] for key in keys] for method in methods]).reshape(
+        len(methods), -1, len(BUDGETS)
+    ), keys
 
 
 def table(rows: Sequence[dict], algorithm: str) -> str:
@@ -49,7 +55,10 @@ def table(rows: Sequence[dict], algorithm: str) -> str:
         means, more = over_tasks(regret, tasks)[0], over_tasks(regret - found[0], tasks)
         cells = [f"{mean:.3f}" for mean in means]
         if name != "stopping":
-            cells = [f"{cell} ({mean:+.3f} ± {half:.3f})" for cell, mean, half in zip(cells, *more, strict=True)]
+            cells = [
+                f"{cell} ({mean:+.3f} ± {half:.3f})"
+                for cell, mean, half in zip(cells, *more, strict=True)
+            ]
         lines.append([name, *cells, str(len(keys))])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -57,11 +66,16 @@ def table(rows: Sequence[dict], algorithm: str) -> str:
 def by_task(rows: Sequence[dict], algorithm: str, budget: float) -> str:
     """Return a Markdown table for one budget, with one line for each task."""
     found, keys = regrets(rows, algorithm)
-    lines = [f"| `{algorithm}` | " + " | ".join(SCHEDULERS) + " | seeds |", "|---|" + "---|" * (len(SCHEDULERS) + 1)]
+    lines = [
+        f"| `{algorithm}` | " + " | ".join(SCHEDULERS) + " | seeds |",
+        "|---|" + "---|" * (len(SCHEDULERS) + 1),
+    ]
     for name in dict.fromkeys(task for task, _ in keys):
         of_task = [i for i, (task, _) in enumerate(keys) if task == name]
         means = found[:, of_task, BUDGETS.index(budget)].mean(axis=1)
-        lines.append(f"| {name} | " + " | ".join(f"{mean:.3f}" for mean in means) + f" | {len(of_task)} |")
+        lines.append(
+            f"| {name} | " + " | ".join(f"{mean:.3f}" for mean in means) + f" | {len(of_task)} |"
+        )
     return "\n".join(lines)
 
 
@@ -90,7 +104,9 @@ def main() -> None:
     """Run the replays or write the tables."""
     warnings.simplefilter("ignore")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.pausing", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search_quality.pausing", description=__doc__
+    )
     parser.add_argument("verb", choices=["run", "report", "show"])
     parser.add_argument("--algorithms", default=",".join(ALGORITHMS), help="separated by ,")
     parser.add_argument("--tasks", default=",".join(names()), help="separated by ,")
@@ -99,13 +115,29 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     asked = parser.parse_args()
     if asked.verb == "report":
-        section(RESULTS.with_name("search_quality.md"), "<!-- pausing -->", "<!-- end of pausing -->", report(read(asked.out)))
+        section(
+            RESULTS.with_name("search_quality.md"),
+            "<!-- pausing -->",
+            "<!-- end of pausing -->",
+            report(read(asked.out)),
+        )
     elif asked.verb == "show":
         print(report(read(asked.out)))
     else:
         first, _, last = asked.seeds.partition("-")
-        methods = [f"sweeps {algorithm}{suffix}" for algorithm in asked.algorithms.split(",") for suffix in SCHEDULERS.values()]
-        run(methods, asked.tasks.split(","), range(int(first), int(last or first) + 1), asked.minutes, BUDGETS, asked.out)
+        methods = [
+            f"sweeps {algorithm}{suffix}"
+            for algorithm in asked.algorithms.split(",")
+            for suffix in SCHEDULERS.values()
+        ]
+        run(
+            methods,
+            asked.tasks.split(","),
+            range(int(first), int(last or first) + 1),
+            asked.minutes,
+            BUDGETS,
+            asked.out,
+        )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,9 @@ def suggest(trial: optuna.Trial, axes: Mapping[str, Axis]) -> dict[str, Any]:
         if not a.active(config):
             continue
         if a.kind in ("choice", "ordered"):
-            config[name] = trial.suggest_categorical(name, a.options or list(range(int(a.high) + 1)))
+            config[name] = trial.suggest_categorical(
+                name, a.options or list(range(int(a.high) + 1))
+            )
         elif a.kind == "int":
             config[name] = trial.suggest_int(name, int(a.low), int(a.high), log=a.log)
         else:
@@ -61,7 +63,9 @@ class Optuna:
 
     def __init__(self, task: Task, seed: int, pruner: optuna.pruners.BasePruner):
         self.task = task
-        self.study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed), pruner=pruner)
+        self.study = optuna.create_study(
+            sampler=optuna.samplers.TPESampler(seed=seed), pruner=pruner
+        )
         self.trials: dict[int, optuna.Trial] = {}
         self.last: dict[int, float] = {}
 
@@ -93,7 +97,9 @@ class Ray:
 
         self.task = task
         more = {"time_attr": "training_iteration", "metric": "value", "mode": "min"}
-        self.scheduler = AsyncHyperBandScheduler(max_t=task.steps, grace_period=1, reduction_factor=3, **more)
+        self.scheduler = AsyncHyperBandScheduler(
+            max_t=task.steps, grace_period=1, reduction_factor=3, **more
+        )
         self.random = Random(task, seed)
         self.search: Any = ray_search(task, seed) if searcher == "optuna" else None
         self.trials: dict[int, Any] = {}
@@ -151,13 +157,18 @@ class RungStudies(Ray):
     def __init__(self, task: Task, seed: int):
         super().__init__(task, seed, "random")
         rungs = [3**i for i in range(10) if 3**i < task.steps]
-        self.studies = {r: optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed + r)) for r in (*rungs, task.steps)}
+        self.studies = {
+            r: optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed + r))
+            for r in (*rungs, task.steps)
+        }
         self.reached = dict.fromkeys(self.studies, 0)
         self.asked: dict[int, optuna.trial.FrozenTrial] = {}
 
     def begin(self) -> tuple[int, dict[str, Any]]:
         number, _ = super().begin()
-        study = self.studies[max((r for r, n in self.reached.items() if n >= self.ENOUGH), default=1)]
+        study = self.studies[
+            max((r for r, n in self.reached.items() if n >= self.ENOUGH), default=1)
+        ]
         trial = study.ask()
         config = suggest(trial, self.task.axes)
         self.asked[number] = study.tell(trial, state=TrialState.FAIL)  # TPE ignores failed trials.
@@ -166,7 +177,11 @@ class RungStudies(Ray):
     def report(self, trial: int, step: int, value: float) -> bool:
         if step in self.studies:
             asked = self.asked[trial]
-            self.studies[step].add_trial(optuna.trial.create_trial(params=asked.params, distributions=asked.distributions, value=value))
+            self.studies[step].add_trial(
+                optuna.trial.create_trial(
+                    params=asked.params, distributions=asked.distributions, value=value
+                )
+            )
             self.reached[step] += 1
         return super().report(trial, step, value)
 
@@ -181,8 +196,18 @@ class SyneTune:
         self.axes = task.axes
         axes = {name: {**vars(a), "when": None} for name, a in task.axes.items()}
         child = Path(__file__).with_name("syne_tune_child.py")
-        command = [str(environment()), str(child), json.dumps({"method": method, "seed": seed, "axes": axes, "steps": task.steps})]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        command = [
+            str(environment()),
+            str(child),
+            json.dumps({"method": method, "seed": seed, "axes": axes, "steps": task.steps}),
+        ]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
 
     def _ask(self, **told: Any) -> Any:
         assert self.process.stdin and self.process.stdout
@@ -219,6 +244,9 @@ def environment() -> Path:
     python = SYNE_TUNE / "bin" / "python"
     if not (SYNE_TUNE / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", SYNE_TUNE], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "syne-tune[gpsearchers]==0.13.0"], check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", "syne-tune[gpsearchers]==0.13.0"],
+            check=True,
+        )
         (SYNE_TUNE / "ready").touch()
     return python

@@ -42,18 +42,34 @@ def run(space: str, algorithm: str, seed: int) -> dict[str, Any]:
     """
     file, *changes = SPACES[space]
     with tempfile.TemporaryDirectory(prefix="bench-sweeps-") as folder:
-        told = sweep(file, Path(folder), ROOT, [*changes, f"search.algorithm={algorithm}", f"search.seed={seed}"])
+        told = sweep(
+            file,
+            Path(folder),
+            ROOT,
+            [*changes, f"search.algorithm={algorithm}", f"search.seed={seed}"],
+        )
         record = read(Path(told["dir"]))
         assert record is not None
         best = best_by_time(record)
-    return {"space": space, "algorithm": algorithm, "seed": seed, "best": best, "test": told["best"]["test"], "trials": told["trials"]}
+    return {
+        "space": space,
+        "algorithm": algorithm,
+        "seed": seed,
+        "best": best,
+        "test": told["best"]["test"],
+        "trials": told["trials"],
+    }
 
 
 def best_by_time(record: Record) -> list[tuple[float, float]]:
     """Return the seconds from the first trial's start at which a trial ended with a better value than all before it, and these values."""
     sign = 1 if record.objectives.minimize else -1
     began = min(t.began for t in record.trials if t.began is not None)
-    ends = sorted((t.ended, t.result.value) for t in record.trials if t.ended is not None and t.result.value is not None)
+    ends = sorted(
+        (t.ended, t.result.value)
+        for t in record.trials
+        if t.ended is not None and t.result.value is not None
+    )
     best: list[tuple[float, float]] = []
     for ended, value in ends:
         if not best or sign * value < sign * best[-1][1]:
@@ -63,7 +79,9 @@ def best_by_time(record: Record) -> list[tuple[float, float]]:
 
 def value_at(best: Sequence[Sequence[float]], seconds: float) -> float:
     """Return the best value that a sweep had after a time; before its first trial ended, the value of this trial."""
-    return max((one for one in best if one[0] <= seconds), default=best[0], key=lambda one: one[0])[1]
+    return max((one for one in best if one[0] <= seconds), default=best[0], key=lambda one: one[0])[
+        1
+    ]
 
 
 def spread(values: Sequence[float], sign: str = "") -> str:
@@ -77,34 +95,65 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
     A seed also decides how the rows are split, so values are compared with those of random configurations with the same seed.
     """
-    heads = ["space", "algorithm", *(f"valid at {mark:.0%} of the time" for mark in MARKS), "minus random", "test", "seconds", "seeds"]
+    heads = [
+        "space",
+        "algorithm",
+        *(f"valid at {mark:.0%} of the time" for mark in MARKS),
+        "minus random",
+        "test",
+        "seconds",
+        "seeds",
+    ]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for space in SPACES:
         found = {(row["algorithm"], row["seed"]): row for row in rows if row["space"] == space}
-        seeds = [seed for seed in sorted({seed for _, seed in found}) if all((name, seed) in found for name in ALGORITHMS)]
+        seeds = [
+            seed
+            for seed in sorted({seed for _, seed in found})
+            if all((name, seed) in found for name in ALGORITHMS)
+        ]
         if not seeds:
             continue
-        whole = float(np.median([found[name, seed]["best"][-1][0] for name in ALGORITHMS for seed in seeds]))
+        whole = float(
+            np.median([found[name, seed]["best"][-1][0] for name in ALGORITHMS for seed in seeds])
+        )
         for name in ALGORITHMS:
             of = [found[name, seed] for seed in seeds]
             values = {mark: [value_at(row["best"], mark * whole) for row in of] for mark in MARKS}
             random = [value_at(found["random", seed]["best"], whole) for seed in seeds]
             cells = [f"{np.mean(values[mark]):.4f}" for mark in MARKS]
-            cells += [spread(np.subtract(values[MARKS[-1]], random).tolist(), "+") if name != "random" else ""]
-            cells += [f"{np.mean([row['test'] for row in of]):.4f}", f"{np.median([row['best'][-1][0] for row in of]):.1f}", str(len(of))]
+            cells += [
+                spread(np.subtract(values[MARKS[-1]], random).tolist(), "+")
+                if name != "random"
+                else ""
+            ]
+            cells += [
+                f"{np.mean([row['test'] for row in of]):.4f}",
+                f"{np.median([row['best'][-1][0] for row in of]):.1f}",
+                str(len(of)),
+            ]
             lines.append("| " + " | ".join([f"{space}, {whole:.1f} s", f"`{name}`", *cells]) + " |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.real_sweeps", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search_quality.real_sweeps", description=__doc__
+    )
     parser.add_argument("verb", choices=["run", "report"])
     parser.add_argument("--spaces", default=",".join(SPACES), help="separated by ,")
     parser.add_argument("--seeds", type=int, default=10)
     asked = parser.parse_args()
-    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    rows = (
+        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    )
     if asked.verb == "report":
-        section(RESULTS.with_name("search_quality.md"), "<!-- sweeps -->", "<!-- end of the sweeps -->", table(rows) + "\n")
+        section(
+            RESULTS.with_name("search_quality.md"),
+            "<!-- sweeps -->",
+            "<!-- end of the sweeps -->",
+            table(rows) + "\n",
+        )
         return
     done = {(row["space"], row["algorithm"], row["seed"]) for row in rows}
     for seed in range(asked.seeds):

@@ -39,13 +39,19 @@ def data(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int
 
     rng = np.random.RandomState(0)
     if name == "california":
-        found = [folder / CALIFORNIA for folder in Path(__file__).parents if (folder / CALIFORNIA).exists()]
+        found = [
+            folder / CALIFORNIA
+            for folder in Path(__file__).parents
+            if (folder / CALIFORNIA).exists()
+        ]
         table = pd.read_csv(found[0]).dropna()
         table = table.select_dtypes("number").sample(2400, random_state=0)
         x, y, classes = table.iloc[:, :-1].to_numpy(float), table.iloc[:, -1].to_numpy(float), 1
         y = (y - y.mean()) / y.std()
     else:
-        x, y = getattr(datasets, {"cancer": "load_breast_cancer", "digits": "load_digits"}[name])(return_X_y=True)
+        x, y = getattr(datasets, {"cancer": "load_breast_cancer", "digits": "load_digits"}[name])(
+            return_X_y=True
+        )
         classes = int(y.max()) + 1
     order = rng.permutation(len(x))
     x, y = ((x - x.mean(0)) / (x.std(0) + 1e-9))[order], y[order]
@@ -67,10 +73,23 @@ def boosted(name: str) -> np.ndarray:
     rounds = 1 if classes > 2 else ROUNDS
     curves = []
     for eta, depth, subsample, weight, columns in itertools.product(*XGB.values()):
-        params = {"eta": eta, "max_depth": depth, "subsample": subsample, "min_child_weight": weight, "colsample_bytree": columns}
+        params = {
+            "eta": eta,
+            "max_depth": depth,
+            "subsample": subsample,
+            "min_child_weight": weight,
+            "colsample_bytree": columns,
+        }
         told: dict = {}
         more = {"nthread": 1, "tree_method": "hist", "max_bin": 32, "seed": 0}
-        xgb.train(params | task | more, train, rounds * STEPS, evals=[(valid, "valid")], evals_result=told, verbose_eval=False)
+        xgb.train(
+            params | task | more,
+            train,
+            rounds * STEPS,
+            evals=[(valid, "valid")],
+            evals_result=told,
+            verbose_eval=False,
+        )
         curves.append(told["valid"][task["eval_metric"]][rounds - 1 :: rounds])
     return np.array(curves).reshape(*map(len, XGB.values()), STEPS)
 
@@ -84,19 +103,31 @@ def perceptron(name: str) -> np.ndarray:
 
     torch.set_num_threads(1)
     xt, yt, xv, yv, classes = data(name)
-    tensors = [torch.as_tensor(a, dtype=torch.float32 if classes == 1 or a.ndim == 2 else torch.long) for a in (xt, yt, xv, yv)]
+    tensors = [
+        torch.as_tensor(a, dtype=torch.float32 if classes == 1 or a.ndim == 2 else torch.long)
+        for a in (xt, yt, xv, yv)
+    ]
     xt, yt, xv, yv = tensors
     rates = torch.tensor(MLP["lr"]).view(-1, 1, 1)
     loss_of = torch.nn.functional.mse_loss if classes == 1 else torch.nn.functional.cross_entropy
     curves = np.empty((*map(len, MLP.values()), STEPS))
-    for (a, width), (b, batch), (c, decay), (d, dropout) in itertools.product(*(enumerate(v) for k, v in MLP.items() if k != "lr")):
+    for (a, width), (b, batch), (c, decay), (d, dropout) in itertools.product(
+        *(enumerate(v) for k, v in MLP.items() if k != "lr")
+    ):
         generator = torch.Generator().manual_seed(0)
         n = len(rates)
         shapes = [(xt.shape[1], width), (1, width), (width, classes), (1, classes)]
-        weights = [(torch.randn(1, *s, generator=generator) / s[0] ** 0.5 * (s[0] > 1)).repeat(n, 1, 1).requires_grad_() for s in shapes]
+        weights = [
+            (torch.randn(1, *s, generator=generator) / s[0] ** 0.5 * (s[0] > 1))
+            .repeat(n, 1, 1)
+            .requires_grad_()
+            for s in shapes
+        ]
         speeds = [torch.zeros_like(w) for w in weights]
 
-        def forward(x: torch.Tensor, mask: torch.Tensor | float, weights: list = weights) -> torch.Tensor:
+        def forward(
+            x: torch.Tensor, mask: torch.Tensor | float, weights: list = weights
+        ) -> torch.Tensor:
             hidden = torch.relu(torch.matmul(x, weights[0]) + weights[1]) * mask
             return torch.matmul(hidden, weights[2]) + weights[3]
 
@@ -107,8 +138,12 @@ def perceptron(name: str) -> np.ndarray:
             order = torch.randperm(len(xt), generator=generator)
             for i in range(0, len(xt) - batch + 1, batch):
                 rows = order[i : i + batch]
-                mask = (torch.rand(1, batch, width, generator=generator) >= dropout).float() / (1 - dropout)
-                grads = torch.autograd.grad(losses(forward(xt[rows], mask), yt[rows]).sum(), weights)
+                mask = (torch.rand(1, batch, width, generator=generator) >= dropout).float() / (
+                    1 - dropout
+                )
+                grads = torch.autograd.grad(
+                    losses(forward(xt[rows], mask), yt[rows]).sum(), weights
+                )
                 with torch.no_grad():
                     for w, v, g in zip(weights, speeds, grads, strict=True):
                         v.mul_(0.9).add_(g.clamp(-5, 5) + decay * w)

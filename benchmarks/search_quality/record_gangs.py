@@ -34,7 +34,9 @@ def steps(rank: int, workers: int, port: int, found: Any) -> None:
     distributed.init_process_group("gloo", rank=rank, world_size=workers)
     for batch, units, layers in itertools.product(BATCHES, UNITS, LAYERS):
         widths = [FEATURES, *(max(CLASSES, units >> i) for i in range(layers)), CLASSES]
-        parts = [part for a, b in itertools.pairwise(widths) for part in (nn.Linear(a, b), nn.ReLU())]
+        parts = [
+            part for a, b in itertools.pairwise(widths) for part in (nn.Linear(a, b), nn.ReLU())
+        ]
         network: nn.Module = nn.Sequential(*parts[:-1])
         model = DistributedDataParallel(network) if workers > 1 else network
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -59,7 +61,10 @@ def main() -> None:
     rows = []
     for workers in WORKERS:
         found = context.Queue()
-        ranks = [context.Process(target=steps, args=(rank, workers, 29610 + workers, found)) for rank in range(workers)]
+        ranks = [
+            context.Process(target=steps, args=(rank, workers, 29610 + workers, found))
+            for rank in range(workers)
+        ]
         for one in ranks:
             one.start()
         total: dict[tuple[int, int, int], float] = {}
@@ -68,8 +73,12 @@ def main() -> None:
             total[network] = total.get(network, 0.0) + seconds
         for one in ranks:
             one.join()
-        rows += [[workers, *network, round(seconds, 7)] for network, seconds in sorted(total.items())]
-    text = json.dumps({"columns": ["workers", "batch", "units", "layers", "cpu_seconds_a_step"], "rows": rows})
+        rows += [
+            [workers, *network, round(seconds, 7)] for network, seconds in sorted(total.items())
+        ]
+    text = json.dumps(
+        {"columns": ["workers", "batch", "units", "layers", "cpu_seconds_a_step"], "rows": rows}
+    )
     FILE.write_text(text.replace("], [", "],\n[") + "\n")
 
 

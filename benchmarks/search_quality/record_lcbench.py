@@ -26,7 +26,9 @@ def configs(unit: np.ndarray) -> np.ndarray:
     """Return the configurations at points of the unit cube."""
     low, high = LOW - 0.499 * INTEGER, HIGH + 0.499 * INTEGER
     with np.errstate(divide="ignore", invalid="ignore"):
-        made = np.where(LOG, np.exp(np.log(low) + unit * np.log(high / low)), low + unit * (high - low))
+        made = np.where(
+            LOG, np.exp(np.log(low) + unit * np.log(high / low)), low + unit * (high - low)
+        )
     return np.where(INTEGER, np.clip(np.rint(made), LOW, HIGH), made)
 
 
@@ -44,11 +46,19 @@ def weights_of(folder: Path) -> dict[str, np.ndarray]:
     for i in range(3):
         scale, shift = _normalization(read, f"layers.{i}.norm")
         weight = read[f"layers.{i}.linear0.weight"]
-        made[f"in{i}"], made[f"in{i}_bias"] = weight * scale, read[f"layers.{i}.linear0.bias"] + weight @ shift
-        made[f"out{i}"], made[f"out{i}_bias"] = read[f"layers.{i}.linear1.weight"], read[f"layers.{i}.linear1.bias"]
+        made[f"in{i}"], made[f"in{i}_bias"] = (
+            weight * scale,
+            read[f"layers.{i}.linear0.bias"] + weight @ shift,
+        )
+        made[f"out{i}"], made[f"out{i}_bias"] = (
+            read[f"layers.{i}.linear1.weight"],
+            read[f"layers.{i}.linear1.bias"],
+        )
     made["last_scale"], made["last_shift"] = _normalization(read, "last_normalization")
     made["head"], made["head_bias"] = read["head.weight"][:2], read["head.bias"][:2]
-    small = {name: a.astype(np.float16 if a.size > 10_000 else np.float32) for name, a in made.items()}
+    small = {
+        name: a.astype(np.float16 if a.size > 10_000 else np.float32) for name, a in made.items()
+    }
     return {"instances": np.array(allowed), **small, **_transforms(graph)}
 
 
@@ -68,8 +78,15 @@ def _transforms(graph: object) -> dict[str, np.ndarray]:
         chain: dict[str, float] = {}
         node = nodes[name]
         while node.op_type not in ("Gather",):
-            constant = [numpy_helper.to_array(nodes[i].attribute[0].t) for i in node.input if i in nodes and nodes[i].op_type == "Constant"]
-            chain.setdefault(node.op_type, float(constant[0]) if constant and node.op_type != "Unsqueeze" else 1.0)
+            constant = [
+                numpy_helper.to_array(nodes[i].attribute[0].t)
+                for i in node.input
+                if i in nodes and nodes[i].op_type == "Constant"
+            ]
+            chain.setdefault(
+                node.op_type,
+                float(constant[0]) if constant and node.op_type != "Unsqueeze" else 1.0,
+            )
             node = next(nodes[i] for i in node.input if nodes[i].op_type != "Constant")
         chains.append(chain)
     ins, outs = chains[:8], chains[8:]
@@ -93,9 +110,21 @@ def compare(weights: dict[str, np.ndarray], folder: Path) -> None:
     codes = json.loads((folder / "encoding.json").read_text())["OpenML_task_id"]
     for instance in DEVELOPMENT[:3]:
         rows = rows_of(configs(np.random.RandomState(0).rand(20, 7)), np.arange(1, EPOCHS + 1))
-        inputs = {"x_cat": np.full((len(rows), 1), codes[str(instance)], np.int32), "x_cont": rows.astype(np.float32)}
-        away = np.abs(100 - session.run(None, inputs)[0][:, 1] - predict(weights, instance, rows)[:, 1])
-        print(instance, "largest difference", away.max().round(3), "mean", away.mean().round(4), flush=True)
+        inputs = {
+            "x_cat": np.full((len(rows), 1), codes[str(instance)], np.int32),
+            "x_cont": rows.astype(np.float32),
+        }
+        away = np.abs(
+            100 - session.run(None, inputs)[0][:, 1] - predict(weights, instance, rows)[:, 1]
+        )
+        print(
+            instance,
+            "largest difference",
+            away.max().round(3),
+            "mean",
+            away.mean().round(4),
+            flush=True,
+        )
 
 
 def extremes(weights: dict[str, np.ndarray], instance: int) -> tuple[float, float, float]:
@@ -115,12 +144,24 @@ def extremes(weights: dict[str, np.ndarray], instance: int) -> tuple[float, floa
         tried = np.clip(best + width * rng.randn(*best.shape) * (rng.rand(*best.shape) < 0.4), 0, 1)
         new = _lowest(weights, instance, tried, few)
         best, score = np.where((new < score)[:, None], tried, best), np.minimum(new, score)
-    return float(_lowest(weights, instance, best[np.argsort(score)[:20]], np.arange(1, EPOCHS + 1)).min()), float(typical), float(seconds)
+    return (
+        float(
+            _lowest(weights, instance, best[np.argsort(score)[:20]], np.arange(1, EPOCHS + 1)).min()
+        ),
+        float(typical),
+        float(seconds),
+    )
 
 
-def _lowest(weights: dict[str, np.ndarray], instance: int, unit: np.ndarray, epochs: np.ndarray) -> np.ndarray:
+def _lowest(
+    weights: dict[str, np.ndarray], instance: int, unit: np.ndarray, epochs: np.ndarray
+) -> np.ndarray:
     """Return the smallest error rate of each configuration at some epochs."""
-    return predict(weights, instance, rows_of(configs(unit), epochs))[:, 1].reshape(len(unit), -1).min(axis=1)
+    return (
+        predict(weights, instance, rows_of(configs(unit), epochs))[:, 1]
+        .reshape(len(unit), -1)
+        .min(axis=1)
+    )
 
 
 def main(folder: Path) -> None:
@@ -135,7 +176,9 @@ def main(folder: Path) -> None:
     lowest, typical, spent = zip(*found, strict=True)
     with np.load(FILE) as file:
         kept = {name: file[name] for name in file.files}
-    np.savez_compressed(FILE, **kept, lowest=np.array(lowest), typical=np.array(typical), seconds=np.array(spent))
+    np.savez_compressed(
+        FILE, **kept, lowest=np.array(lowest), typical=np.array(typical), seconds=np.array(spent)
+    )
 
 
 if __name__ == "__main__":

@@ -51,7 +51,12 @@ class _Trial:
 
 
 def replay(
-    task: Task, searcher: Searcher, budgets: tuple[float, ...] = BUDGETS, workers: int = WORKERS, *, by_cost: bool = False
+    task: Task,
+    searcher: Searcher,
+    budgets: tuple[float, ...] = BUDGETS,
+    workers: int = WORKERS,
+    *,
+    by_cost: bool = False,
 ) -> list[float]:
     """Return the regret of the best reported value, after each budget is used.
 
@@ -77,7 +82,9 @@ def replay(
     def schedule(now: float, number: int) -> None:
         nonlocal order
         order += 1
-        heapq.heappush(coming, (now + float(trials[number].seconds[trials[number].done]), order, number))
+        heapq.heappush(
+            coming, (now + float(trials[number].seconds[trials[number].done]), order, number)
+        )
 
     def begin(now: float) -> None:
         nonlocal idle

@@ -25,7 +25,9 @@ def read(file: Path) -> list[dict]:
     return list({(r["method"], r["task"], r["seed"]): r for r in rows}.values())
 
 
-def means(rows: list[dict], method: str, budget: int, tasks: list[str]) -> tuple[float, float, int] | None:
+def means(
+    rows: list[dict], method: str, budget: int, tasks: list[str]
+) -> tuple[float, float, int] | None:
     """Return the mean regret over the tasks, half of its 95% interval, and the smallest number of seeds of a task.
 
     Return None if a task has no replay. The interval covers the randomness of seeds: it is computed from the sum of the variances of the
@@ -47,7 +49,11 @@ def means(rows: list[dict], method: str, budget: int, tasks: list[str]) -> tuple
 
 def seconds(rows: list[dict], method: str, tasks: list[str]) -> float | None:
     """Return the median number of seconds of a replay with all budgets."""
-    took = [r["seconds"] for r in rows if r["method"] == method and r["task"] in tasks and BUDGETS[-1] in r["budgets"]]
+    took = [
+        r["seconds"]
+        for r in rows
+        if r["method"] == method and r["task"] in tasks and BUDGETS[-1] in r["budgets"]
+    ]
     return statistics.median(took) if took else None
 
 
@@ -72,7 +78,11 @@ def table(rows: list[dict], tasks: list[str]) -> str:
         shown = [cell(m, seeds) for m in told]
         if any(shown):
             took = seconds(rows, method, tasks)
-            lines.append(f"| {method} | " + " | ".join(shown) + f" | {seeds} | {'' if took is None else f'{took:.3g}'} |")
+            lines.append(
+                f"| {method} | "
+                + " | ".join(shown)
+                + f" | {seeds} | {'' if took is None else f'{took:.3g}'} |"
+            )
     return "\n".join(lines)
 
 
@@ -81,13 +91,17 @@ def by_task(rows: list[dict], tasks: list[str], methods: list[str], budget: int)
     lines = ["| task | " + " | ".join(methods) + " |", "|---|" + "---|" * len(methods)]
     for t in tasks:
         told = [means(rows, m, budget, [t]) for m in methods]
-        lines.append(f"| {t} | " + " | ".join("" if m is None else f"{m[0]:.3f}" for m in told) + " |")
+        lines.append(
+            f"| {t} | " + " | ".join("" if m is None else f"{m[0]:.3f}" for m in told) + " |"
+        )
     return "\n".join(lines)
 
 
 GROUPS: dict[str, Callable[[str], bool]] = {
     "All tasks": lambda name: True,
-    "Functions and recorded tables": lambda name: not name.startswith(("lcbench_", *(f"{family}_" for family in FAMILIES))),
+    "Functions and recorded tables": lambda name: (
+        not name.startswith(("lcbench_", *(f"{family}_" for family in FAMILIES)))
+    ),
     "Tasks with noise": lambda name: name.endswith("+noise"),
     "Tasks with conditions": lambda name: name.startswith("conditional"),
     "Tasks with failing trials": lambda name: name.startswith("failing"),
@@ -105,7 +119,9 @@ def half_report(rows: list[dict], half: str) -> str:
     made = [f"### {TITLES[half]}"] if tasks else []
     for group, belongs in GROUPS.items():
         some = [t for t in tasks if belongs(t)]
-        if any(means(rows, method, budget, some) for method in methods for budget in BUDGETS if some):
+        if any(
+            means(rows, method, budget, some) for method in methods for budget in BUDGETS if some
+        ):
             made += [f"{group} ({len(some)}):", table(rows, some)]
     for budget in (25, 50):
         if shown := [m for m in methods if means(rows, m, budget, tasks)] if tasks else []:
@@ -116,7 +132,12 @@ def half_report(rows: list[dict], half: str) -> str:
 def write(file: Path) -> None:
     """Write the tables of both halves to the report that belongs to the results."""
     rows = read(file)
-    section(file.with_suffix(".md"), BEGIN, END, "\n\n".join(filter(None, (half_report(rows, half) for half in HALVES))) + "\n")
+    section(
+        file.with_suffix(".md"),
+        BEGIN,
+        END,
+        "\n\n".join(filter(None, (half_report(rows, half) for half in HALVES))) + "\n",
+    )
 
 
 def write_costs(file: Path, page: Path) -> None:

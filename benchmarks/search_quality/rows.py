@@ -32,7 +32,10 @@ RESULTS = Path(__file__).parents[2] / "reports" / "search_quality_rows.jsonl"
 PARTS = 9
 # The best model is noted after these shares of the CPU time.
 MARKS = (0.25, 0.5, 1.0)
-SCHEDULERS = {"rows": f"{{name: asha, max_t: {PARTS}}}", "full rows": f"{{name: none, max_t: {PARTS}}}"}
+SCHEDULERS = {
+    "rows": f"{{name: asha, max_t: {PARTS}}}",
+    "full rows": f"{{name: none, max_t: {PARTS}}}",
+}
 
 Fit = Callable[[Config, int], tuple[float, float]]
 
@@ -53,7 +56,10 @@ class Split:
         train = train[nested_order(len(train), y[train] if classes else None, 0)]
         scaled = (x - x[train].mean(axis=0)) / (x[train].std(axis=0) + 1e-12)
         named = {"train": train, "valid": valid, "test": test}
-        return cls({name: scaled[rows] for name, rows in named.items()}, {name: y[rows] for name, rows in named.items()})
+        return cls(
+            {name: scaled[rows] for name, rows in named.items()},
+            {name: y[rows] for name, rows in named.items()},
+        )
 
 
 @cache
@@ -61,7 +67,10 @@ def housing(folder: Path) -> Split:
     """Return the housing table: predict the logarithm of the median value of a house."""
     import pandas as pd
 
-    table = pd.get_dummies(pd.read_csv(folder / "california_housing" / "housing.csv").dropna(), columns=["ocean_proximity"])
+    table = pd.get_dummies(
+        pd.read_csv(folder / "california_housing" / "housing.csv").dropna(),
+        columns=["ocean_proximity"],
+    )
     y = np.log(table.pop("median_house_value").to_numpy(dtype=float))
     return Split.of(table.to_numpy(dtype=float), y, classes=False)
 
@@ -71,13 +80,17 @@ def churn(folder: Path) -> Split:
     """Return the table of a telephone company: predict which customers leave."""
     import pandas as pd
 
-    table = pd.read_csv(folder / "telco_churn" / "Telco-Customer-Churn.csv").drop(columns="customerID")
+    table = pd.read_csv(folder / "telco_churn" / "Telco-Customer-Churn.csv").drop(
+        columns="customerID"
+    )
     table["TotalCharges"] = pd.to_numeric(table["TotalCharges"], errors="coerce").fillna(0.0)
     y = (table.pop("Churn") == "Yes").to_numpy(dtype=int)
     return Split.of(pd.get_dummies(table).to_numpy(dtype=float), y, classes=True)
 
 
-def scores(split: Split, step: int, model: Any, score: Callable[[Any, str], float]) -> tuple[float, float]:
+def scores(
+    split: Split, step: int, model: Any, score: Callable[[Any, str], float]
+) -> tuple[float, float]:
     """Fit a model on the train rows of a step. Return its scores on valid and test."""
     rows = rows_at(step, PARTS, len(split.y["train"]))
     model.fit(split.x["train"][:rows], split.y["train"][:rows])
@@ -86,7 +99,9 @@ def scores(split: Split, step: int, model: Any, score: Callable[[Any, str], floa
 
 def error(split: Split) -> Callable[[Any, str], float]:
     """Return a function that computes the root mean squared error of a model."""
-    return lambda model, part: float(np.mean((model.predict(split.x[part]) - split.y[part]) ** 2) ** 0.5)
+    return lambda model, part: float(
+        np.mean((model.predict(split.x[part]) - split.y[part]) ** 2) ** 0.5
+    )
 
 
 def forest(folder: Path) -> Fit:
@@ -97,7 +112,11 @@ def forest(folder: Path) -> Fit:
 
     def fit(config: Config, step: int) -> tuple[float, float]:
         model = RandomForestRegressor(
-            30, max_features=config["features"], min_samples_leaf=config["leaf"], max_samples=config["sample"], random_state=0
+            30,
+            max_features=config["features"],
+            min_samples_leaf=config["leaf"],
+            max_samples=config["sample"],
+            random_state=0,
         )
         return scores(split, step, model, error(split))
 
@@ -115,7 +134,12 @@ def neighbors(folder: Path) -> Fit:
         factors[:2], factors[7] = config["place"], config["income"]
         scaled = Split({part: x * factors for part, x in split.x.items()}, split.y)
         weights = ("uniform", "distance")[config["weights"]]
-        return scores(scaled, step, KNeighborsRegressor(config["neighbors"], weights=weights, p=config["p"]), error(scaled))
+        return scores(
+            scaled,
+            step,
+            KNeighborsRegressor(config["neighbors"], weights=weights, p=config["p"]),
+            error(scaled),
+        )
 
     return fit
 
@@ -128,8 +152,20 @@ def vectors(folder: Path) -> Fit:
     split = churn(folder)
 
     def fit(config: Config, step: int) -> tuple[float, float]:
-        model = SVC(C=config["C"], gamma=config["gamma"], class_weight=(None, "balanced")[config["balanced"]], max_iter=200_000)
-        return scores(split, step, model, lambda m, part: 1.0 - float(roc_auc_score(split.y[part], m.decision_function(split.x[part]))))
+        model = SVC(
+            C=config["C"],
+            gamma=config["gamma"],
+            class_weight=(None, "balanced")[config["balanced"]],
+            max_iter=200_000,
+        )
+        return scores(
+            split,
+            step,
+            model,
+            lambda m, part: (
+                1.0 - float(roc_auc_score(split.y[part], m.decision_function(split.x[part])))
+            ),
+        )
 
     return fit
 
@@ -153,7 +189,13 @@ class Model:
 
 MODELS: Mapping[str, Model] = {
     "forest": Model(
-        {"features": Axis("float", 0.1, 1.0), "leaf": Axis("int", 1, 50, log=True), "sample": Axis("float", 0.2, 1.0)}, forest, 12.0
+        {
+            "features": Axis("float", 0.1, 1.0),
+            "leaf": Axis("int", 1, 50, log=True),
+            "sample": Axis("float", 0.2, 1.0),
+        },
+        forest,
+        12.0,
     ),
     "neighbors": Model(
         {
@@ -167,7 +209,11 @@ MODELS: Mapping[str, Model] = {
         6.0,
     ),
     "vectors": Model(
-        {"C": Axis("float", 0.01, 100.0, log=True), "gamma": Axis("float", 1e-4, 1.0, log=True), "balanced": Axis("choice", 0, 1)},
+        {
+            "C": Axis("float", 0.01, 100.0, log=True),
+            "gamma": Axis("float", 1e-4, 1.0, log=True),
+            "balanced": Axis("choice", 0, 1),
+        },
         vectors,
         12.0,
     ),
@@ -183,7 +229,12 @@ class OnRows(Ours):
 
 
 def search(
-    model: Model, fit: Fit, seed: int, scheduler: str, seconds: float, clock: Callable[[], float] = time.process_time
+    model: Model,
+    fit: Fit,
+    seed: int,
+    scheduler: str,
+    seconds: float,
+    clock: Callable[[], float] = time.process_time,
 ) -> dict[str, Any]:
     """Search until the CPU time is over. A run that ends after the time does not count.
 
@@ -198,7 +249,12 @@ def search(
     Returns:
         The valid and test values of the best model after each share of the time in `MARKS`, and the numbers of trials and of full runs.
     """
-    searcher = OnRows(Task("rows", model.axes, lambda config: np.zeros(PARTS), 0.0, 1.0, PARTS), seed, "gp", SCHEDULERS[scheduler])
+    searcher = OnRows(
+        Task("rows", model.axes, lambda config: np.zeros(PARTS), 0.0, 1.0, PARTS),
+        seed,
+        "gp",
+        SCHEDULERS[scheduler],
+    )
     steps = sorted({*searcher.rungs, PARTS})
     found: list[tuple[float, float, float]] = []  # seconds, value on valid, value on test
     began, trials = clock(), 0
@@ -220,7 +276,9 @@ def search(
     return {"best": marks, "trials": trials, "full": len(found)}
 
 
-def run(folder: Path, names: Sequence[str], seeds: Sequence[int], minutes: float, out: Path) -> None:
+def run(
+    folder: Path, names: Sequence[str], seeds: Sequence[int], minutes: float, out: Path
+) -> None:
     """Run the searches that are not recorded yet, until the time is over. The two searches of a seed run one after the other."""
     until = time.time() + 60 * minutes
     done = {(row["model"], row["scheduler"], row["seed"]) for row in read(out)}
@@ -232,7 +290,12 @@ def run(folder: Path, names: Sequence[str], seeds: Sequence[int], minutes: float
                 model = MODELS[name]
                 found = search(model, model.fit(folder), seed, scheduler, model.seconds)
                 with open(out, "a") as file:
-                    row = {"model": name, "scheduler": scheduler, "seed": seed, "seconds": model.seconds}
+                    row = {
+                        "model": name,
+                        "scheduler": scheduler,
+                        "seed": seed,
+                        "seconds": model.seconds,
+                    }
                     file.write(json.dumps({**row, **found}) + "\n")
 
 
@@ -244,16 +307,39 @@ def read(file: Path) -> list[dict[str, Any]]:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of the report: the mean value on valid at each mark, and the value on test at the end."""
     by = {(row["model"], row["scheduler"], row["seed"]): row for row in rows}
-    header = ["model", "search", *(f"valid after {mark:.0%}" for mark in MARKS), "test at the end", "trials", "on all rows", "seeds"]
+    header = [
+        "model",
+        "search",
+        *(f"valid after {mark:.0%}" for mark in MARKS),
+        "test at the end",
+        "trials",
+        "on all rows",
+        "seeds",
+    ]
     lines = [header, ["---"] * len(header)]
     for name in dict.fromkeys(row["model"] for row in rows):
-        seeds = [s for m, scheduler, s in by if m == name and all((name, other, s) in by for other in SCHEDULERS) and scheduler == "rows"]
+        seeds = [
+            s
+            for m, scheduler, s in by
+            if m == name
+            and all((name, other, s) in by for other in SCHEDULERS)
+            and scheduler == "rows"
+        ]
         for scheduler in SCHEDULERS if seeds else ():
             own = [by[name, scheduler, seed] for seed in seeds]
             values = [_mean([row["best"][i] for row in own], 0) for i in range(len(MARKS))]
             counts = [f"{np.mean([row[key] for row in own]):.0f}" for key in ("trials", "full")]
             label = f"{name}, {own[0]['seconds']:g} s"
-            lines.append([label, scheduler, *values, _mean([row["best"][-1] for row in own], 1), *counts, str(len(seeds))])
+            lines.append(
+                [
+                    label,
+                    scheduler,
+                    *values,
+                    _mean([row["best"][-1] for row in own], 1),
+                    *counts,
+                    str(len(seeds)),
+                ]
+            )
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -262,13 +348,17 @@ def _mean(pairs: Sequence[Sequence[float] | None], index: int) -> str:
     values = [pair[index] for pair in pairs if pair is not None]
     if len(values) < len(pairs):
         return f"a model in {len(values)} of {len(pairs)}"
-    return f"{np.mean(values):.4f}" + (f" ± {np.std(values, ddof=1) / len(values) ** 0.5:.4f}" if len(values) > 1 else "")
+    return f"{np.mean(values):.4f}" + (
+        f" ± {np.std(values, ddof=1) / len(values) ** 0.5:.4f}" if len(values) > 1 else ""
+    )
 
 
 def main() -> None:
     """Run the searches or write the table."""
     warnings.simplefilter("ignore")
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.rows", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search_quality.rows", description=__doc__
+    )
     parser.add_argument("verb", choices=["run", "report", "show"])
     parser.add_argument("folder", nargs="?", type=Path, help="folder with the two tables")
     parser.add_argument("--models", default=",".join(MODELS), help="separated by ,")
@@ -277,12 +367,23 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     asked = parser.parse_args()
     if asked.verb == "report":
-        section(RESULTS.with_name("search_quality.md"), "<!-- rows -->", "<!-- end of the rows -->", table(read(asked.out)) + "\n")
+        section(
+            RESULTS.with_name("search_quality.md"),
+            "<!-- rows -->",
+            "<!-- end of the rows -->",
+            table(read(asked.out)) + "\n",
+        )
     elif asked.verb == "show":
         print(table(read(asked.out)))
     else:
         first, _, last = asked.seeds.partition("-")
-        run(asked.folder, asked.models.split(","), range(int(first), int(last or first) + 1), asked.minutes, asked.out)
+        run(
+            asked.folder,
+            asked.models.split(","),
+            range(int(first), int(last or first) + 1),
+            asked.minutes,
+            asked.out,
+        )
 
 
 if __name__ == "__main__":

@@ -36,11 +36,20 @@ def space_of(axes: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     told = json.loads(sys.argv[1])
     space = space_of(told["axes"])
-    more = {"metric": "value", "mode": "min", "resource_attr": "step", "max_t": told["steps"], "grace_period": 1, "reduction_factor": 3}
+    more = {
+        "metric": "value",
+        "mode": "min",
+        "resource_attr": "step",
+        "max_t": told["steps"],
+        "grace_period": 1,
+        "reduction_factor": 3,
+    }
     kind = {"pasha": PASHA, "mobster": MOBSTER, "asha": ASHA, "dyhpo": DyHPO}[told["method"]]
     # With more than 150 observations, the kernel is fitted only for every tenth suggestion, as Syne Tune's documentation advises for speed.
     skip = {"opt_skip_period": 10} if kind is MOBSTER else {}
-    scheduler = kind(space, random_seed=told["seed"], search_options={"debug_log": False, **skip}, **more)
+    scheduler = kind(
+        space, random_seed=told["seed"], search_options={"debug_log": False, **skip}, **more
+    )
     trials: dict[int, Trial] = {}
     last: dict[int, dict[str, Any]] = {}
     begun = 0
@@ -48,7 +57,9 @@ def main() -> None:
         asked = json.loads(line)
         if asked["verb"] == "begin":
             suggestion = scheduler.suggest(begun)
-            if suggestion is None:  # All configurations of a finite space were tried, and no trial can be resumed.
+            if (
+                suggestion is None
+            ):  # All configurations of a finite space were tried, and no trial can be resumed.
                 number = None
             elif suggestion.spawn_new_trial_id:
                 number = begun
@@ -59,10 +70,17 @@ def main() -> None:
                 number = suggestion.checkpoint_trial_id
                 if suggestion.config is not None:
                     trials[number] = Trial(number, suggestion.config, datetime.datetime.now())
-            answer: Any = None if number is None else [number, {name: trials[number].config[name] for name in space}]
+            answer: Any = (
+                None
+                if number is None
+                else [number, {name: trials[number].config[name] for name in space}]
+            )
         elif asked["verb"] == "report":
             number = asked["trial"]
-            last[number] = {"value": asked["value"] if math.isfinite(asked["value"]) else 1e9, "step": asked["step"]}
+            last[number] = {
+                "value": asked["value"] if math.isfinite(asked["value"]) else 1e9,
+                "step": asked["step"],
+            }
             if asked["step"] == told["steps"]:
                 answer = True
             else:

@@ -80,11 +80,22 @@ def _curve(final: float, spread: float, speed: float, dip: float = 0.0) -> np.nd
 
 def branin(c: Config) -> np.ndarray:
     x, y = 15 * c["x"] - 5, 15 * c["y"]
-    f = (y - 5.1 / (4 * math.pi**2) * x * x + 5 / math.pi * x - 6) ** 2 + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10
+    f = (
+        (y - 5.1 / (4 * math.pi**2) * x * x + 5 / math.pi * x - 6) ** 2
+        + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x)
+        + 10
+    )
     return _curve(f, 10 + 40 * c["y"], 0.4 + c["x"])
 
 
-A6 = np.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]])
+A6 = np.array(
+    [
+        [10, 3, 17, 3.5, 1.7, 8],
+        [0.05, 10, 17, 0.1, 8, 14],
+        [3, 3.5, 1.7, 10, 17, 8],
+        [17, 8, 0.05, 10, 0.1, 14],
+    ]
+)
 P6 = 1e-4 * np.array(
     [
         [1312, 1696, 5569, 124, 8283, 5886],
@@ -109,8 +120,21 @@ def rosenbrock(c: Config) -> np.ndarray:
 
 def ackley(c: Config) -> np.ndarray:
     """Tune learning rates over several orders of magnitude. A high rate is fast at first and ends with a worse value."""
-    x = np.array([math.log10(c["lr"]) + 3, math.log10(c["decay"]) + 4, 4 * c["drop"] - 1, (c["depth"] - 4) / 2, (c["width"] - 40) / 32])
-    f = 20 - 20 * math.exp(-0.2 * math.sqrt(float(np.mean(x * x)))) + math.e - math.exp(float(np.mean(np.cos(2 * math.pi * x / 4))))
+    x = np.array(
+        [
+            math.log10(c["lr"]) + 3,
+            math.log10(c["decay"]) + 4,
+            4 * c["drop"] - 1,
+            (c["depth"] - 4) / 2,
+            (c["width"] - 40) / 32,
+        ]
+    )
+    f = (
+        20
+        - 20 * math.exp(-0.2 * math.sqrt(float(np.mean(x * x))))
+        + math.e
+        - math.exp(float(np.mean(np.cos(2 * math.pi * x / 4))))
+    )
     return _curve(f, 6, 0.4 + 0.5 * (math.log10(c["lr"]) + 5) / 4)
 
 
@@ -120,13 +144,21 @@ BEST = ((0.2, 0.2, 0.5), (0.8, 0.3, 0.5), (0.5, 0.9, 0.2), (0.1, 0.7, 0.8))
 def cells(c: Config) -> np.ndarray:
     """Search four cells. Each cell has a different optimum, and the third cell has the best."""
     best = BEST[c["cell"]]
-    f = math.sqrt(sum((c[n] - b) ** 2 for n, b in zip("xyz", best, strict=True))) + (0.1, 0.15, 0.0, 0.25)[c["cell"]]
+    f = (
+        math.sqrt(sum((c[n] - b) ** 2 for n, b in zip("xyz", best, strict=True)))
+        + (0.1, 0.15, 0.0, 0.25)[c["cell"]]
+    )
     return _curve(f, 0.5 + 0.5 * c["z"], 0.5 + c["x"])
 
 
 def crossing(c: Config) -> np.ndarray:
     """Search a space in which slow configurations end best, so the first rung is misleading."""
-    f = 2 * (c["x"] - 0.7) ** 2 + 2 * (c["y"] - 0.4) ** 2 + 0.3 * (1 - c["s"]) + 0.5 * (c["z"] - 0.5) ** 2
+    f = (
+        2 * (c["x"] - 0.7) ** 2
+        + 2 * (c["y"] - 0.4) ** 2
+        + 0.3 * (1 - c["s"])
+        + 0.5 * (c["z"] - 0.5) ** 2
+    )
     return _curve(f, 0.8, 1.5 - 1.3 * c["s"])
 
 
@@ -161,7 +193,9 @@ def _table(name: str) -> tuple[dict[str, Axis], np.ndarray]:
     with np.load(CURVES) as file:
         curves = file[name].astype(np.float64)
     names = NAMES[name]
-    return {n: Axis("int", 0, size - 1) for n, size in zip(names, curves.shape[:-1], strict=True)}, curves
+    return {
+        n: Axis("int", 0, size - 1) for n, size in zip(names, curves.shape[:-1], strict=True)
+    }, curves
 
 
 NAMES = {
@@ -190,9 +224,20 @@ def _lcbench(instance: int) -> Task:
     """Return the task that minimizes the error rate on an OpenML task."""
     weights = lcbench.network()
     row = weights["instances"].tolist().index(instance)
-    lowest, typical, seconds = (float(weights[name][row]) for name in ("lowest", "typical", "seconds"))
-    made = Task(f"lcbench_{instance}", LCBENCH, lambda c: lcbench.curve(instance, c), lowest, typical, lcbench.EPOCHS)
-    return dataclasses.replace(made, cost=lambda c: lcbench.seconds(instance, c), typical_cost=seconds)
+    lowest, typical, seconds = (
+        float(weights[name][row]) for name in ("lowest", "typical", "seconds")
+    )
+    made = Task(
+        f"lcbench_{instance}",
+        LCBENCH,
+        lambda c: lcbench.curve(instance, c),
+        lowest,
+        typical,
+        lcbench.EPOCHS,
+    )
+    return dataclasses.replace(
+        made, cost=lambda c: lcbench.seconds(instance, c), typical_cost=seconds
+    )
 
 
 # ---- all tasks
@@ -212,7 +257,9 @@ def task(name: str, seed: int = 0) -> Task:
     made = _task(base)
     if not noise:
         return made
-    return dataclasses.replace(made, name=name, noise=NOISE * (made.typical - made.optimum), seed=seed)
+    return dataclasses.replace(
+        made, name=name, noise=NOISE * (made.typical - made.optimum), seed=seed
+    )
 
 
 @cache
@@ -223,7 +270,15 @@ def _task(name: str) -> Task:
     family, _, number = name.partition("_")
     if family in generated.FAMILIES:
         made = generated.generate(family, int(number))
-        return Task(name, made.axes, made.curve, 0.0, made.typical, cost=made.cost, typical_cost=made.typical_cost)
+        return Task(
+            name,
+            made.axes,
+            made.curve,
+            0.0,
+            made.typical,
+            cost=made.cost,
+            typical_cost=made.typical_cost,
+        )
     if name in FUNCTIONS:
         curve, axes, optimum = FUNCTIONS[name]
     else:

@@ -47,13 +47,19 @@ def task(name: str) -> Task:
     def curve(config: Config) -> np.ndarray:
         return original.curve({names[dimension]: value for dimension, value in config.items()})
 
-    return dataclasses.replace(original, axes={new: original.axes[old] for new, old in names.items()}, curve=curve)
+    return dataclasses.replace(
+        original, axes={new: original.axes[old] for new, old in names.items()}, curve=curve
+    )
 
 
 def at(axis: Axis, place: float) -> Any:
     """Return the value at a place between the ends of a dimension, from 0 to 1; see `axes.place`."""
     place = min(max(place, 0.0), 1.0)
-    value = axis.low * (axis.high / axis.low) ** place if axis.log else axis.low + place * (axis.high - axis.low)
+    value = (
+        axis.low * (axis.high / axis.low) ** place
+        if axis.log
+        else axis.low + place * (axis.high - axis.low)
+    )
     if axis.kind == "float":
         return min(max(value, axis.low), axis.high)
     return axis.options[round(value)] if axis.kind == "ordered" else round(value)
@@ -67,7 +73,9 @@ def moved(name: str, by: float, scale: float) -> Task:
         changed = dict(config)
         for i, (dimension, axis) in enumerate(original.axes.items()):
             if axis.kind == "float":
-                low, high = (np.log(axis.low), np.log(axis.high)) if axis.log else (axis.low, axis.high)
+                low, high = (
+                    (np.log(axis.low), np.log(axis.high)) if axis.log else (axis.low, axis.high)
+                )
                 place = (np.log(config[dimension]) if axis.log else config[dimension]) - low
                 value = low + place + (by if i % 2 else -by) * (high - low)
                 changed[dimension] = float(np.exp(value) if axis.log else value)
@@ -81,7 +89,9 @@ def mirrored(name: str) -> Task:
     original = task(name)
 
     def curve(config: Config) -> np.ndarray:
-        return original.curve({n: at(axis, 1.0 - place(axis, config[n])) for n, axis in original.axes.items()})
+        return original.curve(
+            {n: at(axis, 1.0 - place(axis, config[n])) for n, axis in original.axes.items()}
+        )
 
     return dataclasses.replace(original, name=f"{name}, mirrored", curve=curve)
 
@@ -97,7 +107,9 @@ def renamed(name: str, target: str) -> Task:
 
     def curve(config: Config) -> np.ndarray:
         places = {own: place(dimensions[other], config[other]) for own, other in names.items()}
-        return original.curve({own: at(axis, places.get(own, 0.5)) for own, axis in original.axes.items()})
+        return original.curve(
+            {own: at(axis, places.get(own, 0.5)) for own, axis in original.axes.items()}
+        )
 
     return dataclasses.replace(original, name=f"{name} as {target}", axes=dimensions, curve=curve)
 
@@ -105,10 +117,14 @@ def renamed(name: str, target: str) -> Task:
 def shuffled(name: str) -> Task:
     """Return a table in which the values of each dimension are in a random order."""
     original, rng = task(name), np.random.RandomState(1)
-    orders = {dimension: rng.permutation(int(axis.high) + 1) for dimension, axis in original.axes.items()}
+    orders = {
+        dimension: rng.permutation(int(axis.high) + 1) for dimension, axis in original.axes.items()
+    }
 
     def curve(config: Config) -> np.ndarray:
-        return original.curve({dimension: int(orders[dimension][value]) for dimension, value in config.items()})
+        return original.curve(
+            {dimension: int(orders[dimension][value]) for dimension, value in config.items()}
+        )
 
     return dataclasses.replace(original, name=f"{name}, shuffled", curve=curve)
 
@@ -189,7 +205,15 @@ def earlier_sweep(kind: str, name: str, algorithm: str, seed: int) -> EarlierSwe
     return EarlierSweep(source.name, "", tuple(trials))
 
 
-def run(kinds: list[str], names: list[str], algorithm: str, seeds: range, minutes: float, out: Path, label: str) -> None:
+def run(
+    kinds: list[str],
+    names: list[str],
+    algorithm: str,
+    seeds: range,
+    minutes: float,
+    out: Path,
+    label: str,
+) -> None:
     """Run the replays that are not recorded yet, seed by seed, until the time is over."""
     until = time.time() + 60 * minutes
     done = {(r["kind"], r["method"], r["task"], r["seed"]) for r in read(out)}
@@ -201,31 +225,60 @@ def run(kinds: list[str], names: list[str], algorithm: str, seeds: range, minute
                     continue
                 if time.time() > until:
                     return
-                earlier = None if kind == "without" else earlier_sweep(kind, name, algorithm, seed // SHARED)
+                earlier = (
+                    None
+                    if kind == "without"
+                    else earlier_sweep(kind, name, algorithm, seed // SHARED)
+                )
                 began = time.time()
-                searcher = Ours(task(name), seed, algorithm) if earlier is None else Warm(task(name), seed, algorithm, earlier)
+                searcher = (
+                    Ours(task(name), seed, algorithm)
+                    if earlier is None
+                    else Warm(task(name), seed, algorithm, earlier)
+                )
                 regret = [round(r, 5) for r in replay(task(name), searcher, BUDGETS)]
-                row = {"kind": kind, "method": method, "task": name, "seed": seed, "budgets": BUDGETS, "regret": regret}
+                row = {
+                    "kind": kind,
+                    "method": method,
+                    "task": name,
+                    "seed": seed,
+                    "budgets": BUDGETS,
+                    "regret": regret,
+                }
                 with open(out, "a") as f:
                     f.write(json.dumps({**row, "seconds": round(time.time() - began, 2)}) + "\n")
 
 
 def read(file: Path) -> list[dict]:
     """Return the recorded replays."""
-    return [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")] if file.exists() else []
+    return (
+        [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
+        if file.exists()
+        else []
+    )
 
 
 def pairs(rows: list[dict], kind: str, method: str, name: str) -> np.ndarray:
     """Return the regrets of a task with and without the earlier sweep, as an array (replays, 2, budgets)."""
-    known = {(r["kind"], r["method"], r["task"], r["seed"]): r["regret"] for r in rows if r["task"] == name}
+    known = {
+        (r["kind"], r["method"], r["task"], r["seed"]): r["regret"]
+        for r in rows
+        if r["task"] == name
+    }
     algorithm = method.split(" ")[0]
-    both = [(regret, known.get(("without", algorithm, t, s))) for (k, m, t, s), regret in known.items() if (k, m) == (kind, method)]
+    both = [
+        (regret, known.get(("without", algorithm, t, s)))
+        for (k, m, t, s), regret in known.items()
+        if (k, m) == (kind, method)
+    ]
     return np.array([pair for pair in both if pair[1] is not None]).reshape(-1, 2, len(BUDGETS))
 
 
 def table(rows: list[dict], kind: str, method: str, names: Iterable[str]) -> str:
     """Return a Markdown table with the mean regrets with / without the earlier sweep."""
-    lines = ["| task | earlier task | " + " | ".join(f"{b} full budgets" for b in BUDGETS) + " | seeds |"]
+    lines = [
+        "| task | earlier task | " + " | ".join(f"{b} full budgets" for b in BUDGETS) + " | seeds |"
+    ]
     lines += ["|---|---|" + "---|" * (len(BUDGETS) + 1)]
     of_tasks = {name: found for name in names if len(found := pairs(rows, kind, method, name))}
     for name, found in of_tasks.items():
@@ -233,8 +286,13 @@ def table(rows: list[dict], kind: str, method: str, names: Iterable[str]) -> str
         lines.append(f"| {name} | {KINDS[kind][name]().name} | {cells} | {len(found)} |")
     found = np.concatenate([*of_tasks.values()])
     mean = found.mean(axis=0)
-    lines.append("| all | | " + " | ".join(f"{a:.3f} / {b:.3f}" for a, b in mean.T) + f" | {len(found)} |")
-    ratios = (f"{a / b:.2f} ({low:.2f} – {high:.2f})" for (a, b), (low, high) in zip(mean.T, interval([*of_tasks.values()]).T, strict=True))
+    lines.append(
+        "| all | | " + " | ".join(f"{a:.3f} / {b:.3f}" for a, b in mean.T) + f" | {len(found)} |"
+    )
+    ratios = (
+        f"{a / b:.2f} ({low:.2f} – {high:.2f})"
+        for (a, b), (low, high) in zip(mean.T, interval([*of_tasks.values()]).T, strict=True)
+    )
     lines.append("| ratio | | " + " | ".join(ratios) + " | |")
     return "\n".join(lines) + "\n"
 
@@ -246,8 +304,15 @@ def interval(groups: Sequence[np.ndarray]) -> np.ndarray:
         groups: Arrays (replays, 2, budgets) of the tasks.
     """
     rng = np.random.RandomState(0)
-    drawn = [np.concatenate([group[rng.randint(len(group), size=len(group))] for group in groups]).mean(axis=0) for _ in range(2000)]
-    ratios: np.ndarray = np.quantile([with_it / without for with_it, without in drawn], (0.025, 0.975), axis=0)
+    drawn = [
+        np.concatenate([group[rng.randint(len(group), size=len(group))] for group in groups]).mean(
+            axis=0
+        )
+        for _ in range(2000)
+    ]
+    ratios: np.ndarray = np.quantile(
+        [with_it / without for with_it, without in drawn], (0.025, 0.975), axis=0
+    )
     return ratios
 
 
@@ -268,7 +333,9 @@ def report(rows: list[dict]) -> str:
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.warm_start", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search_quality.warm_start", description=__doc__
+    )
     parser.add_argument("verb", choices=["run", "report", "show"])
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--tasks", default=",".join(JUDGED["related"]), help="separated by ,")
@@ -276,16 +343,31 @@ def main() -> None:
     parser.add_argument("--seeds", default="0-7")
     parser.add_argument("--minutes", type=float, default=7)
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--label", default="", help="text after the algorithm's name, for a variant")
+    parser.add_argument(
+        "--label", default="", help="text after the algorithm's name, for a variant"
+    )
     asked = parser.parse_args()
     if asked.verb == "report":
-        section(RESULTS.with_name("search_quality.md"), "<!-- warm start -->", "<!-- end of the warm start -->", report(read(asked.out)))
+        section(
+            RESULTS.with_name("search_quality.md"),
+            "<!-- warm start -->",
+            "<!-- end of the warm start -->",
+            report(read(asked.out)),
+        )
     elif asked.verb == "show":
         print(report(read(asked.out)))
     else:
         first, _, last = asked.seeds.partition("-")
         seeds = range(int(first), int(last or first) + 1)
-        run(asked.kinds.split(","), asked.tasks.split(","), asked.algorithm, seeds, asked.minutes, asked.out, asked.label)
+        run(
+            asked.kinds.split(","),
+            asked.tasks.split(","),
+            asked.algorithm,
+            seeds,
+            asked.minutes,
+            asked.out,
+            asked.label,
+        )
 
 
 if __name__ == "__main__":

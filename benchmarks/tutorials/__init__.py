@@ -15,14 +15,20 @@ from __future__ import annotations
 from benchmarks.common import Goal, Measure, Median, Workload, ratio
 from benchmarks.tutorials import boosted_trees, checkpoints, linear, taxi_network, vit
 
-TUTORIALS = tuple(tutorial for module in (boosted_trees, taxi_network, linear, vit, checkpoints) for tutorial in module.TUTORIALS)
+TUTORIALS = tuple(
+    tutorial
+    for module in (boosted_trees, taxi_network, linear, vit, checkpoints)
+    for tutorial in module.TUTORIALS
+)
 
 
 def goals(median: Median) -> list[Goal]:
     """Return the goals: no sweep takes longer than the tutorial's own code."""
     return [
         Goal(
-            f"{t.title}: seconds of sweeps over Ray's", ratio(median(f"{t.space}-ours", "whole"), median(f"{t.space}-ray-0", "whole")), 1.0
+            f"{t.title}: seconds of sweeps over Ray's",
+            ratio(median(f"{t.space}-ours", "whole"), median(f"{t.space}-ray-0", "whole")),
+            1.0,
         )
         for t in TUTORIALS
     ]
@@ -33,7 +39,12 @@ WORKLOAD = Workload(
     title="The tutorials of Ray",
     text=(__doc__ or "").partition("\n\n    python")[0],
     sides=tuple(side for tutorial in TUTORIALS for side in tutorial.sides()),
-    measures=(Measure("whole", "whole"), Measure("trial", "a trial"), Measure("best", "best", ""), Measure("mean", "mean", "")),
+    measures=(
+        Measure("whole", "whole"),
+        Measure("trial", "a trial"),
+        Measure("best", "best", ""),
+        Measure("mean", "mean", ""),
+    ),
     goals=goals,
     reference="",
     timeout=900,

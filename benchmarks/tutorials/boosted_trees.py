@@ -31,10 +31,26 @@ def train_loop(config: dict[str, Any]) -> None:
         frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
         matrices.append(xgboost.DMatrix(frame.drop(columns=label), frame[label]))
     evals = [(matrices[0], "train"), (matrices[1], "valid")]
-    xgboost.train(params, matrices[0], rounds, evals=evals, verbose_eval=False, callbacks=[RayTrainReportCallback()])
+    xgboost.train(
+        params,
+        matrices[0],
+        rounds,
+        evals=evals,
+        verbose_eval=False,
+        callbacks=[RayTrainReportCallback()],
+    )
 
 
-def fit(point: Point, train: Any, valid: Any, preprocessor: Any, label: str, rounds: int, fixed: Mapping[str, Any], workers: int) -> None:
+def fit(
+    point: Point,
+    train: Any,
+    valid: Any,
+    preprocessor: Any,
+    label: str,
+    rounds: int,
+    fixed: Mapping[str, Any],
+    workers: int,
+) -> None:
     """Fit the preprocessor on train, and train a model in Ray Train.
 
     Args:
@@ -51,13 +67,24 @@ def fit(point: Point, train: Any, valid: Any, preprocessor: Any, label: str, rou
     from ray.train.xgboost import XGBoostTrainer
 
     # The data is transformed once, before the workers start.
-    datasets = {"train": preprocessor.fit_transform(train).materialize(), "valid": preprocessor.transform(valid).materialize()}
-    params = {"objective": "binary:logistic", "eval_metric": ["logloss", "error"], "nthread": 1, **fixed, **params_of(point)}
+    datasets = {
+        "train": preprocessor.fit_transform(train).materialize(),
+        "valid": preprocessor.transform(valid).materialize(),
+    }
+    params = {
+        "objective": "binary:logistic",
+        "eval_metric": ["logloss", "error"],
+        "nthread": 1,
+        **fixed,
+        **params_of(point),
+    }
     with train_run() as run_config:
         XGBoostTrainer(
             train_loop,
             train_loop_config={"label": label, "rounds": rounds, "params": params},
-            scaling_config=ray.train.ScalingConfig(num_workers=workers, resources_per_worker={"CPU": 2 / max(2, workers)}),
+            scaling_config=ray.train.ScalingConfig(
+                num_workers=workers, resources_per_worker={"CPU": 2 / max(2, workers)}
+            ),
             run_config=run_config,
             datasets=datasets,
         ).fit()
@@ -69,7 +96,9 @@ def points(config: dict[str, Any], data: Any) -> None:
     from ray.data.preprocessors import MinMaxScaler, StandardScaler
 
     point = config["point"]
-    scaler = {"StandardScaler": StandardScaler, "MinMaxScaler": MinMaxScaler}[point["preprocessor"]](columns=["X"])
+    scaler = {"StandardScaler": StandardScaler, "MinMaxScaler": MinMaxScaler}[
+        point["preprocessor"]
+    ](columns=["X"])
     train, valid = map(ray.data.from_pandas, data)
     fit(point, train, valid, scaler, "Y", 10, {"tree_method": "hist"}, point["scaling.num_workers"])
 
@@ -101,7 +130,10 @@ def _taxi_features(frame: Any) -> Any:
     return big_tip.features(frame).assign(is_big_tip=frame["is_big_tip"])
 
 
-CANCER = {"worst radius": ["worst radius", "worst area"], "worst concavity": ["worst concavity", "worst smoothness"]}
+CANCER = {
+    "worst radius": ["worst radius", "worst area"],
+    "worst concavity": ["worst concavity", "worst smoothness"],
+}
 
 
 def _scaled(columns: list[str]) -> str:
@@ -117,11 +149,22 @@ def data_sets(config: dict[str, Any], data: Any) -> None:
     from search_spaces.tutorials import tumors
 
     point = config["point"]
-    columns = next(columns for columns in CANCER.values() if _scaled(columns) == point["preprocessor"])
+    columns = next(
+        columns for columns in CANCER.values() if _scaled(columns) == point["preprocessor"]
+    )
     source = {"tumors:shuffled": tumors.shuffled, "tumors:half": tumors.half}[point["data.train"]]
     train, valid = ray.data.from_pandas(source()), ray.data.from_pandas(tumors.valid())
     scaler = StandardScaler(columns=columns)
-    fit(point, train, valid, scaler, "target", 50, {"tree_method": "approx"}, point["scaling.num_workers"])
+    fit(
+        point,
+        train,
+        valid,
+        scaler,
+        "target",
+        50,
+        {"tree_method": "approx"},
+        point["scaling.num_workers"],
+    )
 
 
 PORTED = "Train V2 in Tune"
@@ -134,12 +177,21 @@ TUTORIALS = (
         [
             {"preprocessor": scaler, "scaling.num_workers": workers, **params}
             for (scaler, workers), params in zip(
-                [(s, w) for s in ("StandardScaler", "MinMaxScaler") for w in (2, 4)], draw(4, **DOMAINS), strict=True
+                [(s, w) for s in ("StandardScaler", "MinMaxScaler") for w in (2, 4)],
+                draw(4, **DOMAINS),
+                strict=True,
             )
         ],
         [Port(PORTED, points)],
     ),
-    Tutorial("breast_cancer", "2. breast cancer", METRIC, True, draw(4, **DOMAINS), [Port(PORTED, breast_cancer)]),
+    Tutorial(
+        "breast_cancer",
+        "2. breast cancer",
+        METRIC,
+        True,
+        draw(4, **DOMAINS),
+        [Port(PORTED, breast_cancer)],
+    ),
     Tutorial(
         "taxi_xgboost",
         "3. taxi, XGBoost",
@@ -159,9 +211,19 @@ TUTORIALS = (
         METRIC,
         True,
         [
-            {"data.train": source, "preprocessor": _scaled(columns), "scaling.num_workers": workers, **params}
+            {
+                "data.train": source,
+                "preprocessor": _scaled(columns),
+                "scaling.num_workers": workers,
+                **params,
+            }
             for (source, columns, workers), params in zip(
-                [(s, c, w) for s in ("tumors:shuffled", "tumors:half") for c in CANCER.values() for w in (2, 4)],
+                [
+                    (s, c, w)
+                    for s in ("tumors:shuffled", "tumors:half")
+                    for c in CANCER.values()
+                    for w in (2, 4)
+                ],
                 draw(8, **DOMAINS),
                 strict=True,
             )

@@ -27,10 +27,18 @@ def train_loop(config: dict[str, Any]) -> None:
     from torch import nn
 
     context = ray.train.get_context()
-    rank, workers, accumulate = context.get_world_rank(), context.get_world_size(), config["accumulate"]
-    (x, y), (x_valid, y_valid) = ([torch.tensor(array) for array in arrays] for arrays in ray.get(config["data"]))
+    rank, workers, accumulate = (
+        context.get_world_rank(),
+        context.get_world_size(),
+        config["accumulate"],
+    )
+    (x, y), (x_valid, y_valid) = (
+        [torch.tensor(array) for array in arrays] for arrays in ray.get(config["data"])
+    )
     x, y = x[rank::workers], y[rank::workers]
-    model = ray.train.torch.prepare_model(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
+    model = ray.train.torch.prepare_model(
+        nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    )
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=config["lr"], momentum=0.9)
     for epoch in range(1, EPOCHS + 1):
@@ -66,27 +74,42 @@ def driver(config: dict[str, Any], data: Any) -> None:
     columns = [name for name in data[0].columns if name != "target"]
     scaler = MinMaxScaler(columns=columns).fit(ray.data.from_pandas(data[0]))
     frames = [scaler.transform_batch(frame) for frame in data]
-    arrays = [(frame[columns].to_numpy(np.float32), frame["target"].to_numpy(np.int64)) for frame in frames]
+    arrays = [
+        (frame[columns].to_numpy(np.float32), frame["target"].to_numpy(np.int64))
+        for frame in frames
+    ]
     workers = WORKERS[config["point"]["scaling"]]
     with train_run() as run_config:
         run_config.checkpoint_config = ray.train.CheckpointConfig(num_to_keep=KEEP)
         TorchTrainer(
             train_loop,
-            train_loop_config={"batch_size": 128, **params_of(config["point"]), "data": ray.put(arrays)},
-            scaling_config=ray.train.ScalingConfig(num_workers=workers, resources_per_worker={"CPU": CPUS[workers]}),
+            train_loop_config={
+                "batch_size": 128,
+                **params_of(config["point"]),
+                "data": ray.put(arrays),
+            },
+            scaling_config=ray.train.ScalingConfig(
+                num_workers=workers, resources_per_worker={"CPU": CPUS[workers]}
+            ),
             run_config=run_config,
         ).fit()
 
 
 # The names that sweeps gives to the two options of `scaling`, and their numbers of workers.
-WORKERS = {f"{{num_workers: {n}, resources_per_worker: {{CPU: {cpus}}}}}": n for n, cpus in CPUS.items()}
+WORKERS = {
+    f"{{num_workers: {n}, resources_per_worker: {{CPU: {cpus}}}}}": n for n, cpus in CPUS.items()
+}
 TUTORIALS = (
     Tutorial(
         "checkpoints",
         "6. checkpoints",
         METRIC,
         True,
-        [{"params.lr": 0.03, "params.accumulate": accumulate, "scaling": name} for accumulate in (1, 4) for name in WORKERS],
+        [
+            {"params.lr": 0.03, "params.accumulate": accumulate, "scaling": name}
+            for accumulate in (1, 4)
+            for name in WORKERS
+        ],
         [Port("TorchTrainer in Tune", driver)],
     ),
 )

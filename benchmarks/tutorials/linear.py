@@ -30,7 +30,9 @@ def train_loop(config: dict[str, Any]) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=config["lr"])
 
     def batches(shard: Any, **options: Any) -> Any:
-        for batch in shard.iter_torch_batches(batch_size=config["batch_size"], dtypes=torch.float32, **options):
+        for batch in shard.iter_torch_batches(
+            batch_size=config["batch_size"], dtypes=torch.float32, **options
+        ):
             yield batch["x"].unsqueeze(1), batch["y"].unsqueeze(1)
 
     for _ in range(config["epochs"]):

@@ -84,7 +84,9 @@ def driver(config: dict[str, Any], data: Any, rounded: bool) -> None:
     from search_spaces.tutorials import big_tip
 
     train, valid = (big_tip.features(frame).assign(**{LABEL: frame[LABEL]}) for frame in data)
-    fit_on_two_workers(train_loop, {"epochs": 3, "rounded": rounded, **params_of(config["point"])}, train, valid)
+    fit_on_two_workers(
+        train_loop, {"epochs": 3, "rounded": rounded, **params_of(config["point"])}, train, valid
+    )
 
 
 TUTORIALS = (
@@ -96,7 +98,9 @@ TUTORIALS = (
         [{"params.lr": lr, "params.batch_size": 64} for lr in (1e-2, 3e-3)],
         [
             Port("TorchTrainer in Tune, as printed", functools.partial(driver, rounded=True)),
-            Port("TorchTrainer in Tune, without rounding", functools.partial(driver, rounded=False)),
+            Port(
+                "TorchTrainer in Tune, without rounding", functools.partial(driver, rounded=False)
+            ),
         ],
         ('data.train={"big_tip:load": {reader: dask}}', "space.preprocessor=[big_tip:features]"),
     ),

@@ -83,7 +83,9 @@ class Tutorial:
 
         with local_ray(CPUS):
             began = time.time()
-            result = sweeps.run(self.file, dir=task.folder / "runs", overrides=self.overrides_for(task.trials))
+            result = sweeps.run(
+                self.file, dir=task.folder / "runs", overrides=self.overrides_for(task.trials)
+            )
             whole = time.time() - began
         _, ends = times_of(Path(result.dir), self.space)
         return self.measures(task, whole, ends, sweeps.open(result.dir).trials["value"])
@@ -109,23 +111,40 @@ class Tutorial:
             reported: dict[str, list[float]] = {}
 
             class Records(tune.Callback):
-                def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any) -> None:
+                def on_trial_result(
+                    self,
+                    iteration: int,
+                    trials: Any,
+                    trial: Any,
+                    result: dict[str, Any],
+                    **info: Any,
+                ) -> None:
                     if metric in result:
                         reported.setdefault(trial.trial_id, []).append(result[metric])
 
-                def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+                def on_trial_complete(
+                    self, iteration: int, trials: Any, trial: Any, **info: Any
+                ) -> None:
                     ends.append(time.time())
 
             began = time.time()
             # The driver needs no CPU. Ray Data's tasks run in the trial's placement group, so the group has one further CPU and memory for
             # them. Ray refuses a bundle without resources.
-            resources = tune.PlacementGroupFactory([{"CPU": 0, "memory": 16 * 2**20}, {"CPU": 1, "memory": 2**30}])
-            trainable = tune.with_resources(tune.with_parameters(port.driver, data=self.rows()), resources)
+            resources = tune.PlacementGroupFactory(
+                [{"CPU": 0, "memory": 16 * 2**20}, {"CPU": 1, "memory": 2**30}]
+            )
+            trainable = tune.with_resources(
+                tune.with_parameters(port.driver, data=self.rows()), resources
+            )
             results = tune.Tuner(
                 trainable,
-                param_space={"point": tune.grid_search([dict(point) for point in self.points[: task.trials]])},
+                param_space={
+                    "point": tune.grid_search([dict(point) for point in self.points[: task.trials]])
+                },
                 tune_config=tune.TuneConfig(max_concurrent_trials=1),
-                run_config=tune.RunConfig(name="tutorial", storage_path=str(task.folder), verbose=0, callbacks=[Records()]),
+                run_config=tune.RunConfig(
+                    name="tutorial", storage_path=str(task.folder), verbose=0, callbacks=[Records()]
+                ),
             ).fit()
             whole = time.time() - began
         if results.num_errors:
@@ -142,7 +161,9 @@ class Tutorial:
         splits = load_splits(space.data, space.search.seed)
         return splits.train.to_pandas(), splits.valid.to_pandas()
 
-    def measures(self, task: Task, whole: float, ends: Sequence[float], values: Sequence[float]) -> dict[str, Any]:
+    def measures(
+        self, task: Task, whole: float, ends: Sequence[float], values: Sequence[float]
+    ) -> dict[str, Any]:
         """Return the measures of a run.
 
         Raises:
@@ -150,13 +171,17 @@ class Tutorial:
         """
         found = np.asarray(values, dtype=float)
         if len(ends) != task.trials or len(found) != task.trials:
-            raise RuntimeError(f"{len(ends)} trials ended and {len(found)} have a value, instead of {task.trials}")
+            raise RuntimeError(
+                f"{len(ends)} trials ended and {len(found)} have a value, instead of {task.trials}"
+            )
         trial = steady(ends) if len(ends) > 1 else None
         best = found.min() if self.minimize else found.max()
         return {"whole": whole, "trial": trial, "best": float(best), "mean": float(found.mean())}
 
 
-def draw(count: int, seed: int = 0, **domains: Callable[[np.random.Generator], Any]) -> list[dict[str, Any]]:
+def draw(
+    count: int, seed: int = 0, **domains: Callable[[np.random.Generator], Any]
+) -> list[dict[str, Any]]:
     """Draw configurations.
 
     Args:
@@ -165,12 +190,18 @@ def draw(count: int, seed: int = 0, **domains: Callable[[np.random.Generator], A
         domains: For each parameter, a function that draws its value.
     """
     rng = np.random.default_rng(seed)
-    return [{f"params.{name}": domain(rng) for name, domain in domains.items()} for _ in range(count)]
+    return [
+        {f"params.{name}": domain(rng) for name, domain in domains.items()} for _ in range(count)
+    ]
 
 
 def params_of(point: Point) -> dict[str, Any]:
     """Return the values of a configuration whose names begin with `params.`."""
-    return {name.removeprefix("params."): value for name, value in point.items() if name.startswith("params.")}
+    return {
+        name.removeprefix("params."): value
+        for name, value in point.items()
+        if name.startswith("params.")
+    }
 
 
 @contextlib.contextmanager
@@ -182,11 +213,17 @@ def train_run() -> Any:
 
     trial = tune.get_context()
     callbacks: list[Any] = [TuneReportCallback()]
-    yield ray.train.RunConfig(name=f"train-{trial.get_trial_id()}", storage_path=trial.get_storage().storage_fs_path, callbacks=callbacks)
+    yield ray.train.RunConfig(
+        name=f"train-{trial.get_trial_id()}",
+        storage_path=trial.get_storage().storage_fs_path,
+        callbacks=callbacks,
+    )
     peers.let_the_last_report_through()
 
 
-def fit_on_two_workers(loop: Callable[[dict[str, Any]], None], config: dict[str, Any], train: Any, valid: Any) -> None:
+def fit_on_two_workers(
+    loop: Callable[[dict[str, Any]], None], config: dict[str, Any], train: Any, valid: Any
+) -> None:
     """Train with Ray's TorchTrainer in a trial of Tune.
 
     Args:

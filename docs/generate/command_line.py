@@ -45,7 +45,9 @@ MEANINGS = {
 
 def page() -> str:
     """Return the Markdown of the page."""
-    verbs = sorted(main.commands, key=lambda verb: (ORDER.index(verb) if verb in ORDER else len(ORDER), verb))
+    verbs = sorted(
+        main.commands, key=lambda verb: (ORDER.index(verb) if verb in ORDER else len(ORDER), verb)
+    )
     rows = [(f"[`sweeps {verb}`](#{verb})", summary(main.commands[verb])) for verb in verbs]
     parts = [
         "# Command line\n",
@@ -96,5 +98,8 @@ def exit_codes() -> str:
             raised.setdefault(error.exit_code, []).append(error.__name__)
     return table(
         ("exit code", "meaning", "errors in Python"),
-        [(f"`{code}`", MEANINGS[code], ", ".join(f"`{name}`" for name in sorted(names))) for code, names in sorted(raised.items())],
+        [
+            (f"`{code}`", MEANINGS[code], ", ".join(f"`{name}`" for name in sorted(names)))
+            for code, names in sorted(raised.items())
+        ],
     )

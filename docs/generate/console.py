@@ -18,7 +18,9 @@ from pathlib import Path
 from docs.generate.paths import DOCS, ROOT
 from sweeps.cli import main
 
-BLOCK = re.compile(r"^```console\n\$ (sweeps (?:validate|plan) [^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^```console\n\$ (sweeps (?:validate|plan) [^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
 SPACE = re.compile(r"^```yaml\n(name: ([\w-]+)\n.*?)^```$", re.DOTALL | re.MULTILINE)
 MODULE = re.compile(r"^```python\n(# (\w+\.py)\n.*?)^```$", re.DOTALL | re.MULTILINE)
 

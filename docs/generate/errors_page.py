@@ -16,9 +16,14 @@ def page() -> str:
     classes = [
         error
         for error in vars(errors).values()
-        if isinstance(error, type) and issubclass(error, errors.SweepsError) and error.__module__ == errors.__name__
+        if isinstance(error, type)
+        and issubclass(error, errors.SweepsError)
+        and error.__module__ == errors.__name__
     ]
-    example = errors.Problem("space.yaml:12:9", "`eta`: 0 is not allowed as the lower bound of `loguniform`; it must be greater than 0")
+    example = errors.Problem(
+        "space.yaml:12:9",
+        "`eta`: 0 is not allowed as the lower bound of `loguniform`; it must be greater than 0",
+    )
     return "\n".join(
         [
             "# Errors and exit codes\n",
@@ -29,7 +34,10 @@ def page() -> str:
             f"```text\n{tree}\n```\n",
             table(
                 ("error", "exit code", "meaning"),
-                [(f"`{e.__name__}`", e.exit_code, summary(e.__doc__).replace("<", "&lt;")) for e in classes],
+                [
+                    (f"`{e.__name__}`", e.exit_code, summary(e.__doc__).replace("<", "&lt;"))
+                    for e in classes
+                ],
             ),
             "`InputError.problems` holds every problem as a `sweeps.Problem` with a `place` and a `text`. A sweep may write a result and "
             "then end with an error. The error's `result` is then the `SweepResult`; otherwise it is None.\n",

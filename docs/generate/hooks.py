@@ -18,7 +18,12 @@ from docs.generate.paths import ROOT
 # Files outside `docs/` that the site contains. Their path on the site is their path in the repository.
 OUTSIDE = (
     *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "reports/*.md"),
-    *("search_spaces/*.yaml", "search_spaces/*.py", "search_spaces/tutorials/*.yaml", "search_spaces/tutorials/*.py"),
+    *(
+        "search_spaces/*.yaml",
+        "search_spaces/*.py",
+        "search_spaces/tutorials/*.yaml",
+        "search_spaces/tutorials/*.py",
+    ),
 )
 LINK = re.compile(r"(\]\()(?![a-z]+:|#|/)([^)#\s]+)((?:#[^)\s]*)?\))")
 
@@ -29,7 +34,9 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, path, content=page()))
     for pattern in OUTSIDE:
         for file in sorted(ROOT.glob(pattern)):
-            files.append(File.generated(config, file.relative_to(ROOT).as_posix(), abs_src_path=str(file)))
+            files.append(
+                File.generated(config, file.relative_to(ROOT).as_posix(), abs_src_path=str(file))
+            )
     return files
 
 

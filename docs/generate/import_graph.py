@@ -33,7 +33,11 @@ def imports(folder: str, folders: list[str]) -> set[str]:
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sweeps."):
                 found.add(str(node.module).split(".")[1])
             elif isinstance(node, ast.Import):
-                found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("sweeps.")}
+                found |= {
+                    alias.name.split(".")[1]
+                    for alias in node.names
+                    if alias.name.startswith("sweeps.")
+                }
     return found & set(folders)
 
 
@@ -59,7 +63,11 @@ def reduced(imported: Graph) -> Graph:
         return {other for direct in imported[folder] for other in {direct, *reached(direct)}}
 
     return {
-        folder: frozenset(other for other in others if not any(other in reached(between) for between in others - {other}))
+        folder: frozenset(
+            other
+            for other in others
+            if not any(other in reached(between) for between in others - {other})
+        )
         for folder, others in imported.items()
     }
 
@@ -74,8 +82,16 @@ def svg(imported: Graph) -> str:
     for depth, row in enumerate(rows):
         y = height - ROW * depth - ROW / 2
         if depth:  # Sort folders by the mean position of the folders that they import, so that fewer arrows cross.
-            row = sorted(row, key=lambda folder: (sum(place[o][0] for o in arrows[folder]) / len(arrows[folder]), folder))
-        shift = 0 if len(row) > 1 else (depth % 3 - 1) * 150  # Shift a row with a single box, so that arrows do not cross the box.
+            row = sorted(
+                row,
+                key=lambda folder: (
+                    sum(place[o][0] for o in arrows[folder]) / len(arrows[folder]),
+                    folder,
+                ),
+            )
+        shift = (
+            0 if len(row) > 1 else (depth % 3 - 1) * 150
+        )  # Shift a row with a single box, so that arrows do not cross the box.
         for i, folder in enumerate(row):
             place[folder] = (WIDTH * (i + 0.5) / len(row) * 0.9 + WIDTH * 0.05 + shift, y)
     lines = [
@@ -106,7 +122,9 @@ def folder_table(imported: Graph) -> str:
     for folder in (folder for row in layers(imported) for folder in row):
         tree = ast.parse((ROOT / "sweeps" / folder / "__init__.py").read_text(encoding="utf-8"))
         about = summary(ast.get_docstring(tree))
-        rows.append((f"`{folder}`", about, ", ".join(f"`{other}`" for other in sorted(imported[folder]))))
+        rows.append(
+            (f"`{folder}`", about, ", ".join(f"`{other}`" for other in sorted(imported[folder])))
+        )
     return table(("folder", "what it holds", "imports from"), rows)
 
 

@@ -32,13 +32,20 @@ def executed(file: Path, folder: Path) -> nbformat.NotebookNode:
     before = {name: os.environ.get(name) for name in ("PYTHONPATH", "PLOTLY_RENDERER")}
     os.environ |= {"PYTHONPATH": str(ROOT), "PLOTLY_RENDERER": "plotly_mimetype"}
     try:
-        client = NotebookClient(notebook, timeout=TIMEOUT, kernel_name="python3", record_timing=False)
+        client = NotebookClient(
+            notebook, timeout=TIMEOUT, kernel_name="python3", record_timing=False
+        )
         client.execute(cwd=str(folder))
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
     notebook.metadata.pop("language_info", None)
-    for data in (output.data for cell in notebook.cells for output in cell.get("outputs", ()) if "data" in output):
+    for data in (
+        output.data
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if "data" in output
+    ):
         if "text/html" in data:
             data.pop("text/plain", None)  # It is long, and no notebook shows it.
             data["text/html"] = data["text/html"].replace(f"{folder.resolve()}/", "")
@@ -47,7 +54,11 @@ def executed(file: Path, folder: Path) -> nbformat.NotebookNode:
 
 def outputs(notebook: nbformat.NotebookNode) -> list[list[str]]:
     """Return the kinds of the outputs of each code cell, such as `text/html` or `stderr`: the richest format of each output."""
-    return [[_kind(output) for output in cell.outputs] for cell in notebook.cells if cell.cell_type == "code"]
+    return [
+        [_kind(output) for output in cell.outputs]
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
 
 
 def _kind(output: nbformat.NotebookNode) -> str:

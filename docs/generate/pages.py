@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from docs.generate import command_line, errors_page, import_graph, python_api, space_file, sweep_files, trainers_page
+from docs.generate import (
+    command_line,
+    errors_page,
+    import_graph,
+    python_api,
+    space_file,
+    sweep_files,
+    trainers_page,
+)
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/space-file.md": space_file.page,
@@ -15,4 +23,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/sweep-files.md": sweep_files.page,
 }
 # Text that replaces the line `<!-- generated: NAME -->` in a page.
-PARTS: Mapping[str, Callable[[], str]] = {"folders": lambda: import_graph.folder_table(import_graph.graph())}
+PARTS: Mapping[str, Callable[[], str]] = {
+    "folders": lambda: import_graph.folder_table(import_graph.graph())
+}

@@ -17,14 +17,27 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Use a bundle": ("load_bundle",),
     "Inside a training loop": ("trial",),
     "Inside a script": ("report",),
-    "Errors": ("SweepsError", "InputError", "Problem", "SweepFailed", "SweepLocked", "BundleError", "Interrupted"),
+    "Errors": (
+        "SweepsError",
+        "InputError",
+        "Problem",
+        "SweepFailed",
+        "SweepLocked",
+        "BundleError",
+        "Interrupted",
+    ),
 }
 # Names that the page documents under another path. Each entry has the heading and the path of the documented object.
 MEMBERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "load": (("sweeps.load", "sweeps.space.load.load"),),
-    "trial": (("sweeps.trial.current", "sweeps.core.trial.current"), ("sweeps.trial.Current", "sweeps.core.trial.Current")),
+    "trial": (
+        ("sweeps.trial.current", "sweeps.core.trial.current"),
+        ("sweeps.trial.Current", "sweeps.core.trial.Current"),
+    ),
 }
-PLAIN = ("Space",)  # The page shows only the docstring of these names. The attributes of `Space` are models of the space file.
+PLAIN = (
+    "Space",
+)  # The page shows only the docstring of these names. The attributes of `Space` are models of the space file.
 
 
 def page() -> str:
@@ -61,4 +74,8 @@ def lines() -> Iterator[str]:
 
 def documented() -> set[str]:
     """Return the public names on the page."""
-    return {line.partition("sweeps.")[2].partition(".")[0] for line in page().splitlines() if line.startswith("      heading: ")}
+    return {
+        line.partition("sweeps.")[2].partition(".")[0]
+        for line in page().splitlines()
+        if line.startswith("      heading: ")
+    }

@@ -67,7 +67,10 @@ def page() -> str:
         "among the installed packages.\n",
     ]
     keys, required = made["properties"], made["required"]
-    rows = [(f"[`{key}`](#{key})", "yes" if key in required else "", fragment["description"]) for key, fragment in keys.items()]
+    rows = [
+        (f"[`{key}`](#{key})", "yes" if key in required else "", fragment["description"])
+        for key, fragment in keys.items()
+    ]
     parts += [table(("key", "required", "what it holds"), rows)]
     for key, fragment in keys.items():
         parts += [f"\n## `{key}` {{ #{key} }}\n", *section(key, fragment, made["$defs"])]
@@ -75,7 +78,13 @@ def page() -> str:
     return "\n".join(parts) + "\n"
 
 
-NOUNS = {"string": "text", "integer": "an integer", "number": "a number", "boolean": "`true` or `false`", "null": "null"}
+NOUNS = {
+    "string": "text",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "`true` or `false`",
+    "null": "null",
+}
 
 
 def section(key: str, fragment: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
@@ -84,13 +93,19 @@ def section(key: str, fragment: Mapping[str, Any], definitions: Mapping[str, Any
     if key in PAGES:
         yield "How-to: [{}]({}).\n".format(*PAGES[key])
     if key == "scheduler":
-        yield from scheduler_section({name: definitions[f"scheduler.{name}"] for name in registry.names("scheduler")})
+        yield from scheduler_section(
+            {name: definitions[f"scheduler.{name}"] for name in registry.names("scheduler")}
+        )
     elif key == "space":
         yield from space_section(fragment)
     elif key in MODELS:
         yield table(
             ("key", "default", "takes", "meaning"),
-            list(key_rows(key, definitions["trainer.loop"] if key == "trainer" else mapping_in(fragment))),
+            list(
+                key_rows(
+                    key, definitions["trainer.loop"] if key == "trainer" else mapping_in(fragment)
+                )
+            ),
         )
         if key == "trainer":
             yield (
@@ -130,17 +145,25 @@ def mapping_in(fragment: Mapping[str, Any]) -> Mapping[str, Any]:
     return mapping_in(fragment["items"]) if "items" in fragment else {}
 
 
-def key_rows(section: str, mapping: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def key_rows(
+    section: str, mapping: Mapping[str, Any], skip: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
     """Yield a row for each key of a section."""
     meanings = meanings_of(section)
     defaults = defaults_of(MODELS[section][0])
     for key, fragment in mapping["properties"].items():
         if key not in skip:
-            default = "required" if key in mapping.get("required", ()) else shown_default(defaults.get(key), fragment)
+            default = (
+                "required"
+                if key in mapping.get("required", ())
+                else shown_default(defaults.get(key), fragment)
+            )
             meaning = meanings.get(key) or fragment.get("description", "")
             if fragment.get("description", "").strip(".").lower() == meaning.strip(".").lower():
                 fragment = undescribed(fragment)
-            accepted = "[one of these forms](#splits)" if (section, key) in SPLITS else takes(fragment)
+            accepted = (
+                "[one of these forms](#splits)" if (section, key) in SPLITS else takes(fragment)
+            )
             yield f"`{section}.{key}`", default, accepted, meaning
 
 
@@ -156,7 +179,9 @@ def meanings_of(section: str) -> dict[str, str]:
 def defaults_of(model: type) -> dict[str, Any]:
     """Return the defaults of a dataclass, by field."""
     fields = dataclasses.fields(model)
-    return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+    return {
+        field.name: field.default for field in fields if field.default is not dataclasses.MISSING
+    }
 
 
 def shown_default(value: Any, fragment: Mapping[str, Any]) -> str:
@@ -185,7 +210,10 @@ def takes(fragment: Any) -> str:
         return ", ".join(f"`{json.dumps(word)}`".replace('"', "") for word in fragment["enum"])
     if "anyOf" in fragment:
         forms = dict.fromkeys(takes(form) for form in fragment["anyOf"] if form != {"type": "null"})
-        is_text = any("string" in form.get("type", ()) and not {"pattern", "enum"} & form.keys() for form in fragment["anyOf"])
+        is_text = any(
+            "string" in form.get("type", ()) and not {"pattern", "enum"} & form.keys()
+            for form in fragment["anyOf"]
+        )
         return "; or ".join(forms) + (such_as(fragment) if is_text and len(forms) == 1 else "")
     if "description" in fragment:
         return str(fragment["description"])
@@ -212,7 +240,12 @@ def such_as(fragment: Mapping[str, Any]) -> str:
 
 def bounds(fragment: Mapping[str, Any]) -> str:
     """Return the bounds of a number in words."""
-    words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    words = {
+        "minimum": "at least",
+        "exclusiveMinimum": "above",
+        "maximum": "at most",
+        "exclusiveMaximum": "below",
+    }
     said = [f"{word} {fragment[key]}" for key, word in words.items() if key in fragment]
     return f", {' and '.join(said)}" if said else ""
 
@@ -222,11 +255,15 @@ def scheduler_section(forms: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     names = ", ".join(f"`{name}`" for name in forms)
     meaning = "The scheduler. It takes the keys of its own table below, and refuses the keys of other schedulers."
     names += "; or `module:attr`, a [class of yours](../how-to/own-scheduler.md)"
-    yield table(("key", "default", "takes", "meaning"), [("`scheduler.name`", "`none`", names, meaning)])
+    yield table(
+        ("key", "default", "takes", "meaning"), [("`scheduler.name`", "`none`", names, meaning)]
+    )
     for name, form in forms.items():
         yield f"### `scheduler: {{name: {name}}}`\n"
         yield docstrings.summary(registry.built_in("scheduler", name).__doc__) + "\n"
-        yield table(("key", "default", "takes", "meaning"), list(option_rows("scheduler", name, form)))
+        yield table(
+            ("key", "default", "takes", "meaning"), list(option_rows("scheduler", name, form))
+        )
 
 
 def option_rows(section: str, name: str, form: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -236,7 +273,9 @@ def option_rows(section: str, name: str, form: Mapping[str, Any]) -> Iterator[tu
         if key == "name":
             continue
         accepted = takes(undescribed(fragment))
-        default = "required" if key in form["required"] else shown_default(defaults.get(key), fragment)
+        default = (
+            "required" if key in form["required"] else shown_default(defaults.get(key), fragment)
+        )
         yield f"`{section}.{key}`", default, accepted, fragment["description"]
 
 
@@ -249,7 +288,15 @@ def options_section() -> Iterator[str]:
         defaults = defaults_of(model)
         for option, fragment in model_properties(model).items():
             accepted = takes(undescribed(fragment))
-            rows.append((f"`{name}`", f"`{option}`", shown_default(defaults[option], {}), accepted, fragment["description"]))
+            rows.append(
+                (
+                    f"`{name}`",
+                    f"`{option}`",
+                    shown_default(defaults[option], {}),
+                    accepted,
+                    fragment["description"],
+                )
+            )
         if not defaults:
             rows.append((f"`{name}`", "none", "", "", ""))
     yield table(("algorithm", "option", "default", "takes", "meaning"), rows)
@@ -264,15 +311,30 @@ def splits_section() -> Iterator[str]:
         [
             ("`0.2`", "A random fifth of the rows, with the classes in the same proportions."),
             ("`other.csv`", "The rows of another source, in any form of `data.train`."),
-            ("`{column: split, value: valid}`", "The rows that have this value in this column. The column is then not a feature."),
+            (
+                "`{column: split, value: valid}`",
+                "The rows that have this value in this column. The column is then not a feature.",
+            ),
             (
                 "`{time: day, last: 0.2}`",
                 "The latest fifth of the rows, ordered by this column of times or numbers. Rows with equal times stay together.",
             ),
-            ("`{group: patient, part: 0.2}`", "About a fifth of the rows. All rows with the same value in this column stay together."),
-            ("`{folds: 5}`", "Only `valid`: a cross-validation. Each trial trains once for each fold."),
-            ("`{folds: 5, groups: patient}`", "The same. All rows with the same value in this column are in the same fold."),
-            ("`{rolling: day, folds: 5}`", "The same for time series: each fold validates on rows that are later than its train rows."),
+            (
+                "`{group: patient, part: 0.2}`",
+                "About a fifth of the rows. All rows with the same value in this column stay together.",
+            ),
+            (
+                "`{folds: 5}`",
+                "Only `valid`: a cross-validation. Each trial trains once for each fold.",
+            ),
+            (
+                "`{folds: 5, groups: patient}`",
+                "The same. All rows with the same value in this column are in the same fold.",
+            ),
+            (
+                "`{rolling: day, folds: 5}`",
+                "The same for time series: each fold validates on rows that are later than its train rows.",
+            ),
         ],
     )
 
@@ -281,7 +343,10 @@ def space_section(fragment: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sections under `space`."""
     sections = mapping_in(fragment)["properties"]
     keys = {f"space.{key}": inner for key, inner in sections.items()}
-    keys |= {f"space.scaling.{key}": inner for key, inner in mapping_in(sections["scaling"])["properties"].items()}
+    keys |= {
+        f"space.scaling.{key}": inner
+        for key, inner in mapping_in(sections["scaling"])["properties"].items()
+    }
     rows = [(f"`{key}`", SPACE_DEFAULTS[key], inner["description"]) for key, inner in keys.items()]
     yield table(("key", "default", "meaning"), rows)
     yield (
@@ -317,8 +382,16 @@ def steps_section() -> Iterator[str]:
         listed = []
         for parameter, fragment in parameters.items():
             needed = "" if "default" in fragment else " (required)"
-            words = f" One of {', '.join(f'`{word}`' for word in fragment['enum'])}." if "enum" in fragment else ""
-            default = f" Default `{json.dumps(fragment['default'])}`." if fragment.get("default") is not None else ""
+            words = (
+                f" One of {', '.join(f'`{word}`' for word in fragment['enum'])}."
+                if "enum" in fragment
+                else ""
+            )
+            default = (
+                f" Default `{json.dumps(fragment['default'])}`."
+                if fragment.get("default") is not None
+                else ""
+            )
             listed.append(f"`{parameter}`{needed}: {fragment['description']}{words}{default}")
         rows.append((f"`{name}`", " ".join(listed)))
     yield table(("step", "parameters besides `columns`"), rows)

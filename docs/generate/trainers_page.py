@@ -20,7 +20,10 @@ def page() -> str:
     ]
     for file in sorted((ROOT / "trainers").glob("[a-z]*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        parts += [f"## `{file.stem}` {{ #{file.stem} }}\n", summary(ast.get_docstring(tree)).replace("<", "&lt;") + "\n"]
+        parts += [
+            f"## `{file.stem}` {{ #{file.stem} }}\n",
+            summary(ast.get_docstring(tree)).replace("<", "&lt;") + "\n",
+        ]
         parts += [options(literal(tree)), parameters(tree, file.stem)]
     return "\n".join(parts)
 
@@ -30,10 +33,16 @@ def options(definition: dict) -> str:
     declared = definition.get("options", {})
     rows = [
         (name, "required" if "default" not in fragment else default, accepted, meaning)
-        for (name, default, accepted, meaning), fragment in zip(fragment_rows(declared), declared.values(), strict=True)
+        for (name, default, accepted, meaning), fragment in zip(
+            fragment_rows(declared), declared.values(), strict=True
+        )
     ]
     heading = "Keys of the section `trainer`:\n\n" if rows else ""
-    return heading + (table(("key", "default", "takes", "meaning"), rows) + "\nParameters (`space.params`):\n" if rows else "")
+    return heading + (
+        table(("key", "default", "takes", "meaning"), rows) + "\nParameters (`space.params`):\n"
+        if rows
+        else ""
+    )
 
 
 def fragment_rows(fragments: dict) -> list[tuple[str, str, str, str]]:
@@ -42,9 +51,22 @@ def fragment_rows(fragments: dict) -> list[tuple[str, str, str, str]]:
     for name, fragment in fragments.items():
         inside = fragment if isinstance(fragment, dict) else {}
         formats = {"reference": "`module:attr`", "command": "a list of texts and numbers"}
-        accepted = takes({key: value for key, value in inside.items() if key not in ("default", "description", "format")})
+        accepted = takes(
+            {
+                key: value
+                for key, value in inside.items()
+                if key not in ("default", "description", "format")
+            }
+        )
         default = f"`{inside['default']}`" if inside.get("default") is not None else ""
-        rows.append((f"`{name}`", default, formats.get(inside.get("format", ""), accepted), inside.get("description", "")))
+        rows.append(
+            (
+                f"`{name}`",
+                default,
+                formats.get(inside.get("format", ""), accepted),
+                inside.get("description", ""),
+            )
+        )
     return rows
 
 
@@ -59,7 +81,13 @@ def parameters(tree: ast.Module, name: str) -> str:
             for field in node.body:
                 if isinstance(field, ast.AnnAssign):
                     name = ast.unparse(field.target)
-                    rows.append((f"`{name}`", f"`{ast.unparse(field.value)}`" if field.value else "", meanings.get(name, "")))
+                    rows.append(
+                        (
+                            f"`{name}`",
+                            f"`{ast.unparse(field.value)}`" if field.value else "",
+                            meanings.get(name, ""),
+                        )
+                    )
             return table(("parameter", "default", "meaning"), rows)
     return (
         "It takes XGBoost's own parameters, and `num_boost_round` (by default `max_t`, or 100).\n"
@@ -71,7 +99,16 @@ def parameters(tree: ast.Module, name: str) -> str:
 def literal(tree: ast.Module) -> dict:
     """Return the `TRAINER` literal of a module; {} if there is none."""
     for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        if any(isinstance(target, ast.Name) and target.id == "TRAINER" for target in targets) and node.value is not None:
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AnnAssign)
+            else []
+        )
+        if (
+            any(isinstance(target, ast.Name) and target.id == "TRAINER" for target in targets)
+            and node.value is not None
+        ):
             return ast.literal_eval(node.value)
     return {}

@@ -53,7 +53,11 @@ def _find(files: str) -> list[str]:
 def _with_pandas(files: str | None, rows: int) -> pd.DataFrame:
     if files is None:
         return clean(made_trips("2020-01", rows))
-    return clean(pd.concat([pd.read_parquet(file, columns=COLUMNS) for file in _find(files)], ignore_index=True))
+    return clean(
+        pd.concat(
+            [pd.read_parquet(file, columns=COLUMNS) for file in _find(files)], ignore_index=True
+        )
+    )
 
 
 def _with_dask(files: str | None, rows: int) -> Any:
@@ -88,9 +92,16 @@ def clean(trips: Any) -> Any:
     """
     trips = trips.dropna()
     duration = trips[TIMES[1]] - trips[TIMES[0]]
-    good = (trips["passenger_count"] <= 4) & (trips["trip_distance"] < 100) & (trips["fare_amount"] > 0) & (trips["fare_amount"] < 1000)
+    good = (
+        (trips["passenger_count"] <= 4)
+        & (trips["trip_distance"] < 100)
+        & (trips["fare_amount"] > 0)
+        & (trips["fare_amount"] < 1000)
+    )
     trips = trips[good & (duration > pd.Timedelta(0)) & (duration < LONGEST)]
-    return trips.assign(**{LABEL: trips[TIP] > 0.2 * trips["fare_amount"]})[[*TIMES, *NUMBERS, LABEL]]
+    return trips.assign(**{LABEL: trips[TIP] > 0.2 * trips["fare_amount"]})[
+        [*TIMES, *NUMBERS, LABEL]
+    ]
 
 
 def features(trips: pd.DataFrame) -> pd.DataFrame:
@@ -100,7 +111,11 @@ def features(trips: pd.DataFrame) -> pd.DataFrame:
         float64 columns: NUMBERS, `trip_duration` in seconds, `hour` (0 to 23) and `day_of_week` (0 is Monday).
     """
     pickup, dropoff = (pd.to_datetime(trips[name]) for name in TIMES)
-    made = {"trip_duration": (dropoff - pickup).dt.total_seconds(), "hour": pickup.dt.hour, "day_of_week": pickup.dt.day_of_week}
+    made = {
+        "trip_duration": (dropoff - pickup).dt.total_seconds(),
+        "hour": pickup.dt.hour,
+        "day_of_week": pickup.dt.day_of_week,
+    }
     return trips[NUMBERS].assign(**made).astype(np.float64)
 
 
@@ -126,11 +141,26 @@ def made_trips(month: str, rows: int, seed: int = 0) -> pd.DataFrame:
     weekday = pickup.day_of_week < 5
     # A big tip is more likely for a short ride, in the evening, and on a weekday.
     chance = 1 / (1 + np.exp(0.06 * (fare - 12) - 1.2 * evening - 0.6 * weekday + 0.2))
-    tip = np.round(fare * np.where(rng.random(rows) < chance, rng.uniform(0.21, 0.3, rows), rng.uniform(0, 0.19, rows)), 2)
-    passengers = rng.choice([1.0, 2.0, 3.0, 4.0, 5.0, np.nan], rows, p=[0.7, 0.15, 0.06, 0.05, 0.02, 0.02])
+    tip = np.round(
+        fare
+        * np.where(
+            rng.random(rows) < chance, rng.uniform(0.21, 0.3, rows), rng.uniform(0, 0.19, rows)
+        ),
+        2,
+    )
+    passengers = rng.choice(
+        [1.0, 2.0, 3.0, 4.0, 5.0, np.nan], rows, p=[0.7, 0.15, 0.06, 0.05, 0.02, 0.02]
+    )
     fare = np.where(rng.random(rows) < 0.01, -fare, fare)
     dropoff = pickup + pd.to_timedelta(np.round(minutes * 60), unit="s")
-    columns = [pickup.as_unit("us"), dropoff.as_unit("us"), passengers, np.round(miles, 2), fare, tip]
+    columns = [
+        pickup.as_unit("us"),
+        dropoff.as_unit("us"),
+        passengers,
+        np.round(miles, 2),
+        fare,
+        tip,
+    ]
     return pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))
 
 

@@ -44,7 +44,9 @@ def main(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy = xgboost.load(from_bytes(packed, folder))
     same = copy.booster.save_raw() == xgboost.load(checkpoint).booster.save_raw()
-    print(f"trial {best.id}: {len(packed):,} bytes; the unpacked model is {'equal' if same else 'NOT equal'}")
+    print(
+        f"trial {best.id}: {len(packed):,} bytes; the unpacked model is {'equal' if same else 'NOT equal'}"
+    )
 
 
 if __name__ == "__main__":

@@ -40,7 +40,9 @@ def train_func(config: dict[str, Any]) -> None:
     for epoch in range(first, config["epochs"] + 1):
         batches = torch.randperm(len(x)).split(rows)
         for number, batch in enumerate(batches, start=1):
-            last = number % config["accumulate"] == 0 or number == len(batches)  # of an optimizer step
+            last = number % config["accumulate"] == 0 or number == len(
+                batches
+            )  # of an optimizer step
             # Without `no_sync`, the workers would exchange the gradients of every batch.
             with contextlib.nullcontext() if last or workers == 1 else model.no_sync():
                 (cross_entropy(model(x[batch]), y[batch]) / config["accumulate"]).backward()
@@ -49,7 +51,13 @@ def train_func(config: dict[str, Any]) -> None:
                 optimizer.zero_grad()
         with torch.no_grad():
             loss = cross_entropy(net(x_valid), y_valid).item()
-        report({"valid-mlogloss": loss}, net, optimizer, epoch, save=epoch % config["checkpoint_every"] == 0)
+        report(
+            {"valid-mlogloss": loss},
+            net,
+            optimizer,
+            epoch,
+            save=epoch % config["checkpoint_every"] == 0,
+        )
 
 
 def tensors(name: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -59,18 +67,28 @@ def tensors(name: str) -> tuple[torch.Tensor, torch.Tensor]:
     def read() -> tuple[torch.Tensor, torch.Tensor]:
         frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
         features = frame.drop(columns=current.label)
-        return torch.tensor(features.to_numpy(np.float32)), torch.tensor(frame[current.label].to_numpy(np.int64))
+        return torch.tensor(features.to_numpy(np.float32)), torch.tensor(
+            frame[current.label].to_numpy(np.int64)
+        )
 
     return current.cached(name, read)
 
 
-def report(metrics: dict[str, float], net: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, save: bool) -> None:
+def report(
+    metrics: dict[str, float],
+    net: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    epoch: int,
+    save: bool,
+) -> None:
     """Report metrics, with a checkpoint if `save` is true. All ranks have the same weights, so rank 0 writes them."""
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = None
         if save and ray.train.get_context().get_world_rank() == 0:
             torch.save(net.state_dict(), Path(folder, "model.pt"))
-            torch.save({"optimizer": optimizer.state_dict(), "epoch": epoch}, Path(folder, "optimizer.pt"))
+            torch.save(
+                {"optimizer": optimizer.state_dict(), "epoch": epoch}, Path(folder, "optimizer.pt")
+            )
             checkpoint = ray.train.Checkpoint.from_directory(folder)
         ray.train.report(metrics, checkpoint=checkpoint)
 
@@ -95,7 +113,12 @@ class Digits:
     def predict(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the probability of each digit, shape (n, 10)."""
         with torch.no_grad():
-            return self.net(torch.as_tensor(frame.to_numpy(np.float32))).softmax(dim=1).double().numpy()
+            return (
+                self.net(torch.as_tensor(frame.to_numpy(np.float32)))
+                .softmax(dim=1)
+                .double()
+                .numpy()
+            )
 
 
 def load(folder: str) -> Digits:

@@ -22,7 +22,11 @@ def images(path: str, bytes_column: str = "bytes") -> ray.data.Dataset:
         bytes_column: For a Parquet file: the column with the encoded images. The file also has the column `label`.
     """
     where = HERE / path
-    encoded = ray.data.read_binary_files(str(where), include_paths=True) if where.is_dir() else ray.data.read_parquet(str(where))
+    encoded = (
+        ray.data.read_binary_files(str(where), include_paths=True)
+        if where.is_dir()
+        else ray.data.read_parquet(str(where))
+    )
     return encoded.map(decoder(bytes_column))
 
 
@@ -35,6 +39,9 @@ def decoder(bytes_column: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def decode(row: dict[str, Any]) -> dict[str, Any]:
         with Image.open(io.BytesIO(row[bytes_column])) as image:
             pixels = np.asarray(image.convert("RGB").resize((32, 32)))
-        return {"image": pixels, "label": row["label"] if "label" in row else Path(row["path"]).parent.name}
+        return {
+            "image": pixels,
+            "label": row["label"] if "label" in row else Path(row["path"]).parent.name,
+        }
 
     return decode

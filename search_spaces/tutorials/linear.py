@@ -33,12 +33,19 @@ def train_func(config: dict[str, Any]) -> None:
     current = trial.current()
     train, valid = (ray.train.get_dataset_shard(name) for name in ("train", "valid"))
     layer = nn.Linear(1, 1)
-    model = ray.train.torch.prepare_model(layer)  # DistributedDataParallel, if there are several workers
+    model = ray.train.torch.prepare_model(
+        layer
+    )  # DistributedDataParallel, if there are several workers
     optimizer = torch.optim.SGD(model.parameters(), lr=config["lr"])
     with profiler(config["profile"], current) as step:
         for epoch in range(config["epochs"]):
-            shuffle = {"local_shuffle_buffer_size": BUFFER, "local_shuffle_seed": current.seed + epoch}  # another order in each epoch
-            for batch in train.iter_torch_batches(batch_size=config["batch_size"], dtypes=torch.float32, **shuffle):
+            shuffle = {
+                "local_shuffle_buffer_size": BUFFER,
+                "local_shuffle_seed": current.seed + epoch,
+            }  # another order in each epoch
+            for batch in train.iter_torch_batches(
+                batch_size=config["batch_size"], dtypes=torch.float32, **shuffle
+            ):
                 loss = mse_loss(model(batch["x"][:, None]), batch["y"][:, None])
                 optimizer.zero_grad()
                 loss.backward()
@@ -78,7 +85,9 @@ def profiler(on: bool, current: trial.Current) -> Iterator[Any]:
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU],
         schedule=torch.profiler.schedule(skip_first=1, wait=1, warmup=1, active=PROFILED, repeat=1),
-        on_trace_ready=torch.profiler.tensorboard_trace_handler(str(current.folder), worker_name=f"rank-{rank}"),
+        on_trace_ready=torch.profiler.tensorboard_trace_handler(
+            str(current.folder), worker_name=f"rank-{rank}"
+        ),
     ) as profile:
         yield profile.step
 
@@ -92,7 +101,11 @@ class Line:
     def predict(self, frame: pd.DataFrame) -> np.ndarray:
         """Predict `y` for the column `x`, shape (n,)."""
         with torch.no_grad():
-            return self.layer(torch.as_tensor(frame[["x"]].to_numpy(np.float32))).double().numpy()[:, 0]
+            return (
+                self.layer(torch.as_tensor(frame[["x"]].to_numpy(np.float32)))
+                .double()
+                .numpy()[:, 0]
+            )
 
 
 def load(folder: str) -> Line:

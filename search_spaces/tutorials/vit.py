@@ -23,7 +23,9 @@ SIZE = 32  # height and width of an image
 VALID_BATCH = 256
 BUFFER = 4096  # images among which Ray Data's shuffle draws
 
-Batch = tuple[torch.Tensor, torch.Tensor]  # images, shape (batch, 32, 32, 3), and class codes, shape (batch,)
+Batch = tuple[
+    torch.Tensor, torch.Tensor
+]  # images, shape (batch, 32, 32, 3), and class codes, shape (batch,)
 
 
 class VisionTransformer(nn.Module):
@@ -41,8 +43,16 @@ class VisionTransformer(nn.Module):
         super().__init__()
         self.patches = nn.Conv2d(3, width, patch_size, stride=patch_size)
         self.position = nn.Parameter(0.02 * torch.randn((SIZE // patch_size) ** 2, width))
-        block = {"dim_feedforward": 2 * width, "dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": True}
-        self.blocks = nn.Sequential(*(nn.TransformerEncoderLayer(width, heads, **block) for _ in range(depth)))
+        block = {
+            "dim_feedforward": 2 * width,
+            "dropout": 0.0,
+            "activation": "gelu",
+            "batch_first": True,
+            "norm_first": True,
+        }
+        self.blocks = nn.Sequential(
+            *(nn.TransformerEncoderLayer(width, heads, **block) for _ in range(depth))
+        )
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -54,16 +64,30 @@ class VisionTransformer(nn.Module):
 
 def train_func(config: dict[str, Any]) -> None:
     """Train on this worker's images. Report the loss and the accuracy on valid after each epoch."""
-    current, context, device = trial.current(), ray.train.get_context(), ray.train.torch.get_device()
+    current, context, device = (
+        trial.current(),
+        ray.train.get_context(),
+        ray.train.torch.get_device(),
+    )
     rank, workers = context.get_world_rank(), context.get_world_size()
     torch.set_num_threads(current.threads)
-    shape = {name: config[name] for name in ("patch_size", "depth", "heads", "width")} | {"classes": len(current.classes)}
+    shape = {name: config[name] for name in ("patch_size", "depth", "heads", "width")} | {
+        "classes": len(current.classes)
+    }
     network = VisionTransformer(**shape)
-    model = ray.train.torch.prepare_model(network)  # DistributedDataParallel, if there are several workers
-    optimizer = torch.optim.AdamW(network.parameters(), lr=config["lr"], weight_decay=config["weight_decay"])
+    model = ray.train.torch.prepare_model(
+        network
+    )  # DistributedDataParallel, if there are several workers
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=config["lr"], weight_decay=config["weight_decay"]
+    )
     first = resume(network, optimizer)
-    precision = torch.autocast(device.type, torch.bfloat16, enabled=config["precision"] == "bfloat16")
-    read = {"data_loader": data_loader, "ray_data": RayDataBatches}[config.get("reader", "data_loader")]
+    precision = torch.autocast(
+        device.type, torch.bfloat16, enabled=config["precision"] == "bfloat16"
+    )
+    read = {"data_loader": data_loader, "ray_data": RayDataBatches}[
+        config.get("reader", "data_loader")
+    ]
     train, valid = read("train", config["batch_size"] // workers), read("valid", VALID_BATCH)
 
     for epoch in range(first, config["epochs"] + 1):
@@ -80,8 +104,13 @@ def train_func(config: dict[str, Any]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             checkpoint = None
             if rank == 0:  # all ranks have the same weights
-                torch.save({"shape": shape, "weights": network.state_dict()}, Path(folder, "model.pt"))
-                torch.save({"optimizer": optimizer.state_dict(), "epoch": epoch}, Path(folder, "optimizer.pt"))
+                torch.save(
+                    {"shape": shape, "weights": network.state_dict()}, Path(folder, "model.pt")
+                )
+                torch.save(
+                    {"optimizer": optimizer.state_dict(), "epoch": epoch},
+                    Path(folder, "optimizer.pt"),
+                )
                 checkpoint = ray.train.Checkpoint.from_directory(folder)
             ray.train.report(metrics, checkpoint=checkpoint)
 
@@ -97,14 +126,22 @@ def resume(network: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     return state["epoch"] + 1
 
 
-def evaluate(network: nn.Module, batches: Iterable[Batch], rank: int, workers: int, device: torch.device) -> dict[str, float]:
+def evaluate(
+    network: nn.Module, batches: Iterable[Batch], rank: int, workers: int, device: torch.device
+) -> dict[str, float]:
     """Return the metrics on valid. Each rank has all batches of valid, and evaluates its share of them."""
     total = torch.zeros(3, device=device)
     for number, (images, labels) in enumerate(batches):
         if number % workers == rank:
             logits = network(images).float()
             correct = (logits.argmax(dim=1) == labels).sum()
-            total += torch.stack([cross_entropy(logits, labels, reduction="sum"), correct, torch.tensor(len(labels), device=device)])
+            total += torch.stack(
+                [
+                    cross_entropy(logits, labels, reduction="sum"),
+                    correct,
+                    torch.tensor(len(labels), device=device),
+                ]
+            )
     if workers > 1:
         torch.distributed.all_reduce(total)
     loss, correct, rows = total.tolist()
@@ -120,10 +157,15 @@ def data_loader(name: str, batch_size: int) -> Iterable[Batch]:
 
     def tensors() -> list[torch.Tensor]:
         shard = ray.train.get_dataset_shard(name)
-        parts = [(batch["image"], batch[current.label].long()) for batch in shard.iter_torch_batches(batch_size=4096, device="cpu")]
+        parts = [
+            (batch["image"], batch[current.label].long())
+            for batch in shard.iter_torch_batches(batch_size=4096, device="cpu")
+        ]
         return [torch.cat(column) for column in zip(*parts, strict=True)]
 
-    loader = DataLoader(TensorDataset(*current.cached(name, tensors)), batch_size, shuffle=name == "train")
+    loader = DataLoader(
+        TensorDataset(*current.cached(name, tensors)), batch_size, shuffle=name == "train"
+    )
     # A shard of train is this rank's part of the rows, so the loader needs no DistributedSampler.
     return ray.train.torch.prepare_data_loader(loader, add_dist_sampler=False)
 
@@ -133,7 +175,9 @@ class RayDataBatches:
 
     def __init__(self, name: str, batch_size: int):
         self.shard, self.label = ray.train.get_dataset_shard(name), trial.current().label
-        self.options = {"batch_size": batch_size} | ({"local_shuffle_buffer_size": BUFFER} if name == "train" else {})
+        self.options = {"batch_size": batch_size} | (
+            {"local_shuffle_buffer_size": BUFFER} if name == "train" else {}
+        )
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in self.shard.iter_torch_batches(**self.options):
@@ -152,7 +196,12 @@ class Classifier:
     def predict(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the probability of each class, shape (n, classes), for the column `image`."""
         with torch.no_grad():
-            return self.network(torch.as_tensor(np.stack(frame["image"]))).softmax(dim=1).double().numpy()
+            return (
+                self.network(torch.as_tensor(np.stack(frame["image"])))
+                .softmax(dim=1)
+                .double()
+                .numpy()
+            )
 
 
 def load(folder: str) -> Classifier:

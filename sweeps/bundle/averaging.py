@@ -40,13 +40,18 @@ def to_numbers(output: np.ndarray, task: str | None, classes: int) -> np.ndarray
     if task == "binary" and output.ndim == 2:
         _require(output.shape[1] == 2, output)
         return output[:, 1].astype(np.float64)
-    _require(output.ndim == 1 if task == "binary" else output.ndim == 2 and output.shape[1] == classes, output)
+    _require(
+        output.ndim == 1 if task == "binary" else output.ndim == 2 and output.shape[1] == classes,
+        output,
+    )
     return output.astype(np.float64)
 
 
 def _require(holds: bool, output: np.ndarray) -> None:
     if not holds:
-        raise BundleError(f"`predict` returned an array of {output.dtype} with shape {output.shape}, which cannot be averaged")
+        raise BundleError(
+            f"`predict` returned an array of {output.dtype} with shape {output.shape}, which cannot be averaged"
+        )
 
 
 def average(outputs: Sequence[np.ndarray], weights: Sequence[int]) -> np.ndarray:

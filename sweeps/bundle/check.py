@@ -39,7 +39,9 @@ def check(folder: Path) -> None:
     manifest = Manifest.read(folder)
     pyfunc = import_pyfunc()
     logging.getLogger("mlflow").setLevel(logging.ERROR)
-    model = pyfunc.load_model(str(folder), suppress_warnings=True)  # The warnings compare versions, which takes a second.
+    model = pyfunc.load_model(
+        str(folder), suppress_warnings=True
+    )  # The warnings compare versions, which takes a second.
     if not (folder / DATA_FOLDER / CHECK_ROWS).is_file():
         return
     rows = pd.read_parquet(folder / DATA_FOLDER / CHECK_ROWS)
@@ -47,12 +49,18 @@ def check(folder: Path) -> None:
     if len(got) != len(rows):
         raise BundleError(f"the bundle predicts {len(got)} rows for {len(rows)} input rows")
     if manifest.checked:
-        expected = label_output(manifest, np.load(folder / DATA_FOLDER / CHECK_OUTPUT, allow_pickle=False), rows.index)
+        expected = label_output(
+            manifest, np.load(folder / DATA_FOLDER / CHECK_OUTPUT, allow_pickle=False), rows.index
+        )
         if (text := describe_difference(expected, got, manifest.tolerance)) is not None:
-            raise BundleError(f"the bundle's predictions differ from the predictions in training: {text}")
+            raise BundleError(
+                f"the bundle's predictions differ from the predictions in training: {text}"
+            )
 
 
-def describe_difference(expected: pd.DataFrame, got: pd.DataFrame, tolerance: float = 0.0) -> str | None:
+def describe_difference(
+    expected: pd.DataFrame, got: pd.DataFrame, tolerance: float = 0.0
+) -> str | None:
     """Describe how two frames of predictions differ.
 
     Args:
@@ -68,9 +76,15 @@ def describe_difference(expected: pd.DataFrame, got: pd.DataFrame, tolerance: fl
         return f"the columns were {', '.join(expected.columns)} and are now {', '.join(map(str, got.columns))}"
     got = got.set_axis(expected.index)
     unequal = (expected != got) & ~(expected.isna() & got.isna())
-    floats = [name for name in expected.columns if expected[name].dtype.kind == got[name].dtype.kind == "f"]
+    floats = [
+        name
+        for name in expected.columns
+        if expected[name].dtype.kind == got[name].dtype.kind == "f"
+    ]
     if tolerance and floats:
-        close = (expected[floats] - got[floats]).abs() <= tolerance * expected[floats].abs().clip(lower=1.0)
+        close = (expected[floats] - got[floats]).abs() <= tolerance * expected[floats].abs().clip(
+            lower=1.0
+        )
         unequal[floats] &= ~close
         unequal = unequal[unequal[floats].any(axis=1)].reindex(unequal.index, fill_value=False)
     rows = unequal.any(axis=1).to_numpy()

@@ -32,7 +32,9 @@ if line := sys.stdin.readline():
 """
 # Niceness of the process. While a sweep starts, other processes have more urgent work.
 _NICENESS = 5
-_early: CheckProcess | None = None  # The process that `started_early` has started, until a check uses the process.
+_early: CheckProcess | None = (
+    None  # The process that `started_early` has started, until a check uses the process.
+)
 
 
 class CheckProcess:
@@ -44,12 +46,26 @@ class CheckProcess:
     """
 
     def __init__(self, packages: Sequence[str] = ()):
-        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "CUDA_VISIBLE_DEVICES": ""}
+        env = {
+            **os.environ,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "CUDA_VISIBLE_DEVICES": "",
+        }
         env.pop("PYTHONPATH", None)
         # The process gets its own session, so that Ctrl-C in the terminal does not end the check. A sweep that was stopped with Ctrl-C
         # still finishes its export.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, "mlflow.pyfunc", "pandas", "pyarrow.parquet", *packages],
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                _PROGRAM,
+                "mlflow.pyfunc",
+                "pandas",
+                "pyarrow.parquet",
+                *packages,
+            ],
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -69,10 +85,16 @@ class CheckProcess:
         """
         paths = [bundle, bundle / integrity.SWEEPS_COPY, bundle / integrity.CODE_FOLDER]
         try:
-            _, errors = self._process.communicate(json.dumps([str(path) for path in paths]) + "\n", timeout=timeout)
+            _, errors = self._process.communicate(
+                json.dumps([str(path) for path in paths]) + "\n", timeout=timeout
+            )
         finally:
             self.close()
-        return None if self._process.returncode == 0 else errors.strip() or f"exit code {self._process.returncode}"
+        return (
+            None
+            if self._process.returncode == 0
+            else errors.strip() or f"exit code {self._process.returncode}"
+        )
 
     def close(self) -> None:
         """Kill the process if it has not ended."""
@@ -90,7 +112,9 @@ def started_early(packages: Sequence[str] = ()) -> Iterator[None]:
     """
     global _early
     process = _early = CheckProcess(packages)
-    with contextlib.suppress(OSError):  # The system may not know niceness, or the process may have ended.
+    with contextlib.suppress(
+        OSError
+    ):  # The system may not know niceness, or the process may have ended.
         os.setpriority(os.PRIO_PROCESS, process._process.pid, _NICENESS)
     try:
         yield

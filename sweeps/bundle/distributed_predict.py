@@ -33,7 +33,9 @@ def _load_once(bundle: str, digest: str) -> Bundle:
     return load_bundle(bundle)
 
 
-def _predict_row_groups(groups: pd.DataFrame, bundle: str, digest: str, source: str, chunk: int) -> Iterator[pd.DataFrame]:
+def _predict_row_groups(
+    groups: pd.DataFrame, bundle: str, digest: str, source: str, chunk: int
+) -> Iterator[pd.DataFrame]:
     """Predict row groups of a Parquet file. Ray Data runs this function in its worker processes.
 
     Ray Data runs the function in tasks and not in actors, because its actors may survive an error and keep their CPUs.
@@ -49,10 +51,14 @@ def _predict_row_groups(groups: pd.DataFrame, bundle: str, digest: str, source: 
 
     loaded = _load_once(bundle, digest)
     for group, before in zip(groups["group"].tolist(), groups["before"].tolist(), strict=True):
-        yield from predict_chunks(loaded, read_row_groups(source, loaded.manifest, chunk, [group]), before)
+        yield from predict_chunks(
+            loaded, read_row_groups(source, loaded.manifest, chunk, [group]), before
+        )
 
 
-def predict_distributed(bundle: str | Path, source: str | Path, groups: Sequence[int], chunk: int, workers: int) -> Iterator[pd.DataFrame]:
+def predict_distributed(
+    bundle: str | Path, source: str | Path, groups: Sequence[int], chunk: int, workers: int
+) -> Iterator[pd.DataFrame]:
     """Predict the rows of a Parquet file in several processes.
 
     Args:
@@ -75,14 +81,25 @@ def predict_distributed(bundle: str | Path, source: str | Path, groups: Sequence
     workers = max(1, min(workers, len(groups)))  # Ray Data warns of more workers than row groups.
     started = not ray.is_initialized()
     if started:
-        ray.init(address="local", num_cpus=workers + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address="local",
+            num_cpus=workers + 1,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     folder = Path(bundle).resolve()
     digest = integrity.sha256(folder / integrity.MANIFEST)
-    predict = functools.partial(_predict_row_groups, bundle=str(folder), digest=digest, source=str(source), chunk=chunk)
+    predict = functools.partial(
+        _predict_row_groups, bundle=str(folder), digest=digest, source=str(source), chunk=chunk
+    )
     before = [0, *itertools.accumulate(groups)]
     try:
         with quiet_ray_data():
-            rows = ray.data.from_items([{"group": i, "before": before[i]} for i in range(len(groups))], override_num_blocks=len(groups))
+            rows = ray.data.from_items(
+                [{"group": i, "before": before[i]} for i in range(len(groups))],
+                override_num_blocks=len(groups),
+            )
             predictions = rows.map_batches(
                 predict,
                 batch_size=1,
@@ -90,12 +107,16 @@ def predict_distributed(bundle: str | Path, source: str | Path, groups: Sequence
                 compute=ray.data.TaskPoolStrategy(size=workers),
                 **WORKER_OPTIONS,
             )
-            yield from predictions.iter_batches(batch_size=None, batch_format="pandas", prefetch_batches=1)
+            yield from predictions.iter_batches(
+                batch_size=None, batch_format="pandas", prefetch_batches=1
+            )
     except Exception as e:  # Ray wraps the errors of workers
         own_errors = [cause for cause in _causes(e) if isinstance(cause, SweepsError)]
         if not own_errors:
             raise
-        raise own_errors[-1].with_traceback(None) from None  # the outer errors are Ray's; their class inherits from SweepsError, too
+        raise own_errors[-1].with_traceback(
+            None
+        ) from None  # the outer errors are Ray's; their class inherits from SweepsError, too
     finally:
         if started:
             with contextlib.suppress(Exception):

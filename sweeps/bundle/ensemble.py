@@ -144,7 +144,11 @@ def candidates_of(folder: Path, space: Space, study_store: StudyStore) -> Candid
         InputError: no such trial has a checkpoint.
     """
     results = study_store.results()
-    numbers = [n for n in ranking.ranked(results.items(), space.objective.goal == "minimize") if results[n].feasible]
+    numbers = [
+        n
+        for n in ranking.ranked(results.items(), space.objective.goal == "minimize")
+        if results[n].feasible
+    ]
     models = []
     for number in numbers:
         source, step, _ = model_to_export(folder, study_store, number, results[number], None, False)
@@ -152,7 +156,9 @@ def candidates_of(folder: Path, space: Space, study_store: StudyStore) -> Candid
             models.append(Candidate(number, source, step))
     if not models:
         rule = " and satisfies the constraints" if space.constraints else ""
-        raise InputError(Problem(OPTION, f"no trial of this sweep has a value and a checkpoint{rule}"))
+        raise InputError(
+            Problem(OPTION, f"no trial of this sweep has a value and a checkpoint{rule}")
+        )
     return Candidates(tuple(models[:MOST_CANDIDATES]), len(numbers), len(models[MOST_CANDIDATES:]))
 
 
@@ -188,7 +194,9 @@ def export_ensemble(
         BundleError: the bundle cannot be written, or predicts other values than the members.
     """
     sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
-    return _Exporter(folder, space, study_store, variants, roots, trust).export(candidates, rounds, target)
+    return _Exporter(folder, space, study_store, variants, roots, trust).export(
+        candidates, rounds, target
+    )
 
 
 @dataclass(frozen=True)
@@ -220,21 +228,42 @@ class _Exporter:
         labels = _labels_of(splits.valid, info)
         minimize = self.space.objective.goal == "minimize"
         outputs = [predictions[model.number] for model in models]
-        found = selection.select(outputs, lambda p: self._score(info.task, labels, p), minimize, rounds)
+        found = selection.select(
+            outputs, lambda p: self._score(info.task, labels, p), minimize, rounds
+        )
         if found is None:
             raise self._nothing_scored()
-        scores = {models[i].number: self._score(info.task, labels, outputs[i]) for i in {*found.weights, found.single}}
+        scores = {
+            models[i].number: self._score(info.task, labels, outputs[i])
+            for i in {*found.weights, found.single}
+        }
         members = {models[i]: weight for i, weight in found.weights.items()}
-        tests, note = self._score_test([*members, models[found.single]], list(members.values()), info)
+        tests, note = self._score_test(
+            [*members, models[found.single]], list(members.values()), info
+        )
         about: dict[str, Any] = {
             "rounds": rounds,
             "values": found.rounds,
             "rows": len(labels),
             "candidates": candidates.steps,
-            "single": {"trial": models[found.single].trial, "value": found.single_value, "test": tests[models[found.single].number]},
+            "single": {
+                "trial": models[found.single].trial,
+                "value": found.single_value,
+                "test": tests[models[found.single].number],
+            },
         }
-        facts = {**sweep_facts(self.folder, self.space, self._fingerprint), "trial": None, "value": found.value, "test": tests[None]}
-        bundle = self._write(target, members, {n: (scores[n], tests[n]) for n in scores}, {**facts, "ensemble": about})
+        facts = {
+            **sweep_facts(self.folder, self.space, self._fingerprint),
+            "trial": None,
+            "value": found.value,
+            "test": tests[None],
+        }
+        bundle = self._write(
+            target,
+            members,
+            {n: (scores[n], tests[n]) for n in scores},
+            {**facts, "ensemble": about},
+        )
         notes = [
             *_score_lines(metrics.base_name(metric), facts, about["single"]),
             _member_line(members, len(models), candidates, rounds),
@@ -251,7 +280,10 @@ class _Exporter:
 
     def _of_one_source(self, models: Sequence[Candidate]) -> list[Candidate]:
         """Return the models whose trials read the same source as the best trial. Other sources may have other rows of valid."""
-        sources = {model: self.variants.source_index(self.study_store.trial(model.number).data) for model in models}
+        sources = {
+            model: self.variants.source_index(self.study_store.trial(model.number).data)
+            for model in models
+        }
         for model, source in sources.items():
             if source != sources[models[0]]:
                 self.problems[model.trial] = "its trial read another source of data"
@@ -269,7 +301,9 @@ class _Exporter:
             refuse_unsigned_checkpoint(source, self.space, self.roots, self.trust)
             yield source
 
-    def _predict_valid(self, models: Sequence[Candidate], info: DatasetInfo) -> Iterator[tuple[int, np.ndarray]]:
+    def _predict_valid(
+        self, models: Sequence[Candidate], info: DatasetInfo
+    ) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the number of each model's trial and the model's predictions for valid. Models that cannot predict are left out.
 
         Valid is prepared once for all models with the same data variant and preprocessor.
@@ -277,7 +311,9 @@ class _Exporter:
         chains: dict[str, list[Candidate]] = {}
         for model in models:
             trial = self.study_store.trial(model.number)
-            chains.setdefault(data_key(self.variants.fingerprint_of(trial.data), trial.preprocessor), []).append(model)
+            chains.setdefault(
+                data_key(self.variants.fingerprint_of(trial.data), trial.preprocessor), []
+            ).append(model)
         for alike in chains.values():
             trial = self.study_store.trial(alike[0].number)
             splits = self.variants.splits(trial.data)
@@ -287,7 +323,12 @@ class _Exporter:
             except UntrustedFile:
                 raise
             except Exception as e:  # a user's step may raise anything
-                self.problems.update({model.trial: f"its preprocessor failed: {type(e).__name__}: {e}" for model in alike})
+                self.problems.update(
+                    {
+                        model.trial: f"its preprocessor failed: {type(e).__name__}: {e}"
+                        for model in alike
+                    }
+                )
                 continue
             for model in alike:
                 try:
@@ -304,10 +345,16 @@ class _Exporter:
         load, metric = self.space.trainer.load, self.space.objective.metric
         assert load is not None
         with self._local(model) as source:
-            output = np.asarray(predict_checkpoint(self.study_store.trial(model.number), load, source, rows))
-        only_classes = output.dtype.kind in "iub" and (info.task == MULTILABEL or (info.classes is not None and output.ndim == 1))
+            output = np.asarray(
+                predict_checkpoint(self.study_store.trial(model.number), load, source, rows)
+            )
+        only_classes = output.dtype.kind in "iub" and (
+            info.task == MULTILABEL or (info.classes is not None and output.ndim == 1)
+        )
         if only_classes and metrics.needs(metric, info.task) not in (None, "classes"):
-            raise BundleError(f"`{metric}` needs probabilities, but the model predicts only classes")
+            raise BundleError(
+                f"`{metric}` needs probabilities, but the model predicts only classes"
+            )
         numbers = averaging.to_numbers(output, info.task, len(info.classes or ()))
         if references.is_reference(metric) and (only_classes or numbers.shape != output.shape):
             got = f"the model predicts an array of {output.dtype} with shape {output.shape}, and the average has shape {numbers.shape}"
@@ -327,7 +374,9 @@ class _Exporter:
     def _nothing_scored(self) -> InputError:
         metric = self.space.objective.metric
         reason = f": trial {' '.join(next(iter(self.problems.items())))}" if self.problems else ""
-        return InputError(Problem(OPTION, f"no model of this sweep has a finite `{metric}` on valid{reason}"))
+        return InputError(
+            Problem(OPTION, f"no model of this sweep has a finite `{metric}` on valid{reason}")
+        )
 
     def _score_test(
         self, models: Sequence[Candidate], weights: Sequence[int], info: DatasetInfo
@@ -344,19 +393,28 @@ class _Exporter:
             there is no test split. The second result is a note that says why a score cannot be computed.
         """
         outputs: list[np.ndarray] = []
-        scores: dict[int | None, float | None] = dict.fromkeys([None, *(model.number for model in models)])
+        scores: dict[int | None, float | None] = dict.fromkeys(
+            [None, *(model.number for model in models)]
+        )
         labels = None
         for model in models:
             trial = self.study_store.trial(model.number)
             if (test := self._prepared.load_test(trial.data)) is None:
                 return scores, None
-            rows, labels = self._prepared.load_chain(trial.preprocessor, trial.data).transform(test[0]), test[1]
+            rows, labels = (
+                self._prepared.load_chain(trial.preprocessor, trial.data).transform(test[0]),
+                test[1],
+            )
             outputs.append(self._predict(model, rows, info))
         assert labels is not None
         mean = averaging.average(outputs[: len(weights)], weights)
         note = None
-        for number, output in zip([None, *(model.number for model in models)], [mean, *outputs], strict=True):
-            scores[number], note = score_test(self.space.objective.metric, info.task, labels, output)
+        for number, output in zip(
+            [None, *(model.number for model in models)], [mean, *outputs], strict=True
+        ):
+            scores[number], note = score_test(
+                self.space.objective.metric, info.task, labels, output
+            )
         return scores, note
 
     def _write(
@@ -378,19 +436,35 @@ class _Exporter:
         infos = {model: self._prepared.load_info(trial.data) for model, trial in trials.items()}
         first = next(iter(infos.values()))
         checks = {name: info.check[name] for info in infos.values() for name in info.features}
-        whole = list(dict.fromkeys(name for source in self.variants.sources.values() for name in source.features))
-        raw = pd.DataFrame({name: checks[name] for name in sorted(checks, key=whole.index)}, index=first.check.index)
+        whole = list(
+            dict.fromkeys(
+                name for source in self.variants.sources.values() for name in source.features
+            )
+        )
+        raw = pd.DataFrame(
+            {name: checks[name] for name in sorted(checks, key=whole.index)},
+            index=first.check.index,
+        )
         described = []
         for model, weight in members.items():
             trial, (value, test) = trials[model], scores[model.number]
             training = describe_recorded(self.study_store, model.number, model.step)
             training |= {"value": value, "test": test, "best_step": model.step, "seed": trial.seed}
-            columns = None if list(infos[model].features) == list(raw.columns) else list(infos[model].features)
-            described.append(Member(trial=model.trial, weight=weight, columns=columns, made=to_json_value(training)))
+            columns = (
+                None
+                if list(infos[model].features) == list(raw.columns)
+                else list(infos[model].features)
+            )
+            described.append(
+                Member(
+                    trial=model.trial, weight=weight, columns=columns, made=to_json_value(training)
+                )
+            )
         with contextlib.ExitStack() as stack:
             models = {
                 model.trial: write.TrainedModel(
-                    stack.enter_context(self._local(model)), self._prepared.load_chain(trial.preprocessor, trial.data)
+                    stack.enter_context(self._local(model)),
+                    self._prepared.load_chain(trial.preprocessor, trial.data),
                 )
                 for model, trial in trials.items()
             }
@@ -403,22 +477,36 @@ class _Exporter:
                 task=first.task,
                 classes=first.classes,
                 raw=raw,
-                expected=self._expected([model.checkpoint for model in models.values()], list(members.values()), first),
+                expected=self._expected(
+                    [model.checkpoint for model in models.values()], list(members.values()), first
+                ),
                 training=to_json_value(facts),
             )
 
-    def _expected(self, checkpoints: Sequence[Path], weights: Sequence[int], info: DatasetInfo) -> np.ndarray | None:
+    def _expected(
+        self, checkpoints: Sequence[Path], weights: Sequence[int], info: DatasetInfo
+    ) -> np.ndarray | None:
         """Return the average of the predictions that the trainer recorded for the check; None if it did not record those of a member."""
         files = [checkpoint / CHECK_PREDICTIONS for checkpoint in checkpoints]
         if not all(file.exists() for file in files):
             return None
-        recorded = [averaging.to_numbers(np.load(file), info.task, len(info.classes or ())) for file in files]
+        recorded = [
+            averaging.to_numbers(np.load(file), info.task, len(info.classes or ()))
+            for file in files
+        ]
         return averaging.average(recorded, weights)
 
     def _problem_lines(self) -> list[str]:
         """Return notes on the candidates that cannot be used."""
-        lines = [f"note: trial {trial} is no candidate: {reason}" for trial, reason in self.problems.items()]
-        more = [f"note: {len(lines) - SHOWN_REASONS} more trials are no candidates"] if len(lines) > SHOWN_REASONS else []
+        lines = [
+            f"note: trial {trial} is no candidate: {reason}"
+            for trial, reason in self.problems.items()
+        ]
+        more = (
+            [f"note: {len(lines) - SHOWN_REASONS} more trials are no candidates"]
+            if len(lines) > SHOWN_REASONS
+            else []
+        )
         return lines[:SHOWN_REASONS] + more
 
 
@@ -438,7 +526,9 @@ def _score_lines(metric: str, facts: Mapping[str, Any], single: Mapping[str, Any
     return lines
 
 
-def _member_line(members: Mapping[Candidate, int], used: int, candidates: Candidates, rounds: int) -> str:
+def _member_line(
+    members: Mapping[Candidate, int], used: int, candidates: Candidates, rounds: int
+) -> str:
     """Return a line that lists the members with their weights, and says from how many models they were chosen."""
     listed = ", ".join(f"{model.trial} (weight {weight})" for model, weight in members.items())
     line = f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {used} trial{'s' * (used != 1)}"
@@ -446,4 +536,8 @@ def _member_line(members: Mapping[Candidate, int], used: int, candidates: Candid
         line += f"; {lacking} of {candidates.trials} trials have no checkpoint that can be used"
     if candidates.worse:
         line += f"; {candidates.worse} worse trials were not considered"
-    return line + ("; no average scored better than this model alone" if len(members) == 1 and rounds > 1 else "")
+    return line + (
+        "; no average scored better than this model alone"
+        if len(members) == 1 and rounds > 1
+        else ""
+    )

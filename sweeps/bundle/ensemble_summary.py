@@ -79,7 +79,10 @@ def ensembles_of(folder: Path, store: str | None = None) -> list[EnsembleSummary
         store: address of the sweep in a store, if the folder is a copy of it.
     """
     exports = SweepFolder(folder).exports
-    return sorted(_read(exports, f"{store}/{exports.name}" if store else None), key=lambda ensemble: ensemble.path)
+    return sorted(
+        _read(exports, f"{store}/{exports.name}" if store else None),
+        key=lambda ensemble: ensemble.path,
+    )
 
 
 def _read(exports: Path, address: str | None) -> Iterator[EnsembleSummary]:

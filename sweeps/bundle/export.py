@@ -22,7 +22,14 @@ from sweeps.core.errors import BundleError, InputError, Problem, SweepsError, un
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import refuse_special_files
-from sweeps.core.trial import CHECK_PREDICTIONS, Result, State, Trial, complete_trial_id, format_trial_id
+from sweeps.core.trial import (
+    CHECK_PREDICTIONS,
+    Result,
+    State,
+    Trial,
+    complete_trial_id,
+    format_trial_id,
+)
 from sweeps.core.trust import UnreadableFile, refuse_unsigned
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.space import Space
@@ -139,7 +146,9 @@ class _Exporter:
         """
         trainer, roots, number = self.space.trainer, self.roots, self.number
         if trainer.load is None:
-            return replace(exported, checkpoint=write.copy_checkpoint(source, self.target / "checkpoint"))
+            return replace(
+                exported, checkpoint=write.copy_checkpoint(source, self.target / "checkpoint")
+            )
         sys.path[:0] = [str(root) for root in roots if str(root) not in sys.path]
         try:
             refuse_unsigned_checkpoint(source, self.space, roots, self.trust)
@@ -151,7 +160,11 @@ class _Exporter:
                 raise
             name = format_trial_id(number)
             log.error("the export of trial %s failed", name, exc_info=e)
-            error = e if isinstance(e, BundleError) else BundleError(f"trial {name} cannot be exported: {type(e).__name__}: {e}")
+            error = (
+                e
+                if isinstance(e, BundleError)
+                else BundleError(f"trial {name} cannot be exported: {type(e).__name__}: {e}")
+            )
             return replace(exported, error=error)
 
     def _write_bundle(self, exported: Exported, source: Path, step: int, load: str) -> Exported:
@@ -162,8 +175,13 @@ class _Exporter:
         fitted = store.load_chain(trial.preprocessor, trial.data) if space.data.given else None
         notes, best = exported.notes, dict(exported.best)
         if fitted is not None and (test := store.load_test(trial.data)) is not None:
-            metric = next((o.metric for o in space.objectives if o.metric not in COSTS), space.objective.metric)
-            method = "decision_function" if metrics.needs(metric, info.task) == "scores" else "predict"
+            metric = next(
+                (o.metric for o in space.objectives if o.metric not in COSTS),
+                space.objective.metric,
+            )
+            method = (
+                "decision_function" if metrics.needs(metric, info.task) == "scores" else "predict"
+            )
             predictions = predict_checkpoint(trial, load, source, fitted.transform(test[0]), method)
             best["test"], note = score_test(metric, info.task, test[1], predictions)
             notes = (*notes, note) if note else notes
@@ -176,12 +194,18 @@ class _Exporter:
             task=info.task,
             classes=info.classes,
             raw=info.check if space.data.given else None,
-            expected=np.load(source / CHECK_PREDICTIONS) if (source / CHECK_PREDICTIONS).exists() else None,
-            training=to_json_value(self._training(exported.best, best["test"], step, trial.seed, info.fingerprint)),
+            expected=np.load(source / CHECK_PREDICTIONS)
+            if (source / CHECK_PREDICTIONS).exists()
+            else None,
+            training=to_json_value(
+                self._training(exported.best, best["test"], step, trial.seed, info.fingerprint)
+            ),
         )
         return replace(exported, best=best, bundle=path, notes=notes)
 
-    def _training(self, described: dict[str, Any], test: float | None, step: int, seed: int, fingerprint: str) -> dict[str, Any]:
+    def _training(
+        self, described: dict[str, Any], test: float | None, step: int, seed: int, fingerprint: str
+    ) -> dict[str, Any]:
         """Return the facts about the training that the bundle's manifest records.
 
         Args:
@@ -193,7 +217,11 @@ class _Exporter:
         """
         # If the steps are folds or parts of the rows, `step` counts the loop's own steps after a refit.
         of_loop = self.refitted is not None and self.study_store.objectives.last_step_counts
-        description = described if of_loop or step == self.result.best_step else describe_recorded(self.study_store, self.number, step)
+        description = (
+            described
+            if of_loop or step == self.result.best_step
+            else describe_recorded(self.study_store, self.number, step)
+        )
         training = description | {
             "test": test,
             "best_step": step,
@@ -201,15 +229,23 @@ class _Exporter:
             **sweep_facts(self.folder, self.space, fingerprint),
         }
         if self.refitted is not None:
-            training["refit"] = {"on": ["train", "valid"], "rows": self.refitted.rows, "steps": self.refitted.steps}
+            training["refit"] = {
+                "on": ["train", "valid"],
+                "rows": self.refitted.rows,
+                "steps": self.refitted.steps,
+            }
         return training
 
 
-def refuse_unsigned_checkpoint(source: Path, space: Space, roots: Sequence[Path], trust: bool) -> None:
+def refuse_unsigned_checkpoint(
+    source: Path, space: Space, roots: Sequence[Path], trust: bool
+) -> None:
     """Raise UntrustedFile if the folder of a checkpoint has a pickle that this user's key has not signed, unless `trust` is true."""
     names = [space.trainer.loop, *([space.trainer.load] if space.trainer.load else [])]
     definitions = [definition_of(references.parse(name)[0], roots) for name in names]
-    refuse_unsigned(source, [name for definition in definitions for name in definition.pickles], trust)
+    refuse_unsigned(
+        source, [name for definition in definitions for name in definition.pickles], trust
+    )
 
 
 def code_of(space: Space, roots: Sequence[Path]) -> dict[str, Any]:
@@ -218,7 +254,12 @@ def code_of(space: Space, roots: Sequence[Path]) -> dict[str, Any]:
     # Only the trainer's own `load` imports the modules that options name. The user's `load` imports what it needs by itself.
     named = space.trainer.references if trainer.load else ()
     imports = [*(references.parse(name)[0] for name in named), *space.trainer.packages]
-    return {"load": space.trainer.load, "left_out": trainer.resume_files, "imports": imports, "roots": roots}
+    return {
+        "load": space.trainer.load,
+        "left_out": trainer.resume_files,
+        "imports": imports,
+        "roots": roots,
+    }
 
 
 def sweep_facts(folder: Path, space: Space, fingerprint: str) -> dict[str, Any]:
@@ -242,7 +283,12 @@ def sweep_facts(folder: Path, space: Space, fingerprint: str) -> dict[str, Any]:
 
 
 def model_to_export(
-    folder: Path, study_store: StudyStore, number: int, result: Result, refitted: Refitted | None, latest: bool
+    folder: Path,
+    study_store: StudyStore,
+    number: int,
+    result: Result,
+    refitted: Refitted | None,
+    latest: bool,
 ) -> tuple[str | None, int, str]:
     """Return the checkpoint to export, the step of its model, and a note for the user, which may be empty.
 
@@ -259,8 +305,16 @@ def model_to_export(
         deleted = "latest checkpoint" if latest else "checkpoint"
         return None, 0, f"trial {trial_id} cannot be exported, because its {deleted} was deleted"
     step, value, note = checkpoint.best_step, study_store.value_at(number, checkpoint.best_step), ""
-    if step != result.best_step and value == value and value != study_store.value_at(number, result.best_step or 0):
-        reason = "" if latest else f", because the loop saved no checkpoint at the trial's best step, {result.best_step}"
+    if (
+        step != result.best_step
+        and value == value
+        and value != study_store.value_at(number, result.best_step or 0)
+    ):
+        reason = (
+            ""
+            if latest
+            else f", because the loop saved no checkpoint at the trial's best step, {result.best_step}"
+        )
         note = f"exported the model of step {step} (value {value:.6g}){reason}"
     return source, step, note
 
@@ -268,17 +322,31 @@ def model_to_export(
 def _why_no_checkpoint(study_store: StudyStore, number: int, result: Result, latest: bool) -> str:
     """Return why a trial that reported no checkpoint cannot be exported, and what the user can do."""
     cannot = f"trial {format_trial_id(number)} cannot be exported, because it"
-    saved = [format_trial_id(n) for n, r in study_store.results().items() if _saved(study_store, n, r, latest)]
+    saved = [
+        format_trial_id(n)
+        for n, r in study_store.results().items()
+        if _saved(study_store, n, r, latest)
+    ]
     how = how_to_get_a_bundle(study_store.space.trainer)
     if not saved and how is not None:
         return f"{cannot} reported no checkpoint; {how}"
-    ended = {State.PRUNED: "was stopped", State.FAIL: "failed", State.RUNNING: "was interrupted"}.get(result.state, "ended")
+    ended = {
+        State.PRUNED: "was stopped",
+        State.FAIL: "failed",
+        State.RUNNING: "was interrupted",
+    }.get(result.state, "ended")
     step = f" after step {result.steps}" if result.steps else ""
-    others = f"; trials with a checkpoint: {', '.join(saved[:8])}{', ...' if len(saved) > 8 else ''}" if saved else ""
+    others = (
+        f"; trials with a checkpoint: {', '.join(saved[:8])}{', ...' if len(saved) > 8 else ''}"
+        if saved
+        else ""
+    )
     return f"{cannot} {ended}{step}, before its first checkpoint{others}"
 
 
-def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: Any) -> tuple[float | None, str | None]:
+def score_test(
+    metric: str, task: str | None, labels: np.ndarray, predictions: Any
+) -> tuple[float | None, str | None]:
     """Score predictions of the test split.
 
     Args:
@@ -299,11 +367,16 @@ def score_test(metric: str, task: str | None, labels: np.ndarray, predictions: A
             return None, f"no test score: {e}"
         raise
     if value is None:
-        return None, f"no test score: only the loop computes the metric `{metric}`, so sweeps cannot compute it on the test rows"
+        return (
+            None,
+            f"no test score: only the loop computes the metric `{metric}`, so sweeps cannot compute it on the test rows",
+        )
     return value, None
 
 
-def predict_checkpoint(trial: Trial, load: str, source: Path, rows: pd.DataFrame, method: str = "predict") -> Any:
+def predict_checkpoint(
+    trial: Trial, load: str, source: Path, rows: pd.DataFrame, method: str = "predict"
+) -> Any:
     """Predict rows with the model of a checkpoint.
 
     Args:
@@ -325,7 +398,9 @@ def predict_checkpoint(trial: Trial, load: str, source: Path, rows: pd.DataFrame
         ) from e
 
 
-def describe_recorded(study_store: StudyStore, number: int, step: int | None = None) -> dict[str, Any]:
+def describe_recorded(
+    study_store: StudyStore, number: int, step: int | None = None
+) -> dict[str, Any]:
     """Return the facts of a recorded trial, in the format in which `sweeps run --json` shows the best trial.
 
     If the sweep has several objectives, the result also has `values`. If the sweep has constraints, the result also has `feasible`. If
@@ -337,7 +412,11 @@ def describe_recorded(study_store: StudyStore, number: int, step: int | None = N
         step: step at which to describe the trial; None for the best step. Repeated trials are always described at their best steps.
     """
     trial, configurations = study_store.trial(number), study_store.configurations()
-    first, repeats, objectives = trial.first_trial, study_store.space.repeats, study_store.objectives
+    first, repeats, objectives = (
+        trial.first_trial,
+        study_store.space.repeats,
+        study_store.objectives,
+    )
     own, aggregate = dict(configurations.trials[first]), configurations.results()[first]
     result = own[number]
     if step is not None and step != result.best_step and repeats.count == 1:
@@ -345,9 +424,14 @@ def describe_recorded(study_store: StudyStore, number: int, step: int | None = N
     description = describe(trial, result)
     if repeats.count > 1:
         values = {format_trial_id(n): r.value for n, r in own.items()}
-        description |= {"value": aggregate.value, "repeats": {"aggregate": repeats.aggregate, "values": values}}
+        description |= {
+            "value": aggregate.value,
+            "repeats": {"aggregate": repeats.aggregate, "values": values},
+        }
     if len(objectives.objectives) > 1:
-        description["values"] = dict(zip((o.metric for o in objectives.objectives), aggregate.values, strict=True))
+        description["values"] = dict(
+            zip((o.metric for o in objectives.objectives), aggregate.values, strict=True)
+        )
     if objectives.constraints:
         description["feasible"] = aggregate.feasible
     return description
@@ -366,11 +450,23 @@ def objective_value(study_store: StudyStore, number: int, step: int) -> float | 
 
 def _at_step(study_store: StudyStore, number: int, result: Result, step: int) -> Result:
     """Return the result that the trial would have if it had ended at this step. The costs are still the costs of the whole trial."""
-    recorded, objectives = study_store.study.get_trials(deepcopy=False)[number], study_store.objectives
-    curve, others = [(s, v) for s, v in record.curve_of(recorded) if s == step], record.others_of(recorded, objectives.reported_metrics[1:])
+    recorded, objectives = (
+        study_store.study.get_trials(deepcopy=False)[number],
+        study_store.objectives,
+    )
+    curve, others = (
+        [(s, v) for s, v in record.curve_of(recorded) if s == step],
+        record.others_of(recorded, objectives.reported_metrics[1:]),
+    )
     costs = {name: result.metrics[name] for name in COSTS if name in result.metrics}
     score = objectives.score(result.state, step, curve, others, costs)
-    return replace(result, value=score.values[0], values=score.values, metrics=score.metrics, feasible=score.feasible)
+    return replace(
+        result,
+        value=score.values[0],
+        values=score.values,
+        metrics=score.metrics,
+        feasible=score.feasible,
+    )
 
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:
@@ -412,8 +508,16 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
     best = study_store.winner()
     if best is None:
         saved = [format_trial_id(n) for n, r in results.items() if r.checkpoint is not None]
-        more = f"; use --trial with the id of a trial that has a checkpoint: {', '.join(saved[:8])}" if saved else ""
-        raise InputError(Problem("export", f"this sweep has no completed trial with a value of the objective{more}"))
+        more = (
+            f"; use --trial with the id of a trial that has a checkpoint: {', '.join(saved[:8])}"
+            if saved
+            else ""
+        )
+        raise InputError(
+            Problem(
+                "export", f"this sweep has no completed trial with a value of the objective{more}"
+            )
+        )
     return best
 
 
@@ -432,7 +536,12 @@ def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> l
     numbers = [n for n in study_store.ranked() if _saved(study_store, n, results[n], latest)]
     if not numbers:
         what = "its latest checkpoint" if latest else "a checkpoint"
-        raise InputError(Problem("--top", f"this sweep has no completed trial with a value of the objective and {what}"))
+        raise InputError(
+            Problem(
+                "--top",
+                f"this sweep has no completed trial with a value of the objective and {what}",
+            )
+        )
     return numbers[:count]
 
 
@@ -449,13 +558,27 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
     """
     if len(study_store.objectives.objectives) == 1:
         one = study_store.objectives.objectives[0].metric
-        raise InputError(Problem("--pareto", f"needs several objectives, but this sweep has only one, `{one}`; use --top K instead"))
+        raise InputError(
+            Problem(
+                "--pareto",
+                f"needs several objectives, but this sweep has only one, `{one}`; use --top K instead",
+            )
+        )
     front, results = study_store.front(), study_store.results()
     if not front:
-        raise InputError(Problem("--pareto", "this sweep has no completed trial with a value of every objective"))
-    if short := [format_trial_id(n) for n in front if not _saved(study_store, n, results[n], latest)]:
+        raise InputError(
+            Problem("--pareto", "this sweep has no completed trial with a value of every objective")
+        )
+    if short := [
+        format_trial_id(n) for n in front if not _saved(study_store, n, results[n], latest)
+    ]:
         what = "latest checkpoint" if latest else "checkpoint"
-        raise InputError(Problem("--pareto", f"the {what} of trial {', '.join(short)} is missing; use --trial to export another trial"))
+        raise InputError(
+            Problem(
+                "--pareto",
+                f"the {what} of trial {', '.join(short)} is missing; use --trial to export another trial",
+            )
+        )
     return front
 
 
@@ -467,4 +590,6 @@ def _saved(study_store: StudyStore, number: int, result: Result, latest: bool) -
     checkpoint = study_store.latest(number) if latest else result.checkpoint
     if checkpoint is None:
         return False
-    return checkpoint_exists(f"{checkpoint_root(study_store.folder, format_trial_id(number))}/{Path(checkpoint.path).name}")
+    return checkpoint_exists(
+        f"{checkpoint_root(study_store.folder, format_trial_id(number))}/{Path(checkpoint.path).name}"
+    )

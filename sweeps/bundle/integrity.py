@@ -23,7 +23,9 @@ MANIFEST = "manifest.json"
 DIGEST = "manifest.sha256"
 CODE_FOLDER = "code"
 LOADER_MODULE = "sweeps_bundle"
-SWEEPS_COPY = "code/_sweeps"  # the part of sweeps that a bundle needs; used if sweeps is not imported yet
+SWEEPS_COPY = (
+    "code/_sweeps"  # the part of sweeps that a bundle needs; used if sweeps is not imported yet
+)
 # A bundle has an empty file with the name of Python's bytecode folder. Python can then neither write nor read unverified bytecode there
 NO_BYTECODE = f"{CODE_FOLDER}/__pycache__"
 # MLflow adds this file to a model that it downloads from its registry
@@ -98,11 +100,17 @@ def verify_hashes(bundle: Path) -> dict[str, str]:
             raise IntegrityError(f"{bundle}: {file.name} is missing")
         _require_file(bundle, file.name)
     if digest.read_bytes() != f"{sha256(manifest)}  {MANIFEST}\n".encode():
-        raise IntegrityError(f"{bundle}: {MANIFEST} is not the file that was exported: its SHA-256 differs from the SHA-256 in {DIGEST}")
+        raise IntegrityError(
+            f"{bundle}: {MANIFEST} is not the file that was exported: its SHA-256 differs from the SHA-256 in {DIGEST}"
+        )
     try:
-        listed = {str(name): str(sha) for name, sha in json.loads(manifest.read_bytes())["files"].items()}
+        listed = {
+            str(name): str(sha) for name, sha in json.loads(manifest.read_bytes())["files"].items()
+        }
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise IntegrityError(f"{bundle}: {MANIFEST} has no valid list of files: {type(e).__name__}: {e}") from None
+        raise IntegrityError(
+            f"{bundle}: {MANIFEST} has no valid list of files: {type(e).__name__}: {e}"
+        ) from None
     present = set(files_of(bundle))
     for name in sorted(listed):
         if name not in present:
@@ -114,7 +122,9 @@ def verify_hashes(bundle: Path) -> dict[str, str]:
             )
     for name in sorted(present - set(listed)):
         if name not in IGNORED_FILES:
-            raise IntegrityError(f"{bundle}: {name} was added after the export: the manifest does not list it")
+            raise IntegrityError(
+                f"{bundle}: {name} was added after the export: the manifest does not list it"
+            )
     return listed
 
 
@@ -122,7 +132,9 @@ def _require_file(bundle: Path, name: str) -> None:
     if (bundle / name).is_symlink():
         raise IntegrityError(f"{bundle}: {name} is a link, but was a file when it was exported")
     if not (bundle / name).is_file():  # reading a pipe would block
-        raise IntegrityError(f"{bundle}: {name} is not a regular file, but was one when it was exported")
+        raise IntegrityError(
+            f"{bundle}: {name} is not a regular file, but was one when it was exported"
+        )
 
 
 class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
@@ -154,7 +166,11 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
     """
     code = str(bundle / CODE_FOLDER)
     for name, digest in listed.items():
-        if (other := _imported_from(name)) is not None and not other.is_relative_to(code) and sha256(other) != digest:
+        if (
+            (other := _imported_from(name)) is not None
+            and not other.is_relative_to(code)
+            and sha256(other) != digest
+        ):
             raise IntegrityError(
                 f"{bundle}: {name} cannot be used, because this process has already imported another module of the same name, {other}; "
                 "load the bundle in a new process"
@@ -164,12 +180,16 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
         if path != code and not path.startswith(code + os.sep):
             raise ImportError
         compiled = (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES)
-        return importlib.machinery.FileFinder(path, (_SourceOnlyLoader, importlib.machinery.SOURCE_SUFFIXES), compiled)
+        return importlib.machinery.FileFinder(
+            path, (_SourceOnlyLoader, importlib.machinery.SOURCE_SUFFIXES), compiled
+        )
 
     if code not in _hooked:
         _hooked.add(code)
         sys.path_hooks.insert(0, finder)
-        for path in [p for p in sys.path_importer_cache if p == code or p.startswith(code + os.sep)]:
+        for path in [
+            p for p in sys.path_importer_cache if p == code or p.startswith(code + os.sep)
+        ]:
             del sys.path_importer_cache[path]
     for path in (code, *(() if "sweeps" in sys.modules else (str(bundle / SWEEPS_COPY),))):
         if path not in sys.path:
@@ -188,7 +208,12 @@ def _imported_from(name: str) -> Path | None:
     own = (f"{SWEEPS_COPY}/", f"{CODE_FOLDER}/{LOADER_MODULE}.py")
     if not name.startswith(f"{CODE_FOLDER}/") or name.startswith(own) or not name.endswith(".py"):
         return None
-    module = name.removeprefix(f"{CODE_FOLDER}/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    module = (
+        name.removeprefix(f"{CODE_FOLDER}/")
+        .removesuffix(".py")
+        .removesuffix("/__init__")
+        .replace("/", ".")
+    )
     file = getattr(sys.modules.get(module), "__file__", None)
     return Path(file).resolve() if file and file.endswith(".py") and os.path.isfile(file) else None
 
@@ -198,7 +223,9 @@ def _load_pyfunc(data_path: str) -> Any:
     bundle = Path(data_path).resolve().parents[1]
     try:
         use_bundle_code(bundle, verify_hashes(bundle))
-    except IntegrityError:  # undo what MLflow did before this call: it made the bundle's code importable
+    except (
+        IntegrityError
+    ):  # undo what MLflow did before this call: it made the bundle's code importable
         sys.path[:] = [path for path in sys.path if Path(path) != bundle / CODE_FOLDER]
         sys.modules.pop(LOADER_MODULE, None)
         raise

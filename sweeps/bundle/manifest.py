@@ -131,14 +131,20 @@ class Manifest(BaseModel):
     def write(self, bundle: Path) -> None:
         """Write the manifest and its hash. All other files of the bundle must be complete before this call."""
         content = self.model_dump(by_alias=True, exclude=None if self.members else {"members"})
-        (bundle / FILE).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (bundle / FILE).write_text(
+            json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
         integrity.write_hashes(bundle)
 
     def of_member(self, member: Member) -> Manifest:
         """Return the manifest of a member of this ensemble, as if the member had a bundle of its own."""
         named = {column.name: column for column in self.columns}
-        columns = self.columns if member.columns is None else [named[name] for name in member.columns]
-        return self.model_copy(update={"columns": columns, "training": self.training | member.training, "members": []})
+        columns = (
+            self.columns if member.columns is None else [named[name] for name in member.columns]
+        )
+        return self.model_copy(
+            update={"columns": columns, "training": self.training | member.training, "members": []}
+        )
 
     @classmethod
     def read(cls, bundle: Path) -> Manifest:
@@ -188,7 +194,11 @@ def is_pickle(file: Path) -> bool:
 
     PyTorch's ZIP files contain a pickle. NumPy's files contain one if they hold objects.
     """
-    if file.suffix.lower() in (".pkl", ".pickle", ".joblib"):  # the contents may be compressed, or may be a pickle of a text protocol
+    if file.suffix.lower() in (
+        ".pkl",
+        ".pickle",
+        ".joblib",
+    ):  # the contents may be compressed, or may be a pickle of a text protocol
         return True
     with open(file, "rb") as f:
         head = f.read(4096)
@@ -201,7 +211,10 @@ def is_pickle(file: Path) -> bool:
         return False
     with zipfile.ZipFile(file) as packed:
         for name in packed.namelist():
-            with contextlib.suppress(NotImplementedError, RuntimeError, zipfile.BadZipFile), packed.open(name) as f:
+            with (
+                contextlib.suppress(NotImplementedError, RuntimeError, zipfile.BadZipFile),
+                packed.open(name) as f,
+            ):
                 if name.endswith("data.pkl") or _starts_pickle(f.read(4096)):
                     return True
     return False

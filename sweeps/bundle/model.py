@@ -13,7 +13,14 @@ import pandas as pd
 
 from sweeps.bundle import integrity, schema
 from sweeps.bundle.averaging import average, to_numbers
-from sweeps.bundle.manifest import CUSTOM_PREPROCESSOR, DATA_FOLDER, MEMBERS_FOLDER, MODEL_FOLDER, Manifest, require_bundle
+from sweeps.bundle.manifest import (
+    CUSTOM_PREPROCESSOR,
+    DATA_FOLDER,
+    MEMBERS_FOLDER,
+    MODEL_FOLDER,
+    Manifest,
+    require_bundle,
+)
 from sweeps.core import old_pickles, references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
 from sweeps.core.label_columns import MULTIOUTPUT, SEVERAL, label_columns
@@ -35,8 +42,21 @@ class Bundle:
         members: the models of an ensemble, each with the methods of a bundle, in the order of `manifest.members`. Empty for a single model.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, model: Any, fitted: Any, members: Sequence[Bundle] = ()):
-        self.path, self.manifest, self._model, self._fitted, self.members = path, manifest, model, fitted, tuple(members)
+    def __init__(
+        self,
+        path: Path,
+        manifest: Manifest,
+        model: Any,
+        fitted: Any,
+        members: Sequence[Bundle] = (),
+    ):
+        self.path, self.manifest, self._model, self._fitted, self.members = (
+            path,
+            manifest,
+            model,
+            fitted,
+            tuple(members),
+        )
 
     def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return predictions for raw rows.
@@ -75,7 +95,12 @@ class Bundle:
                 ensemble, whose members have different preprocessors.
         """
         if self.members:
-            raise InputError(Problem("transform", "each member of an ensemble has its own preprocessor; use `bundle.members[0].transform`"))
+            raise InputError(
+                Problem(
+                    "transform",
+                    "each member of an ensemble has its own preprocessor; use `bundle.members[0].transform`",
+                )
+            )
         raw = schema.enforce_schema(rows, self.manifest.columns) if self.manifest.columns else rows
         return self._call_on_rows(raw, self._prepare).set_axis(rows.index, axis=0)
 
@@ -98,7 +123,9 @@ class Bundle:
         if raw.empty:  # some models raise an error if there are no rows
             k = len(self.manifest.classes or ())
             several = self.manifest.task in SEVERAL
-            return np.zeros((0, len(label_columns(self.manifest.label))) if several else (0, k) if k > 2 else 0)
+            return np.zeros(
+                (0, len(label_columns(self.manifest.label))) if several else (0, k) if k > 2 else 0
+            )
         return np.asarray(self._call_on_rows(raw, self._model_predict))
 
     def _prepare(self, raw: pd.DataFrame) -> pd.DataFrame:
@@ -107,7 +134,12 @@ class Bundle:
 
     def _model_predict(self, raw: pd.DataFrame) -> Any:
         if self.members:
-            return self._average([member._model_predict(raw[[c.name for c in member.manifest.columns]]) for member in self.members])
+            return self._average(
+                [
+                    member._model_predict(raw[[c.name for c in member.manifest.columns]])
+                    for member in self.members
+                ]
+            )
         with _as_input_errors():
             prepared = raw if self._fitted is None else self._fitted.transform(raw)
             return _check_length(self._model.predict(prepared), len(raw))
@@ -115,7 +147,10 @@ class Bundle:
     def _average(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
         """Return the weighted mean of the members' outputs."""
         manifest = self.manifest
-        numbers = [to_numbers(np.asarray(output), manifest.task, len(manifest.classes or ())) for output in outputs]
+        numbers = [
+            to_numbers(np.asarray(output), manifest.task, len(manifest.classes or ()))
+            for output in outputs
+        ]
         return average(numbers, [member.weight for member in manifest.members])
 
     def _call_on_rows(self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], T]) -> T:
@@ -127,12 +162,18 @@ class Bundle:
         try:
             return function(raw)
         except InputError as e:
-            located = None if isinstance(e.problems[0], InvalidValue) else self._find_refused_value(raw, function, e)
+            located = (
+                None
+                if isinstance(e.problems[0], InvalidValue)
+                else self._find_refused_value(raw, function, e)
+            )
             if located is None:
                 raise
             raise located from e
 
-    def _find_refused_value(self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], Any], refused: InputError) -> InputError | None:
+    def _find_refused_value(
+        self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], Any], refused: InputError
+    ) -> InputError | None:
         """Find the value that makes `function` raise the error `refused`.
 
         The search takes the first row that makes the function fail. In this row, it replaces the value of one column after the other with
@@ -152,10 +193,15 @@ class Bundle:
             return False
 
         row = bisect.bisect_left(range(1, len(raw)), True, key=lambda n: fails(raw.iloc[:n]))
-        one, rule = raw.iloc[row : row + 1], refused.problems[0].text.replace(" these rows: ", " it: ", 1)
+        one, rule = (
+            raw.iloc[row : row + 1],
+            refused.problems[0].text.replace(" these rows: ", " it: ", 1),
+        )
         for column in self.manifest.columns if fails(one) else ():
             if not fails(one.assign(**{column.name: one[column.name].where([False])})):
-                return InputError(InvalidValue.create(column.name, rule, row, one[column.name].iloc[0]))
+                return InputError(
+                    InvalidValue.create(column.name, rule, row, one[column.name].iloc[0])
+                )
         return None
 
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
@@ -173,7 +219,9 @@ class Bundle:
         Raises:
             InputError: the preprocessor or the model refused the values.
         """
-        with contextlib.suppress(InputError):  # if the values are refused, `predict` below names the refused value
+        with contextlib.suppress(
+            InputError
+        ):  # if the values are refused, `predict` below names the refused value
             if (output := self._output_of_values(values, count)) is not None:
                 return label_output(self.manifest, output, pd.RangeIndex(count))
         kinds = {c.name: c.type for c in self.manifest.columns}
@@ -193,14 +241,18 @@ class Bundle:
             return None
         arrays = {c.name: _typed_array(values[c.name], c) for c in fitted.inputs}
         with _as_input_errors():
-            return np.asarray(_check_length(self._model.predict(fitted.transform_columns(arrays, count)), count))
+            return np.asarray(
+                _check_length(self._model.predict(fitted.transform_columns(arrays, count)), count)
+            )
 
 
 def _check_length(output: Any, rows: int) -> Any:
     """Check that a model's output has one entry for each row, and return the output. Outputs other than frames become arrays."""
     output = output if isinstance(output, pd.DataFrame) else np.asarray(output)
     if output.ndim and len(output) != rows:
-        raise ValueError(f"`predict` of the model returned {len(output)} outputs for {rows} rows, but must return one output for each row")
+        raise ValueError(
+            f"`predict` of the model returned {len(output)} outputs for {rows} rows, but must return one output for each row"
+        )
     return output
 
 
@@ -225,11 +277,15 @@ def _unlabeled_output(output: Any, index: pd.Index) -> pd.DataFrame:
         BundleError: the output is a single value instead of one value for each row.
     """
     if not output.ndim:
-        raise BundleError(f"`predict` of the model returned a single value for {len(index)} rows, but must return one value for each row")
+        raise BundleError(
+            f"`predict` of the model returned a single value for {len(index)} rows, but must return one value for each row"
+        )
     if isinstance(output, pd.DataFrame):
         return output.set_axis(index)
     if output.ndim == 2:
-        return pd.DataFrame(output, index=index, columns=[f"prediction_{i}" for i in range(output.shape[1])])
+        return pd.DataFrame(
+            output, index=index, columns=[f"prediction_{i}" for i in range(output.shape[1])]
+        )
     return pd.DataFrame({"prediction": list(output) if output.ndim > 2 else output}, index=index)
 
 
@@ -240,11 +296,17 @@ def _needs_no_conversion(column: InputColumn, kind: str) -> bool:
         column: the column in the preprocessor's input.
         kind: type of the column in the manifest, such as "integer"; see `ColumnSchema.type`.
     """
-    return (column.kind == "number" and kind in ("integer", "double", "boolean")) or (column.kind == "text" and kind == "string")
+    return (column.kind == "number" and kind in ("integer", "double", "boolean")) or (
+        column.kind == "text" and kind == "string"
+    )
 
 
 def _typed_array(values: list[Any], column: InputColumn) -> Any:
-    return pd.array(values, dtype="str") if column.kind == "text" else np.array(values, dtype=np.float64).astype(column.dtype, copy=False)
+    return (
+        pd.array(values, dtype="str")
+        if column.kind == "text"
+        else np.array(values, dtype=np.float64).astype(column.dtype, copy=False)
+    )
 
 
 def _column(values: list[Any], kind: str) -> Any:
@@ -268,7 +330,9 @@ def load_bundle(path: str | Path) -> Bundle:
     """
     path = Path(path).resolve()
     if not (path / integrity.MANIFEST).is_file() and SweepFolder(path).origin.is_file():
-        from sweeps.space.saved_space import bundle_of  # imported here, because bundles do not contain this module
+        from sweeps.space.saved_space import (
+            bundle_of,
+        )  # imported here, because bundles do not contain this module
 
         path = bundle_of(path)
     require_bundle(path)
@@ -297,8 +361,13 @@ def load_verified(path: Path) -> Bundle:
     data = path / DATA_FOLDER
     if not manifest.members:
         return _load_model(path, manifest, data)
-    folders = [(manifest.of_member(member), data / MEMBERS_FOLDER / member.trial) for member in manifest.members]
-    return Bundle(path, manifest, None, None, [_load_model(path, own, folder) for own, folder in folders])
+    folders = [
+        (manifest.of_member(member), data / MEMBERS_FOLDER / member.trial)
+        for member in manifest.members
+    ]
+    return Bundle(
+        path, manifest, None, None, [_load_model(path, own, folder) for own, folder in folders]
+    )
 
 
 def _load_model(path: Path, manifest: Manifest, data: Path) -> Bundle:
@@ -320,10 +389,18 @@ def _load_model(path: Path, manifest: Manifest, data: Path) -> Bundle:
             fitted = old_pickles.loads((data / CUSTOM_PREPROCESSOR).read_bytes())
         model = references.resolve(manifest.load)(str(data / MODEL_FOLDER))
     except Exception as e:  # a user's loader may raise anything
-        message = str(e) if isinstance(e, references.RefError | ImportError) else f"{type(e).__name__}: {e}"
-        raise BundleError(f"{path}: cannot be loaded: {message}; the bundle was made with {', '.join(manifest.requirements)}") from e
+        message = (
+            str(e)
+            if isinstance(e, references.RefError | ImportError)
+            else f"{type(e).__name__}: {e}"
+        )
+        raise BundleError(
+            f"{path}: cannot be loaded: {message}; the bundle was made with {', '.join(manifest.requirements)}"
+        ) from e
     if not callable(getattr(model, "predict", None)):
-        raise BundleError(f"{path}: `{manifest.load}` returned a {type(model).__name__}, which has no method predict(DataFrame)")
+        raise BundleError(
+            f"{path}: `{manifest.load}` returned a {type(model).__name__}, which has no method predict(DataFrame)"
+        )
     return Bundle(path, manifest, model, fitted)
 
 
@@ -351,7 +428,9 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
         output = output[:, 0]
     if manifest.task in (None, "regression") or not manifest.classes:
         if output.ndim == 2 and manifest.task is None:
-            return pd.DataFrame(output, index=index, columns=[f"prediction_{i}" for i in range(output.shape[1])])
+            return pd.DataFrame(
+                output, index=index, columns=[f"prediction_{i}" for i in range(output.shape[1])]
+            )
         _check_shape(manifest, output.shape == (len(index),), output, f"({len(index)},)")
         return pd.DataFrame({"prediction": output.astype(np.float64)}, index=index)
 
@@ -360,28 +439,47 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
     names[:] = manifest.classes
     if output.ndim == 1 and output.dtype.kind in "iub":
         _check_shape(
-            manifest, len(output) == len(index) and bool(((output >= 0) & (output < k)).all()), output, f"class codes from 0 to {k - 1}"
+            manifest,
+            len(output) == len(index) and bool(((output >= 0) & (output < k)).all()),
+            output,
+            f"class codes from 0 to {k - 1}",
         )
-        return pd.DataFrame({"prediction": _decode_classes(names, output.astype(np.int64))}, index=index)
+        return pd.DataFrame(
+            {"prediction": _decode_classes(names, output.astype(np.int64))}, index=index
+        )
     if manifest.task == "binary" and output.ndim == 1:
         second = output.astype(np.float64)
         output = np.stack([1.0 - second, second], axis=1)
     _check_shape(manifest, output.shape == (len(index), k), output, f"shape ({len(index)}, {k})")
     # With two classes at 0.5 each, argmax chooses the first class, as XGBoost's `error` does
     frame = {"prediction": _decode_classes(names, output.argmax(axis=1))}
-    frame |= {f"probability_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)}
+    frame |= {
+        f"probability_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)
+    }
     return pd.DataFrame(frame, index=index)
 
 
 def _several_outputs(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.DataFrame:
     """Return the predictions of several label columns; see `label_output`."""
     names = label_columns(manifest.label)
-    _check_shape(manifest, output.shape == (len(index), len(names)), output, f"shape ({len(index)}, {len(names)})")
+    _check_shape(
+        manifest,
+        output.shape == (len(index), len(names)),
+        output,
+        f"shape ({len(index)}, {len(names)})",
+    )
     if manifest.task == MULTIOUTPUT:
-        return pd.DataFrame({f"prediction_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)}, index=index)
-    frame = {f"prediction_{name}": (output[:, i] > 0.5).astype(np.int64) for i, name in enumerate(names)}
+        return pd.DataFrame(
+            {f"prediction_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)},
+            index=index,
+        )
+    frame = {
+        f"prediction_{name}": (output[:, i] > 0.5).astype(np.int64) for i, name in enumerate(names)
+    }
     if output.dtype.kind == "f":
-        frame |= {f"probability_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)}
+        frame |= {
+            f"probability_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)
+        }
     return pd.DataFrame(frame, index=index)
 
 
@@ -393,4 +491,6 @@ def _decode_classes(names: np.ndarray, codes: np.ndarray) -> Any:
 def _check_shape(manifest: Manifest, holds: bool, output: np.ndarray, wanted: str) -> None:
     if not holds:
         shape = f"an array of {output.dtype} with shape {output.shape}"
-        raise BundleError(f"`{manifest.load}`: `predict` returned {shape}, but for a {manifest.task} label the array must have {wanted}")
+        raise BundleError(
+            f"`{manifest.load}`: `predict` returned {shape}, but for a {manifest.task} label the array must have {wanted}"
+        )

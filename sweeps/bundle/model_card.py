@@ -20,51 +20,87 @@ def model_card(manifest: Manifest) -> str:
     Args:
         manifest: the manifest of a single model or of an ensemble.
     """
-    parts = [*(_ensemble(manifest) if manifest.members else _single(manifest)), *_use(manifest), *_versions(manifest)]
+    parts = [
+        *(_ensemble(manifest) if manifest.members else _single(manifest)),
+        *_use(manifest),
+        *_versions(manifest),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
 def _single(manifest: Manifest) -> Iterator[str]:
     """Yield the paragraphs about a single model: its scores, and how it was trained."""
     facts = manifest.training
-    names = [f"{facts[key]}" if key == "sweep" else f"trial {facts[key]}" for key in ("sweep", "trial") if key in facts]
+    names = [
+        f"{facts[key]}" if key == "sweep" else f"trial {facts[key]}"
+        for key in ("sweep", "trial")
+        if key in facts
+    ]
     yield f"# {': '.join(names) or 'A model'}"
     yield "This folder is one model with its fitted preprocessor. It takes raw rows and returns predictions."
     rows = [[_code(name), _number(value)] for name, value in _values(facts).items()]
     if facts.get("test") is not None and "metric" in facts:
         rows.append([f"{_code(base_name(facts['metric']))} on test", _number(facts["test"])])
-    made = {key: facts[key] for key in ("preprocessor", "params", "data", "scaling", "seed") if facts.get(key) is not None}
+    made = {
+        key: facts[key]
+        for key in ("preprocessor", "params", "data", "scaling", "seed")
+        if facts.get(key) is not None
+    }
     rows += [[key, _code(value)] for key, value in made.items()]
     if facts.get("best_step") is not None:
         rows.append(["step", str(facts["best_step"])])
     if refit := facts.get("refit"):
-        rows.append(["trained again on", f"{refit['rows']} rows of {' and '.join(refit['on'])}; the objective's value is that of before"])
+        rows.append(
+            [
+                "trained again on",
+                f"{refit['rows']} rows of {' and '.join(refit['on'])}; the objective's value is that of before",
+            ]
+        )
     rows.append(["exported", manifest.created])
     yield _table(["", ""], rows)
 
 
 def _values(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the values of the objectives, by metric. Empty if the manifest does not name the metric."""
-    return facts.get("values") or ({facts["metric"]: facts.get("value")} if "metric" in facts else {})
+    return facts.get("values") or (
+        {facts["metric"]: facts.get("value")} if "metric" in facts else {}
+    )
 
 
 def _ensemble(manifest: Manifest) -> Iterator[str]:
     """Yield the paragraphs about an ensemble: the models, their weights and their scores."""
     facts, about = manifest.training, manifest.training["ensemble"]
-    metric, count, total = base_name(facts["metric"]), len(manifest.members), sum(m.weight for m in manifest.members)
+    metric, count, total = (
+        base_name(facts["metric"]),
+        len(manifest.members),
+        sum(m.weight for m in manifest.members),
+    )
     single = about["single"]
     yield f"# {facts['sweep']}: ensemble of {count} model{'s' * (count != 1)}"
     yield "This folder is one model: it averages the predictions of its members. Each member has its own fitted preprocessor."
     scores = [["this ensemble", _number(facts["value"]), _number(facts["test"])]]
-    scores += [[f"the best single model, trial {single['trial']}", _number(single["value"]), _number(single["test"])]]
+    scores += [
+        [
+            f"the best single model, trial {single['trial']}",
+            _number(single["value"]),
+            _number(single["test"]),
+        ]
+    ]
     yield _table(["", f"{metric} on valid", "on test"], scores)
     yield "## Members"
     members = [
-        [m.trial, f"{m.weight} of {total}", _number(m.training["value"]), _number(m.training["test"])]
+        [
+            m.trial,
+            f"{m.weight} of {total}",
+            _number(m.training["value"]),
+            _number(m.training["test"]),
+        ]
         + [_code(m.training[key]) for key in ("preprocessor", "params")]
         for m in manifest.members
     ]
-    yield _table(["trial", "weight", f"{metric} on valid", "on test", "preprocessor", "params"], members)
+    yield _table(
+        ["trial", "weight", f"{metric} on valid", "on test", "preprocessor", "params"], members
+    )
     yield (
         f"The members were chosen on the {about['rows']} rows of valid, in {about['rounds']} rounds, from {len(about['candidates'])} "
         "models of the sweep. Each round added the model with which the average scored best (Caruana et al., 2004). The choice looked at "
@@ -101,7 +137,10 @@ def _versions(manifest: Manifest) -> Iterator[str]:
     yield "## Versions"
     needed = _listed([_code(each) for each in manifest.requirements], "`requirements.txt`")
     yield f"The bundle needs these packages: {needed}. It was written with Python {manifest.python}."
-    origin = {"sweeps": (facts.get("versions") or {}).get("sweeps"), "commit": (facts.get("git") or {}).get("commit")}
+    origin = {
+        "sweeps": (facts.get("versions") or {}).get("sweeps"),
+        "commit": (facts.get("git") or {}).get("commit"),
+    }
     known = [f"{name} {_code(value)}" for name, value in origin.items() if value]
     made = f"Made with {' and '.join(known)}. " if known else ""
     yield f"{made}`manifest.json` has the space file, the fingerprint of the data, and the SHA-256 of every file."

@@ -62,7 +62,9 @@ def predict_file(
     if workers > 1:
         parts = _predict_distributed(loaded, source, workers)
     else:
-        parts = predict_chunks(loaded, _with_file_errors(_read_rows(source, loaded.manifest), source))
+        parts = predict_chunks(
+            loaded, _with_file_errors(_read_rows(source, loaded.manifest), source)
+        )
     parts = _with_progress(parts, on_progress)
     if target is None:
         return pd.concat(list(parts), ignore_index=True)
@@ -98,7 +100,12 @@ def _check_files(source: str | Path, target: str | Path | None) -> None:
     if file_type != fs.FileType.File:
         raise InputError(Problem(str(source), "the file does not exist"))
     if target is not None and _is_same_file(source, target):
-        raise InputError(Problem(str(target), "is the input file, and would be overwritten; name another output file with -o"))
+        raise InputError(
+            Problem(
+                str(target),
+                "is the input file, and would be overwritten; name another output file with -o",
+            )
+        )
 
 
 def _is_parquet(path: str | Path) -> bool:
@@ -125,7 +132,9 @@ def _filesystem(path: str | Path) -> tuple[Any, str]:
         system, inner = fs.FileSystem.from_uri(str(path))
         return system, str(inner)
     except (pa.ArrowException, OSError, ValueError) as e:
-        raise InputError(Problem(str(path), f"is not a URI that Arrow can read: {first_line(e)}")) from None
+        raise InputError(
+            Problem(str(path), f"is not a URI that Arrow can read: {first_line(e)}")
+        ) from None
 
 
 def _is_same_file(source: str | Path, target: str | Path) -> bool:
@@ -146,36 +155,57 @@ def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]
         return
     written = probe_schema(system, path).names
     wanted = {c.name for c in manifest.columns}
-    names = {name: shown for name, shown in zip(written, pandas_names(written), strict=True) if shown in wanted or not wanted}
+    names = {
+        name: shown
+        for name, shown in zip(written, pandas_names(written), strict=True)
+        if shown in wanted or not wanted
+    }
     # In these columns `00123` is text, not a number
-    text = {c.name for c in manifest.columns if c.type == "string" or (c.categories and isinstance(c.categories[0], str))}
+    text = {
+        c.name
+        for c in manifest.columns
+        if c.type == "string" or (c.categories and isinstance(c.categories[0], str))
+    }
     empty = True
     for table in csv_blocks(system, path, written, list(names) or list(written)[:1]):
         empty = False
         table = table.rename_columns(list(names.values()) or ["-"])
         for start in range(0, len(table), CHUNK_ROWS):
             piece = table.slice(start, CHUNK_ROWS)
-            typed = infer_types(piece.select([name for name in piece.column_names if name not in text]))
-            yield pa.table({name: (piece if name in text else typed)[name] for name in piece.column_names}).to_pandas()
+            typed = infer_types(
+                piece.select([name for name in piece.column_names if name not in text])
+            )
+            yield pa.table(
+                {name: (piece if name in text else typed)[name] for name in piece.column_names}
+            ).to_pandas()
     if empty:
         yield pd.DataFrame({name: pd.Series(dtype=object) for name in names.values()})
 
 
-def read_row_groups(source: str, manifest: Manifest, chunk: int, groups: list[int]) -> Iterator[pd.DataFrame]:
+def read_row_groups(
+    source: str, manifest: Manifest, chunk: int, groups: list[int]
+) -> Iterator[pd.DataFrame]:
     """Yield the rows of some row groups of a Parquet file, in frames of at most `chunk` rows.
 
     Raises:
         InputError: the file cannot be read.
     """
-    yield from _with_file_errors(_read_parquet(*_filesystem(source), manifest, chunk, groups), source)
+    yield from _with_file_errors(
+        _read_parquet(*_filesystem(source), manifest, chunk, groups), source
+    )
 
 
-def _read_parquet(system: Any, path: str, manifest: Manifest, chunk: int, groups: list[int] | None) -> Iterator[pd.DataFrame]:
+def _read_parquet(
+    system: Any, path: str, manifest: Manifest, chunk: int, groups: list[int] | None
+) -> Iterator[pd.DataFrame]:
     import pyarrow.parquet as pq
 
     wanted = {c.name for c in manifest.columns}
     # With a buffer and without pre-buffering, Arrow reads a row group in parts, so the row group may be larger than memory
-    with system.open_input_file(path) as opened, pq.ParquetFile(opened, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
+    with (
+        system.open_input_file(path) as opened,
+        pq.ParquetFile(opened, buffer_size=BUFFER_BYTES, pre_buffer=False) as file,
+    ):
         names = [name for name in file.schema_arrow.names if name in wanted or not wanted]
         empty = True
         for batch in file.iter_batches(chunk, row_groups=groups, columns=names):
@@ -190,7 +220,9 @@ def _to_pandas(rows: Any) -> pd.DataFrame:
     return rows.to_pandas(ignore_metadata=True)
 
 
-def _predict_distributed(loaded: Bundle, source: str | Path, workers: int) -> Iterator[pd.DataFrame]:
+def _predict_distributed(
+    loaded: Bundle, source: str | Path, workers: int
+) -> Iterator[pd.DataFrame]:
     """Check the columns of a file, and yield predictions that several processes make. For a file without rows, yield one empty frame."""
     import pyarrow.parquet as pq
 
@@ -198,12 +230,18 @@ def _predict_distributed(loaded: Bundle, source: str | Path, workers: int) -> It
 
     if not _is_parquet(source):
         raise InputError(
-            Problem(f"--workers {workers}", f"needs a Parquet file, but {source} is a CSV file; convert the file, or leave the option out")
+            Problem(
+                f"--workers {workers}",
+                f"needs a Parquet file, but {source} is a CSV file; convert the file, or leave the option out",
+            )
         )
     system, path = _filesystem(source)
     try:
         with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
-            groups, schema = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)], file.schema_arrow
+            groups, schema = (
+                [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)],
+                file.schema_arrow,
+            )
     except (pa.ArrowInvalid, OSError) as e:
         raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
     no_rows = _to_pandas(schema.empty_table())
@@ -213,7 +251,9 @@ def _predict_distributed(loaded: Bundle, source: str | Path, workers: int) -> It
         yield loaded.predict(no_rows)
         return
     location = source if _is_uri(source) else path
-    yield from distributed_predict.predict_distributed(loaded.path, location, groups, CHUNK_ROWS, workers)
+    yield from distributed_predict.predict_distributed(
+        loaded.path, location, groups, CHUNK_ROWS, workers
+    )
 
 
 def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:
@@ -224,7 +264,9 @@ def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Itera
         raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
 
 
-def predict_chunks(bundle: Bundle, chunks: Iterator[pd.DataFrame], before: int = 0) -> Iterator[pd.DataFrame]:
+def predict_chunks(
+    bundle: Bundle, chunks: Iterator[pd.DataFrame], before: int = 0
+) -> Iterator[pd.DataFrame]:
     """Yield the predictions of each chunk. Row numbers in error messages count from the beginning of the file.
 
     Args:
@@ -244,10 +286,16 @@ def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
     """Return a problem in a chunk with a row number that counts from the beginning of the file."""
     if isinstance(problem, InvalidValue):
         return problem.shifted(before)
-    return Problem(f"rows {before + 1} to {before + rows}", problem.text) if problem.place == "rows" else problem
+    return (
+        Problem(f"rows {before + 1} to {before + rows}", problem.text)
+        if problem.place == "rows"
+        else problem
+    )
 
 
-def _with_progress(parts: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None) -> Iterator[pd.DataFrame]:
+def _with_progress(
+    parts: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None
+) -> Iterator[pd.DataFrame]:
     """Yield the parts. After each part, call `on_progress` with the number of rows that were yielded so far."""
     done = 0
     for part in parts:
@@ -277,15 +325,17 @@ def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
             _write_csv(parts, spool)
             spool.seek(0)
         except BaseException:
-            with contextlib.suppress(OSError):  # `close` tries again to write buffered data, and fails again
+            with contextlib.suppress(
+                OSError
+            ):  # `close` tries again to write buffered data, and fails again
                 spool.close()
             raise
         return spool
     except OSError as e:
-        where = tempfile.tempdir or "the temporary folder"  # `tempdir` is None if no folder can be used; the error lists all folders
-        hint = (
-            "this folder stores the predictions until the last one is made; set $TMPDIR to another folder, or name an output file with -o"
-        )
+        where = (
+            tempfile.tempdir or "the temporary folder"
+        )  # `tempdir` is None if no folder can be used; the error lists all folders
+        hint = "this folder stores the predictions until the last one is made; set $TMPDIR to another folder, or name an output file with -o"
         raise InputError(Problem(str(where), f"cannot be written: {first_line(e)}; {hint}")) from e
 
 
@@ -293,13 +343,17 @@ def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any) -> None:
     import pyarrow.parquet as pq
 
     part = next(parts)
-    while part.empty and (more := next(parts, None)) is not None:  # an empty part does not show the type of the classes
+    while (
+        part.empty and (more := next(parts, None)) is not None
+    ):  # an empty part does not show the type of the classes
         part = more
     first = pa.Table.from_pandas(part, preserve_index=False)
     with pq.ParquetWriter(stream, first.schema) as writer:
         writer.write_table(first)
         for part in parts:
-            writer.write_table(pa.Table.from_pandas(part, schema=first.schema, preserve_index=False))
+            writer.write_table(
+                pa.Table.from_pandas(part, schema=first.schema, preserve_index=False)
+            )
 
 
 @contextlib.contextmanager
@@ -307,7 +361,9 @@ def _atomic_output(target: str | Path) -> Iterator[Any]:
     """Open a temporary file beside `target`. When the block ends without an error, this file replaces `target`."""
     system, path = _filesystem(target)
     place = PurePosixPath(path)
-    part = str(place.with_name(f".{uuid.uuid4().hex[:8]}-{place.name}"))  # same suffix, because Arrow compresses `.gz`
+    part = str(
+        place.with_name(f".{uuid.uuid4().hex[:8]}-{place.name}")
+    )  # same suffix, because Arrow compresses `.gz`
     try:
         with system.open_output_stream(part) as stream:
             yield stream

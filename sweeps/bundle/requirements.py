@@ -75,7 +75,9 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
             continue
         if top == OWN_PACKAGE:
             place = module.replace(".", "/")
-            ours[f"{place}/__init__.py" if file.name == "__init__.py" else f"{place}.py"] = file.resolve()
+            ours[f"{place}/__init__.py" if file.name == "__init__.py" else f"{place}.py"] = (
+                file.resolve()
+            )
         else:
             whole = _path_to_ship(module, file.resolve(), references.source_of(top, roots))
             local[whole.name] = whole
@@ -87,7 +89,9 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
     return Requirements(local, ours, frozenset(packages), files)
 
 
-def fingerprint(modules: Iterable[str], roots: Iterable[Path] = (), scripts: Iterable[Path] = ()) -> str:
+def fingerprint(
+    modules: Iterable[str], roots: Iterable[Path] = (), scripts: Iterable[Path] = ()
+) -> str:
     """Hash the source of some modules and scripts, and of the local modules that they import.
 
     The hash does not depend on the location of the files.
@@ -101,11 +105,17 @@ def fingerprint(modules: Iterable[str], roots: Iterable[Path] = (), scripts: Ite
         The SHA-256 in hex.
     """
     modules, roots, digest = list(modules), list(roots), hashlib.sha256()
-    sources = {module: file for module in modules if (file := references.source_of(module, roots)) is not None}
+    sources = {
+        module: file
+        for module in modules
+        if (file := references.source_of(module, roots)) is not None
+    }
     sources |= find_requirements(modules, roots).files
     for script in scripts:
         imported = _imports(script, "", lazy=True) if script.suffix == ".py" else ()
-        sources |= {script.name: script} | find_requirements(imported, [script.parent, *roots]).files
+        sources |= {script.name: script} | find_requirements(
+            imported, [script.parent, *roots]
+        ).files
     for name, file in sorted(sources.items()):
         with file.open("rb") as opened:
             digest.update(f"{name}\0{hashlib.file_digest(opened, 'sha256').hexdigest()}\0".encode())
@@ -157,7 +167,9 @@ def pin_versions(packages: Iterable[str]) -> list[str]:
         owners_of = [d for d in owners.get(name, ()) if d]
         if owners_of:
             owner = name if name in owners_of else owners_of[0]
-            version = importlib.metadata.version(owner).split("+")[0]  # local versions, such as `2.13.0+cpu`, are not on PyPI
+            version = importlib.metadata.version(owner).split("+")[
+                0
+            ]  # local versions, such as `2.13.0+cpu`, are not on PyPI
             out.add(f"{EXTRAS.get(owner, owner)}=={version}")
     return sorted(out)
 
@@ -186,7 +198,9 @@ def _imports(file: Path, package: str, lazy: bool) -> list[str]:
             base = node.module or ""
             if node.level:
                 parts = package.split(".")
-                base = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+                base = ".".join(
+                    [*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])]
+                )
             names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
         if not inside:
             modules += names

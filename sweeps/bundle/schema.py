@@ -46,9 +46,19 @@ def _infer_column(name: str, values: pd.Series) -> ColumnSchema:
     if is_tensor(values):
         shape = [int(n) for n in dtype.element_shape if n is not None]
         element = str(np.asarray(values.iloc[0]).dtype) if len(values) else str(dtype.element_dtype)
-        return ColumnSchema(name=name, type="tensor", dtype=element, shape=shape if len(shape) == len(dtype.element_shape) else None)
+        return ColumnSchema(
+            name=name,
+            type="tensor",
+            dtype=element,
+            shape=shape if len(shape) == len(dtype.element_shape) else None,
+        )
     if isinstance(dtype, pd.CategoricalDtype):
-        return ColumnSchema(name=name, type="category", dtype="category", categories=[json_scalar(c) for c in dtype.categories])
+        return ColumnSchema(
+            name=name,
+            type="category",
+            dtype="category",
+            categories=[json_scalar(c) for c in dtype.categories],
+        )
     if pd.api.types.is_bool_dtype(dtype):
         kind = "boolean"
     elif pd.api.types.is_integer_dtype(dtype):
@@ -63,8 +73,12 @@ def _infer_column(name: str, values: pd.Series) -> ColumnSchema:
         present = values.dropna()
         kinds = {type(v) for v in present}
         if kinds == {np.ndarray} and all(v.ndim and v.dtype.kind in NUMERIC_KINDS for v in present):
-            return ColumnSchema(name=name, type="tensor", dtype=str(np.result_type(*{v.dtype for v in present})))
-        kind = {frozenset({str}): "string", frozenset({bool}): "boolean"}.get(frozenset(kinds), "any")
+            return ColumnSchema(
+                name=name, type="tensor", dtype=str(np.result_type(*{v.dtype for v in present}))
+            )
+        kind = {frozenset({str}): "string", frozenset({bool}): "boolean"}.get(
+            frozenset(kinds), "any"
+        )
     return ColumnSchema.model_validate({"name": name, "type": kind, "dtype": str(dtype)})
 
 
@@ -87,7 +101,14 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
     if missing:
         spare = [name for name in present if name not in {c.name for c in columns}]
         names = first_of([f"`{name}`{_suggestion(name, spare)}" for name in missing])
-        raise InputError(Problem("input", f"column {names} is missing" if len(missing) == 1 else f"columns {names} are missing"))
+        raise InputError(
+            Problem(
+                "input",
+                f"column {names} is missing"
+                if len(missing) == 1
+                else f"columns {names} are missing",
+            )
+        )
     problems: list[Problem] = []
     typed: dict[str, pd.Series] = {}
     for column in columns:
@@ -115,7 +136,9 @@ def _convert(values: pd.Series, column: ColumnSchema) -> pd.Series:
         return to_integers(to_numbers(values, column.name), column.dtype)
     if column.type == "double":
         dtype = column.dtype if column.dtype.startswith("float") else "float64"
-        return pd.Series(to_numbers(values, column.name).to_numpy(dtype, na_value=np.nan), index=values.index)
+        return pd.Series(
+            to_numbers(values, column.name).to_numpy(dtype, na_value=np.nan), index=values.index
+        )
     if column.type == "boolean":
         return to_booleans(values)
     if column.type == "string":
@@ -135,13 +158,17 @@ def _to_tensors(values: pd.Series, column: ColumnSchema) -> pd.Series:
         try:
             cells[row] = to_tensor(value, column.dtype, column.shape)
         except (ValueError, TypeError, KeyError, OverflowError):
-            raise InputError(InvalidValue.create(column.name, f"must hold {tensor_rule(column)}", row, value)) from None
+            raise InputError(
+                InvalidValue.create(column.name, f"must hold {tensor_rule(column)}", row, value)
+            ) from None
     return pd.Series(cells, index=values.index)
 
 
 def tensor_rule(column: ColumnSchema) -> str:
     """Describe the array that each value of a tensor column must be."""
-    return f"an array of {column.dtype}" + ("" if column.shape is None else f" of shape {tuple(column.shape)}")
+    return f"an array of {column.dtype}" + (
+        "" if column.shape is None else f" of shape {tuple(column.shape)}"
+    )
 
 
 def tensors_to_arrow(values: pd.Series) -> Any:
@@ -151,7 +178,9 @@ def tensors_to_arrow(values: pd.Series) -> Any:
     cells = [value for value in values if isinstance(value, np.ndarray)]
     shapes = {(cell.shape, cell.dtype) for cell in cells}
     if len(cells) < len(values) or len(shapes) != 1 or not cells[0].size:
-        return pa.array([value.tolist() if isinstance(value, np.ndarray) else None for value in values])
+        return pa.array(
+            [value.tolist() if isinstance(value, np.ndarray) else None for value in values]
+        )
     nested = pa.array(np.concatenate([cell.ravel() for cell in cells]))
     for size in reversed(cells[0].shape):
         nested = pa.FixedSizeListArray.from_arrays(nested, size)

@@ -38,7 +38,9 @@ class Selection:
     rounds: tuple[float, ...]
 
 
-def select(predictions: Sequence[np.ndarray], score: Score, minimize: bool, rounds: int) -> Selection | None:
+def select(
+    predictions: Sequence[np.ndarray], score: Score, minimize: bool, rounds: int
+) -> Selection | None:
     """Choose the models of an ensemble.
 
     Each round adds the model with which the average of all chosen models scores best. A model may be added again, which gives the model
@@ -61,7 +63,9 @@ def select(predictions: Sequence[np.ndarray], score: Score, minimize: bool, roun
         return (value if minimize else -value) if math.isfinite(value) else math.inf
 
     singles = [loss(prediction) for prediction in predictions]
-    ranked = sorted((i for i in range(len(predictions)) if singles[i] < math.inf), key=lambda i: (singles[i], i))
+    ranked = sorted(
+        (i for i in range(len(predictions)) if singles[i] < math.inf), key=lambda i: (singles[i], i)
+    )
     if not ranked:
         return None
     place = {model: i for i, model in enumerate(ranked)}
@@ -77,7 +81,13 @@ def select(predictions: Sequence[np.ndarray], score: Score, minimize: bool, roun
         if losses[-1] < min(losses[:-1]):
             best = weights
     sign = 1 if minimize else -1
-    return Selection(best, sign * min(losses), ranked[0], sign * losses[0], tuple(sign * value for value in losses))
+    return Selection(
+        best,
+        sign * min(losses),
+        ranked[0],
+        sign * losses[0],
+        tuple(sign * value for value in losses),
+    )
 
 
 def _reduced(chosen: Mapping[int, int], place: Mapping[int, int]) -> dict[int, int]:

@@ -40,7 +40,9 @@ from sweeps.space.trainer_section import trainer_modules
 if TYPE_CHECKING:
     from mlflow.models import ModelSignature
 
-CHECK_MODULE = "sweeps.bundle.check"  # this module and its imports are the part of sweeps that a bundle needs
+CHECK_MODULE = (
+    "sweeps.bundle.check"  # this module and its imports are the part of sweeps that a bundle needs
+)
 # Every bundle contains these modules, even if it does not need them. If a process loads two bundles, it imports the modules of sweeps only
 # from the first bundle, and the second bundle may need more of them
 SHIPPED_MODULES = (
@@ -115,7 +117,9 @@ def write_bundle(
         BundleError: the bundle cannot be written, does not load in a fresh process, or predicts other values. No new files remain.
     """
     if target.exists() and not (target / manifest.FILE).is_file():
-        raise BundleError(f"{target}: already exists and is not a bundle, so sweeps does not replace it; name another folder")
+        raise BundleError(
+            f"{target}: already exists and is not a bundle, so sweeps does not replace it; name another folder"
+        )
     if raw is not None and expected is not None and len(expected) != len(raw):
         raise BundleError(
             f"{target}: there must be one expected prediction for each row, but there are {len(expected)} for {len(raw)} rows"
@@ -127,7 +131,9 @@ def write_bundle(
         "classes": None if classes is None else [json_scalar(c) for c in classes],
         "columns": [] if raw is None else schema.infer_schema(raw),
         "checked": raw is not None and expected is not None,
-        "tolerance": manifest.GPU_TOLERANCE if any(map(_had_gpus, [training, *(m.training for m in member_facts)])) else 0.0,
+        "tolerance": manifest.GPU_TOLERANCE
+        if any(map(_had_gpus, [training, *(m.training for m in member_facts)]))
+        else 0.0,
         "made": json.loads(json.dumps(training, default=str)),
     }
     if member_facts:
@@ -168,38 +174,67 @@ def _build(
         expected: see `write_bundle`.
     """
     if raw is not None:
-        raw = raw.assign(**{n: tensors_to_arrays(raw[n]) for n in raw.columns if is_tensor(raw[n])}).reset_index(drop=True)
+        raw = raw.assign(
+            **{n: tensors_to_arrays(raw[n]) for n in raw.columns if is_tensor(raw[n])}
+        ).reset_index(drop=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder, staged(target) as bundle:
+    with (
+        tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder,
+        staged(target) as bundle,
+    ):
         data_folder = Path(folder, Path(manifest.DATA_FOLDER).name)
         pickled: dict[str, str] = {}
         for name, model in models.items():
-            pickled |= _stage_model(data_folder / name, model, left_out, "/".join(filter(None, [manifest.DATA_FOLDER, name])))
+            pickled |= _stage_model(
+                data_folder / name,
+                model,
+                left_out,
+                "/".join(filter(None, [manifest.DATA_FOLDER, name])),
+            )
         if raw is not None:
             _write_rows(raw, about["columns"], data_folder / manifest.CHECK_ROWS)
         if about["checked"]:
             np.save(data_folder / manifest.CHECK_OUTPUT, np.asarray(expected))
         folders = [data_folder / name for name in models]
-        code, requirements = _stage_code(Path(folder, "code"), [references.parse(about["load"])[0], *imports], roots, folders)
+        code, requirements = _stage_code(
+            Path(folder, "code"), [references.parse(about["load"])[0], *imports], roots, folders
+        )
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        facts = Manifest(**about, created=created, python=platform.python_version(), requirements=requirements, pickled=pickled)
+        facts = Manifest(
+            **about,
+            created=created,
+            python=platform.python_version(),
+            requirements=requirements,
+            pickled=pickled,
+        )
         _save_model(bundle, target, facts, raw, data_folder, code)
         (bundle / integrity.NO_BYTECODE).touch()
         (bundle / README).write_text(model_card(facts), encoding="utf-8")
         files = manifest.hash_files(bundle)
-        pickled = {name: "a file of the checkpoint" for name in files if manifest.is_pickle(bundle / name)} | pickled
+        pickled = {
+            name: "a file of the checkpoint" for name in files if manifest.is_pickle(bundle / name)
+        } | pickled
         facts.model_copy(update={"files": files, "pickled": pickled}).write(bundle)
         _check_in_fresh_process(bundle, target)
 
 
-def _save_model(bundle: Path, target: Path, facts: Manifest, raw: pd.DataFrame | None, data_folder: Path, code: Sequence[Path]) -> None:
+def _save_model(
+    bundle: Path,
+    target: Path,
+    facts: Manifest,
+    raw: pd.DataFrame | None,
+    data_folder: Path,
+    code: Sequence[Path],
+) -> None:
     """Write MLflow's files, the data and the code into the bundle.
 
     Raises:
         BundleError: MLflow cannot save the model. The message names `target`, the final folder, because `bundle` is only a temporary
             folder.
     """
-    os.environ.setdefault("MLFLOW_UV_AUTO_DETECT", "false")  # MLflow must not copy a `uv.lock` from the user's folder
+    os.environ.setdefault(
+        "MLFLOW_UV_AUTO_DETECT", "false"
+    )  # MLflow must not copy a `uv.lock` from the user's folder
     pyfunc, logger = import_pyfunc(), logging.getLogger("mlflow")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -243,7 +278,9 @@ def copy_checkpoint(source: Path, target: Path) -> Path:
     return target
 
 
-def _stage_model(folder: Path, model: TrainedModel, left_out: Sequence[str], place: str) -> dict[str, str]:
+def _stage_model(
+    folder: Path, model: TrainedModel, left_out: Sequence[str], place: str
+) -> dict[str, str]:
     """Write the checkpoint of a model and its fitted preprocessor.
 
     Args:
@@ -258,14 +295,18 @@ def _stage_model(folder: Path, model: TrainedModel, left_out: Sequence[str], pla
     checkpoint, fitted = model.checkpoint, model.fitted
     if not checkpoint.is_dir():
         raise BundleError(f"{checkpoint}: the checkpoint does not exist")
-    shutil.copytree(checkpoint, folder / manifest.MODEL_FOLDER, ignore=shutil.ignore_patterns(*left_out))
+    shutil.copytree(
+        checkpoint, folder / manifest.MODEL_FOLDER, ignore=shutil.ignore_patterns(*left_out)
+    )
     pickled: dict[str, str] = {}
     try:
         if isinstance(fitted, FittedChain):
             pickled = step_files.save_chain(fitted, folder)
         elif fitted is not None:
             (folder / manifest.CUSTOM_PREPROCESSOR).write_bytes(pickle.dumps(fitted))
-            pickled = {manifest.CUSTOM_PREPROCESSOR: f"{type(fitted).__module__}.{type(fitted).__qualname__}"}
+            pickled = {
+                manifest.CUSTOM_PREPROCESSOR: f"{type(fitted).__module__}.{type(fitted).__qualname__}"
+            }
     except (pickle.PicklingError, TypeError, AttributeError) as e:
         raise BundleError(f"the fitted preprocessor cannot be pickled: {e}") from e
     return {f"{place}/{name}": kind for name, kind in pickled.items()}
@@ -287,7 +328,11 @@ def _write_rows(raw: pd.DataFrame, columns: Sequence[manifest.ColumnSchema], fil
     import pyarrow.parquet as pq
 
     try:
-        tensors = {column.name: schema.tensors_to_arrow(raw[column.name]) for column in columns if column.type == "tensor"}
+        tensors = {
+            column.name: schema.tensors_to_arrow(raw[column.name])
+            for column in columns
+            if column.type == "tensor"
+        }
         table = pa.Table.from_pandas(raw.assign(**dict.fromkeys(tensors)))
         for name, values in tensors.items():
             table = table.set_column(table.column_names.index(name), name, values)
@@ -296,7 +341,9 @@ def _write_rows(raw: pd.DataFrame, columns: Sequence[manifest.ColumnSchema], fil
         raise BundleError(f"the raw rows cannot be stored as Parquet: {e}") from e
 
 
-def _stage_code(folder: Path, imports: Sequence[str], roots: Sequence[Path], data: Sequence[Path]) -> tuple[list[Path], list[str]]:
+def _stage_code(
+    folder: Path, imports: Sequence[str], roots: Sequence[Path], data: Sequence[Path]
+) -> tuple[list[Path], list[str]]:
     """Copy the local modules that are needed to load the bundle.
 
     Args:
@@ -318,7 +365,9 @@ def _stage_code(folder: Path, imports: Sequence[str], roots: Sequence[Path], dat
     folder.mkdir()
     shutil.copyfile(integrity.__file__, folder / f"{integrity.LOADER_MODULE}.py")
     own_files = find_requirements(SHIPPED_MODULES).sweeps_modules | needed.sweeps_modules
-    own_files = {f"{Path(integrity.SWEEPS_COPY).name}/{name}": file for name, file in own_files.items()}
+    own_files = {
+        f"{Path(integrity.SWEEPS_COPY).name}/{name}": file for name, file in own_files.items()
+    }
     for name, source in (own_files | needed.local_modules).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
@@ -337,12 +386,19 @@ def _signature(facts: Manifest) -> ModelSignature:
     # MLflow's typed columns refuse int64 for a double, missing values for a long, text for a datetime, digits for a string, and 0 or 1 for
     # a boolean. `AnyType` accepts all of these, and `enforce_schema` checks the values.
     any_type: Any = AnyType()  # type: ignore[no-untyped-call]
-    inputs: list[Any] = [ColSpec(any_type, column.name) for column in facts.columns]  # `Any`, because MLflow's list type is invariant
+    inputs: list[Any] = [
+        ColSpec(any_type, column.name) for column in facts.columns
+    ]  # `Any`, because MLflow's list type is invariant
     several = label_columns(facts.label) if facts.task in SEVERAL else ()
     kind = "long" if facts.task == MULTILABEL else _prediction_type(facts)
-    outputs: list[Any] = [ColSpec(kind, name) for name in ([f"prediction_{column}" for column in several] or ["prediction"])]
+    outputs: list[Any] = [
+        ColSpec(kind, name)
+        for name in ([f"prediction_{column}" for column in several] or ["prediction"])
+    ]
     with_probability = several if facts.task == MULTILABEL else facts.classes or ()
-    outputs += [ColSpec("double", f"probability_{name}", required=False) for name in with_probability]
+    outputs += [
+        ColSpec("double", f"probability_{name}", required=False) for name in with_probability
+    ]
     return ModelSignature(Schema(inputs), Schema(outputs))
 
 

@@ -9,8 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from sweeps.checkpoints.retention import RetentionPolicy, TrialCheckpoints, rank_trials, select_deletable
-from sweeps.core.checkpoint_files import checkpoint_sizes, delete_checkpoint, root_in, sizes_of_files
+from sweeps.checkpoints.retention import (
+    RetentionPolicy,
+    TrialCheckpoints,
+    rank_trials,
+    select_deletable,
+)
+from sweeps.core.checkpoint_files import (
+    checkpoint_sizes,
+    delete_checkpoint,
+    root_in,
+    sizes_of_files,
+)
 from sweeps.core.stores import open_store, store_of
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Result, State, format_trial_id
@@ -60,22 +70,47 @@ class CheckpointCleaner:
             store names no deleted checkpoint.
     """
 
-    def __init__(self, folder: Path, policy: RetentionPolicy, repeats: Repeats, goals: tuple[bool, ...], ended: list[EndedTrial]):
-        self.folder, self.policy, self.repeats, self.goals = SweepFolder(folder).trials, policy, repeats, goals
+    def __init__(
+        self,
+        folder: Path,
+        policy: RetentionPolicy,
+        repeats: Repeats,
+        goals: tuple[bool, ...],
+        ended: list[EndedTrial],
+    ):
+        self.folder, self.policy, self.repeats, self.goals = (
+            SweepFolder(folder).trials,
+            policy,
+            repeats,
+            goals,
+        )
         self.store = store_of(folder)
         self.before_delete: Callable[[], None] = lambda: None
         self.freed = CleanupResult()
         self._ended = {trial[0]: trial for trial in ended}
-        self._files: dict[int, dict[str, int]] = {}  # sizes of checkpoints, by trial and name; an ended trial's folder is read only once
-        self._deleted: dict[tuple[int, str], int] = {}  # sizes of the deleted checkpoints, by trial and name
+        self._files: dict[
+            int, dict[str, int]
+        ] = {}  # sizes of checkpoints, by trial and name; an ended trial's folder is read only once
+        self._deleted: dict[
+            tuple[int, str], int
+        ] = {}  # sizes of the deleted checkpoints, by trial and name
         self._thread = ThreadPoolExecutor(1, "checkpoints")
 
     @classmethod
     def of_study(cls, store: StudyStore, policy: RetentionPolicy) -> Self:
         """Create a cleaner that knows all trials of a study that have ended."""
         configurations, saved = store.configurations(), store.saved()
-        origins = {n: first for first, trials in configurations.trials.items() for n, _ in trials if n != first}
-        ended = [(n, origins.get(n), r, saved[n][1]) for n, r in store.results().items() if r.state is not State.RUNNING]
+        origins = {
+            n: first
+            for first, trials in configurations.trials.items()
+            for n, _ in trials
+            if n != first
+        }
+        ended = [
+            (n, origins.get(n), r, saved[n][1])
+            for n, r in store.results().items()
+            if r.state is not State.RUNNING
+        ]
         return cls(store.folder, policy, configurations.repeats, store.objectives.goals, ended)
 
     def trial_ended(self, trial: EndedTrial) -> None:
@@ -111,22 +146,38 @@ class CheckpointCleaner:
             Number and size of the checkpoints that were deleted so far. With `dry_run`, these are the checkpoints that would be deleted.
         """
         self._measure()
-        ranking = rank_trials(Configurations.of((trial[:3] for trial in self._ended.values()), self.repeats), self.goals)
-        trials = [self._checkpoints_of(number, number in ranking.finished) for number, files in self._files.items() if files]
+        ranking = rank_trials(
+            Configurations.of((trial[:3] for trial in self._ended.values()), self.repeats),
+            self.goals,
+        )
+        trials = [
+            self._checkpoints_of(number, number in ranking.finished)
+            for number, files in self._files.items()
+            if files
+        ]
         deletable = select_deletable(trials, ranking.ranked, ranking.protected, self.policy)
         if deletable and not dry_run:
             self.before_delete()
         for number, name in deletable:
-            if not dry_run and not delete_checkpoint(f"{root_in(self.store, self.folder / format_trial_id(number))}/{name}"):
+            if not dry_run and not delete_checkpoint(
+                f"{root_in(self.store, self.folder / format_trial_id(number))}/{name}"
+            ):
                 log.warning("checkpoint %s of trial %04d could not be deleted", name, number)
                 continue
             self._deleted[number, name] = self._files[number].pop(name)
         left = sum(sum(files.values()) for files in self._files.values())
-        return CleanupResult(len(self._deleted), len({number for number, _ in self._deleted}), sum(self._deleted.values()), left)
+        return CleanupResult(
+            len(self._deleted),
+            len({number for number, _ in self._deleted}),
+            sum(self._deleted.values()),
+            left,
+        )
 
     def _measure(self) -> None:
         """Read the sizes of checkpoints that are not known, or that may have changed because the trial runs."""
-        if self.store is not None and not self._files:  # One listing of the whole store is faster than one for each trial.
+        if (
+            self.store is not None and not self._files
+        ):  # One listing of the whole store is faster than one for each trial.
             files: dict[int, dict[str, int]] = {}
             for path, file in open_store(f"{self.store}/trials").files().items():
                 trial, _, name = path.partition("/")
@@ -134,10 +185,14 @@ class CheckpointCleaner:
                     files.setdefault(int(trial), {})[name] = file.size
             self._files = {number: sizes_of_files(inside) for number, inside in files.items()}
             return
-        known = set(self._files) | {int(folder.name) for folder in self.folder.glob("[0-9]*") if folder.name.isdigit()}
+        known = set(self._files) | {
+            int(folder.name) for folder in self.folder.glob("[0-9]*") if folder.name.isdigit()
+        }
         for number in known | (set(self._ended) if self.store is not None else set()):
             if number not in self._ended or number not in self._files:
-                self._files[number] = checkpoint_sizes(root_in(self.store, self.folder / format_trial_id(number)))
+                self._files[number] = checkpoint_sizes(
+                    root_in(self.store, self.folder / format_trial_id(number))
+                )
 
     def _checkpoints_of(self, number: int, finished: bool) -> TrialCheckpoints:
         if number not in self._ended:

@@ -47,4 +47,9 @@ def parse_size(text: str) -> int:
     try:
         return value_types.size(text)
     except ValueError:
-        raise InputError(Problem("--max-disk", f"`{text}` is not a size; write a number with a unit, such as 500MB or 10GB")) from None
+        raise InputError(
+            Problem(
+                "--max-disk",
+                f"`{text}` is not a size; write a number with a unit, such as 500MB or 10GB",
+            )
+        ) from None

@@ -75,19 +75,33 @@ def rank_trials(trials: Configurations, goals: Sequence[bool]) -> TrialRanking:
     Returns:
         The ranking.
     """
-    ended = {first: [(n, r) for n, r in own if r.state is not State.RUNNING] for first, own in trials.trials.items()}
-    whole = {first: own for first, own in ended.items() if own and own[0][0] == first and settled([r for _, r in own], trials.repeats)}
+    ended = {
+        first: [(n, r) for n, r in own if r.state is not State.RUNNING]
+        for first, own in trials.trials.items()
+    }
+    whole = {
+        first: own
+        for first, own in ended.items()
+        if own and own[0][0] == first and settled([r for _, r in own], trials.repeats)
+    }
     finished = Configurations(whole, trials.repeats)
     results = {n: r for own in whole.values() for n, r in own}
     winner = finished.winner(goals)
     front = finished.front(goals) if winner is None else [winner]
-    with_checkpoint = [n for n in (*front, *ranking.ranked(results.items(), goals[0])) if results[n].checkpoint is not None]
+    with_checkpoint = [
+        n
+        for n in (*front, *ranking.ranked(results.items(), goals[0]))
+        if results[n].checkpoint is not None
+    ]
     ranked = tuple(dict.fromkeys(with_checkpoint))
     return TrialRanking(frozenset(results), ranked, frozenset(ranked[:1]) | set(front))
 
 
 def select_deletable(
-    trials: Iterable[TrialCheckpoints], ranked: Sequence[int], protected: Collection[int], policy: RetentionPolicy
+    trials: Iterable[TrialCheckpoints],
+    ranked: Sequence[int],
+    protected: Collection[int],
+    policy: RetentionPolicy,
 ) -> list[tuple[int, str]]:
     """Select the checkpoints to delete, in the order of deletion.
 
@@ -106,7 +120,11 @@ def select_deletable(
     trials = list(trials)
     place = {number: i for i, number in enumerate(ranked)}
     # Finished trials in the order in which they lose checkpoints: first trials that are not ranked, then ranked trials, the worst first.
-    finished = sorted((t for t in trials if t.finished), key=lambda t: (place.get(t.number, len(place)), t.number), reverse=True)
+    finished = sorted(
+        (t for t in trials if t.finished),
+        key=lambda t: (place.get(t.number, len(place)), t.number),
+        reverse=True,
+    )
     deletable: list[tuple[int, str]] = []
     remaining = {t.number: dict(t.files) for t in trials}
     total = sum(sum(files.values()) for files in remaining.values())
@@ -118,7 +136,9 @@ def select_deletable(
 
     for t in finished:
         # A trial without a best checkpoint keeps at least its latest checkpoint.
-        latest = newest_checkpoints(t.files, t.latest, max(policy.per_trial - 1, int(t.best is None)))
+        latest = newest_checkpoints(
+            t.files, t.latest, max(policy.per_trial - 1, int(t.best is None))
+        )
         for name in sorted(set(t.files) - {t.best, *latest}):
             delete(t.number, name)
     if policy.top is not None:

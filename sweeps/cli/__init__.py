@@ -1,7 +1,18 @@
 """The command line. Each module defines one verb or several related verbs, such as `ls` and `show`."""
 
 # Importing a module adds its verbs to `main`.
-from sweeps.cli import compare, completion, control, export, init, maintain, predict, run, show, space  # noqa: F401
+from sweeps.cli import (  # noqa: F401
+    compare,
+    completion,
+    control,
+    export,
+    init,
+    maintain,
+    predict,
+    run,
+    show,
+    space,
+)
 from sweeps.cli.group import main
 
 __all__ = ["main"]

@@ -16,8 +16,16 @@ from sweeps.terminal import text
 
 
 @main.command(short_help="Compare sweeps side by side.")
-@click.argument("sweeps", metavar="SWEEP...", nargs=-1, required=True, shell_complete=complete_sweep)
-@click.option("--html", type=options.PATH, default=None, metavar="FILE", help="Write the comparison to FILE as one HTML page.")
+@click.argument(
+    "sweeps", metavar="SWEEP...", nargs=-1, required=True, shell_complete=complete_sweep
+)
+@click.option(
+    "--html",
+    type=options.PATH,
+    default=None,
+    metavar="FILE",
+    help="Write the comparison to FILE as one HTML page.",
+)
 @options.as_json
 @options.stored_root
 def compare(sweeps: tuple[str, ...], html: Path | None, as_json: bool, root: Path | str) -> None:

@@ -17,7 +17,9 @@ from sweeps.core.sweep_folder import SweepFolder
 SHELLS = ("bash", "zsh", "fish")
 
 
-def complete_sweep(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_sweep(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Return the sweeps of the root folder whose names begin with a text, and `latest`. If there are none, the shell offers folders.
 
     Sweeps in a store are not listed, because the storage may not answer for a minute.
@@ -25,13 +27,22 @@ def complete_sweep(ctx: click.Context, param: click.Parameter, incomplete: str) 
     root, folders = _root(ctx), CompletionItem(incomplete, type="dir")
     if "/" in incomplete or root is None:
         return [folders]
-    names = sorted(path.name for path in root.iterdir() if SweepFolder(path).origin.is_file()) if root.is_dir() else []
+    names = (
+        sorted(path.name for path in root.iterdir() if SweepFolder(path).origin.is_file())
+        if root.is_dir()
+        else []
+    )
     latest = ["latest"] if names else []
     # Click's script for bash forgets the names that come before an item of type `dir`.
-    return [folders, *(CompletionItem(name) for name in (*names, *latest) if name.startswith(incomplete))]
+    return [
+        folders,
+        *(CompletionItem(name) for name in (*names, *latest) if name.startswith(incomplete)),
+    ]
 
 
-def complete_trial(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_trial(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Return the ids of the trials of the sweep that the command line names, and `best` for `sweeps show`."""
     from sweeps.controller.sweep_lookup import find
 
@@ -41,7 +52,11 @@ def complete_trial(ctx: click.Context, param: click.Parameter, incomplete: str) 
         return []
     ids: list[str] = []
     with contextlib.suppress(SweepsError, OSError):
-        ids = sorted(path.name for path in SweepFolder(find(str(sweep), root)).trials.iterdir() if path.is_dir())
+        ids = sorted(
+            path.name
+            for path in SweepFolder(find(str(sweep), root)).trials.iterdir()
+            if path.is_dir()
+        )
     best = ["best"] if ids and ctx.info_name == "show" else []
     return [CompletionItem(name) for name in (*best, *ids) if name.startswith(incomplete)]
 

@@ -70,7 +70,9 @@ def pause(sweep: str, timeout: float, as_json: bool, root: Path | str) -> None:
 @timeout_option
 @options.as_json
 @options.stored_root
-def enqueue(sweep: str, params: tuple[str, ...], timeout: float, as_json: bool, root: Path | str) -> None:
+def enqueue(
+    sweep: str, params: tuple[str, ...], timeout: float, as_json: bool, root: Path | str
+) -> None:
     """Let the next trial of SWEEP have these values, and print the number of the trial.
 
     The trial counts towards `limits.max_trials`. The exit code is 1 if no process runs the sweep, if the sweep takes no configurations, or

@@ -16,7 +16,9 @@ from sweeps.core.command_hints import printable
 from sweeps.core.errors import Interrupted, SweepsError
 
 if not hasattr(sweeps, "SweepsError"):
-    sys.exit(f"sweeps: `sweeps/__init__.py` belongs to another package named `sweeps`: {installed_package.WAY_OUT}")
+    sys.exit(
+        f"sweeps: `sweeps/__init__.py` belongs to another package named `sweeps`: {installed_package.WAY_OUT}"
+    )
 
 
 # Verbs that users look for, and what to use instead.
@@ -28,7 +30,9 @@ OTHER_VERBS = {
 class ErrorReportingGroup(click.Group):
     """A command group that prints an error as text without a traceback, and exits with the error's exit code."""
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first argument names, and the other arguments."""
         if args[0] in OTHER_VERBS:
             raise click.UsageError(f"no command `{args[0]}`: {OTHER_VERBS[args[0]]}", ctx)
@@ -42,9 +46,14 @@ class ErrorReportingGroup(click.Group):
         try:
             sys.exit(run())
         except click.ClickException as e:
-            if isinstance(e, click.UsageError) and not isinstance(e, click.exceptions.NoArgsIsHelpError):
+            if isinstance(e, click.UsageError) and not isinstance(
+                e, click.exceptions.NoArgsIsHelpError
+            ):
                 command = e.ctx.command_path if e.ctx else "sweeps"
-                click.echo(f"{command}: {' '.join(e.format_message().split())}  ({command} --help)", err=True)
+                click.echo(
+                    f"{command}: {' '.join(e.format_message().split())}  ({command} --help)",
+                    err=True,
+                )
             else:
                 e.show()
             sys.exit(e.exit_code)
@@ -59,7 +68,10 @@ class ErrorReportingGroup(click.Group):
             sys.exit(0)
 
 
-@click.group(cls=ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=ErrorReportingGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
 @click.version_option(__version__, prog_name="sweeps")
 def main() -> None:
     """Tune preprocessors, model parameters, data options, workers and GPUs together. Export the best trial as one bundle.

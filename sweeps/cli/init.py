@@ -24,12 +24,38 @@ _SOURCES = ("--data", "--from-wandb", "--from-optuna", "--from-objective")
 
 @main.command(short_help="Write a space file from data, a W&B sweep or an Optuna study.")
 @click.argument("file", type=options.PATH, default=DEFAULT)
-@click.option("--data", default=None, metavar="PATH", help="Table to train on: a CSV or Parquet file, a folder, a glob or a URI.")
+@click.option(
+    "--data",
+    default=None,
+    metavar="PATH",
+    help="Table to train on: a CSV or Parquet file, a folder, a glob or a URI.",
+)
 @click.option("--label", default=None, metavar="COLUMN", help="Column of --data to predict.")
-@click.option("--from-wandb", type=options.PATH, default=None, metavar="FILE", help="Configuration of a W&B sweep, such as sweep.yaml.")
-@click.option("--from-optuna", default=None, metavar="STORAGE", help="Optuna study: an SQLite or journal file, or the URL of a database.")
-@click.option("--study", default=None, metavar="NAME", help="Name of the study in --from-optuna.  [default: its only study]")
-@click.option("--from-objective", default=None, metavar="MODULE:FUNCTION", help="Optuna objective. It is run once.")
+@click.option(
+    "--from-wandb",
+    type=options.PATH,
+    default=None,
+    metavar="FILE",
+    help="Configuration of a W&B sweep, such as sweep.yaml.",
+)
+@click.option(
+    "--from-optuna",
+    default=None,
+    metavar="STORAGE",
+    help="Optuna study: an SQLite or journal file, or the URL of a database.",
+)
+@click.option(
+    "--study",
+    default=None,
+    metavar="NAME",
+    help="Name of the study in --from-optuna.  [default: its only study]",
+)
+@click.option(
+    "--from-objective",
+    default=None,
+    metavar="MODULE:FUNCTION",
+    help="Optuna objective. It is run once.",
+)
 @click.option(
     "--direction",
     "directions",
@@ -53,12 +79,25 @@ def init(
 
     Without an option, the command asks for a table and its label.
     """
-    given = [name for name, value in zip(_SOURCES, (data, from_wandb, from_optuna, from_objective), strict=True) if value is not None]
+    given = [
+        name
+        for name, value in zip(
+            _SOURCES, (data, from_wandb, from_optuna, from_objective), strict=True
+        )
+        if value is not None
+    ]
     if len(given) > 1:
         raise InputError(Problem(given[1], f"cannot be combined with {given[0]}; give one of them"))
-    for name, value, needed in (("--study", study, from_optuna), ("--direction", directions, from_objective)):
+    for name, value, needed in (
+        ("--study", study, from_optuna),
+        ("--direction", directions, from_objective),
+    ):
         if value and needed is None:
-            raise InputError(Problem(name, f"needs {'--from-optuna' if name == '--study' else '--from-objective'}"))
+            raise InputError(
+                Problem(
+                    name, f"needs {'--from-optuna' if name == '--study' else '--from-objective'}"
+                )
+            )
     if label is not None and given not in (["--data"], []):
         raise InputError(Problem("--label", f"cannot be combined with {given[0]}"))
     if from_wandb is not None:
@@ -80,7 +119,12 @@ def _from_data(file: Path, data: str | None, label: str | None, force: bool) -> 
     refuse_existing([file], force)
     asks = _asks()
     if data is None and not asks:
-        raise InputError(Problem("--data", "is required; give a CSV or Parquet file, such as `sweeps init --data rows.csv --label y`"))
+        raise InputError(
+            Problem(
+                "--data",
+                "is required; give a CSV or Parquet file, such as `sweeps init --data rows.csv --label y`",
+            )
+        )
     opened = (
         read_table.open_table(data, file.parent)
         if data
@@ -101,7 +145,12 @@ def _from_data(file: Path, data: str | None, label: str | None, force: bool) -> 
     found = describe(label) if label is not None else _ask("Column to predict", describe, likely)
     write_files({file: from_data.space_text(found, _name_given(file))}, force)
     check_data(load(file))
-    _done(file, [file], from_data.dropped_lines(from_data.columns_of(found.summary), str(file)), data=True)
+    _done(
+        file,
+        [file],
+        from_data.dropped_lines(from_data.columns_of(found.summary), str(file)),
+        data=True,
+    )
 
 
 def _ask(question: str, use: Callable[[str], Found], default: str | None = None) -> Found:
@@ -111,7 +160,9 @@ def _ask(question: str, use: Callable[[str], Found], default: str | None = None)
         try:
             return use(answer)
         except InputError as e:
-            raise click.UsageError(printable("; ".join(problem.text for problem in e.problems))) from None
+            raise click.UsageError(
+                printable("; ".join(problem.text for problem in e.problems))
+            ) from None
 
     answered: Found = click.prompt(question, default=default, value_proc=value)
     return answered
@@ -164,11 +215,18 @@ def _from_objective(file: Path, reference: str, directions: tuple[str, ...], for
     with importable(file.parent.absolute(), Path.cwd()):
         found = record(import_objective(reference), reference, directions)
     name = _name_given(file) or reference.partition(":")[0].rpartition(".")[2]
-    space = objective_space(name, found, directions, f"{module_name(file)}:train", f"--from-objective {reference}")
+    space = objective_space(
+        name, found, directions, f"{module_name(file)}:train", f"--from-objective {reference}"
+    )
     write_files({file: space, loop: loop_text(reference, directions)}, force)
     _done(file, [file, loop])
     for parameter, at in found.not_run:
-        click.echo(printable(f"note: this run did not reach suggest_...({parameter!r}) on line {at} of the function"), err=True)
+        click.echo(
+            printable(
+                f"note: this run did not reach suggest_...({parameter!r}) on line {at} of the function"
+            ),
+            err=True,
+        )
 
 
 def module_name(file: Path) -> str:
@@ -177,7 +235,9 @@ def module_name(file: Path) -> str:
     return f"{'_' * stem[:1].isdigit()}{stem}_loop"
 
 
-def _done(file: Path, written: list[Path], about: Sequence[str] = (), data: bool = False, first: str = "") -> None:
+def _done(
+    file: Path, written: list[Path], about: Sequence[str] = (), data: bool = False, first: str = ""
+) -> None:
     """Check the space file, and print what was written, lines about it, and what to do next, beginning with `first`."""
     from sweeps.space import load
 

@@ -25,16 +25,31 @@ from sweeps.terminal import text
     metavar="N",
     help="Number of checkpoints that each trial keeps: the best one and the N - 1 latest ones.",
 )
-@click.option("--top", type=click.IntRange(1), default=None, metavar="K", help="Only the K best trials keep checkpoints.  [default: all]")
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=None,
+    metavar="K",
+    help="Only the K best trials keep checkpoints.  [default: all]",
+)
 @click.option(
     "--max-disk",
     default=None,
     metavar="SIZE",
     help="Size limit of all checkpoints together, such as 10GB; checkpoints of the worst trials are deleted first.  [default: no limit]",
 )
-@click.option("--dry-run", is_flag=True, help="Print how much space would be freed, and delete nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print how much space would be freed, and delete nothing."
+)
 @options.stored_root
-def gc(sweep: str, per_trial: int, top: int | None, max_disk: str | None, dry_run: bool, root: Path | str) -> None:
+def gc(
+    sweep: str,
+    per_trial: int,
+    top: int | None,
+    max_disk: str | None,
+    dry_run: bool,
+    root: Path | str,
+) -> None:
     """Delete the checkpoints of SWEEP that are needed neither to resume the sweep nor to export the best trial."""
     from sweeps.checkpoints.garbage_collection import collect_garbage, parse_size
     from sweeps.checkpoints.retention import RetentionPolicy
@@ -55,16 +70,24 @@ def repair(sweep: str, as_json: bool, root: Path) -> None:
     from sweeps.controller.sweep_lookup import find
 
     repaired = repair_sweep(find(sweep, root))
-    click.echo(json.dumps(repaired.to_json()) if as_json else printable(text.format_repair(repaired)))
+    click.echo(
+        json.dumps(repaired.to_json()) if as_json else printable(text.format_repair(repaired))
+    )
 
 
 @main.command("rm", short_help="Delete a sweep and its MLflow runs.")
 @options.sweep
 @click.option("-y", "--yes", is_flag=True, help="Delete without a question.")
 @click.option("--keep-runs", is_flag=True, help="Leave the MLflow runs alone.")
-@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]")
+@click.option(
+    "--tracking-uri",
+    default=None,
+    help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]",
+)
 @options.stored_root
-def remove_sweep(sweep: str, yes: bool, keep_runs: bool, tracking_uri: str | None, root: Path | str) -> None:
+def remove_sweep(
+    sweep: str, yes: bool, keep_runs: bool, tracking_uri: str | None, root: Path | str
+) -> None:
     """Delete SWEEP: its folder, its files in a store, its study in a database, and its MLflow runs.
 
     Before the question, the command says what it deletes. Bundles in other folders and registered models stay. A running sweep is refused.

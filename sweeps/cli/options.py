@@ -33,14 +33,26 @@ class _LocalRoot(_Root):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if is_address(value):
             verbs = "run, resume, show, compare, stop, pause, enqueue, export, rerun, gc and rm"
-            raise InputError(Problem("--dir", f"{value}: must be a folder; only {verbs} take an address in a store"))
+            raise InputError(
+                Problem(
+                    "--dir", f"{value}: must be a folder; only {verbs} take an address in a store"
+                )
+            )
         return super().convert(value, param, ctx)
 
 
 ROOT: Any = _Root()
 _ROOT_OPTION: dict[str, Any] = {"default": Path(DEFAULT_ROOT), "show_default": True}
-root = click.option("--dir", "root", type=_LocalRoot(), **_ROOT_OPTION, help="Root folder of all sweeps.")
-stored_root = click.option("--dir", "root", type=ROOT, **_ROOT_OPTION, help="Root folder of all sweeps, or s3://BUCKET/PREFIX.")
+root = click.option(
+    "--dir", "root", type=_LocalRoot(), **_ROOT_OPTION, help="Root folder of all sweeps."
+)
+stored_root = click.option(
+    "--dir",
+    "root",
+    type=ROOT,
+    **_ROOT_OPTION,
+    help="Root folder of all sweeps, or s3://BUCKET/PREFIX.",
+)
 sweep = click.argument("sweep", shell_complete=complete_sweep)
 trial = click.argument("trial", shell_complete=complete_trial)
 bundle = click.argument("bundle", type=PATH, shell_complete=complete_sweep)
@@ -50,7 +62,12 @@ trust = click.option(
     help="Read pickles in the sweep's folder that your key has not signed. Reading a pickle can run code that it contains.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-only_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output and nothing else.")
+only_json = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object on standard output and nothing else.",
+)
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print only the final summary.")
 
 
@@ -64,12 +81,22 @@ def share(default: str) -> Callable[[F], F]:
     def decorate(command: F) -> F:
         for name, least in (("GPU", 0), ("CPU", 1)):
             text = f"Use at most N {name}s at once.  [default: {default}]"
-            command = click.option(f"--{name.lower()}s", type=click.IntRange(min=least), default=None, metavar="N", help=text)(command)
+            command = click.option(
+                f"--{name.lower()}s",
+                type=click.IntRange(min=least),
+                default=None,
+                metavar="N",
+                help=text,
+            )(command)
         return command
 
     return decorate
 
 
 edited_keys = click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of FILE, such as limits.max_trials=8."
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a key of FILE, such as limits.max_trials=8.",
 )

@@ -17,7 +17,12 @@ from sweeps.core.errors import InputError, Problem
 @main.command(short_help="Predict from the raw rows of a CSV or Parquet file.")
 @options.bundle
 @click.argument("source", metavar="INPUT")
-@click.option("-o", "--output", default=None, help="CSV or Parquet file to write, a path or a URI.  [default: CSV on standard output]")
+@click.option(
+    "-o",
+    "--output",
+    default=None,
+    help="CSV or Parquet file to write, a path or a URI.  [default: CSV on standard output]",
+)
 @click.option(
     "--workers",
     type=click.IntRange(1),
@@ -45,7 +50,13 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
 @main.command()
 @options.bundle
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 picks a free port.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port to listen on; 0 picks a free port.",
+)
 @click.option(
     "--max-bytes",
     type=click.IntRange(1),
@@ -68,21 +79,52 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
     help="Seconds within which a request must arrive; a slower request gets the status 408.",
 )
 @click.option(
-    "--max-connections", type=click.IntRange(1), default=None, help="Limit of open connections; further clients wait.  [default: 500]"
+    "--max-connections",
+    type=click.IntRange(1),
+    default=None,
+    help="Limit of open connections; further clients wait.  [default: 500]",
 )
-@click.option("--allowed-hosts", default=None, metavar="HOST[,HOST]", help="Allowed values of the Host header.  [default: any]")
-@click.option("--token", default=None, help="Bearer token that requests must have. `ps` shows it, so prefer --token-file.")
-@click.option("--token-file", type=options.PATH, default=None, help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else none]")
+@click.option(
+    "--allowed-hosts",
+    default=None,
+    metavar="HOST[,HOST]",
+    help="Allowed values of the Host header.  [default: any]",
+)
+@click.option(
+    "--token",
+    default=None,
+    help="Bearer token that requests must have. `ps` shows it, so prefer --token-file.",
+)
+@click.option(
+    "--token-file",
+    type=options.PATH,
+    default=None,
+    help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else none]",
+)
 @click.option(
     "--replicas",
     type=click.IntRange(1),
     default=None,
     help="Number of Ray Serve processes that answer requests.  [default: only this process, without Ray]",
 )
-@click.option("--address", default=None, help="Address of a Ray cluster for the replicas.  [default: start Ray on this machine]")
-@click.option("--no-example", is_flag=True, help="Do not show a row of the data at /docs and /example.")
+@click.option(
+    "--address",
+    default=None,
+    help="Address of a Ray cluster for the replicas.  [default: start Ray on this machine]",
+)
+@click.option(
+    "--no-example", is_flag=True, help="Do not show a row of the data at /docs and /example."
+)
 @options.root
-def serve(bundle: Path, root: Path, host: str, port: int, replicas: int | None, address: str | None, **options: Any) -> None:
+def serve(
+    bundle: Path,
+    root: Path,
+    host: str,
+    port: int,
+    replicas: int | None,
+    address: str | None,
+    **options: Any,
+) -> None:
     """Serve BUNDLE over HTTP until Ctrl-C: POST rows to /predict.
 
     BUNDLE is the folder of a bundle. It can also be a sweep: its folder, its name, the beginning of its name, or `latest`. The bundle of
@@ -102,13 +144,17 @@ def serve(bundle: Path, root: Path, host: str, port: int, replicas: int | None, 
         raise InputError(Problem("--max-connections", text))
     access = Access.of(options["allowed_hosts"], token_of(options["token"], options["token_file"]))
     max_connections = options["max_connections"] or MAX_CONNECTIONS
-    limits = Limits(options["max_bytes"], options["max_rows"], options["receive_timeout"], max_connections)
+    limits = Limits(
+        options["max_bytes"], options["max_rows"], options["receive_timeout"], max_connections
+    )
     bundle = bundle_of(bundle, root)
     print_line = functools.partial(click.echo, err=True)
     if under_ray:
         from sweeps.serving.replicas import serve as serve_by_replicas
 
-        serve_by_replicas(bundle, host, port, print_line, limits, access, replicas or 1, address, example)
+        serve_by_replicas(
+            bundle, host, port, print_line, limits, access, replicas or 1, address, example
+        )
     else:
         from sweeps.serving.server import serve as serve_alone
 

@@ -25,13 +25,29 @@ if TYPE_CHECKING:
 @main.command(short_help="Search a space and export the best trial.")
 @click.argument("file", type=options.PATH)
 @click.option(
-    "--dir", "root", type=options.ROOT, default=None, help="Root folder of all sweeps, or s3://BUCKET/PREFIX.  [default: sweeps-runs]"
+    "--dir",
+    "root",
+    type=options.ROOT,
+    default=None,
+    help="Root folder of all sweeps, or s3://BUCKET/PREFIX.  [default: sweeps-runs]",
 )
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of FILE, such as limits.max_trials=8.")
 @click.option(
-    "--address", default=None, help="Address of a Ray cluster.  [default: the cluster of the Ray job, else start Ray on this machine]"
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a key of FILE, such as limits.max_trials=8.",
 )
-@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]")
+@click.option(
+    "--address",
+    default=None,
+    help="Address of a Ray cluster.  [default: the cluster of the Ray job, else start Ray on this machine]",
+)
+@click.option(
+    "--tracking-uri",
+    default=None,
+    help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]",
+)
 @click.option(
     "--storage",
     default=None,
@@ -51,19 +67,46 @@ def run(file: Path, root: Path | str | None, as_json: bool, quiet: bool, **how: 
 @main.command()
 @options.sweep
 @click.argument("file", type=options.PATH, required=False)
-@click.option("--add-trials", type=click.IntRange(min=1), default=None, metavar="N", help="Run N more trials.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a limit of the sweep, such as limits.timeout=2h.")
-@click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
-@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: the URI of the original run]")
 @click.option(
-    "--storage", default=None, metavar="URL", help="URL of the study's database. Needed for a password, which sweeps does not store."
+    "--add-trials", type=click.IntRange(min=1), default=None, metavar="N", help="Run N more trials."
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a limit of the sweep, such as limits.timeout=2h.",
+)
+@click.option(
+    "--address",
+    default=None,
+    help="Address of a Ray cluster.  [default: the address of the original run]",
+)
+@click.option(
+    "--tracking-uri",
+    default=None,
+    help="MLflow tracking URI.  [default: the URI of the original run]",
+)
+@click.option(
+    "--storage",
+    default=None,
+    metavar="URL",
+    help="URL of the study's database. Needed for a password, which sweeps does not store.",
 )
 @options.share("the limit of the original run")
 @options.trust
 @options.only_json
 @options.quiet
 @options.stored_root
-def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path | str, as_json: bool, quiet: bool, **how: Any) -> None:
+def resume(
+    sweep: str,
+    file: Path | None,
+    add_trials: int | None,
+    root: Path | str,
+    as_json: bool,
+    quiet: bool,
+    **how: Any,
+) -> None:
     """Continue SWEEP after an interruption, a crash or a pause.
 
     If the sweep is paused and its process is alive, that process starts trials again, and the command ends. Only --dir, --json and --quiet
@@ -80,13 +123,23 @@ def resume(sweep: str, file: Path | None, add_trials: int | None, root: Path | s
         outcome = control.resume()
         click.echo(json.dumps(outcome.to_json()) if as_json else printable(str(outcome)))
         return
-    _run_with_progress(functools.partial(resume_sweep, fetched(sweep, root), file, add_trials=add_trials or 0, **how), as_json, quiet)
+    _run_with_progress(
+        functools.partial(
+            resume_sweep, fetched(sweep, root), file, add_trials=add_trials or 0, **how
+        ),
+        as_json,
+        quiet,
+    )
 
 
 @main.command()
 @options.sweep
 @options.trial
-@click.option("--address", default=None, help="Address of a Ray cluster.  [default: the address of the original run]")
+@click.option(
+    "--address",
+    default=None,
+    help="Address of a Ray cluster.  [default: the address of the original run]",
+)
 @options.share("the limit of the original run")
 @options.trust
 @options.as_json
@@ -112,7 +165,9 @@ def _run_with_progress(run_sweep: Callable[..., SweepResult], as_json: bool, qui
     except SweepsError as e:
         if e.result is not None and as_json:
             click.echo(json.dumps(e.result.to_json(), default=str))
-        elif isinstance(e, BundleError) and e.result is not None:  # The search has succeeded. Only the export has failed.
+        elif (
+            isinstance(e, BundleError) and e.result is not None
+        ):  # The search has succeeded. Only the export has failed.
             progress.close()
             click.echo(printable(text.format_result(e.result, unexported=True) + "\n"))
         raise

@@ -39,7 +39,11 @@ def list_sweeps(root: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([sweep.to_json() for sweep in sweeps]))
     else:
-        click.echo(printable(text.format_sweeps(sweeps, text.width_of(sys.stdout))) if sweeps else f"no sweeps in {root}")
+        click.echo(
+            printable(text.format_sweeps(sweeps, text.width_of(sys.stdout)))
+            if sweeps
+            else f"no sweeps in {root}"
+        )
 
 
 @main.command()
@@ -51,10 +55,27 @@ def list_sweeps(root: Path, as_json: bool) -> None:
     shell_complete=complete_trial,
     help="Show one trial: its configuration, curve and error. `best` is the best trial.",
 )
-@click.option("--all", "show_all", is_flag=True, help=f"Show every trial, not only the best {SHOWN_TRIALS}.")
-@click.option("--watch", "watched", is_flag=True, help="While the sweep runs, show its progress until the sweep ends, or until Ctrl-C.")
-@click.option("--sort", default=None, metavar="COLUMN", help="Sort by a column; -COLUMN sorts from large to small.  [default: best first]")
-@click.option("--columns", default=None, metavar="A,B,...", help="Show these columns only, such as trial,eta,cpu_seconds,began.")
+@click.option(
+    "--all", "show_all", is_flag=True, help=f"Show every trial, not only the best {SHOWN_TRIALS}."
+)
+@click.option(
+    "--watch",
+    "watched",
+    is_flag=True,
+    help="While the sweep runs, show its progress until the sweep ends, or until Ctrl-C.",
+)
+@click.option(
+    "--sort",
+    default=None,
+    metavar="COLUMN",
+    help="Sort by a column; -COLUMN sorts from large to small.  [default: best first]",
+)
+@click.option(
+    "--columns",
+    default=None,
+    metavar="A,B,...",
+    help="Show these columns only, such as trial,eta,cpu_seconds,began.",
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Print all trials as CSV.")
 @options.as_json
 @options.stored_root
@@ -65,13 +86,19 @@ def show(sweep: str, root: Path | str, watched: bool, **how: Any) -> None:
     """
     from sweeps.controller.stored_sweeps import opened
 
-    of_table = [f"--{name}" for name in ("sort", "columns") if how[name] is not None] + ["--csv"] * how["as_csv"]
+    of_table = [f"--{name}" for name in ("sort", "columns") if how[name] is not None] + [
+        "--csv"
+    ] * how["as_csv"]
     if of_table and (how["trial"] is not None or how["as_json"]):
         other = "--trial" if how["trial"] is not None else "--json"
-        raise click.UsageError(f"{of_table[0]} is for the table of trials, so it cannot be used with {other}")
+        raise click.UsageError(
+            f"{of_table[0]} is for the table of trials, so it cannot be used with {other}"
+        )
     if watched:
         if how["as_json"] or how["as_csv"] or how["trial"] is not None:
-            raise click.UsageError("--watch shows the progress of the whole sweep, so it cannot be used with --json, --csv or --trial")
+            raise click.UsageError(
+                "--watch shows the progress of the whole sweep, so it cannot be used with --json, --csv or --trial"
+            )
         from sweeps.controller.watch import statuses
         from sweeps.terminal.watch import watch
 
@@ -81,7 +108,14 @@ def show(sweep: str, root: Path | str, watched: bool, **how: Any) -> None:
 
 
 def _show(
-    folder: Path, is_copy: bool, trial: str | None, show_all: bool, sort: str | None, columns: str | None, as_csv: bool, as_json: bool
+    folder: Path,
+    is_copy: bool,
+    trial: str | None,
+    show_all: bool,
+    sort: str | None,
+    columns: str | None,
+    as_csv: bool,
+    as_json: bool,
 ) -> None:
     from sweeps.bundle.ensemble_summary import ensembles_of
     from sweeps.controller.sweep_summary import summarize
@@ -94,20 +128,38 @@ def _show(
     if trial is not None:
         _show_trial(summary, study, trial, as_json)
         return
-    chosen = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
+    chosen = (
+        [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
+    )
     if as_csv:
         click.echo(printable(trials_csv(study, summary, sort, chosen)), nl=False)
         return
-    importance, ensembles = _importance(folder, study), ensembles_of(folder, summary.store if is_copy else None)
+    importance, ensembles = (
+        _importance(folder, study),
+        ensembles_of(folder, summary.store if is_copy else None),
+    )
     if as_json:
         recorded_trials = [t.to_json() for t in (study.trials if study else ())]
         shares = dict(importance.shares) if importance is not None else {}
-        more = {"stages": summary.stages, "importance": shares, "ensembles": [ensemble.to_json() for ensemble in ensembles]}
+        more = {
+            "stages": summary.stages,
+            "importance": shares,
+            "ensembles": [ensemble.to_json() for ensemble in ensembles],
+        }
         click.echo(json.dumps({**summary.to_json(), **more, "all": recorded_trials}))
         return
     parts = [text.format_sweep(summary, study, importance, ensembles)]
     if study is not None and study.trials:
-        parts.append(format_trials(study, summary, text.width_of(sys.stdout), None if show_all else SHOWN_TRIALS, sort, chosen))
+        parts.append(
+            format_trials(
+                study,
+                summary,
+                text.width_of(sys.stdout),
+                None if show_all else SHOWN_TRIALS,
+                sort,
+                chosen,
+            )
+        )
     click.echo(printable("\n\n".join(parts)))
 
 
@@ -119,7 +171,10 @@ def _show_trial(summary: SweepSummary, study: Record | None, trial: str, as_json
     if as_json:
         click.echo(json.dumps(recorded.to_json()))
         return
-    state, kinds = summary.state_of(recorded), (study.objectives.cross_validated, study.objectives.on_more_rows)
+    state, kinds = (
+        summary.state_of(recorded),
+        (study.objectives.cross_validated, study.objectives.on_more_rows),
+    )
     click.echo(printable(text.format_trial(recorded, study.metric, study.goal, state, *kinds)))
     if (stage := summary.stages.get(recorded.id, "")).startswith(("silent: ", "waiting since")):
         click.echo(printable("\n" + stage.removeprefix("silent: ")))
@@ -139,7 +194,9 @@ def _importance(folder: Path, study: Record | None) -> Importance | None:
 @main.command()
 @options.sweep
 @options.trial
-@click.option("--rank", type=int, default=None, help="Print the log of this rank only.  [default: all ranks]")
+@click.option(
+    "--rank", type=int, default=None, help="Print the log of this rank only.  [default: all ranks]"
+)
 @click.option("-f", "--follow", is_flag=True, help="Keep printing while the trial runs.")
 @options.root
 def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> None:
@@ -154,10 +211,30 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
 @main.command(short_help="Show all sweeps, live, on a page in the browser.")
 @options.root
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=5050, show_default=True, help="Port to listen on; 0 picks a free port.")
-@click.option("--allowed-hosts", default=None, metavar="HOST[,HOST]", help="Allowed values of the Host header.  [default: this machine]")
-@click.option("--token", default=None, help="Bearer token that requests must have. `ps` shows it, so prefer --token-file.")
-@click.option("--token-file", type=options.PATH, default=None, help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else none]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=5050,
+    show_default=True,
+    help="Port to listen on; 0 picks a free port.",
+)
+@click.option(
+    "--allowed-hosts",
+    default=None,
+    metavar="HOST[,HOST]",
+    help="Allowed values of the Host header.  [default: this machine]",
+)
+@click.option(
+    "--token",
+    default=None,
+    help="Bearer token that requests must have. `ps` shows it, so prefer --token-file.",
+)
+@click.option(
+    "--token-file",
+    type=options.PATH,
+    default=None,
+    help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else none]",
+)
 @click.option(
     "--sweep",
     default=None,
@@ -165,11 +242,25 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
     shell_complete=complete_sweep,
     help="Show this sweep first.  [default: the list of all sweeps]",
 )
-@click.option("--no-mlflow", is_flag=True, help="Do not serve MLflow's web interface beside the page.")
-@click.option("--mlflow-port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="Port of MLflow; 0 picks a free port.")
-@click.option("--tracking-uri", default=None, help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]")
+@click.option(
+    "--no-mlflow", is_flag=True, help="Do not serve MLflow's web interface beside the page."
+)
+@click.option(
+    "--mlflow-port",
+    type=click.IntRange(0, 65535),
+    default=5000,
+    show_default=True,
+    help="Port of MLflow; 0 picks a free port.",
+)
+@click.option(
+    "--tracking-uri",
+    default=None,
+    help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]",
+)
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
-def ui(root: Path, host: str, port: int, sweep: str | None, open_browser: bool, **more: Any) -> None:
+def ui(
+    root: Path, host: str, port: int, sweep: str | None, open_browser: bool, **more: Any
+) -> None:
     """Show the sweeps of a root folder, live, on a page in the browser. Serve MLflow's web interface beside it. Ctrl-C ends both."""
     from sweeps.dashboard.server import Mlflow, serve
     from sweeps.serving.access import Access, token_of

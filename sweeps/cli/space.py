@@ -29,10 +29,18 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
 
     space = load(file, tuple(overrides))
     _print_notes(space)
-    counts = {"dimension": len(space.dimensions), "cell": len(space.cells), "trial": space.limits.max_trials}
+    counts = {
+        "dimension": len(space.dimensions),
+        "cell": len(space.cells),
+        "trial": space.limits.max_trials,
+    }
     only_seeds_differ = not space.dimensions and space.limits.max_trials > 1
     note = "; the trials differ only in their seeds" if only_seeds_differ else ""
-    click.echo(f"{file}: valid; " + ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in counts.items()) + note)
+    click.echo(
+        f"{file}: valid; "
+        + ", ".join(f"{n} {noun}{'s' * (n != 1)}" for noun, n in counts.items())
+        + note
+    )
 
 
 @main.command(short_help="Print the JSON Schema of space files, for editors.")
@@ -41,19 +49,41 @@ def schema() -> None:
     from sweeps.space.json_schema import schema as space_file_schema
     from sweeps.space.trainer_schema import own_trainers
 
-    click.echo(json.dumps(space_file_schema(own_trainers(Path.cwd())), indent=1, ensure_ascii=False))
+    click.echo(
+        json.dumps(space_file_schema(own_trainers(Path.cwd())), indent=1, ensure_ascii=False)
+    )
 
 
 @main.command(short_help="Show the trials, workers, steps and disk space of a sweep.")
 @click.argument("file", type=options.PATH)
 @options.edited_keys
-@click.option("--resources", default=None, metavar="CPU=8,GPU=2", help="Resources of the machine to plan for.  [default: this machine's]")
-@click.option("--data", "with_data", is_flag=True, help="Also read the data: show its columns, its label, and warnings about it.")
-@click.option("--call-loaders", is_flag=True, help="With --data: also call loaders `module:function`, which runs their code.")
+@click.option(
+    "--resources",
+    default=None,
+    metavar="CPU=8,GPU=2",
+    help="Resources of the machine to plan for.  [default: this machine's]",
+)
+@click.option(
+    "--data",
+    "with_data",
+    is_flag=True,
+    help="Also read the data: show its columns, its label, and warnings about it.",
+)
+@click.option(
+    "--call-loaders",
+    is_flag=True,
+    help="With --data: also call loaders `module:function`, which runs their code.",
+)
 @options.as_json
 @options.root
 def plan(
-    file: Path, overrides: tuple[str, ...], resources: str | None, with_data: bool, call_loaders: bool, as_json: bool, root: Path
+    file: Path,
+    overrides: tuple[str, ...],
+    resources: str | None,
+    with_data: bool,
+    call_loaders: bool,
+    as_json: bool,
+    root: Path,
 ) -> None:
     """Show the trials, workers, fits, steps and disk space that the sweep in FILE needs. Nothing is started."""
     from sweeps.core import host_resources
@@ -66,11 +96,15 @@ def plan(
     if call_loaders and not with_data:
         raise click.UsageError("--call-loaders needs --data, which reads the data")
     check_root(root)
-    available = host_resources.detect() if resources is None else host_resources.parse_resources(resources)
+    available = (
+        host_resources.detect() if resources is None else host_resources.parse_resources(resources)
+    )
     memory = host_resources.memory() if resources is None else None
     space = load(file, tuple(overrides))
     _print_notes(space)
-    planned = plan_space(space, available, free=free_bytes(root), memory=memory, earlier=_earlier_sweeps(space, root))
+    planned = plan_space(
+        space, available, free=free_bytes(root), memory=memory, earlier=_earlier_sweeps(space, root)
+    )
     summaries = _summaries(space, call_loaders) if with_data else None
     if as_json:
         found = {} if summaries is None else {"data": [summary.to_json() for summary in summaries]}
@@ -90,7 +124,10 @@ def _print_notes(space: Space) -> None:
         click.echo(f"note: {note}", err=True)
     own = [f"`{name}`" for name in space.trainer.references if not name.startswith("sklearn.")]
     if own and space.trainer_definition.check is not None:
-        click.echo(f"note: params: only `sweeps run` checks the names of parameters, because this calls {', '.join(own)}", err=True)
+        click.echo(
+            f"note: params: only `sweeps run` checks the names of parameters, because this calls {', '.join(own)}",
+            err=True,
+        )
 
 
 def _earlier_sweeps(space: Space, root: Path) -> tuple[EarlierSweep, ...]:

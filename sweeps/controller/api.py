@@ -91,12 +91,17 @@ def run(
         SweepFailed: No trial has a value. The message contains the error of the first trial that failed.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
-    began = round(time.time(), 3)  # MLflow stores whole milliseconds, and the sweep's run is found by this time.
+    began = round(
+        time.time(), 3
+    )  # MLflow stores whole milliseconds, and the sweep's run is found by this time.
     tables = {} if data is None else named_tables(data)
     space = _load(space, overrides, overrides_of(Path(f"{key}{ROWS}") for key in tables))
     tables = {**space.tables, **tables}
     address_of_all = check_address(str(dir), "--dir") if is_address(dir) else None
-    root, uri = Path(DEFAULT_ROOT if address_of_all or not dir else dir), _tracking_uri(tracking_uri, space.has_mlflow)
+    root, uri = (
+        Path(DEFAULT_ROOT if address_of_all or not dir else dir),
+        _tracking_uri(tracking_uri, space.has_mlflow),
+    )
     address = address or address_in_job()
     notes = _show_notes(space, on_progress)
     _check(space, root, storage, address, cpus, has_tables=bool(tables))
@@ -105,12 +110,18 @@ def run(
     prepare_ray(address)
     new_root, root = None if root.exists() else root.resolve(), root.resolve()
     folder = create_sweep_folder(root, space.name, began)
-    sweep = SweepRun(space, root, folder, began, address, uri, on_progress, trackers=trackers, notes=notes)
+    sweep = SweepRun(
+        space, root, folder, began, address, uri, on_progress, trackers=trackers, notes=notes
+    )
     store: str | None = None
     try:
         if tables:
             save_tables(tables, SweepFolder(folder).tables)
-            sweep.space = space = _load(dataclasses.replace(space, tables={}), (), table_overrides(SweepFolder(folder).tables))
+            sweep.space = space = _load(
+                dataclasses.replace(space, tables={}),
+                (),
+                table_overrides(SweepFolder(folder).tables),
+            )
             check_data(space)
         store = stored_sweeps.new_store(address_of_all, folder) if address_of_all else None
         stored: dict[str, Any] = {"store": store} if store else {}
@@ -119,7 +130,17 @@ def run(
 
             save_earlier_trials(folder, earlier)
             stored["learned_from"] = [str(sweep) for sweep in earlier]
-        _save(folder, space, began, storage, **stored, address=address, tracking_uri=uri and without_password(uri), cpus=cpus, gpus=gpus)
+        _save(
+            folder,
+            space,
+            began,
+            storage,
+            **stored,
+            address=address,
+            tracking_uri=uri and without_password(uri),
+            cpus=cpus,
+            gpus=gpus,
+        )
         with FolderLock(folder), reserve(folder.name, folder, address, cpus, gpus) as sweep.share:
             return _logged(sweep)
     except (InputError, OSError) as e:
@@ -129,7 +150,12 @@ def run(
         if store is not None:  # Otherwise, these may be the files of another sweep.
             stored_sweeps.delete_store(store)
         if isinstance(e, OSError):
-            raise InputError(Problem("--dir", f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder")) from e
+            raise InputError(
+                Problem(
+                    "--dir",
+                    f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder",
+                )
+            ) from e
         raise
 
 
@@ -142,14 +168,24 @@ def _earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, ...]:
     return read_earlier_sweeps(space, root)
 
 
-def _load(space: str | os.PathLike[str] | Mapping[str, Any] | Space, overrides: tuple[str, ...], tables: tuple[str, ...]) -> Space:
+def _load(
+    space: str | os.PathLike[str] | Mapping[str, Any] | Space,
+    overrides: tuple[str, ...],
+    tables: tuple[str, ...],
+) -> Space:
     """Load a space. The overrides `tables` name the tables that the script passed; they are not recorded in the space."""
     if isinstance(space, Space):
         overrides, space = (*space.overrides, *overrides), dataclasses.replace(space, overrides=())
     return dataclasses.replace(load(space, (*tables, *overrides)), overrides=tuple(overrides))
 
 
-def _save(folder: Path, space: Space, began: float, storage: str | None, **options: str | int | list[str] | None) -> None:
+def _save(
+    folder: Path,
+    space: Space,
+    began: float,
+    storage: str | None,
+    **options: str | int | list[str] | None,
+) -> None:
     """Save the space file and the options of a new sweep. A database that cannot be reached is reported before Ray starts."""
     study_place = {} if storage is None else storages.new_settings(storage, folder.name)
     save_space(folder, space, began, **options, **study_place)
@@ -167,7 +203,14 @@ def _show_notes(space: Space, on_progress: Callable[[SweepStatus], None] | None)
     return ()
 
 
-def _check(space: Space, root: Path, storage: str | None, address: str | None, cpus: int | None, has_tables: bool) -> None:
+def _check(
+    space: Space,
+    root: Path,
+    storage: str | None,
+    address: str | None,
+    cpus: int | None,
+    has_tables: bool,
+) -> None:
     """Raise an InputError that lists the problems that can be found before Ray starts.
 
     If the script passed tables (`has_tables`), the data is not checked, because the tables are not yet in the sweep's folder.
@@ -179,7 +222,11 @@ def _check(space: Space, root: Path, storage: str | None, address: str | None, c
         check_data(space)
     if problems := check_metric_functions(space) or check_plugins(space) or check_parameters(space):
         raise locate_problems(space, problems)
-    if not address and "ray" not in sys.modules and (problems := find_infeasible_shapes_here(space, cpus)):
+    if (
+        not address
+        and "ray" not in sys.modules
+        and (problems := find_infeasible_shapes_here(space, cpus))
+    ):
         raise InputError(problems)
 
 
@@ -188,8 +235,14 @@ def _logged(sweep: SweepRun) -> SweepResult:
     log = logging.getLogger("sweeps")
     log.info("%s: starting; folder %s", sweep.folder.name, sweep.folder)
     result = sweep.run()
-    counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
-    best = f"; best trial {result.best['trial']}: {result.best['value']:.6g}" if result.best and result.best["value"] is not None else ""
+    counts = ", ".join(
+        f"{n} {state}" for state, n in result.trials.items() if n or state == "completed"
+    )
+    best = (
+        f"; best trial {result.best['trial']}: {result.best['value']:.6g}"
+        if result.best and result.best["value"] is not None
+        else ""
+    )
     log.info("%s: %s in %s%s", sweep.folder.name, counts, format_clock(result.seconds), best)
     return result
 
@@ -247,18 +300,37 @@ def resume(
     """
     if file is not None and not isinstance(file, (str, os.PathLike)):
         text = "a sweep keeps the space and the functions with which it began; to change its limits, pass overrides or add_trials"
-        raise InputError(Problem("file", f"must be the path of a space file, got {type(file).__name__}; {text}"))
+        raise InputError(
+            Problem("file", f"must be the path of a space file, got {type(file).__name__}; {text}")
+        )
     folder = stored_sweeps.fetch(sweep)
     origin = _check_folder(folder, storage, trust)
     with FolderLock(folder):
-        space, _ = resumed_space(folder, Path(file) if file is not None else None, tuple(overrides), add_trials, trust)
-        began, uri = origin.get("began") or time.time(), _resumed_tracking_uri(tracking_uri, origin.get("tracking_uri"), space.has_mlflow)
+        space, _ = resumed_space(
+            folder, Path(file) if file is not None else None, tuple(overrides), add_trials, trust
+        )
+        began, uri = (
+            origin.get("began") or time.time(),
+            _resumed_tracking_uri(tracking_uri, origin.get("tracking_uri"), space.has_mlflow),
+        )
         address = address or address_in_job() or origin.get("address")
-        continued = SweepRun(space, folder.parent, folder, began, address, uri, on_progress, trust, create_trackers(space))
+        continued = SweepRun(
+            space,
+            folder.parent,
+            folder,
+            began,
+            address,
+            uri,
+            on_progress,
+            trust,
+            create_trackers(space),
+        )
         logging_setup.set_environment()  # The clean-up after the last process imports parts of Ray.
         earlier = continued.resume(changed=bool(file or overrides or add_trials))
         if earlier is not None:
-            with mirrored(folder):  # The driver may have been killed before it had copied the last files to the sweep's store.
+            with mirrored(
+                folder
+            ):  # The driver may have been killed before it had copied the last files to the sweep's store.
                 return earlier
         prepare_ray(address)
         with reserve(folder.name, folder, address, cpus, gpus, origin) as continued.share:
@@ -272,7 +344,10 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
     if storage is not None and storages.remember(storage) != origin.get("storage"):
         place = origin.get("storage") or "the sweep's folder"
         raise InputError(
-            Problem("--storage", f"the study of this sweep is in {place}, not in {without_password(storage)}; leave the option out")
+            Problem(
+                "--storage",
+                f"the study of this sweep is in {place}, not in {without_password(storage)}; leave the option out",
+            )
         )
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_links(folder)
@@ -305,7 +380,11 @@ def _tracking_uri(given: str | None, has_mlflow: bool) -> str | None:
     if given and not has_mlflow:
         text = "sets the tracking URI of MLflow, but `trackers` in the space file does not list `mlflow`; add `mlflow` to `trackers`"
         raise InputError(Problem("--tracking-uri", text))
-    uri, place = (given, "--tracking-uri") if given else (os.environ.get("MLFLOW_TRACKING_URI"), "MLFLOW_TRACKING_URI")
+    uri, place = (
+        (given, "--tracking-uri")
+        if given
+        else (os.environ.get("MLFLOW_TRACKING_URI"), "MLFLOW_TRACKING_URI")
+    )
     if not uri or not has_mlflow:
         return None
     uris.check_uri(uri, place)

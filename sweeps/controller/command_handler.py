@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from sweeps.controller.commands import Answer, Command, CommandError, CommandQueue, Enqueue, Pause, Stop
+from sweeps.controller.commands import (
+    Answer,
+    Command,
+    CommandError,
+    CommandQueue,
+    Enqueue,
+    Pause,
+    Stop,
+)
 from sweeps.core.errors import InputError
 from sweeps.core.trial import State, format_trial_id
 from sweeps.space.enqueued_point import parse_point, problem_texts, refusal
@@ -40,7 +48,9 @@ class CommandHandler:
         self._controller, self._search = controller, controller.search
         self._queue = CommandQueue(controller.folder)
         self._stopping: set[str] = set()  # ids of the commands whose trials are being stopped
-        self._search.store.record_sweep_pause(False)  # An earlier process may have died during a pause.
+        self._search.store.record_sweep_pause(
+            False
+        )  # An earlier process may have died during a pause.
 
     def poll(self) -> None:
         """Carry out the commands that have arrived."""
@@ -69,7 +79,11 @@ class CommandHandler:
                 return Answer(ending)
             raise CommandError(ending)
         if isinstance(command, Stop):
-            return self._stop_sweep() if command.trial is None else self._stop_trial(command.trial, name)
+            return (
+                self._stop_sweep()
+                if command.trial is None
+                else self._stop_trial(command.trial, name)
+            )
         if isinstance(command, Enqueue):
             return self._enqueue(command.parameters, name)
         return self._pause() if isinstance(command, Pause) else self._resume()
@@ -85,14 +99,19 @@ class CommandHandler:
         found = self._trial(trial)
         stopped = name in self._stopping and record.latest_progress(found).get("reason") == STOPPED
         if found.state.is_finished() and not stopped:
-            raise CommandError(f"trial {trial} has ended already ({'GIVEN' if record.is_given(found) else found.state.name})")
+            raise CommandError(
+                f"trial {trial} has ended already ({'GIVEN' if record.is_given(found) else found.state.name})"
+            )
         if not found.state.is_finished():
             self._stopping.add(name)
             self._controller.stop_trial(found.number)
         if trial in self._controller.running:
             return None
         self._stopping.discard(name)
-        steps, unit = self._search.store.live_trial(found.number).steps, "fold" if self._search.space.data.folds else "step"
+        steps, unit = (
+            self._search.store.live_trial(found.number).steps,
+            "fold" if self._search.space.data.folds else "step",
+        )
         after = f"after {steps} {unit}{'s' * (steps != 1)}" if steps else f"before its first {unit}"
         return Answer(f"trial {trial} is stopped, {after}", trial)
 
@@ -104,23 +123,35 @@ class CommandHandler:
         """
         trials = {format_trial_id(t.number): t for t in self._search.store.trials()}
         if (found := trials.get(trial)) is None:
-            shown = f"the trials are {min(trials)} to {max(trials)}" if trials else "no trial has started"
+            shown = (
+                f"the trials are {min(trials)} to {max(trials)}"
+                if trials
+                else "no trial has started"
+            )
             raise CommandError(f"no trial `{trial}`; {shown}", invalid=True)
         if "begun" not in found.user_attrs:
-            raise CommandError(f"trial {trial} is enqueued, but has not started yet; only a trial that has started can be stopped")
+            raise CommandError(
+                f"trial {trial} is enqueued, but has not started yet; only a trial that has started can be stopped"
+            )
         return found
 
     def _pause(self) -> Answer:
         scheduler = self._search.scheduler
         if scheduler.perturbs:
             name = self._search.space.scheduler.name
-            raise CommandError(f"the scheduler {name} starts all trials at once, so a pause would change nothing; use `sweeps stop`")
+            raise CommandError(
+                f"the scheduler {name} starts all trials at once, so a pause would change nothing; use `sweeps stop`"
+            )
         if not self._controller.may_start_trials():
             raise CommandError("all trials have started already, so a pause would change nothing")
         self._search.store.record_sweep_pause(True)
         self.paused = True
         running = len(self._controller.running)
-        return Answer(f"paused; {_trials(running)} still running, and no new trial starts" if running else "paused; no new trial starts")
+        return Answer(
+            f"paused; {_trials(running)} still running, and no new trial starts"
+            if running
+            else "paused; no new trial starts"
+        )
 
     def _resume(self) -> Answer:
         if not self.paused:
@@ -140,10 +171,18 @@ class CommandHandler:
         number = self._search.enqueue(keys, name)
         if number is None:
             limit = self._search.space.limits.max_trials
-            raise CommandError(f"all {limit} trials of limits.max_trials have started; `sweeps resume --add-trials` adds trials later")
+            raise CommandError(
+                f"all {limit} trials of limits.max_trials have started; `sweeps resume --add-trials` adds trials later"
+            )
         trial = format_trial_id(number)
-        place = f"starts after {_trials(ahead, verb=False)} enqueued earlier" if ahead else "is the next trial to start"
-        return Answer(f"trial {trial} {place}" + (", when the sweep is resumed" if self.paused else ""), trial)
+        place = (
+            f"starts after {_trials(ahead, verb=False)} enqueued earlier"
+            if ahead
+            else "is the next trial to start"
+        )
+        return Answer(
+            f"trial {trial} {place}" + (", when the sweep is resumed" if self.paused else ""), trial
+        )
 
 
 def _trials(count: int, verb: bool = True) -> str:

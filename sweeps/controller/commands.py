@@ -224,7 +224,9 @@ def discard_stale(folder: Path) -> None:
     def drop(command: Command, name: str) -> Answer | None:
         if isinstance(command, Enqueue):
             return None
-        raise CommandError("the command was sent to an earlier process of this sweep; if it is still needed, send it again")
+        raise CommandError(
+            "the command was sent to an earlier process of this sweep; if it is still needed, send it again"
+        )
 
     queue.poll(drop)
 
@@ -239,7 +241,9 @@ class CommandQueue:
     def __init__(self, folder: Path):
         self._folder = folder / COMMANDS
         self._ignored: set[str] = set()  # names of the files that were reported and are not deleted
-        self._answers: deque[Path] = deque()  # the answers that may not have been read yet, the oldest first
+        self._answers: deque[Path] = (
+            deque()
+        )  # the answers that may not have been read yet, the oldest first
 
     def poll(self, handle: Callable[[Command, str], Answer | None]) -> None:
         """Pass each new command to `handle`, in the order in which the commands were sent. Write the answer, and delete the command.
@@ -290,7 +294,9 @@ class CommandQueue:
         try:
             own = self._folder.lstat()
             if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.getuid():
-                raise PermissionError(f"{self._folder} must be a folder, and must belong to the user who runs the sweep")
+                raise PermissionError(
+                    f"{self._folder} must be a folder, and must belong to the user who runs the sweep"
+                )
             return sorted(os.listdir(self._folder))
         except FileNotFoundError:
             return []

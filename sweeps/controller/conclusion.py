@@ -38,7 +38,14 @@ class Conclusion:
     ended: float
 
 
-def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any], fits: int, notes: tuple[str, ...]) -> Conclusion:
+def conclude(
+    controller: SweepController,
+    trust: bool,
+    *,
+    mlflow: dict[str, Any],
+    fits: int,
+    notes: tuple[str, ...],
+) -> Conclusion:
     """Export the best trial of a search that has ended, and build the result.
 
     Args:
@@ -57,7 +64,9 @@ def conclude(controller: SweepController, trust: bool, *, mlflow: dict[str, Any]
     shown = next(iter(front), number)
     controller.publish_stage("writing the report" if number is None else "exporting the winner")
     notes += controller.commands.notes
-    notes += result_notes(counts, failures, space.constraints, None if shown is None else results[shown], bool(front))
+    notes += result_notes(
+        counts, failures, space.constraints, None if shown is None else results[shown], bool(front)
+    )
     exported, error = None, None
     if number is not None:
         exported = _export(controller, number, trust)
@@ -102,7 +111,9 @@ def _export(controller: SweepController, number: int, trust: bool) -> Exported:
     try:
         with trial_refit.refitted(folder, space, store, number, roots) as refitted:
             controller.publish_stage("exporting the winner")
-            return trial_export.export_trial(folder, space, store, number, folder, roots, refitted, trust=trust)
+            return trial_export.export_trial(
+                folder, space, store, number, folder, roots, refitted, trust=trust
+            )
     except SweepsError as e:
         return trial_export.Exported(described, error=e)
 
@@ -114,14 +125,22 @@ def count_trials(results: Iterable[Result]) -> dict[str, int]:
     """
     ran = [r for r in results if not r.given]
     states = [r.state for r in ran]
-    ended = {"completed": states.count(State.COMPLETE), "pruned": states.count(State.PRUNED), "failed": states.count(State.FAIL)}
+    ended = {
+        "completed": states.count(State.COMPLETE),
+        "pruned": states.count(State.PRUNED),
+        "failed": states.count(State.FAIL),
+    }
     paused = sum(r.paused for r in ran)
     others = {"interrupted": states.count(State.RUNNING) - paused, "paused": paused}
     return ended | {word: count for word, count in others.items() if count}
 
 
 def result_notes(
-    counts: Mapping[str, int], failures: Sequence[tuple[str, str]], constraints: Sequence[Constraint], best: Result | None, front: bool
+    counts: Mapping[str, int],
+    failures: Sequence[tuple[str, str]],
+    constraints: Sequence[Constraint],
+    best: Result | None,
+    front: bool,
 ) -> tuple[str, ...]:
     """Return the notes of a result, one line each.
 
@@ -135,19 +154,25 @@ def result_notes(
     lines = []
     if failures:
         number, first, error = _describe_failures(counts, failures)
-        lines.append(f"{number} failed; the error of {first}: {error.splitlines()[-1]} (all tracebacks are in sweep.log)")
+        lines.append(
+            f"{number} failed; the error of {first}: {error.splitlines()[-1]} (all tracebacks are in sweep.log)"
+        )
     if best is not None and not best.feasible:
         unreported = [c.metric for c in constraints if c.metric not in best.metrics]
         never = f"; this trial never reported {', '.join(unreported)}" if unreported else ""
         broken = ", ".join(map(str, constraints))
-        lines.append(f"no trial meets the constraints ({broken}); the result is the best trial that violates them{never}")
+        lines.append(
+            f"no trial meets the constraints ({broken}); the result is the best trial that violates them{never}"
+        )
     if front:
         how = "`sweeps export --trial ID` exports one trial, and `sweeps export --pareto` exports the Pareto front"
         lines.append(f"no bundle was written, because the sweep has several objectives; {how}")
     return tuple(lines)
 
 
-def failure_of(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], reason: str | None, folder: Path) -> SweepFailed | None:
+def failure_of(
+    counts: Mapping[str, int], failures: Sequence[tuple[str, str]], reason: str | None, folder: Path
+) -> SweepFailed | None:
     """Return the error of a sweep in which no trial has a value. Return None if the sweep was interrupted before any trial failed.
 
     Args:
@@ -169,11 +194,15 @@ def failure_of(counts: Mapping[str, int], failures: Sequence[tuple[str, str]], r
             else ""
         )
         why = f"the sweep ended because of {reason}" if reason else "no trial ran"
-        return SweepFailed(f"no trial has a value of the objective ({why})\n\nfolder  {folder}{hint}")
+        return SweepFailed(
+            f"no trial has a value of the objective ({why})\n\nfolder  {folder}{hint}"
+        )
     return None
 
 
-def _describe_failures(counts: Mapping[str, int], failures: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
+def _describe_failures(
+    counts: Mapping[str, int], failures: Sequence[tuple[str, str]]
+) -> tuple[str, str, str]:
     """Return three texts: how many trials failed, such as "2 trials"; the first trial that failed; and the traceback of this trial."""
     trial, error = failures[0]
     return (
@@ -194,7 +223,9 @@ def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> boo
     reason = earlier.get("reason")
     # The user may have removed the cause of the failures.
     resumable = reason == "interrupted" or str(reason).startswith("limits.max_failures_in_a_row")
-    return to_run > 0 and (reason is None or resumable or changed or not (earlier.get("best") or earlier.get("front")))
+    return to_run > 0 and (
+        reason is None or resumable or changed or not (earlier.get("best") or earlier.get("front"))
+    )
 
 
 def nothing_left_note(reason: str | None) -> str:

@@ -50,7 +50,12 @@ class Outcome:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that the commands print with `--json`."""
-        return {"sweep": self.sweep, "command": self.command, "trial": self.trial, "text": self.text}
+        return {
+            "sweep": self.sweep,
+            "command": self.command,
+            "trial": self.trial,
+            "text": self.text,
+        }
 
     def __str__(self) -> str:
         return f"{self.sweep}: {self.text}"
@@ -107,7 +112,11 @@ class FolderChannel:
         try:
             return commands.send(self._folder, command).name
         except OSError as e:
-            raise InputError(Problem(str(self._folder / COMMANDS), f"the command cannot be written: {e.strerror}")) from e
+            raise InputError(
+                Problem(
+                    str(self._folder / COMMANDS), f"the command cannot be written: {e.strerror}"
+                )
+            ) from e
 
     def answer(self, name: str) -> Answer | None:
         """Return the answer to a command and delete it. Return None if there is no answer yet."""
@@ -139,7 +148,9 @@ class SweepControl:
     root: str | Path = DEFAULT_ROOT
 
     @classmethod
-    def of(cls, sweep: str | Path, root: str | Path = DEFAULT_ROOT, timeout: float = TIMEOUT) -> SweepControl:
+    def of(
+        cls, sweep: str | Path, root: str | Path = DEFAULT_ROOT, timeout: float = TIMEOUT
+    ) -> SweepControl:
         """Return the control of a sweep.
 
         Args:
@@ -155,7 +166,9 @@ class SweepControl:
         if not isinstance(found, str):
             return cls(found, FolderChannel(found), timeout, root)
         allow(found)
-        local = Path(DEFAULT_ROOT if is_address(root) else root).resolve() / found.rpartition("/")[2]
+        local = (
+            Path(DEFAULT_ROOT if is_address(root) else root).resolve() / found.rpartition("/")[2]
+        )
         if recorded_store(local) == found and is_driven(local):
             return cls(local, FolderChannel(local), timeout, root)
         return cls(found, StoreChannel(open_store(found)), timeout, root)
@@ -185,10 +198,15 @@ class SweepControl:
                 raise SweepsError(f"{self.name}: {'; '.join(answer.problems)}")
             while self.channel.is_driven():
                 if time.monotonic() > deadline:
-                    raise SweepsError(f"{self.name} is stopping, but its process has not ended within {self.timeout:g} s")
+                    raise SweepsError(
+                        f"{self.name} is stopping, but its process has not ended within {self.timeout:g} s"
+                    )
                 time.sleep(self.channel.interval)
         with self._files() as folder:
-            counts = ", ".join(f"{n} {word}" for word, n in summarize(folder).trials.items() if n) or "no trial has started"
+            counts = (
+                ", ".join(f"{n} {word}" for word, n in summarize(folder).trials.items() if n)
+                or "no trial has started"
+            )
         return Outcome(self.name, "stop", f"stopped; {counts}")
 
     def pause(self) -> Outcome:
@@ -222,9 +240,16 @@ class SweepControl:
             SweepsError: No process runs the sweep, the sweep takes no configurations, or the process does not answer.
         """
         try:
-            command = Enqueue({name: value.item() if hasattr(value, "item") else value for name, value in params.items()})
+            command = Enqueue(
+                {
+                    name: value.item() if hasattr(value, "item") else value
+                    for name, value in params.items()
+                }
+            )
         except (ValueError, AttributeError):
-            raise InputError(Problem(place, "must map names of dimensions to numbers, texts, lists or mappings")) from None
+            raise InputError(
+                Problem(place, "must map names of dimensions to numbers, texts, lists or mappings")
+            ) from None
         return self._send(command, place)
 
     def is_paused(self) -> bool:
@@ -270,24 +295,34 @@ class SweepControl:
             raise
         except TimeoutError:
             later = "the process has the command, and carries it out when it can"
-            raise SweepsError(f"{self.name}: the sweep's process has not answered within {self.timeout:g} s; {later}") from None
+            raise SweepsError(
+                f"{self.name}: the sweep's process has not answered within {self.timeout:g} s; {later}"
+            ) from None
         except CommandError as e:
-            raise SweepsError(f"{self.name}: the answer of the sweep's process cannot be read: {e}") from None
+            raise SweepsError(
+                f"{self.name}: the answer of the sweep's process cannot be read: {e}"
+            ) from None
 
     def _refuse_ended(self) -> None:
         """Raise an error if no process runs the sweep."""
         if not self.channel.is_driven():
             state = self._state()
             elsewhere = None if isinstance(self.sweep, str) else recorded_store(self.sweep)
-            hint = f"; if another machine runs it, give its address, {elsewhere}" if elsewhere else ""
-            raise SweepsError(f"{self.name}: no process runs this sweep ({state}), so it takes no commands; {self._way_out(state)}{hint}")
+            hint = (
+                f"; if another machine runs it, give its address, {elsewhere}" if elsewhere else ""
+            )
+            raise SweepsError(
+                f"{self.name}: no process runs this sweep ({state}), so it takes no commands; {self._way_out(state)}{hint}"
+            )
 
     def _refuse_unknown(self, trial: str) -> None:
         """Raise an error if a running sweep in a folder has no such trial. The sweep's process may be too busy to say so soon."""
         if isinstance(self.sweep, str) or not self.channel.is_driven():
             return
         study = None
-        with contextlib.suppress(InputError):  # only the sweep's process may have the password of the database
+        with contextlib.suppress(
+            InputError
+        ):  # only the sweep's process may have the password of the database
             study = record.copy_study(self.sweep)
         if study is not None and study.trials:
             known = [format_trial_id(t.number) for t in study.trials]
@@ -341,7 +376,9 @@ def wait_for_answer(
     """
     deadline = clock() + timeout
     while True:
-        driven = channel.is_driven()  # Look for this first: an answer may arrive before the process ends.
+        driven = (
+            channel.is_driven()
+        )  # Look for this first: an answer may arrive before the process ends.
         if (answer := channel.answer(name)) is not None:
             return answer
         if not driven:

@@ -113,17 +113,29 @@ class SweepController:
         self.reason: str | None = None
         self.refused: InputError | None = None
         self.error: Exception | None = None
-        self.population: deque[str] | None = None  # members of PBT's population that are started, but that Ray Tune has not asked for yet
-        self._interrupted, self._publish_status, self._configure_pool = interrupted, publish_status, configure_pool
+        self.population: deque[str] | None = (
+            None  # members of PBT's population that are started, but that Ray Tune has not asked for yet
+        )
+        self._interrupted, self._publish_status, self._configure_pool = (
+            interrupted,
+            publish_status,
+            configure_pool,
+        )
         self._elastic = any(shape.most is not None for shape in self.space.shapes)
         self._monitor = PoolMonitor(pool, self.folder, prefit)
         self._slots_of = slots_of
-        self._slots = slots  # Largest number of running trials; None for no limit other than Ray Tune's.
+        self._slots = (
+            slots  # Largest number of running trials; None for no limit other than Ray Tune's.
+        )
         self.commands = CommandHandler(self)
         self._pool_deaths = 0  # since a trial last ended
-        self._stop_requested: set[str] = set()  # ids of running trials that end because of a command
+        self._stop_requested: set[str] = (
+            set()
+        )  # ids of running trials that end because of a command
         self._status_time = -math.inf
-        self._unfinished_state = State.RUNNING  # state to record for the trials that are running when the sweep stops
+        self._unfinished_state = (
+            State.RUNNING
+        )  # state to record for the trials that are running when the sweep stops
         search.store.clock = lambda: time.time() - began
         ended = search.budget.ended
         # If an earlier driver stopped because its first trials all failed, this driver counts failures from zero.
@@ -150,7 +162,9 @@ class SweepController:
         if self._slots is not None and len(self.running) >= self._slots and self.reason is None:
             return None
         if self.scheduler.perturbs:
-            self.population = self._start_population() if self.population is None else self.population
+            self.population = (
+                self._start_population() if self.population is None else self.population
+            )
             if not self.population:
                 raise StopIteration
             return self.population.popleft()
@@ -172,7 +186,9 @@ class SweepController:
         If the sweep itself stops, the trials stay paused, so that a resumed sweep can continue them.
         """
         for number, rung in () if self.reason else tuple(self.search.view.paused.items()):
-            self._end_without_run(number, State.PRUNED, f"{self.space.scheduler.name} at step {rung}")
+            self._end_without_run(
+                number, State.PRUNED, f"{self.space.scheduler.name} at step {rung}"
+            )
 
     def _start_population(self) -> deque[str]:
         """Start all trials of a population, and return their ids. The trials take turns on the workers.
@@ -180,10 +196,16 @@ class SweepController:
         Interrupted trials come first, ordered by the step that they reached, the lowest first.
         """
         started: deque[str] = deque()
-        waiting = [self.study_store.live_trial(number) for number in sorted(self.search.interrupted)] if not self.reason else []
+        waiting = (
+            [self.study_store.live_trial(number) for number in sorted(self.search.interrupted)]
+            if not self.reason
+            else []
+        )
         for live in waiting:
             step = live.checkpoint.step if live.checkpoint else 0
-            undecided = step == live.steps and step in self.scheduler.rungs() and step > live.decided_rung
+            undecided = (
+                step == live.steps and step in self.scheduler.rungs() and step > live.decided_rung
+            )
             if undecided:  # The last driver died before it decided about this step.
                 self.trials.perturb(live, step)
         for live in sorted(waiting, key=lambda t: (t.decided_rung, t.trial.number)):
@@ -224,7 +246,12 @@ class SweepController:
         """
         stops, pauses = self.scheduler.stops, self.scheduler.pauses
         saved = live.checkpoint is not None and live.checkpoint.step == live.steps
-        if self.scheduler.perturbs or not (stops or pauses) or live.steps not in self.rungs or (pauses and not saved):
+        if (
+            self.scheduler.perturbs
+            or not (stops or pauses)
+            or live.steps not in self.rungs
+            or (pauses and not saved)
+        ):
             return Action.CONTINUE
         return self.search.decide(live.trial.number, live.steps).action
 
@@ -248,7 +275,9 @@ class SweepController:
             if progress.state is State.FAIL:
                 check_disk_space(self.folder, progress.error or "")
                 check_store(self.folder, progress.error or "")
-            if progress.refused is not None and not self.search.budget.ended:  # Every other trial would fail for the same reason.
+            if (
+                progress.refused is not None and not self.search.budget.ended
+            ):  # Every other trial would fail for the same reason.
                 self.refuse(InputError(Problem(*progress.refused)))
             self._finish(trial, progress.state, progress.error, final=progress.final)
             return Action.STOP
@@ -278,11 +307,15 @@ class SweepController:
         If not, the trial fails. If no trial has ended yet, the sweep ends, because every other trial would fail in the same way.
         """
         live = self.study_store.live_trial(self.running[trial].trial.number)
-        if step <= live.decided_rung or (live.checkpoint is not None and live.checkpoint.step == step):
+        if step <= live.decided_rung or (
+            live.checkpoint is not None and live.checkpoint.step == step
+        ):
             return True
         name = self.space.scheduler.name
         rule = f"the scheduler {name} needs a checkpoint at each step at which it compares trials"
-        todo = "pass a checkpoint to `report` whenever `sweeps.trial.current().checkpoint_due` is true"
+        todo = (
+            "pass a checkpoint to `report` whenever `sweeps.trial.current().checkpoint_due` is true"
+        )
         error = f"{rule}, but trial {trial} reported step {step} without a checkpoint; {todo}"
         if not self.search.budget.ended:  # Every other trial would fail in the same way.
             self.refuse(InputError(Problem("scheduler.name", error)))
@@ -305,7 +338,9 @@ class SweepController:
             self.stop("interrupted", State.RUNNING)
         elif limits.timeout is not None or limits.max_gpu_hours is not None:
             self._check_budgets()
-        if (error := self._monitor.prefit_error()) is not None and not self.search.budget.ended:  # The error concerns all trials.
+        if (
+            error := self._monitor.prefit_error()
+        ) is not None and not self.search.budget.ended:  # The error concerns all trials.
             self.refuse(error)
         if time.monotonic() - self._status_time > STATUS_INTERVAL:
             self._status_time = time.monotonic()
@@ -316,7 +351,9 @@ class SweepController:
             self.commands.poll()
             self._monitor.update_usage()
             if self._elastic:
-                self._monitor.set_all_started(self.reason is not None or self.commands.paused or not self._trials_left())
+                self._monitor.set_all_started(
+                    self.reason is not None or self.commands.paused or not self._trials_left()
+                )
             self.progress.usage = self._monitor.usage
             self._follow_cluster()
             self._publish_status(self.status())
@@ -326,8 +363,15 @@ class SweepController:
 
         Repeats that are added when running trials end are not counted.
         """
-        waiting = bool(self.population) or bool(self.search.interrupted) or self.search.queue.remaining > 0
-        return waiting or (bool(self.search.view.paused) and self.scheduler.next_paused(self.search.view) is not None)
+        waiting = (
+            bool(self.population)
+            or bool(self.search.interrupted)
+            or self.search.queue.remaining > 0
+        )
+        return waiting or (
+            bool(self.search.view.paused)
+            and self.scheduler.next_paused(self.search.view) is not None
+        )
 
     def may_start_trials(self) -> bool:
         """Return whether a trial may still start or continue, now or after running trials have ended."""
@@ -357,11 +401,18 @@ class SweepController:
         spent = self.progress.usage.worker_seconds if self.progress.usage else {}
         used = [(spent.get(name, 0.0), r.trial) for name, r in self.running.items()]
         unfinished = [*self.search.interrupted, *self.search.view.paused]
-        used += [(live.worker_seconds, live.trial) for live in map(self.study_store.live_trial, unfinished)]
-        gpus = sum(seconds * dict(trial.shape.per_worker).get("GPU", 0.0) for seconds, trial in used)
+        used += [
+            (live.worker_seconds, live.trial)
+            for live in map(self.study_store.live_trial, unfinished)
+        ]
+        gpus = sum(
+            seconds * dict(trial.shape.per_worker).get("GPU", 0.0) for seconds, trial in used
+        )
         if (reason := budgets.exhausted(limits, budget, gpus)) is not None:
             # After too many failures, the running trials stay resumable, because they did not fail themselves.
-            self.stop(reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED)
+            self.stop(
+                reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED
+            )
 
     def refuse(self, error: InputError) -> None:
         """End the sweep because of an error in the space file that appears only when a trial runs."""
@@ -380,7 +431,10 @@ class SweepController:
             raise SweepsError(
                 f"the process of the worker pool died {count}; find the cause in sweep.log, then run `{resume_command(self.folder)}`"
             )
-        log.warning("the process of the worker pool died and was restarted; %d trials continue from their checkpoints", len(self.running))
+        log.warning(
+            "the process of the worker pool died and was restarted; %d trials continue from their checkpoints",
+            len(self.running),
+        )
         self._configure_pool()
         if self.reason is not None:
             self.pool.interrupt.remote(State.RUNNING)
@@ -391,7 +445,11 @@ class SweepController:
         """Record a trial as failed, because the pool raised an error when Ray Tune asked for the trial's progress."""
         if trial in self.running:
             self.pool.cancel.remote(trial)
-            self._finish(trial, State.FAIL, "the worker pool could not return the trial's progress; sweep.log has the error")
+            self._finish(
+                trial,
+                State.FAIL,
+                "the worker pool could not return the trial's progress; sweep.log has the error",
+            )
 
     @property
     def data_error(self) -> InputError | None:
@@ -401,7 +459,12 @@ class SweepController:
     # End trials and the sweep
 
     def _finish(
-        self, trial: str, state: State, error: str | None, reason: str | None = None, final: dict[str, float] | None = None
+        self,
+        trial: str,
+        state: State,
+        error: str | None,
+        reason: str | None = None,
+        final: dict[str, float] | None = None,
     ) -> None:
         """Record the end of a trial, let the pool delete its state of the trial, and check whether the sweep ends now."""
         if state is State.PRUNED and reason is None:
@@ -412,7 +475,10 @@ class SweepController:
         if state is State.RUNNING:
             return
         if ranking.should_abort(self.search.budget.ended[self._earlier_ended :]):
-            self.stop(f"the first {ranking.ABORT_AFTER_FAILURES} trials that ended have all failed", State.RUNNING)
+            self.stop(
+                f"the first {ranking.ABORT_AFTER_FAILURES} trials that ended have all failed",
+                State.RUNNING,
+            )
         else:
             self._check_budgets()
 
@@ -471,4 +537,6 @@ class SweepController:
 
     def status(self, stage: str | None = None) -> SweepStatus:
         """Return the current status of the sweep. `stage` is the current phase if no trials run, such as "exporting the winner"."""
-        return dataclasses.replace(self.progress.status(self.reason, stage), paused=self.commands.paused)
+        return dataclasses.replace(
+            self.progress.status(self.reason, stage), paused=self.commands.paused
+        )

@@ -46,13 +46,24 @@ def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, .
             with opened(sweep, root) as (folder, _):
                 earlier = _read(folder, space)
             if any(earlier.place == other.place for other in found):
-                raise InputError(Problem("", f"`{sweep}` is the sweep {earlier.name}, which is named twice; name each sweep once"))
+                raise InputError(
+                    Problem(
+                        "",
+                        f"`{sweep}` is the sweep {earlier.name}, which is named twice; name each sweep once",
+                    )
+                )
             found.append(earlier)
         except InputError as e:
-            problems += [Problem(f"search.from.{i}", f"{p.place}: {p.text}" if p.place else p.text) for p in e.problems]
+            problems += [
+                Problem(f"search.from.{i}", f"{p.place}: {p.text}" if p.place else p.text)
+                for p in e.problems
+            ]
         except UNREADABLE as e:
             problems.append(
-                Problem(f"search.from.{i}", f"the record of `{sweep}` cannot be read ({e}); leave it out, or try `sweeps repair`")
+                Problem(
+                    f"search.from.{i}",
+                    f"the record of `{sweep}` cannot be read ({e}); leave it out, or try `sweeps repair`",
+                )
             )
     if problems:
         raise locate_problems(space, problems)
@@ -63,10 +74,19 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
     """Read the sweep in a folder. The place of a problem is "" or a file of the sweep."""
     study = record.copy_study(folder)
     if study is None or "judged" not in study.user_attrs:
-        raise InputError(Problem("", f"the sweep {folder.name} has no trials yet; wait until it has values, or leave it out"))
-    _check_objectives(folder.name, Objectives.from_json(study.user_attrs["judged"]).objectives, space.objectives)
+        raise InputError(
+            Problem(
+                "",
+                f"the sweep {folder.name} has no trials yet; wait until it has values, or leave it out",
+            )
+        )
+    _check_objectives(
+        folder.name, Objectives.from_json(study.user_attrs["judged"]).objectives, space.objectives
+    )
     translator, left_out, trials = Translator(recorded_space(folder), space), Counter[str](), []
-    for keys, constants, trial in _configurations(study, Repeats(**study.user_attrs.get("repeats", {}))):
+    for keys, constants, trial in _configurations(
+        study, Repeats(**study.user_attrs.get("repeats", {}))
+    ):
         if not trial.intermediate_values and trial.values is None:
             left_out[NO_VALUE] += 1
             continue
@@ -78,21 +98,41 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
             left_out[UNREADABLE_TRIAL] += 1
     known = {name for trial in trials for name in trial.keys}
     if not known:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common(3)) or "no dimension is in both spaces"
-        raise InputError(Problem("", f"no trial of {folder.name} fits this space ({reasons}); name another sweep, or leave it out"))
+        reasons = (
+            ", ".join(f"{count} {reason}" for reason, count in left_out.most_common(3))
+            or "no dimension is in both spaces"
+        )
+        raise InputError(
+            Problem(
+                "",
+                f"no trial of {folder.name} fits this space ({reasons}); name another sweep, or leave it out",
+            )
+        )
     new = tuple(dimension.name for dimension in space.dimensions if dimension.name not in known)
-    return EarlierSweep(folder.name, recorded_store(folder) or str(folder), tuple(trials), dict(left_out), new)
+    return EarlierSweep(
+        folder.name, recorded_store(folder) or str(folder), tuple(trials), dict(left_out), new
+    )
 
 
 def _check_objectives(sweep: str, theirs: Sequence[Objective], ours: Sequence[Objective]) -> None:
     """Raise an InputError if an earlier sweep has other objectives than the new sweep."""
     if [(o.metric, o.goal) for o in theirs] != [(o.metric, o.goal) for o in ours]:
-        text, own = (" and ".join(f"{o.goal} {o.metric}" for o in objectives) for objectives in (theirs, ours))
+        text, own = (
+            " and ".join(f"{o.goal} {o.metric}" for o in objectives)
+            for objectives in (theirs, ours)
+        )
         rule = "a sweep learns only from sweeps with the same objective"
-        raise InputError(Problem("", f"{sweep} has the objective {text}, but this sweep has {own}; {rule}, so leave {sweep} out"))
+        raise InputError(
+            Problem(
+                "",
+                f"{sweep} has the objective {text}, but this sweep has {own}; {rule}, so leave {sweep} out",
+            )
+        )
 
 
-def _configurations(study: Any, repeats: Repeats) -> Iterator[tuple[dict[str, Any], dict[str, Any], FrozenTrial]]:
+def _configurations(
+    study: Any, repeats: Repeats
+) -> Iterator[tuple[dict[str, Any], dict[str, Any], FrozenTrial]]:
     """Yield the keys, the constants and the merged trials of each configuration that was started."""
     from sweeps.search.samplers.configuration_view import merge_repeats
 
@@ -113,7 +153,20 @@ def _earlier_trial(keys: dict[str, Any], trial: FrozenTrial) -> EarlierTrial:
     A trial whose final value is not finite counts as failed.
     """
     values = tuple(trial.values) if trial.state.name == "COMPLETE" else None
-    failed = trial.state.name == "FAIL" or (values is not None and not all(abs(value) < LARGEST for value in values))
-    violation = math.inf if failed else min(LARGEST, float(sum(v for v in trial.constraints.values() if v > 0)))
-    rungs = {} if record.lineage_of(trial) else {step: v if abs(v) < LARGEST else math.nan for step, v in trial.intermediate_values.items()}
+    failed = trial.state.name == "FAIL" or (
+        values is not None and not all(abs(value) < LARGEST for value in values)
+    )
+    violation = (
+        math.inf
+        if failed
+        else min(LARGEST, float(sum(v for v in trial.constraints.values() if v > 0)))
+    )
+    rungs = (
+        {}
+        if record.lineage_of(trial)
+        else {
+            step: v if abs(v) < LARGEST else math.nan
+            for step, v in trial.intermediate_values.items()
+        }
+    )
     return EarlierTrial(keys, rungs, None if failed else values, violation)

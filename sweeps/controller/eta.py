@@ -52,7 +52,9 @@ class RunningTrial:
         return sum(self.time_to_stops) / 2 if self.time_to_stops else max(0.0, usual - self.seconds)
 
 
-def time_to_stops(first: tuple[int, float], last: tuple[int, float], stops: Sequence[int], now: float) -> tuple[float, float] | None:
+def time_to_stops(
+    first: tuple[int, float], last: tuple[int, float], stops: Sequence[int], now: float
+) -> tuple[float, float] | None:
     """Estimate the seconds until the next and until the last step at which a trial can end, from the pace of its reports.
 
     Args:
@@ -68,12 +70,19 @@ def time_to_stops(first: tuple[int, float], last: tuple[int, float], stops: Sequ
     if not coming or last[0] <= first[0]:
         return None
     per_step = (last[1] - first[1]) / (last[0] - first[0])
-    earliest, latest = (max(0.0, (step - last[0]) * per_step - (now - last[1])) for step in (coming[0], coming[-1]))
+    earliest, latest = (
+        max(0.0, (step - last[0]) * per_step - (now - last[1])) for step in (coming[0], coming[-1])
+    )
     return earliest, latest
 
 
 def time_left(
-    now: float, total: int, ended: Sequence[tuple[float, float]], running: Sequence[RunningTrial], concurrency: int, timeout: float | None
+    now: float,
+    total: int,
+    ended: Sequence[tuple[float, float]],
+    running: Sequence[RunningTrial],
+    concurrency: int,
+    timeout: float | None,
 ) -> TimeLeft | None:
     """Estimate the time until a sweep ends.
 
@@ -94,7 +103,12 @@ def time_left(
     return left
 
 
-def _estimate(unfinished: int, ended: Sequence[tuple[float, float]], running: Sequence[RunningTrial], concurrency: int) -> TimeLeft | None:
+def _estimate(
+    unfinished: int,
+    ended: Sequence[tuple[float, float]],
+    running: Sequence[RunningTrial],
+    concurrency: int,
+) -> TimeLeft | None:
     """Estimate the time left as if there were no timeout. `unfinished` is the number of trials that run or have not started."""
     interval = mean_interval([end for _, end in ended], concurrency)
     not_started = unfinished - len(running)
@@ -103,7 +117,11 @@ def _estimate(unfinished: int, ended: Sequence[tuple[float, float]], running: Se
         if not running or (interval is None and not paces_known):
             return None
         seconds = max(r.time_left(interval[0] * concurrency if interval else 0.0) for r in running)
-        how = f"from the pace of the last {len(running)} trials" if len(running) > 1 else "from the pace of the last trial"
+        how = (
+            f"from the pace of the last {len(running)} trials"
+            if len(running) > 1
+            else "from the pace of the last trial"
+        )
     elif interval is None:
         return None
     else:
@@ -135,7 +153,10 @@ def mean_interval(ends: Sequence[float], concurrency: int) -> tuple[float, int] 
     """
     if len(ends) < max(MIN_ENDED, concurrency + 1):
         return None
-    count = min(len(ends) - concurrency, max(MIN_WINDOW, len(ends) // 2)) // concurrency * concurrency or concurrency
+    count = (
+        min(len(ends) - concurrency, max(MIN_WINDOW, len(ends) // 2)) // concurrency * concurrency
+        or concurrency
+    )
     count = min(count, len(ends) - 1)
     return (ends[-1] - ends[-1 - count]) / count, count
 

@@ -103,7 +103,13 @@ def export(
         BundleError: The predictions of the bundle differ from the predictions during training.
         SweepFailed: The training loop failed during the refit.
     """
-    given = {"--trial": trial is not None, "--top": top is not None, "--pareto": pareto, "--refit": refit, "--latest": latest}
+    given = {
+        "--trial": trial is not None,
+        "--top": top is not None,
+        "--pareto": pareto,
+        "--refit": refit,
+        "--latest": latest,
+    }
     given["--ensemble"] = ensemble is not None
     if ensemble is not None and refit:
         raise InputError(Problem("--refit", NO_REFIT))
@@ -114,7 +120,10 @@ def export(
             raise InputError(Problem(second, f"cannot be combined with {first}"))
     if not refit and (cpus is not None or gpus is not None):
         raise InputError(
-            Problem("--cpus" if cpus is not None else "--gpus", "is allowed only with --refit, because nothing is trained without --refit")
+            Problem(
+                "--cpus" if cpus is not None else "--gpus",
+                "is allowed only with --refit, because nothing is trained without --refit",
+            )
         )
     from sweeps import sweep_report
     from sweeps.controller import mlflow_summary
@@ -126,9 +135,19 @@ def export(
             written = export_run.write(trial, top, pareto, place, reuse)
         else:
             written = [export_run.write_ensemble(ensemble, place, reuse)]
-            report = sweep_report.refresh(export_run.folder, export_run.space) if place is None else []
-            written = [replace(each, notes=(*each.notes, *mlflow_summary.renew_report(export_run.folder, report))) for each in written]
-    stored_sweeps.save_exports(export_run.folder, [*(exported.path for exported in written), *report])
+            report = (
+                sweep_report.refresh(export_run.folder, export_run.space) if place is None else []
+            )
+            written = [
+                replace(
+                    each,
+                    notes=(*each.notes, *mlflow_summary.renew_report(export_run.folder, report)),
+                )
+                for each in written
+            ]
+    stored_sweeps.save_exports(
+        export_run.folder, [*(exported.path for exported in written), *report]
+    )
     return written
 
 
@@ -148,22 +167,32 @@ class _Export:
     wanted: Share
 
     @classmethod
-    def open(cls, folder: Path, refit: bool, latest: bool, trust: bool, wanted: Share = EVERYTHING) -> _Export:
+    def open(
+        cls, folder: Path, refit: bool, latest: bool, trust: bool, wanted: Share = EVERYTHING
+    ) -> _Export:
         """Check that a sweep can be exported, and read its space file."""
         from sweeps.data.prepared_store import refuse_untrusted
 
         if not SweepFolder(folder).journal.is_file() and storage.place_of(folder) is None:
             storage.check_trial_count(folder)
-            raise InputError(Problem(str(folder), "is not a sweep's folder, because it has no study"))
+            raise InputError(
+                Problem(str(folder), "is not a sweep's folder, because it has no study")
+            )
         space, roots = saved_space(folder)
         if refit and not space.data.given:
             raise InputError(
                 Problem(
-                    "--refit", "trains on the rows of train and valid, which sweeps knows only if the space file has the section `data`"
+                    "--refit",
+                    "trains on the rows of train and valid, which sweeps knows only if the space file has the section `data`",
                 )
             )
         if space.data.folds and latest:
-            raise InputError(Problem("--latest", "does not work with a cross-validation, whose checkpoints hold no model"))
+            raise InputError(
+                Problem(
+                    "--latest",
+                    "does not work with a cross-validation, whose checkpoints hold no model",
+                )
+            )
         refit = refit or space.data.folds > 0
         store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
         refuse_links(folder)
@@ -182,7 +211,9 @@ class _Export:
 
         return StudyStore(self.folder, self.space)
 
-    def write(self, trial: str | None, top: int | None, pareto: bool, output: Path | None, reuse: bool) -> list[Written]:
+    def write(
+        self, trial: str | None, top: int | None, pareto: bool, output: Path | None, reuse: bool
+    ) -> list[Written]:
         """Export the trials that the arguments of `export` select."""
         from sweeps.bundle import export as trial_export
 
@@ -192,14 +223,27 @@ class _Export:
             numbers = trial_export.best_numbers(self.store, top, self.latest)
         else:
             numbers = [trial_export.number_of(self.store, trial)]
-        targets = {number: self._target(number, output, several=pareto or top is not None) for number in numbers}
+        targets = {
+            number: self._target(number, output, several=pareto or top is not None)
+            for number in numbers
+        }
         existing = {number for number, target in targets.items() if os.path.lexists(target)}
-        reused = {n for n in existing if reuse and output is None and holds_model(targets[n], self.refit, *self._step_and_value(n))}
+        reused = {
+            n
+            for n in existing
+            if reuse
+            and output is None
+            and holds_model(targets[n], self.refit, *self._step_and_value(n))
+        }
         for number in existing - reused:
             raise _exists(targets[number])
         place = "export" if trial is None else "--trial"
         return [
-            Written(target) if number in reused else self._write_one(target, functools.partial(self._write_bundle, number, target, place))
+            Written(target)
+            if number in reused
+            else self._write_one(
+                target, functools.partial(self._write_bundle, number, target, place)
+            )
             for number, target in targets.items()
         ]
 
@@ -242,7 +286,17 @@ class _Export:
 
         def write(work: Path) -> Written:
             variants = read_splits(self.folder, space, self.roots, self.store.data)
-            done = ensemble.export_ensemble(self.folder, space, self.store, candidates, variants, rounds, work, self.roots, self.trust)
+            done = ensemble.export_ensemble(
+                self.folder,
+                space,
+                self.store,
+                candidates,
+                variants,
+                rounds,
+                work,
+                self.roots,
+                self.trust,
+            )
             done.bundle.rename(target)
             return Written(target, done.notes)
 
@@ -259,7 +313,9 @@ class _Export:
         try:
             work.mkdir(parents=True, exist_ok=True)
         except OSError as e:
-            raise InputError(Problem("--output", f"{target} cannot be written: {e.strerror}")) from None
+            raise InputError(
+                Problem("--output", f"{target} cannot be written: {e.strerror}")
+            ) from None
         try:
             return write(work)
         except Exception as e:
@@ -270,7 +326,9 @@ class _Export:
         finally:
             shutil.rmtree(work, ignore_errors=True)
             if target.parent == SweepFolder(self.folder).exports and not target.exists():
-                with contextlib.suppress(OSError):  # The folder is not empty, because it holds other exports.
+                with contextlib.suppress(
+                    OSError
+                ):  # The folder is not empty, because it holds other exports.
                     target.parent.rmdir()
 
     def _write_bundle(self, number: int, target: Path, place: str, work: Path) -> Written:
@@ -278,9 +336,15 @@ class _Export:
         from sweeps.controller import trial_refit
 
         folder, space, store, roots = self.folder, self.space, self.store, self.roots
-        training = trial_refit.refitted(folder, space, store, number, roots, self.wanted) if self.refit else contextlib.nullcontext()
+        training = (
+            trial_refit.refitted(folder, space, store, number, roots, self.wanted)
+            if self.refit
+            else contextlib.nullcontext()
+        )
         with training as refitted:
-            done = trial_export.export_trial(folder, space, store, number, work, roots, refitted, self.latest, self.trust)
+            done = trial_export.export_trial(
+                folder, space, store, number, work, roots, refitted, self.latest, self.trust
+            )
         if done.error is not None:
             raise done.error
         written = done.bundle or done.checkpoint
@@ -336,7 +400,11 @@ def holds_model(target: Path, refit: bool, step: int | None, value: float | None
     training = _training_of(target)
     if training is None:
         return False
-    return ("refit" in training, training.get("best_step"), training.get("value")) == (refit, step, to_json_value(value))
+    return ("refit" in training, training.get("best_step"), training.get("value")) == (
+        refit,
+        step,
+        to_json_value(value),
+    )
 
 
 def digest_of(bundle: Path) -> str | None:
@@ -354,7 +422,13 @@ def digest_of(bundle: Path) -> str | None:
     return integrity.sha256(file) if file.is_file() else None
 
 
-def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str | None = None, force: bool = False) -> list[str]:
+def register(
+    sweep: str | os.PathLike[str],
+    bundle: Path,
+    name: str,
+    alias: str | None = None,
+    force: bool = False,
+) -> list[str]:
     """Register a bundle as a model version in the MLflow server that tracked the sweep.
 
     Args:
@@ -380,15 +454,26 @@ def register(sweep: str | os.PathLike[str], bundle: Path, name: str, alias: str 
     tracked = (read_result(Path(sweep)) or {}).get("mlflow")
     if tracked == {}:
         raise InputError(
-            Problem("--register", f"{sweep}: MLflow has no runs of this sweep, because `trackers` in its space file does not list `mlflow`")
+            Problem(
+                "--register",
+                f"{sweep}: MLflow has no runs of this sweep, because `trackers` in its space file does not list `mlflow`",
+            )
         )
     if not tracked or not tracked.get("tracking_uri") or not tracked.get("parent_run"):
         raise InputError(
             Problem(
-                "--register", f"{sweep}: there is no {RESULT} that says where MLflow recorded the sweep; wait until the sweep has ended"
+                "--register",
+                f"{sweep}: there is no {RESULT} that says where MLflow recorded the sweep; wait until the sweep has ended",
             )
         )
     digest = integrity.sha256(bundle / integrity.MANIFEST)
     return registry.register(
-        bundle, digest, training, uris.add_password(tracked["tracking_uri"]), tracked["parent_run"], name, alias, force
+        bundle,
+        digest,
+        training,
+        uris.add_password(tracked["tracking_uri"]),
+        tracked["parent_run"],
+        name,
+        alias,
+        force,
     )

@@ -35,11 +35,19 @@ def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
     logs = SweepFolder(folder).logs(trial.id)
     offsets: dict[Path, int] = {}
     while True:
-        ended = not follow or not is_driven(folder) or trial_of(record.read(folder), trial.id).result.state is not State.RUNNING
+        ended = (
+            not follow
+            or not is_driven(folder)
+            or trial_of(record.read(folder), trial.id).result.state is not State.RUNNING
+        )
         files = _log_files(logs)
         selected = [f for f in files if rank is None or f.stem == f"rank-{rank}"]
         if not selected and ended:
-            text = f"no rank {rank}; the ranks are 0 to {len(files) - 1}" if files else "the trial has no log, because it has not started"
+            text = (
+                f"no rank {rank}; the ranks are 0 to {len(files) - 1}"
+                if files
+                else "the trial has no log, because it has not started"
+            )
             raise InputError(Problem("--rank" if files else trial.id, text))
         for file in selected:
             prefix = f"{file.stem} | " if len(files) > 1 and rank is None else ""
@@ -59,7 +67,9 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
         ended: True if the log is complete. If False, an unfinished last line is left for the next call.
     """
     with file.open("rb") as opened:
-        start = opened.seek(min(offsets.get(file, 0), opened.seek(0, 2)))  # A log that grows too large is cut, so it may be shorter now.
+        start = opened.seek(
+            min(offsets.get(file, 0), opened.seek(0, 2))
+        )  # A log that grows too large is cut, so it may be shorter now.
         new = opened.read()
     complete = len(new) if ended else new.rfind(b"\n") + 1
     offsets[file] = start + complete
@@ -71,4 +81,7 @@ def _log_files(logs: Path) -> list[Path]:
     if logs.is_symlink() or logs.parent.is_symlink() or logs.parent.parent.is_symlink():
         return []
     files = [path for path in logs.glob("rank-*.log") if re.fullmatch(r"rank-\d{1,9}", path.stem)]
-    return sorted((path for path in files if path.is_file() and not path.is_symlink()), key=lambda path: int(path.stem.partition("-")[2]))
+    return sorted(
+        (path for path in files if path.is_file() and not path.is_symlink()),
+        key=lambda path: int(path.stem.partition("-")[2]),
+    )

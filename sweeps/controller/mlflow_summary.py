@@ -26,7 +26,9 @@ from sweeps.tracking.mlflow.report_copy import replace_report
 MISSED = "MLflow at "
 
 
-def sweep_started(folder: Path, space: Space, fingerprint: str, git: Mapping[str, str], time: float, resumed: bool) -> SweepStarted:
+def sweep_started(
+    folder: Path, space: Space, fingerprint: str, git: Mapping[str, str], time: float, resumed: bool
+) -> SweepStarted:
     """Return the event with which a driver announces the sweep to the trackers.
 
     Args:
@@ -37,8 +39,12 @@ def sweep_started(folder: Path, space: Space, fingerprint: str, git: Mapping[str
         time: Time of the event, in seconds since the epoch.
         resumed: True if an earlier driver may have started trials.
     """
-    history = TrialHistory(folder, space, (storage.place_of(folder) or (None,))[0]) if resumed else None
-    return SweepStarted(time, space, folder, fingerprint, git.get("commit"), git.get("dirty"), history)
+    history = (
+        TrialHistory(folder, space, (storage.place_of(folder) or (None,))[0]) if resumed else None
+    )
+    return SweepStarted(
+        time, space, folder, fingerprint, git.get("commit"), git.get("dirty"), history
+    )
 
 
 def send_again(
@@ -65,12 +71,23 @@ def send_again(
     Returns:
         The updated result, as `add_mlflow` returns it.
     """
-    ended = result.mlflow.get("ended") or SweepFolder(folder).result.stat().st_mtime  # Drivers before 2026-11-22 did not write `ended`.
+    ended = (
+        result.mlflow.get("ended") or SweepFolder(folder).result.stat().st_mtime
+    )  # Drivers before 2026-11-22 did not write `ended`.
     notes = tuple(note for note in result.notes if not note.startswith(MISSED))
-    before = {name: result.mlflow.get(name) for name in ("tracking_uri", "experiment", "parent_run")}
+    before = {
+        name: result.mlflow.get(name) for name in ("tracking_uri", "experiment", "parent_run")
+    }
     result = dataclasses.replace(result, notes=notes, mlflow=before)
-    tracker.handle(sweep_started(folder, space, fingerprint, provenance.last_git_state(folder), ended, resumed=True))
-    files = (*folder.glob("code*.diff"), *(folder / name for name in (PROVENANCE, "report.md", "report.html")))
+    tracker.handle(
+        sweep_started(
+            folder, space, fingerprint, provenance.last_git_state(folder), ended, resumed=True
+        )
+    )
+    files = (
+        *folder.glob("code*.diff"),
+        *(folder / name for name in (PROVENANCE, "report.md", "report.html")),
+    )
     texts = {file.name: file.read_text(encoding="utf-8") for file in files if file.is_file()}
     for name, text in {**texts, RESULT: result.as_text()}.items():
         tracker.handle(ArtifactSaved(ended, name, text))
@@ -78,7 +95,9 @@ def send_again(
     return add_mlflow(tracker, tracker.close(), result, ended)
 
 
-def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ended: float) -> SweepResult:
+def add_mlflow(
+    tracker: MlflowTracker, complete: bool, result: SweepResult, ended: float
+) -> SweepResult:
     """Set the field `mlflow` of a result, and add a note if MLflow missed events. Write the result to the sweep's folder and return it.
 
     Args:
@@ -89,10 +108,14 @@ def add_mlflow(tracker: MlflowTracker, complete: bool, result: SweepResult, ende
     """
     notes, mlflow = list(result.notes), place(tracker)
     if mlflow["parent_run"] is None and mlflow["tracking_uri"] == result.mlflow.get("tracking_uri"):
-        mlflow = dict(result.mlflow)  # The server does not answer now, but it answered an earlier driver.
+        mlflow = dict(
+            result.mlflow
+        )  # The server does not answer now, but it answered an earlier driver.
     if not complete or tracker.error:
         problem = f"{MISSED}{mlflow['tracking_uri']} did not receive all data of the sweep: {tracker.error or 'the server did not answer'}"
-        notes.append(f"{problem}; the study has all data, and this command sends the data again: {resume_command(result.dir)}")
+        notes.append(
+            f"{problem}; the study has all data, and this command sends the data again: {resume_command(result.dir)}"
+        )
         mlflow |= {"missed": True, "ended": ended}
     result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
     write_text(SweepFolder(result.dir).result, result.as_text())
@@ -119,11 +142,17 @@ def renew_report(folder: Path, files: Collection[Path]) -> tuple[str, ...]:
         shown = without_password(named)
         reason = f"set MLFLOW_TRACKING_URI={shown} to let `export` replace it; only the sweep's folder names this server"
     else:
-        reason = replace_report(uri, run, folder, SweepFolder(folder).report("md"), SweepFolder(folder).report("html"))
+        reason = replace_report(
+            uri, run, folder, SweepFolder(folder).report("md"), SweepFolder(folder).report("html")
+        )
     return (f"note: MLflow still has the report of before this export: {reason}",) if reason else ()
 
 
 def place(tracker: MlflowTracker) -> dict[str, Any]:
     """Return the tracking URI, the experiment and the parent run of a sweep: the value of `SweepResult.mlflow`."""
     to = tracker.destination
-    return {"tracking_uri": without_password(to.uri), "experiment": to.experiment, "parent_run": tracker.parent}
+    return {
+        "tracking_uri": without_password(to.uri),
+        "experiment": to.experiment,
+        "parent_run": tracker.parent,
+    }

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 # Number of running trials in the live view, and of trials in the table of a sweep.
 RUNNING_TRIALS, BEST_TRIALS = 16, 20
-STATES = (("RUNNING", "running"), ("PAUSED", "paused"), ("COMPLETE", "completed"), ("PRUNED", "pruned"), ("FAIL", "failed"))
+STATES = (
+    ("RUNNING", "running"),
+    ("PAUSED", "paused"),
+    ("COMPLETE", "completed"),
+    ("PRUNED", "pruned"),
+    ("FAIL", "failed"),
+)
 
 
 def status_html(s: SweepStatus, messages: Sequence[str] = ()) -> str:
@@ -32,14 +38,22 @@ def status_html(s: SweepStatus, messages: Sequence[str] = ()) -> str:
         messages: Lines above the view, such as warnings about the data.
     """
     lines = [f"<div>{html.escape(message)}</div>" for message in messages]
-    lines.append(f"<div><b>{html.escape(s.name)}</b> &nbsp; {format_clock(s.seconds)}{_phase(s)}</div>")
-    counts = ", ".join(f"{s.states[state]} {word}" for state, word in STATES if state != "PAUSED" or s.states[state])
+    lines.append(
+        f"<div><b>{html.escape(s.name)}</b> &nbsp; {format_clock(s.seconds)}{_phase(s)}</div>"
+    )
+    counts = ", ".join(
+        f"{s.states[state]} {word}"
+        for state, word in STATES
+        if state != "PAUSED" or s.states[state]
+    )
     bar = f'<progress max="{max(1, s.total)}" value="{s.ended}" style="width: 16em; vertical-align: middle"></progress>'
     lines.append(f"<div>{bar} <b>{s.ended}/{s.total}</b> trials: {counts}</div>")
     lines += [f"<div>{text}</div>" for text in _facts(s)]
     if s.rows:
         lines.append(_running(s))
-    lines += [f"<div>trial {row.trial}: {html.escape(row.notice)}</div>" for row in s.rows if row.notice]
+    lines += [
+        f"<div>trial {row.trial}: {html.escape(row.notice)}</div>" for row in s.rows if row.notice
+    ]
     return f'<div style="font-variant-numeric: tabular-nums">{"".join(lines)}</div>'
 
 
@@ -65,17 +79,29 @@ def _facts(s: SweepStatus) -> Iterator[str]:
     if s.failure is not None:
         yield f"failed {html.escape(s.failure[0])}: {escaped(s.failure[1])}"
     if s.use:
-        yield "in use " + ", ".join(f"{html.escape(use.name)} {use.busy:g}/{use.total:g}" for use in s.use)
+        yield "in use " + ", ".join(
+            f"{html.escape(use.name)} {use.busy:g}/{use.total:g}" for use in s.use
+        )
 
 
 def _running(s: SweepStatus) -> str:
     shown, more = s.rows[:RUNNING_TRIALS], len(s.rows) - RUNNING_TRIALS
     head = ("trial", "step", s.metric, "best", "workers", "time", "configuration")
     rows = [
-        (row.trial, _step(row), _number(row.value), _number(row.best), shape_text(row.shape), format_clock(row.seconds), _text(row))
+        (
+            row.trial,
+            _step(row),
+            _number(row.value),
+            _number(row.best),
+            shape_text(row.shape),
+            format_clock(row.seconds),
+            _text(row),
+        )
         for row in shown
     ]
-    return table(head, rows, right=(s.metric, "best", "time")) + (f"<div>… and {more} more</div>" if more > 0 else "")
+    return table(head, rows, right=(s.metric, "best", "time")) + (
+        f"<div>… and {more} more</div>" if more > 0 else ""
+    )
 
 
 def _step(row: TrialRow) -> str:
@@ -104,16 +130,27 @@ def sweep_html(summary: SweepSummary, study: Record | None) -> str:
         summary: The summary of the sweep.
         study: Record of the sweep's trials; None if no trial has started.
     """
-    counts = ", ".join(f"{number} {word}" for word, number in summary.trials.items() if number) or "no trial yet"
+    counts = (
+        ", ".join(f"{number} {word}" for word, number in summary.trials.items() if number)
+        or "no trial yet"
+    )
     of = f" of {summary.total}" if summary.total else ""
-    pairs: list[tuple[str, object]] = [("sweep", summary.name), ("state", summary.state), ("trials", counts + of)]
+    pairs: list[tuple[str, object]] = [
+        ("sweep", summary.name),
+        ("state", summary.state),
+        ("trials", counts + of),
+    ]
     if study is not None:
-        pairs.append(("objective", ", ".join(f"{o.goal} {o.metric}" for o in study.objectives.objectives)))
+        pairs.append(
+            ("objective", ", ".join(f"{o.goal} {o.metric}" for o in study.objectives.objectives))
+        )
     pairs += [("best", f"{summary.best[1]:.6g} (trial {summary.best[0]})")] if summary.best else []
     pairs += [("search", summary.algorithm)] if summary.algorithm else []
     pairs.append(("started", time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.began))))
     pairs += [("problem", problem) for problem in summary.problems]
-    return facts(pairs) + (trials_html(summary, study) if study is not None and study.trials else "")
+    return facts(pairs) + (
+        trials_html(summary, study) if study is not None and study.trials else ""
+    )
 
 
 def trials_html(summary: SweepSummary, study: Record) -> str:
@@ -122,7 +159,14 @@ def trials_html(summary: SweepSummary, study: Record) -> str:
     rows = [[_cell(cell_of(column, t)) for column in columns] for t in trials[:BEST_TRIALS]]
     left = len(trials) - len(rows)
     more = f"<div>… and {left} more; <code>.trials</code> has all trials</div>" if left else ""
-    return table([c.head.lower() for c in columns], rows, {c.head.lower() for c in columns if c.is_number}) + more
+    return (
+        table(
+            [c.head.lower() for c in columns],
+            rows,
+            {c.head.lower() for c in columns if c.is_number},
+        )
+        + more
+    )
 
 
 def _cell(value: Any) -> str:

@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sweeps.controller.notebook_html import status_html
-from sweeps.controller.status import STOPPING_GENTLY, BestTrial, SweepStatus, status_line, value_text
+from sweeps.controller.status import (
+    STOPPING_GENTLY,
+    BestTrial,
+    SweepStatus,
+    status_line,
+    value_text,
+)
 from sweeps.core.notebooks import in_notebook
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import flat
@@ -22,7 +28,9 @@ STOPPING = f"{STOPPING_GENTLY}; interrupt again to stop at once"
 
 
 @contextlib.contextmanager
-def live_view(on_progress: StatusCallback | None, notes: Sequence[str] = ()) -> Iterator[StatusCallback | None]:
+def live_view(
+    on_progress: StatusCallback | None, notes: Sequence[str] = ()
+) -> Iterator[StatusCallback | None]:
     """Yield a function to call with each status of a sweep: `on_progress`, or a live view in a notebook, or None.
 
     Args:
@@ -67,7 +75,12 @@ class NotebookView:
         new = [message for message in messages if message not in self._messages]
         first, self._status = self._status is None, status
         phase = (status.stage, status.reason)
-        if first or new or phase != self._stage or time.monotonic() - self._shown_at >= UPDATE_EVERY:
+        if (
+            first
+            or new
+            or phase != self._stage
+            or time.monotonic() - self._shown_at >= UPDATE_EVERY
+        ):
             self._messages += new
             self._stage = phase
             self._show(status, first)
@@ -75,14 +88,32 @@ class NotebookView:
     def close(self) -> None:
         """Show the last status for good, without the trials that were running, and with the best trial of the result."""
         if self._status is not None:
-            states = Counter({state: number for state, number in self._status.states.items() if state != "RUNNING"})
-            best = best_of(self.result, self._status.best) if self.result is not None else self._status.best
+            states = Counter(
+                {
+                    state: number
+                    for state, number in self._status.states.items()
+                    if state != "RUNNING"
+                }
+            )
+            best = (
+                best_of(self.result, self._status.best)
+                if self.result is not None
+                else self._status.best
+            )
             stage = self._status.reason or "ended"
-            self._show(dataclasses.replace(self._status, rows=(), use=(), left=None, stage=stage, states=states, best=best), first=False)
+            self._show(
+                dataclasses.replace(
+                    self._status, rows=(), use=(), left=None, stage=stage, states=states, best=best
+                ),
+                first=False,
+            )
 
     def _show(self, status: SweepStatus, first: bool) -> None:
         self._shown_at = time.monotonic()
-        content = {"text/html": status_html(status, self._messages), "text/plain": status_line(status)}
+        content = {
+            "text/html": status_html(status, self._messages),
+            "text/plain": status_line(status),
+        }
         (self._handle.display if first else self._handle.update)(content, raw=True)
 
 
@@ -93,7 +124,16 @@ def best_of(result: SweepResult, latest: BestTrial | None) -> BestTrial | None:
         result: The result.
         latest: The best trial in the last status.
     """
-    if result.best is None or result.best["value"] is None or (latest is not None and latest.trial == result.best["trial"]):
+    if (
+        result.best is None
+        or result.best["value"] is None
+        or (latest is not None and latest.trial == result.best["trial"])
+    ):
         return latest if result.best is not None else None
     configuration = (("preprocessor", result.best["preprocessor"]), *flat(result.best["params"]))
-    return BestTrial(result.best["trial"], result.best["value"], 0, tuple((name, value_text(value)) for name, value in configuration))
+    return BestTrial(
+        result.best["trial"],
+        result.best["value"],
+        0,
+        tuple((name, value_text(value)) for name, value in configuration),
+    )

@@ -49,7 +49,9 @@ class PoolMonitor:
         if self._prefit is None or not _is_ready(self._prefit):
             return None
         reference, self._prefit = self._prefit, None
-        return _input_error(reference)  # If the pool was lost, the chains are fitted when trials need them.
+        return _input_error(
+            reference
+        )  # If the pool was lost, the chains are fitted when trials need them.
 
     def pool_was_restarted(self) -> bool:
         """Return whether the pool's process was lost since the last call. If so, Ray has started a new process, which knows no trials.
@@ -95,7 +97,11 @@ class PoolMonitor:
         A stage says what the trial is doing, such as "waiting for workers". `sweeps show` reads the file, because the study does not have
         this information.
         """
-        stages = {trial: stage.value for trial, (stage, _) in usage.stages.items() if stage is not Stage.TRAINING}
+        stages = {
+            trial: stage.value
+            for trial, (stage, _) in usage.stages.items()
+            if stage is not Stage.TRAINING
+        }
         stages |= usage.missing
         stages |= {trial: f"silent: {description}" for trial, description in usage.silent.items()}
         if stages != self._stages:

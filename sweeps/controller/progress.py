@@ -7,7 +7,15 @@ from collections import Counter
 from dataclasses import dataclass
 
 from sweeps.controller.eta import RunningTrial, TimeLeft, time_left, time_to_stops
-from sweeps.controller.status import BestTrial, Pairs, ResourceUse, SweepStatus, TrialRow, shape_text, short_configuration
+from sweeps.controller.status import (
+    BestTrial,
+    Pairs,
+    ResourceUse,
+    SweepStatus,
+    TrialRow,
+    shape_text,
+    short_configuration,
+)
 from sweeps.core.trial import Report, Result, State, Trial, format_trial_id
 from sweeps.execution.messages import Stage, Usage
 from sweeps.search.schedulers.base import all_rungs
@@ -61,7 +69,12 @@ class SweepProgress:
     """
 
     def __init__(self, search: SearchLoop, began: float):
-        self._search, self._store, self._space, self._began = search, search.store, search.space, began
+        self._search, self._store, self._space, self._began = (
+            search,
+            search.store,
+            search.space,
+            began,
+        )
         self.running: dict[str, TrialProgress] = {}
         self.spans: list[tuple[float, float]] = []
         self._started: set[str] = set()  # ids of the trials that this driver started or continued
@@ -69,19 +82,26 @@ class SweepProgress:
         self.usage: Usage | None = None
         self.best: BestTrial | None = None
         results = self._store.results()
-        self.failures = [(format_trial_id(n), r.error) for n, r in results.items() if r.error is not None]
+        self.failures = [
+            (format_trial_id(n), r.error) for n, r in results.items() if r.error is not None
+        ]
         self._find_best()
         self._update_best_from_ended()
 
     def on_start(self, trial: Trial) -> None:
         """Add a trial that starts."""
         self._started.add(trial.id)
-        self.running[trial.id] = TrialProgress(trial, time.time() - self._began, short_configuration(trial))
+        self.running[trial.id] = TrialProgress(
+            trial, time.time() - self._began, short_configuration(trial)
+        )
         self.concurrency = max(self.concurrency, len(self.running))
 
     def on_change(self, trial: Trial) -> None:
         """Update a trial that continues with other parameters."""
-        self.running[trial.id].trial, self.running[trial.id].configuration = trial, short_configuration(trial)
+        self.running[trial.id].trial, self.running[trial.id].configuration = (
+            trial,
+            short_configuration(trial),
+        )
 
     def on_reports(self, trial: str, attempt: int, reports: tuple[Report, ...]) -> None:
         """Add new reports of a trial.
@@ -91,14 +111,20 @@ class SweepProgress:
             attempt: Number of the trial's current attempt.
             reports: The new reports, in order.
         """
-        running, metric, minimize = self.running[trial], self._store.objectives.metric, self._store.minimize
+        running, metric, minimize = (
+            self.running[trial],
+            self._store.objectives.metric,
+            self._store.minimize,
+        )
         running.attempt = attempt
         for report in reports:
             running.first_report, running.last_report = running.first_report or report, report
             value = None if metric is None else report.metrics[metric]
             if value is not None and ranking.beats(value, running.best, minimize):
                 running.best, running.best_step = value, report.step
-                if self._reports_decide and ranking.beats(value, self.best.value if self.best else None, minimize):
+                if self._reports_decide and ranking.beats(
+                    value, self.best.value if self.best else None, minimize
+                ):
                     self._set_best(running.trial, value, report.step)
 
     def on_end(self, trial: str, result: Result) -> None:
@@ -108,7 +134,9 @@ class SweepProgress:
             self.spans.append((ended.began, time.time() - self._began))
         if result.error is not None:
             self.failures.append((trial, result.error))
-        if result.state is State.FAIL and self.best is not None and self.best.trial == trial:  # A failed trial cannot be the best.
+        if (
+            result.state is State.FAIL and self.best is not None and self.best.trial == trial
+        ):  # A failed trial cannot be the best.
             self._find_best()
         self._update_best_from_ended()
 
@@ -128,11 +156,15 @@ class SweepProgress:
         best: tuple[int, Result] | None = None
         for number, result in self._store.results().items():
             excluded = result.given or result.state is State.FAIL
-            if not excluded and ranking.beats(result.value, best[1].value if best else None, minimize):
+            if not excluded and ranking.beats(
+                result.value, best[1].value if best else None, minimize
+            ):
                 best = number, result
         self._set_best_result(best)
         for running in self.running.values():
-            if running.best is not None and ranking.beats(running.best, self.best.value if self.best else None, minimize):
+            if running.best is not None and ranking.beats(
+                running.best, self.best.value if self.best else None, minimize
+            ):
                 self._set_best(running.trial, running.best, running.best_step)
 
     def _update_best_from_ended(self) -> None:
@@ -145,7 +177,12 @@ class SweepProgress:
             self._set_best(self._store.trial(best[0]), best[1].value, best[1].best_step or 0)
 
     def _set_best(self, trial: Trial, value: float, step: int) -> None:
-        self.best = BestTrial(trial.id, value, step, (("workers", shape_text(trial.shape)), *short_configuration(trial)))
+        self.best = BestTrial(
+            trial.id,
+            value,
+            step,
+            (("workers", shape_text(trial.shape)), *short_configuration(trial)),
+        )
 
     def status(self, reason: str | None = None, stage: str | None = None) -> SweepStatus:
         """Return the current status of the sweep.
@@ -172,7 +209,9 @@ class SweepProgress:
             goal=objective.goal,
             front=len(budget.front),
             failure=(failed, error.strip().splitlines()[-1]) if error.strip() else None,
-            rows=tuple(self._row(running, now, reason is not None) for running in self.running.values()),
+            rows=tuple(
+                self._row(running, now, reason is not None) for running in self.running.values()
+            ),
             use=self._resource_use(),
             fits=self.usage.fits if self.usage else 0,
             stage=stage,
@@ -186,10 +225,16 @@ class SweepProgress:
         running = []
         for r in self.running.values():
             first, last = r.first_report, r.last_report
-            to_stops = time_to_stops((first.step, first.time), (last.step, last.time), stops, time.time()) if first and last else None
+            to_stops = (
+                time_to_stops((first.step, first.time), (last.step, last.time), stops, time.time())
+                if first and last
+                else None
+            )
             running.append(RunningTrial(now - r.began, to_stops))
         total = len(self.spans) + self._runs_left()
-        return time_left(now, total, self.spans, running, self.concurrency, self._space.limits.timeout)
+        return time_left(
+            now, total, self.spans, running, self.concurrency, self._space.limits.timeout
+        )
 
     def _runs_left(self) -> int:
         """Return the number of runs of trials that have not ended. See `spans`.
@@ -226,7 +271,9 @@ class SweepProgress:
 
     def _stage(self, r: TrialProgress, stopping: bool) -> str:
         """Return a short text that says what a trial is doing."""
-        stage, rung = self.usage.stages.get(r.trial.id, (None, None)) if self.usage else (None, None)
+        stage, rung = (
+            self.usage.stages.get(r.trial.id, (None, None)) if self.usage else (None, None)
+        )
         if stopping:
             return "stopping"
         if rung is not None:
@@ -235,13 +282,21 @@ class SweepProgress:
             return "silent"
         if self.usage is not None and r.trial.id in self.usage.missing:
             return MISSING
-        if r.last_report is not None and r.attempt == 1:  # The pool's latest report may be older than the trial's latest report.
+        if (
+            r.last_report is not None and r.attempt == 1
+        ):  # The pool's latest report may be older than the trial's latest report.
             return Stage.TRAINING.value
         return stage.value if stage else "beginning"
 
     def _resource_use(self) -> tuple[ResourceUse, ...]:
         if self.usage is None:
             return ()
-        u, requested = self.usage, {name for shape in self._space.shapes for name, _ in shape.per_worker}
+        u, requested = (
+            self.usage,
+            {name for shape in self._space.shapes for name, _ in shape.per_worker},
+        )
         names = [name for name in u.total if name in requested or name in ("CPU", "GPU")]
-        return tuple(ResourceUse(name, u.total[name], u.busy.get(name, 0.0), u.warm.get(name, 0.0)) for name in names)
+        return tuple(
+            ResourceUse(name, u.total[name], u.busy.get(name, 0.0), u.warm.get(name, 0.0))
+            for name in names
+        )

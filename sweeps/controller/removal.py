@@ -26,7 +26,16 @@ from sweeps.tracking.mlflow.deletion import SweepRuns, delete_runs, find_runs
 from sweeps.tracking.mlflow.tracker import default_uri
 
 # Parts of a sweep's folder whose sizes are shown, in this order. Everything else is shown as `other files`.
-PARTS = ("trials", "bundle", "checkpoint", "exports", "prepared", "tables", "functions", "tensorboard")
+PARTS = (
+    "trials",
+    "bundle",
+    "checkpoint",
+    "exports",
+    "prepared",
+    "tables",
+    "functions",
+    "tensorboard",
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,9 @@ class Removal:
 
 
 @contextlib.contextmanager
-def prepared(sweep: str, root: str | Path, tracking_uri: str | None = None, keep_runs: bool = False) -> Iterator[Removal]:
+def prepared(
+    sweep: str, root: str | Path, tracking_uri: str | None = None, keep_runs: bool = False
+) -> Iterator[Removal]:
     """Find everything that belongs to a sweep, and keep other processes from running the sweep meanwhile. Nothing is deleted.
 
     Args:
@@ -84,7 +95,13 @@ def prepared(sweep: str, root: str | Path, tracking_uri: str | None = None, keep
             stack.enter_context(FolderLock(found))
             yield _of_folder(found, tracking_uri, keep_runs)
         else:
-            yield _of_store(found, Path(DEFAULT_ROOT if is_address(root) else root).resolve(), tracking_uri, keep_runs, stack)
+            yield _of_store(
+                found,
+                Path(DEFAULT_ROOT if is_address(root) else root).resolve(),
+                tracking_uri,
+                keep_runs,
+                stack,
+            )
 
 
 def _of_folder(folder: Path, tracking_uri: str | None, keep_runs: bool) -> Removal:
@@ -102,30 +119,53 @@ def _of_folder(folder: Path, tracking_uri: str | None, keep_runs: bool) -> Remov
     )
 
 
-def _of_store(address: str, root: Path, tracking_uri: str | None, keep_runs: bool, stack: contextlib.ExitStack) -> Removal:
+def _of_store(
+    address: str, root: Path, tracking_uri: str | None, keep_runs: bool, stack: contextlib.ExitStack
+) -> Removal:
     allow(address)
     store = open_store(address)
     files = store.files()
     if ORIGIN not in files:
-        raise InputError(Problem(address, f"has no sweep, because there is no {ORIGIN}; give s3://BUCKET/PREFIX/SWEEP"))
+        raise InputError(
+            Problem(
+                address,
+                f"has no sweep, because there is no {ORIGIN}; give s3://BUCKET/PREFIX/SWEEP",
+            )
+        )
     local = root / address.rpartition("/")[2]
     if recorded_store(local) == address:
         stack.enter_context(FolderLock(local))
         removal = _of_folder(local, tracking_uri, keep_runs)
     else:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sweeps-rm-", ignore_cleanup_errors=True)), local.name)
+        scratch = Path(
+            stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="sweeps-rm-", ignore_cleanup_errors=True)
+            ),
+            local.name,
+        )
         scratch.mkdir()
         for name in stored_sweeps.SHOWN:
             if name in files:
                 store.get(name, scratch / name)
         runs, notes = (None, []) if keep_runs else _mlflow(scratch, root, tracking_uri)
-        removal = Removal(local.name, None, study=storage.place_of(scratch), runs=runs, notes=tuple(notes))
+        removal = Removal(
+            local.name, None, study=storage.place_of(scratch), runs=runs, notes=tuple(notes)
+        )
     with tempfile.TemporaryDirectory(prefix="sweeps-rm-", ignore_cleanup_errors=True) as driver:
         refuse_running(store, Path(driver))
-    return Removal(**{**vars(removal), "store": address, "store_files": len(files), "store_bytes": sum(f.size for f in files.values())})
+    return Removal(
+        **{
+            **vars(removal),
+            "store": address,
+            "store_files": len(files),
+            "store_bytes": sum(f.size for f in files.values()),
+        }
+    )
 
 
-def _mlflow(folder: Path, root: Path, tracking_uri: str | None) -> tuple[SweepRuns | None, list[str]]:
+def _mlflow(
+    folder: Path, root: Path, tracking_uri: str | None
+) -> tuple[SweepRuns | None, list[str]]:
     """Return the MLflow runs of a sweep to delete, and notes about the runs that stay."""
     origin, recorded = valid_origin_keys(folder), (read_result(folder) or {}).get("mlflow")
     if recorded == {}:  # the space file does not list the tracker
@@ -135,15 +175,24 @@ def _mlflow(folder: Path, root: Path, tracking_uri: str | None) -> tuple[SweepRu
     uri = uris.add_password(tracking_uri) if tracking_uri else uris.allowed_uri(named, own)
     if uri is None:
         shown = without_password(named)
-        return None, [f"the MLflow runs at {shown} stay; to delete them too, add --tracking-uri {shown}"]
+        return None, [
+            f"the MLflow runs at {shown} stay; to delete them too, add --tracking-uri {shown}"
+        ]
     experiment = (recorded or {}).get("experiment") or origin.get("name")
     if not experiment or origin.get("began") is None:
-        return None, ["the MLflow runs stay, because the sweep's folder does not say which runs are the sweep's"]
+        return None, [
+            "the MLflow runs stay, because the sweep's folder does not say which runs are the sweep's"
+        ]
     runs = find_runs(uri, experiment, folder.name, origin["began"])
     if runs is None:
         return None, [f"MLflow at {without_password(uri)} has no runs of this sweep"]
-    if runs.of_another_folder and Path(str(runs.recorded_in)).resolve() != (root / folder.name).resolve():
-        return None, [f"the MLflow runs stay, because they belong to the sweep in {runs.recorded_in}"]
+    if (
+        runs.of_another_folder
+        and Path(str(runs.recorded_in)).resolve() != (root / folder.name).resolve()
+    ):
+        return None, [
+            f"the MLflow runs stay, because they belong to the sweep in {runs.recorded_in}"
+        ]
     return runs, list(runs.kept)
 
 
@@ -190,7 +239,9 @@ def remove(removal: Removal) -> list[str]:
     if removal.folder is not None:
         _delete_folder(removal.folder)
         if removal.foreign:
-            notes.append(f"{removal.folder} stays, because sweeps did not write {', '.join(removal.foreign)}")
+            notes.append(
+                f"{removal.folder} stays, because sweeps did not write {', '.join(removal.foreign)}"
+            )
     return notes
 
 
@@ -221,6 +272,10 @@ def _delete_folder(folder: Path) -> None:
             else:
                 path.unlink()
     except OSError as e:
-        raise InputError(Problem(str(e.filename or folder), f"cannot be deleted: {e.strerror}; repeat the command")) from e
+        raise InputError(
+            Problem(
+                str(e.filename or folder), f"cannot be deleted: {e.strerror}; repeat the command"
+            )
+        ) from e
     with contextlib.suppress(OSError):  # files that sweeps did not write are left
         folder.rmdir()

@@ -122,7 +122,11 @@ def _repair(folder: Path) -> RepairResult:
             moved.append(_damaged_name(journal, number))
             write_bytes(moved[0], data, sync=True)
         write_bytes(journal, b"".join(rebuilt.lines))
-    to_move = [path for trial in (rebuilt.lost if rebuilt else ()) if (path := _trial_folder(folder, trial)) is not None]
+    to_move = [
+        path
+        for trial in (rebuilt.lost if rebuilt else ())
+        if (path := _trial_folder(folder, trial)) is not None
+    ]
     if result_fault or (rebuilt is not None and rebuilt.contradiction is not None):
         to_move.insert(0, result)
     moved += [path.rename(_damaged_name(path, number)) for path in to_move]
@@ -149,9 +153,17 @@ def _rebuild(folder: Path, lines: list[bytes], shown: Mapping[str, Any] | None) 
     entries = provenance.read_entries(folder)
     data = entries[0].get("data_fingerprint") if entries else None
     best = [trial["trial"] for trial in best_trials(shown or {"best": None})]
-    saved = {trial: checkpoint for trial in best if (checkpoint := _best_checkpoint(folder, trial)) is not None}
+    saved = {
+        trial: checkpoint
+        for trial in best
+        if (checkpoint := _best_checkpoint(folder, trial)) is not None
+    }
     when = (folder / (RESULT if shown is not None else ORIGIN)).stat().st_mtime
-    names = [path.name for path in SweepFolder(folder).trials.glob("*") if re.fullmatch(r"\d{4,9}", path.name)]
+    names = [
+        path.name
+        for path in SweepFolder(folder).trials.glob("*")
+        if re.fullmatch(r"\d{4,9}", path.name)
+    ]
     trials = frozenset(int(name) for name in names if _trial_folder(folder, name) is not None)
     points: Sequence[Mapping[str, Any]] = ()
     if space.search.earlier:
@@ -160,7 +172,11 @@ def _rebuild(folder: Path, lines: list[bytes], shown: Mapping[str, Any] | None) 
 
         with contextlib.suppress(InputError):  # The file of the earlier trials may be damaged too.
             points = starting_points_of(space, earlier_trials.read(folder, space))
-    return rebuild(lines, shown, SweepFacts(space, when, data if isinstance(data, str) else None, saved, trials, points))
+    return rebuild(
+        lines,
+        shown,
+        SweepFacts(space, when, data if isinstance(data, str) else None, saved, trials, points),
+    )
 
 
 def _best_checkpoint(folder: Path, trial: str) -> Checkpoint | None:
@@ -172,14 +188,23 @@ def _best_checkpoint(folder: Path, trial: str) -> Checkpoint | None:
     if (trial_folder := _trial_folder(folder, trial)) is None:
         return None
     made = (read_json_object(SweepFolder(folder).bundle / MANIFEST) or {}).get("made")
-    exported = made.get("best_step") if isinstance(made, dict) and made.get("trial") == trial else None
+    exported = (
+        made.get("best_step") if isinstance(made, dict) and made.get("trial") == trial else None
+    )
     checkpoints = []
     for path in sorted(trial_folder.glob(CHECKPOINTS), key=lambda p: step_of(p.name)):
         if path.is_dir() and not path.is_symlink() and not path.name.endswith(GONE):
             step = step_of(path.name)
             noted = (read_json_object(path / CHECKPOINT_NOTE) or {}).get("best_step", step)
-            checkpoints.append(Checkpoint(str(path), step, noted if type(noted) is int and 0 < noted <= step else step))
-    return next((c for c in checkpoints if c.best_step == exported), checkpoints[-1] if checkpoints else None)
+            checkpoints.append(
+                Checkpoint(
+                    str(path), step, noted if type(noted) is int and 0 < noted <= step else step
+                )
+            )
+    return next(
+        (c for c in checkpoints if c.best_step == exported),
+        checkpoints[-1] if checkpoints else None,
+    )
 
 
 # Files
@@ -191,16 +216,33 @@ def _check_owner(folder: Path) -> None:
     Raises:
         InputError: A path belongs to another user or is a symbolic link, or the journal is not a regular file.
     """
-    for path in (folder, SweepFolder(folder).journal, SweepFolder(folder).result, SweepFolder(folder).trials):
+    for path in (
+        folder,
+        SweepFolder(folder).journal,
+        SweepFolder(folder).result,
+        SweepFolder(folder).trials,
+    ):
         if not os.path.lexists(path):
             continue
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
-            raise InputError(Problem(str(path), "is a link, but a repair changes only files inside the sweep's folder"))
+            raise InputError(
+                Problem(
+                    str(path),
+                    "is a link, but a repair changes only files inside the sweep's folder",
+                )
+            )
         if status.st_uid != os.getuid():
-            raise InputError(Problem(str(path), "belongs to another user; only its owner can repair it"))
+            raise InputError(
+                Problem(str(path), "belongs to another user; only its owner can repair it")
+            )
         if path.name == JOURNAL and not stat.S_ISREG(status.st_mode):
-            raise InputError(Problem(str(path), "is not a regular file, so it cannot be repaired; restore the journal from a backup"))
+            raise InputError(
+                Problem(
+                    str(path),
+                    "is not a regular file, so it cannot be repaired; restore the journal from a backup",
+                )
+            )
 
 
 def _trial_folder(folder: Path, trial: str) -> Path | None:
@@ -216,5 +258,7 @@ def _damaged_name(path: Path, number: int) -> Path:
 def _next_number(folder: Path) -> int:
     """Return a number that is higher than the numbers in the names of all damaged files from earlier repairs."""
     paths = [*folder.glob(f"*{DAMAGED}*"), *SweepFolder(folder).trials.glob(f"*{DAMAGED}*")]
-    numbers = [int(tail) for path in paths if (tail := path.name.rpartition(DAMAGED)[2]).isdecimal()]
+    numbers = [
+        int(tail) for path in paths if (tail := path.name.rpartition(DAMAGED)[2]).isdecimal()
+    ]
     return max(numbers, default=0) + 1

@@ -82,13 +82,20 @@ class Comparison:
     def __str__(self) -> str:
         if self.equal:
             count = len(self.before)
-            steps = f"{count} step{'s' * (count != 1)}" + ", bit-identical to the original run" * (count > 0)
-            return f"trial {self.trial}: " + (f"fails again after {steps}: {self.error.splitlines()[-1]}" if self.error else steps)
+            steps = f"{count} step{'s' * (count != 1)}" + ", bit-identical to the original run" * (
+                count > 0
+            )
+            return f"trial {self.trial}: " + (
+                f"fails again after {steps}: {self.error.splitlines()[-1]}" if self.error else steps
+            )
         if self.difference is None:
             fixed = "failed in the original run, but does not fail now"
             return f"trial {self.trial}: {fixed if self.failed else f'did not fail in the original run, but fails now: {self.error}'}"
         step, metric = self.difference
-        then, now = (dict(reports).get(step, {}).get(metric, "missing") for reports in (self.before, self.now))
+        then, now = (
+            dict(reports).get(step, {}).get(metric, "missing")
+            for reports in (self.before, self.now)
+        )
         error = f"\n{self.error}" if self.error else ""
         return f"trial {self.trial}: differs from step {step} on: {metric} was {then} and is now {now}{error}"
 
@@ -102,7 +109,11 @@ def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
     for step in sorted(a.keys() | b.keys()):
         then, again = a.get(step, {}), b.get(step, {})
         for metric in (*then, *again):
-            if metric not in then or metric not in again or repr(then[metric]) != repr(again[metric]):
+            if (
+                metric not in then
+                or metric not in again
+                or repr(then[metric]) != repr(again[metric])
+            ):
                 return step, metric
     return None
 
@@ -148,19 +159,29 @@ def rerun(
     built = build_trial(space, recorded.number, lambda d: recorded.keys[d.name], recorded.repeat_of)
     original = dataclasses.replace(built, seed=recorded.seed)
     result, metrics = recorded.result, study.objectives.reported_metrics
-    reports = next(record.reports_of(t, study.objectives.metric) for t in record.trials_of(folder) if t.number == recorded.number)
+    reports = next(
+        record.reports_of(t, study.objectives.metric)
+        for t in record.trials_of(folder)
+        if t.number == recorded.number
+    )
     # A trial that was stopped early stops again at the same step.
-    stop = frozenset({result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ())
+    stop = frozenset(
+        {result.steps} if result.state in (State.PRUNED, State.RUNNING) and result.steps else ()
+    )
     origin = read_origin(folder)
     address = address or origin.get("address")
     prepare_ray(address)
     sizes = sizes_to_replay(recorded.sizes)
-    space = dataclasses.replace(space, shapes=(original.shape, *(original.shape.of_size(size.workers) for size in sizes)))
+    space = dataclasses.replace(
+        space, shapes=(original.shape, *(original.shape.of_size(size.workers) for size in sizes))
+    )
     job: dict[str, Any] = {"rungs": stop} | ({"keep_latest": ALL_CHECKPOINTS} if sizes else {})
     with (
         reserve("sweeps rerun", folder, address, cpus, gpus, origin) as share,
         scratch_folder(folder) as scratch,
-        SweepSession(space, scratch, roots, address, job=job, share=share, fingerprint=study.data) as session,
+        SweepSession(
+            space, scratch, roots, address, job=job, share=share, fingerprint=study.data
+        ) as session,
     ):
         return _compare(session, original, result, reports, metrics, study.data, sizes)
 
@@ -170,7 +191,11 @@ def sizes_to_replay(sizes: Sequence[GangSizePeriod]) -> tuple[GangSizePeriod, ..
 
     Leave out numbers with which the trial made no report and no checkpoint.
     """
-    useful = (size for size, later in itertools.pairwise(sizes) if (size.step, size.reported) != (later.step, later.reported))
+    useful = (
+        size
+        for size, later in itertools.pairwise(sizes)
+        if (size.step, size.reported) != (later.step, later.reported)
+    )
     return (*useful, *sizes[-1:])
 
 
@@ -184,14 +209,20 @@ def _refuse_unrepeatable(trial: TrialRecord) -> None:
 
     if trial.result.given:
         raise InputError(
-            Problem("trial", f"trial {trial.id} is an initial point whose result the space file gives, so the trial never ran")
+            Problem(
+                "trial",
+                f"trial {trial.id} is an initial point whose result the space file gives, so the trial never ran",
+            )
         )
     if trial.result.state in (State.PRUNED, State.RUNNING) and not trial.result.steps:
-        raise InputError(Problem("trial", f"trial {trial.id} was stopped before its first report, so there is nothing to compare"))
-    if trial.lineage:
-        text = (
-            f"trial {trial.id} copied checkpoints of other trials under pbt ({lineage_text(trial.lineage)}), so it cannot be trained alone"
+        raise InputError(
+            Problem(
+                "trial",
+                f"trial {trial.id} was stopped before its first report, so there is nothing to compare",
+            )
         )
+    if trial.lineage:
+        text = f"trial {trial.id} copied checkpoints of other trials under pbt ({lineage_text(trial.lineage)}), so it cannot be trained alone"
         raise InputError(Problem("trial", text))
 
 
@@ -207,11 +238,19 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
     from sweeps.core.folder_lock import FolderLock
 
     with contextlib.ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".rerun-", dir=folder, ignore_cleanup_errors=True)))
+        scratch = Path(
+            stack.enter_context(
+                tempfile.TemporaryDirectory(
+                    prefix=".rerun-", dir=folder, ignore_cleanup_errors=True
+                )
+            )
+        )
         _copy_origin(folder, scratch)
         if (store := store_of(scratch)) is not None:
             stack.callback(_delete_stored, store)
-        stack.callback(FolderLock(scratch).release)  # A resume deletes scratch folders that are not locked.
+        stack.callback(
+            FolderLock(scratch).release
+        )  # A resume deletes scratch folders that are not locked.
         stack.enter_context(logging_setup.redirect_to_file(scratch / "rerun.log"))
         yield scratch
 
@@ -255,8 +294,13 @@ def _compare(
     """
     steps = row_steps(scheduler_of(session.space.scheduler), session.space.search.seed, trial)
     new_reports, end = train_once(session, trial, fingerprint, sizes, steps)
-    error = end.error or _missing_value(Objectives.from_space(session.space), end.state, new_reports)
-    before, now = (tuple((r.step, _selected(r.metrics, metrics)) for r in source) for source in (reports, new_reports))
+    error = end.error or _missing_value(
+        Objectives.from_space(session.space), end.state, new_reports
+    )
+    before, now = (
+        tuple((r.step, _selected(r.metrics, metrics)) for r in source)
+        for source in (reports, new_reports)
+    )
     return Comparison(trial.id, before, now, error, result.state is State.FAIL)
 
 
@@ -264,12 +308,29 @@ def _selected(values: Mapping[str, float], metrics: tuple[str, ...]) -> dict[str
     return {name: values[name] for name in metrics or values if name in values}
 
 
-def _missing_value(objectives: Objectives, state: State | None, reports: list[Report]) -> str | None:
+def _missing_value(
+    objectives: Objectives, state: State | None, reports: list[Report]
+) -> str | None:
     """Return why the study would record a trial as failed although its loop ended normally; None if the study would record no failure."""
-    curve = tuple((r.step, math.nan if objectives.metric is None else r.metrics.get(objectives.metric, math.nan)) for r in reports)
-    others = {name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics] for name in objectives.reported_metrics[1:]}
-    missing = objectives.score(State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)).missing
-    return None if state is not State.COMPLETE or missing is None else f"the loop reported no value of `{missing}`"
+    curve = tuple(
+        (
+            r.step,
+            math.nan if objectives.metric is None else r.metrics.get(objectives.metric, math.nan),
+        )
+        for r in reports
+    )
+    others = {
+        name: [(r.step, r.metrics[name]) for r in reports if name in r.metrics]
+        for name in objectives.reported_metrics[1:]
+    }
+    missing = objectives.score(
+        State.COMPLETE, len(reports), curve, others, dict.fromkeys(COSTS, 0.0)
+    ).missing
+    return (
+        None
+        if state is not State.COMPLETE or missing is None
+        else f"the loop reported no value of `{missing}`"
+    )
 
 
 def train_once(

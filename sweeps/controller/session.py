@@ -62,7 +62,12 @@ def prepare_ray(address: str | None) -> None:
 
 @contextlib.contextmanager
 def reserve(
-    name: str, folder: Path, address: str | None, cpus: int | None, gpus: int | None, origin: Mapping[str, Any] = MappingProxyType({})
+    name: str,
+    folder: Path,
+    address: str | None,
+    cpus: int | None,
+    gpus: int | None,
+    origin: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Share]:
     """Reserve CPUs and GPUs of this machine for a session, while the `with` block runs. Call `prepare_ray` first.
 
@@ -92,7 +97,10 @@ def reserve(
         yield Share(saved[0] if cpus is None else cpus, saved[1] if gpus is None else gpus)
         return
     there, ids = int(host_resources.detect()["CPU"]), host_resources.gpu_ids()
-    lowered = [None if amount is None else min(amount, most) for amount, most in zip(saved, (there, len(ids)), strict=True)]
+    lowered = [
+        None if amount is None else min(amount, most)
+        for amount, most in zip(saved, (there, len(ids)), strict=True)
+    ]
     wanted = Share(lowered[0] if cpus is None else cpus, lowered[1] if gpus is None else gpus)
     with machine_share.register(name, folder, there, ids, wanted) as (share, others):
         for other in others:
@@ -145,7 +153,11 @@ class SweepSession:
     ):
         self.space, self.folder = ingest.resolved(space, fingerprint), folder
         self._roots, self._address, self._job = roots, address, dict(job or {})
-        self._max_failures, self._train_and_valid, self._share = max_failures, train_and_valid, share
+        self._max_failures, self._train_and_valid, self._share = (
+            max_failures,
+            train_and_valid,
+            share,
+        )
         self._resources = contextlib.ExitStack()
         self._workers_closed = False
         self._actors: list[Any] = []  # the pool and the data actor
@@ -153,10 +165,19 @@ class SweepSession:
     def __enter__(self) -> Self:
         """Start Ray, the pool and the data actor."""
         if names := ", ".join(self.space.missing_secrets):
-            raise InputError(Problem(str(self.space.path), f"needs these environment variables, which are not set: {names}"))
+            raise InputError(
+                Problem(
+                    str(self.space.path),
+                    f"needs these environment variables, which are not set: {names}",
+                )
+            )
         self._check_backend()
         with contextlib.ExitStack() as starting:
-            connection = starting.enter_context(cluster.ray_connection(self.space, self.folder, self._roots, self._address, self._share))
+            connection = starting.enter_context(
+                cluster.ray_connection(
+                    self.space, self.folder, self._roots, self._address, self._share
+                )
+            )
             self._check_shapes(connection)
             self.cluster = connection
             starting.callback(self._end_processes)
@@ -168,7 +189,12 @@ class SweepSession:
             self._resources = starting.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Shut everything down. After an error, processes are killed, and the session does not wait for them to end."""
         try:
             if kind is None:
@@ -191,10 +217,20 @@ class SweepSession:
         from sweeps.execution.autoscaling import can_provide
 
         def can_fit(shape: Shape) -> bool:
-            limited = {name: amount for name, amount in shape.total.items() if name in (connection.limit or {})}
-            return not connection.ours and fits_into(limited, connection.limit or {}) and can_provide(shape)
+            limited = {
+                name: amount
+                for name, amount in shape.total.items()
+                if name in (connection.limit or {})
+            }
+            return (
+                not connection.ours
+                and fits_into(limited, connection.limit or {})
+                and can_provide(shape)
+            )
 
-        if problems := find_infeasible_shapes(self.space, connection.total, list(connection.nodes), can_fit):
+        if problems := find_infeasible_shapes(
+            self.space, connection.total, list(connection.nodes), can_fit
+        ):
             if connection.stream_cpus and not connection.ours:
                 left = f"; {connection.stream_cpus} of the cluster's CPUs are left to Ray Data (data.ingest: stream)"
                 problems = [Problem(problem.place, problem.text + left) for problem in problems]
@@ -204,19 +240,37 @@ class SweepSession:
     def _secrets(self) -> dict[str, str]:
         """Environment variables for S3-compatible storage, if the sweep uses such storage."""
         data = self.space.data
-        sources = [data.train, *(str(split.path) for split in (data.valid, data.test) if split is not None and split.path)]
+        sources = [
+            data.train,
+            *(
+                str(split.path)
+                for split in (data.valid, data.test)
+                if split is not None and split.path
+            ),
+        ]
         sources += [variant.train for variant in self.space.variants]
-        return needed_environment() if store_of(self.folder) is not None or any(map(is_address, sources)) else {}
+        return (
+            needed_environment()
+            if store_of(self.folder) is not None or any(map(is_address, sources))
+            else {}
+        )
 
     def _start_pool(self, here: Any) -> Any:
         from sweeps.execution.pool import Pool
 
         stored: dict[str, Any] = {"store": store_of(self.folder), "secrets": self._secrets}
-        job = dataclasses.replace(job_of(self.space, self.cluster.roots), **stored, **self._job, stream=self._stream_settings())
+        job = dataclasses.replace(
+            job_of(self.space, self.cluster.roots),
+            **stored,
+            **self._job,
+            stream=self._stream_settings(),
+        )
         resources = self.cluster.total if self.cluster.ours else None
         parked = self.cluster.parked if self.cluster.ours else None
         reserves = job.stream is not None and not self.cluster.ours
-        return Pool.options(scheduling_strategy=here).remote(job, resources, self._max_failures, parked, self.cluster.limit, reserves)
+        return Pool.options(scheduling_strategy=here).remote(
+            job, resources, self._max_failures, parked, self.cluster.limit, reserves
+        )
 
     def _stream_settings(self) -> StreamSettings | None:
         """Return Ray Data's settings if the data is streamed; else None."""
@@ -225,28 +279,39 @@ class SweepSession:
         if self.space.data.ingest != "stream":
             return None
         limits = self.space.limits
-        trials = limits.max_concurrent_trials or auto_concurrency(self.space.shapes, self.cluster.total, limits.max_trials or 1)
+        trials = limits.max_concurrent_trials or auto_concurrency(
+            self.space.shapes, self.cluster.total, limits.max_trials or 1
+        )
         return StreamSettings(float(self.cluster.stream_cpus), trials)
 
     def _start_data_actor(self, here: Any) -> Any:
         from sweeps.data import data_actor
 
         # The scikit-learn modules of the chains that are known before the first trial are imported early.
-        names = {step.name.partition(":")[0] for _, chain in known_fits(self.space) for step in chain}
+        names = {
+            step.name.partition(":")[0] for _, chain in known_fits(self.space) for step in chain
+        }
         return data_actor.start(
             here,
             roots=self.cluster.roots,
             folder=str(self.folder),
             # A rank of an elastic trial takes its part from the only shard of a gang of one.
-            workers=tuple(sorted({shape.workers if shape.most is None else 1 for shape in self.space.shapes})),
+            workers=tuple(
+                sorted({shape.workers if shape.most is None else 1 for shape in self.space.shapes})
+            ),
             cpus=self.cluster.cpus,
             numeric_only=self.space.trainer_definition.reads_numbers,
             train_on_valid=self._train_and_valid,
             modules=sorted(name for name in names if name.startswith("sklearn.")),
-            once=not any(list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")),
+            once=not any(
+                list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")
+            ),
             stream=self._stream_settings(),
-            row_steps=() if self._train_and_valid else all_row_steps(scheduler_of(self.space.scheduler)),
-            secrets=self._secrets | {name: os.environ[name] for name in self.space.secrets if name in os.environ},
+            row_steps=()
+            if self._train_and_valid
+            else all_row_steps(scheduler_of(self.space.scheduler)),
+            secrets=self._secrets
+            | {name: os.environ[name] for name in self.space.secrets if name in os.environ},
         )
 
     def warm_workers(self, shapes: Sequence[Shape]) -> None:
@@ -318,7 +383,11 @@ class SweepSession:
         from sweeps.execution.messages import Labels
 
         labels = Labels(self.dataset.label, self.dataset.task, self.dataset.classes)
-        reload = data_actor.load_arguments(self.space, self.dataset.fingerprint) if self.space.data.given else None
+        reload = (
+            data_actor.load_arguments(self.space, self.dataset.fingerprint)
+            if self.space.data.given
+            else None
+        )
         self.pool.configure.remote(self._data_actor, labels, reload)
 
     def prefit(self, shapes: Sequence[Shape]) -> Any:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from sweeps.data.variants import DataVariants
 
 
-def read_splits(folder: Path, space: Space, roots: tuple[Path, ...], fingerprint: str | None) -> DataVariants:
+def read_splits(
+    folder: Path, space: Space, roots: tuple[Path, ...], fingerprint: str | None
+) -> DataVariants:
     """Read and split the data of a sweep again, in this process.
 
     Ray runs meanwhile if it may read the files: on the cluster with which the sweep started, or on this machine.
@@ -39,7 +41,11 @@ def read_splits(folder: Path, space: Space, roots: tuple[Path, ...], fingerprint
     from sweeps.data.variants import DataVariants
 
     if names := ", ".join(space.missing_secrets):
-        raise InputError(Problem(str(space.path), f"needs these environment variables, which are not set: {names}"))
+        raise InputError(
+            Problem(
+                str(space.path), f"needs these environment variables, which are not set: {names}"
+            )
+        )
     spec, seed, variants, tuned, _ = load_arguments(space, None)
     without_ray = _reads_without_ray(space)
     try:
@@ -57,8 +63,15 @@ def read_splits(folder: Path, space: Space, roots: tuple[Path, ...], fingerprint
 
 def _reads_without_ray(space: Space) -> bool:
     """Return whether all sources are data sets of scikit-learn, which need no Ray."""
-    paths = [split.path for split in (space.data.valid, space.data.test) if split is not None and split.path]
-    return all(str(source).startswith("sklearn:") for source in (space.data.train, *paths, *(v.train for v in space.variants)))
+    paths = [
+        split.path
+        for split in (space.data.valid, space.data.test)
+        if split is not None and split.path
+    ]
+    return all(
+        str(source).startswith("sklearn:")
+        for source in (space.data.train, *paths, *(v.train for v in space.variants))
+    )
 
 
 @contextlib.contextmanager

@@ -129,7 +129,9 @@ class SweepStatus:
         return self.states["COMPLETE"] + self.states["PRUNED"] + self.states["FAIL"]
 
 
-def starting_status(space: Space, total: int, name: str, began: float, stage: str, messages: tuple[str, ...] = ()) -> SweepStatus:
+def starting_status(
+    space: Space, total: int, name: str, began: float, stage: str, messages: tuple[str, ...] = ()
+) -> SweepStatus:
     """Return the status of a sweep that has not started its first trial.
 
     Args:
@@ -155,7 +157,11 @@ def starting_status(space: Space, total: int, name: str, began: float, stage: st
 def status_line(s: SweepStatus) -> str:
     """Format a status as one line: number of trials by state, best value, and time left."""
     waiting = sum(row.stage.startswith("waiting") for row in s.rows)
-    parts = [f"{s.ended}/{s.total} trials", f"{s.states['RUNNING'] - waiting} running", f"{s.states['PRUNED']} pruned"]
+    parts = [
+        f"{s.ended}/{s.total} trials",
+        f"{s.states['RUNNING'] - waiting} running",
+        f"{s.states['PRUNED']} pruned",
+    ]
     if s.states["PAUSED"]:
         parts.insert(2, f"{s.states['PAUSED']} paused")
     if waiting:
@@ -168,7 +174,11 @@ def status_line(s: SweepStatus) -> str:
         parts.append(f"best {s.best.value:.6g} (trial {s.best.trial})")
     if s.front:
         parts.append(f"{s.front} on the Pareto front")
-    left = f", {'at most' if s.left.at_most else 'about'} {format_clock(s.left.seconds)} left" if s.left else ""
+    left = (
+        f", {'at most' if s.left.at_most else 'about'} {format_clock(s.left.seconds)} left"
+        if s.left
+        else ""
+    )
     parts += [s.stage, format_clock(s.seconds)] if s.stage else [format_clock(s.seconds) + left]
     return " · ".join(parts)
 
@@ -182,7 +192,11 @@ def shape_text(shape: Shape) -> str:
 
 def short_configuration(trial: Trial) -> Pairs:
     """Return (name, value) pairs for the trial's preprocessor and for each other dimension. The section `scaling` is left out."""
-    pairs = [("preprocessor", without_repetition(trial.chain))] if trial.preprocessor or "preprocessor" in trial.labels else []
+    pairs = (
+        [("preprocessor", without_repetition(trial.chain))]
+        if trial.preprocessor or "preprocessor" in trial.labels
+        else []
+    )
     for name, value in trial.labels.items():
         section, _, rest = name.partition(".")
         if section not in ("preprocessor", "scaling"):

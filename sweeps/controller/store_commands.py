@@ -83,7 +83,9 @@ class CommandExchange:
         for name, stored in sorted(store.files(COMMANDS).items()):
             if commands.is_command_name(name) and stored.size <= commands.MAX_BYTES:
                 self._fetch(store, name)
-            elif not self._began and name.endswith(".answer"):  # An answer of an earlier process that nobody has read.
+            elif not self._began and name.endswith(
+                ".answer"
+            ):  # An answer of an earlier process that nobody has read.
                 store.delete(f"{COMMANDS}/{name}")
         self._began = True
         for name in sorted(self._unanswered):

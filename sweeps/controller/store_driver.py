@@ -19,7 +19,9 @@ DEAD_AFTER = 60.0
 def this_machine() -> str:
     """Return a name of this machine since its last start: its host name, and a part of the kernel's boot id."""
     boot = Path("/proc/sys/kernel/random/boot_id")
-    return f"{socket.gethostname()}-{boot.read_text()[:8]}" if boot.exists() else socket.gethostname()
+    return (
+        f"{socket.gethostname()}-{boot.read_text()[:8]}" if boot.exists() else socket.gethostname()
+    )
 
 
 def read_driver(store: Store, scratch: Path) -> dict[str, Any]:

@@ -24,7 +24,17 @@ from sweeps.controller.store_driver import DEAD_AFTER, driver_silence, read_driv
 from sweeps.core.atomic_files import write_bytes, write_text
 from sweeps.core.errors import InputError, Problem, StoreError, SweepLocked, SweepsError
 from sweeps.core.stores import DRIVER, Store, open_store, store_of
-from sweeps.core.sweep_folder import COMMANDS, JOURNAL, LOCK, MANIFEST, ORIGIN, RAY, RESULT, SCRATCH, STAGES
+from sweeps.core.sweep_folder import (
+    COMMANDS,
+    JOURNAL,
+    LOCK,
+    MANIFEST,
+    ORIGIN,
+    RAY,
+    RESULT,
+    SCRATCH,
+    STAGES,
+)
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +55,11 @@ def is_copied(name: str) -> bool:
         name: Name of the file relative to the folder.
     """
     parts = name.split("/")
-    return parts[0] not in LEFT_OUT and not any(part.startswith(".") for part in parts) and name != DRIVER
+    return (
+        parts[0] not in LEFT_OUT
+        and not any(part.startswith(".") for part in parts)
+        and name != DRIVER
+    )
 
 
 def find_files(folder: Path) -> Files:
@@ -54,7 +68,9 @@ def find_files(folder: Path) -> Files:
     for parent, folders, names in os.walk(folder):
         relative = Path(parent).relative_to(folder)
         folders[:] = [name for name in folders if is_copied((relative / name).as_posix())]
-        for path in (Path(parent, name) for name in names if is_copied((relative / name).as_posix())):
+        for path in (
+            Path(parent, name) for name in names if is_copied((relative / name).as_posix())
+        ):
             with contextlib.suppress(OSError):
                 if path.is_file() and not path.is_symlink():
                     stat = path.stat()
@@ -69,10 +85,14 @@ def in_order(names: Iterable[str]) -> list[str]:
     ['report.html', 'bundle/manifest.json', 'origin.json', 'study.journal', 'result.json']
     """
     last = {ORIGIN: 2, JOURNAL: 3, RESULT: 4}
-    return sorted(names, key=lambda name: (last.get(name, int(name.endswith(f"/{MANIFEST}"))), name))
+    return sorted(
+        names, key=lambda name: (last.get(name, int(name.endswith(f"/{MANIFEST}"))), name)
+    )
 
 
-def changed_files(before: Mapping[str, tuple[int, int]], now: Files, result_before: tuple[int, int] | None) -> tuple[list[str], list[str]]:
+def changed_files(
+    before: Mapping[str, tuple[int, int]], now: Files, result_before: tuple[int, int] | None
+) -> tuple[list[str], list[str]]:
     """Return the names of the files to copy, in order, and the names of the files to delete in the store.
 
     Args:
@@ -82,7 +102,9 @@ def changed_files(before: Mapping[str, tuple[int, int]], now: Files, result_befo
             are missing in this study.
     """
     waits = {JOURNAL} | ({RESULT} if now.get(RESULT) != result_before else set())
-    changed = [name for name, state in now.items() if before.get(name) != state and name not in waits]
+    changed = [
+        name for name, state in now.items() if before.get(name) != state and name not in waits
+    ]
     return in_order(changed), sorted(set(before) - set(now))
 
 
@@ -110,7 +132,9 @@ class StoreMirror:
         self._lock, self._driver_lock = threading.RLock(), threading.Lock()
         self._stopping, self._ended = threading.Event(), threading.Event()
         self._copies = threading.Thread(target=self._run, name="sweeps-store", daemon=True)
-        self._renewals = threading.Thread(target=self._renew_driver, name="sweeps-store-driver", daemon=True)
+        self._renewals = threading.Thread(
+            target=self._renew_driver, name="sweeps-store-driver", daemon=True
+        )
         self._failing = False
         self._commands = CommandExchange(folder)
 
@@ -172,7 +196,10 @@ class StoreMirror:
                 self._failing = False
             except StoreError as e:
                 if not self._failing:
-                    log.warning("%s; the sweep continues, and sweeps copies its files when the storage answers", e)
+                    log.warning(
+                        "%s; the sweep continues, and sweeps copies its files when the storage answers",
+                        e,
+                    )
                 self._failing = True
             except Exception:
                 log.exception("the files of the sweep could not be copied to %s", self.address)
@@ -215,10 +242,14 @@ class StoreMirror:
         """
         driver = read_driver(store, self.folder / ".store-driver.part")
         is_ours = driver.get("host") == this_machine() and driver.get("pid") == os.getpid()
-        if is_ours or not (self._is_driver or driver_silence(driver, this_machine(), time.time()) is not None):
+        if is_ours or not (
+            self._is_driver or driver_silence(driver, this_machine(), time.time()) is not None
+        ):
             return
         self.taken_over = True
-        who = f"process {driver.get('pid')} on {driver.get('host')}" if driver else "another process"
+        who = (
+            f"process {driver.get('pid')} on {driver.get('host')}" if driver else "another process"
+        )
         raise StoreError(f"{self.address}: {who} has taken over this sweep")
 
     def _unneeded(self) -> tuple[str, ...]:
@@ -228,7 +259,9 @@ class StoreMirror:
 
         try:
             found: tuple[str, ...] = ray.get(self.pool.unneeded.remote(), timeout=POOL_ANSWERS)
-        except ray.exceptions.RayError:  # The pool has died. The driver's main thread notices this, too.
+        except (
+            ray.exceptions.RayError
+        ):  # The pool has died. The driver's main thread notices this, too.
             return ()
         return found
 
@@ -257,7 +290,9 @@ class StoreMirror:
         with self._driver_lock:
             self._refuse_other_driver(store)
             file = self.folder / ".store-driver.part"
-            write_text(file, json.dumps({"host": this_machine(), "pid": os.getpid(), "time": time.time()}))
+            write_text(
+                file, json.dumps({"host": this_machine(), "pid": os.getpid(), "time": time.time()})
+            )
             store.put(file, DRIVER)
             file.unlink()
             self._is_driver = True
@@ -306,4 +341,6 @@ def refuse_running(store: Store, scratch: Path) -> None:
         return
     host, pid = driver.get("host"), driver.get("pid")
     wait = f"if it is dead, try again in {DEAD_AFTER - silent:.0f} s"
-    raise SweepLocked(f"{store.address}: process {pid} on {host} was running this sweep {max(0, silent):.0f} s ago; {wait}")
+    raise SweepLocked(
+        f"{store.address}: process {pid} on {host} was running this sweep {max(0, silent):.0f} s ago; {wait}"
+    )

@@ -16,7 +16,16 @@ from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, Problem, StoreError, SweepLocked
 from sweeps.core.folder_lock import FolderLock, is_driven
 from sweeps.core.stores import Store, allow, check_address, is_address, open_store, recorded_store
-from sweeps.core.sweep_folder import JOURNAL, MANIFEST, ORIGIN, PROVENANCE, RESULT, SPACE, STAMP, SweepFolder
+from sweeps.core.sweep_folder import (
+    JOURNAL,
+    MANIFEST,
+    ORIGIN,
+    PROVENANCE,
+    RESULT,
+    SPACE,
+    STAMP,
+    SweepFolder,
+)
 
 # The files that `show` and `compare` read.
 SHOWN = (SPACE, ORIGIN, JOURNAL, RESULT, PROVENANCE)
@@ -42,11 +51,18 @@ def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = N
     if SweepFolder(folder).origin.is_file():
         if (recorded := recorded_store(folder)) != store.address:
             where = recorded or "a sweep on this disk"
-            raise InputError(Problem(str(folder), f"belongs to {where}, not to {store.address}; use another working directory"))
+            raise InputError(
+                Problem(
+                    str(folder),
+                    f"belongs to {where}, not to {store.address}; use another working directory",
+                )
+            )
         if is_driven(folder):
             return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent, ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(
+        prefix=f".{folder.name}-", dir=folder.parent, ignore_cleanup_errors=True
+    ) as scratch:
         refuse_running(store, Path(scratch))
         names = [name for name in _names(store) if is_copied(name)]
         if not _is_older(store, names, folder, Path(scratch)):
@@ -79,10 +95,17 @@ def opened(sweep: str, root: str | Path) -> Iterator[tuple[Path, bool]]:
         yield local, False
         return
     names = _names(store)
-    with tempfile.TemporaryDirectory(prefix="sweeps-show-", ignore_cleanup_errors=True) as scratch, contextlib.ExitStack() as stack:
+    with (
+        tempfile.TemporaryDirectory(prefix="sweeps-show-", ignore_cleanup_errors=True) as scratch,
+        contextlib.ExitStack() as stack,
+    ):
         folder = Path(scratch, local.name)
         folder.mkdir()
-        _download(store, [name for name in names if name in SHOWN or EXPORT_MANIFEST.fullmatch(name)], folder)
+        _download(
+            store,
+            [name for name in names if name in SHOWN or EXPORT_MANIFEST.fullmatch(name)],
+            folder,
+        )
         _check_origin(folder, store.address)
         try:
             refuse_running(store, folder)
@@ -107,7 +130,13 @@ def find(sweep: str, root: str | Path) -> Path | str:
     if not is_address(root):
         return sweep_lookup.find(sweep, Path(root))
     address = check_address(str(root), "--dir")
-    names = sorted({name.partition("/")[0] for name in open_store(address).files() if name.count("/") == 1 and name.endswith(f"/{ORIGIN}")})
+    names = sorted(
+        {
+            name.partition("/")[0]
+            for name in open_store(address).files()
+            if name.count("/") == 1 and name.endswith(f"/{ORIGIN}")
+        }
+    )
     return f"{address}/{_choose(names, sweep, address)}"
 
 
@@ -115,7 +144,9 @@ def _choose(names: list[str], sweep: str, address: str) -> str:
     """Return the name that the user meant: the newest for `latest` or for a name without date and time."""
     stamp = re.compile(STAMP)
     matching = [n for n in names if n.startswith(sweep)] if sweep != "latest" else names
-    same = [n for n in matching if n == sweep or stamp.fullmatch(n.removeprefix(sweep))] or (matching if sweep == "latest" else [])
+    same = [n for n in matching if n == sweep or stamp.fullmatch(n.removeprefix(sweep))] or (
+        matching if sweep == "latest" else []
+    )
     if same:
         return max(same, key=lambda name: (stamp.search(name) or [""])[0])
     if len(matching) == 1:
@@ -170,7 +201,11 @@ def save_exports(folder: Path, exports: Iterable[Path]) -> None:
     store = open_store(address)
     for export in exports:
         if export.is_relative_to(folder):
-            paths = [export] if export.is_file() else [path for path in export.rglob("*") if path.is_file()]
+            paths = (
+                [export]
+                if export.is_file()
+                else [path for path in export.rglob("*") if path.is_file()]
+            )
             names = [path.relative_to(folder).as_posix() for path in paths]
             for name in in_order(names):
                 store.put(folder / name, name)
@@ -190,9 +225,21 @@ def _names(store: Store) -> list[str]:
     """
     names = list(store.files())
     if ORIGIN not in names:
-        raise InputError(Problem(store.address, f"has no sweep, because there is no {ORIGIN}; give s3://BUCKET/PREFIX/SWEEP"))
-    if wrong := next((name for name in names if ".." in name.split("/") or "" in name.split("/")), None):
-        raise InputError(Problem(f"{store.address}/{wrong}", "has a name that leads out of the sweep's folder; delete this object"))
+        raise InputError(
+            Problem(
+                store.address,
+                f"has no sweep, because there is no {ORIGIN}; give s3://BUCKET/PREFIX/SWEEP",
+            )
+        )
+    if wrong := next(
+        (name for name in names if ".." in name.split("/") or "" in name.split("/")), None
+    ):
+        raise InputError(
+            Problem(
+                f"{store.address}/{wrong}",
+                "has a name that leads out of the sweep's folder; delete this object",
+            )
+        )
     return names
 
 
@@ -203,7 +250,9 @@ def _download(store: Store, names: Iterable[str], target: Path) -> None:
 
 def _check_origin(folder: Path, address: str) -> None:
     if (recorded := recorded_store(folder)) != address:
-        text = f"names the store {recorded}; if the sweep was moved, correct `store` in its {ORIGIN}"
+        text = (
+            f"names the store {recorded}; if the sweep was moved, correct `store` in its {ORIGIN}"
+        )
         raise InputError(Problem(address, text))
 
 
@@ -215,7 +264,9 @@ def _is_older(store: Store, names: list[str], folder: Path, scratch: Path) -> bo
     local = SweepFolder(folder).journal
     if not local.is_file():
         return False
-    if JOURNAL not in names:  # The driver was killed, or the storage failed, before the study was copied for the first time.
+    if (
+        JOURNAL not in names
+    ):  # The driver was killed, or the storage failed, before the study was copied for the first time.
         return True
     store.get(JOURNAL, scratch / JOURNAL)
     return local.read_bytes().startswith((scratch / JOURNAL).read_bytes())
@@ -229,7 +280,11 @@ def _replace(folder: Path, new: Path, names: list[str]) -> None:
         new_folder.rename(folder)
         new.mkdir()  # which the caller deletes
         return
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and is_copied(path.relative_to(folder).as_posix())):
+    for path in sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and is_copied(path.relative_to(folder).as_posix())
+    ):
         if path.relative_to(folder).as_posix() not in names:
             path.unlink()
     for name in in_order(names):

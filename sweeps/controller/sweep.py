@@ -106,8 +106,13 @@ class Sweep:
             "number": pd.Series([t.number for t in trials], dtype="int64"),
             "state": pd.Series([trial_state(t, running) for t in trials], dtype="str"),
         }
-        for i, name in enumerate([f"value.{metric}" for metric in metrics] if len(metrics) > 1 else ["value"]):
-            columns[name] = pd.Series([t.result.values[i] if i < len(t.result.values) else None for t in trials], dtype="float64")
+        for i, name in enumerate(
+            [f"value.{metric}" for metric in metrics] if len(metrics) > 1 else ["value"]
+        ):
+            columns[name] = pd.Series(
+                [t.result.values[i] if i < len(t.result.values) else None for t in trials],
+                dtype="float64",
+            )
         for name in dict.fromkeys(name for t in trials for name in t.labels):
             columns[name] = _column([t.labels.get(name) for t in trials])
         columns["seconds"] = pd.Series([t.result.seconds for t in trials], dtype="float64")
@@ -256,7 +261,9 @@ class Sweep:
             InputError: There is no such trial.
         """
         study = record.read(self.folder) if trials else None
-        return self._plot("curves", chosen=[sweep_lookup.trial_of(study, str(trial)).id for trial in trials])
+        return self._plot(
+            "curves", chosen=[sweep_lookup.trial_of(study, str(trial)).id for trial in trials]
+        )
 
     def plot_importance(self) -> plotly.graph_objects.Figure:
         """Plot the importance of each dimension for the first objective; see `importance`."""
@@ -281,7 +288,9 @@ class Sweep:
         """
         return self._plot("slice", name=dimension)
 
-    def plot_contour(self, x: str | None = None, y: str | None = None) -> plotly.graph_objects.Figure:
+    def plot_contour(
+        self, x: str | None = None, y: str | None = None
+    ) -> plotly.graph_objects.Figure:
         """Plot the objective by the values of two dimensions, as a contour.
 
         Args:
@@ -322,7 +331,10 @@ class Sweep:
         from sweeps.controller.sweep_comparison import compared
         from sweeps.sweep_report.comparison import compare
 
-        opened = [other if isinstance(other, Sweep) else open(other, dir=self.folder.parent) for other in others]
+        opened = [
+            other if isinstance(other, Sweep) else open(other, dir=self.folder.parent)
+            for other in others
+        ]
         return compare([compared(sweep.folder) for sweep in (self, *opened)])
 
     def export(self, trial: int | str | None = None, **how: Any) -> list[Written]:
@@ -344,7 +356,11 @@ class Sweep:
         """
         from sweeps.controller.exports import export
 
-        chosen = sweep_lookup.trial_of(record.read(self.folder), str(trial)).id if trial is not None else None
+        chosen = (
+            sweep_lookup.trial_of(record.read(self.folder), str(trial)).id
+            if trial is not None
+            else None
+        )
         return export(self.folder, trial=chosen, **how)
 
     @cached_property

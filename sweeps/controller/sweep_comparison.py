@@ -33,8 +33,15 @@ def compare_sweeps(sweeps: Sequence[str], root: str | Path) -> Comparison:
     """
     found = [find(sweep, root) for sweep in sweeps]
     if len(found) < 2:
-        raise InputError(Problem("sweeps compare", f"needs at least two sweeps, got {len(found)}; `sweeps ls` lists them"))
-    if twice := next((sweep for sweep, place in zip(sweeps, found, strict=True) if found.count(place) > 1), None):
+        raise InputError(
+            Problem(
+                "sweeps compare",
+                f"needs at least two sweeps, got {len(found)}; `sweeps ls` lists them",
+            )
+        )
+    if twice := next(
+        (sweep for sweep, place in zip(sweeps, found, strict=True) if found.count(place) > 1), None
+    ):
         raise InputError(Problem(twice, "is given twice; give different sweeps"))
     with contextlib.ExitStack() as stack:
         folders = [stack.enter_context(opened(str(place), root))[0] for place in found]

@@ -55,10 +55,15 @@ def _find_name(name: str, root: Path, given: str) -> Path:
         raise InputError(Problem(given, "is not a sweep's folder, because it has no origin.json"))
     if matching:
         raise InputError(
-            Problem(given, f"the names of several sweeps in {root} start with this text: {', '.join(matching[:5])}; give more of the name")
+            Problem(
+                given,
+                f"the names of several sweeps in {root} start with this text: {', '.join(matching[:5])}; give more of the name",
+            )
         )
     hint = did_you_mean(name, names[-5:]) if names else f"{root} has no sweeps"
-    raise InputError(Problem(given, f"is neither a sweep's folder nor the name of a sweep in {root}; {hint}"))
+    raise InputError(
+        Problem(given, f"is neither a sweep's folder nor the name of a sweep in {root}; {hint}")
+    )
 
 
 def bundle_of(bundle: str | Path, root: Path) -> Path:
@@ -80,7 +85,10 @@ def bundle_of(bundle: str | Path, root: Path) -> Path:
     try:
         folder = find(bundle, root)
     except InputError as e:
-        raise InputError(Problem(p.place, p.text.replace("neither a", "neither a bundle, a", 1)) for p in e.problems) from None
+        raise InputError(
+            Problem(p.place, p.text.replace("neither a", "neither a bundle, a", 1))
+            for p in e.problems
+        ) from None
     return saved_space.bundle_of(folder)
 
 
@@ -105,7 +113,9 @@ def trial_of(study: Record | None, trial_id: str) -> TrialRecord:
 
 def _refuse_long_path(name: str) -> None:
     """Raise InputError if a path is too long for every file system."""
-    if len(os.fsencode(name)) > 4095 or any(len(os.fsencode(part)) > 255 for part in name.split("/")):
+    if len(os.fsencode(name)) > 4095 or any(
+        len(os.fsencode(part)) > 255 for part in name.split("/")
+    ):
         raise InputError(
             Problem(
                 f"{name[:40]}...",

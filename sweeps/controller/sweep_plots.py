@@ -51,9 +51,14 @@ def check_options(space: Space, key: str, options: Mapping[str, Any]) -> dict[st
     if key == "pareto" and count not in (2, 3):
         text = f"needs a sweep with two or three objectives, but this sweep has {count}; `plot_history()` shows the first objective"
         raise InputError(Problem("plot_pareto", text))
-    checked = {name: dimension_of(space, name, value) if name in DIMENSIONS else value for name, value in options.items()}
+    checked = {
+        name: dimension_of(space, name, value) if name in DIMENSIONS else value
+        for name, value in options.items()
+    }
     if key == "contour" and checked.get("x") is not None and checked.get("x") == checked.get("y"):
-        raise InputError(Problem("y", f"is `{options['y']}`, like `x`; a contour needs two different dimensions"))
+        raise InputError(
+            Problem("y", f"is `{options['y']}`, like `x`; a contour needs two different dimensions")
+        )
     return checked
 
 
@@ -71,5 +76,7 @@ def dimension_of(space: Space, place: str, name: str | None) -> str | None:
         return name
     if name not in full:
         place = "dimension" if place == "name" else place
-        raise InputError(Problem(place, f"the space has no dimension `{name}`; {did_you_mean(name, full)}"))
+        raise InputError(
+            Problem(place, f"the space has no dimension `{name}`; {did_you_mean(name, full)}")
+        )
     return full[name]

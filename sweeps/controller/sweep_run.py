@@ -87,9 +87,15 @@ class SweepRun:
         last = f"\nstopped at once; to continue the sweep: {resume_command(self.folder)}\n"
         self._interrupt = Interrupt(last, keeps_process=in_notebook())
         self._mirror: StoreMirror | None = None  # None if the sweep has no store
-        self._search_loop: SearchLoop | None = None  # None until `resume` has run, or in a new sweep until the data is loaded
-        self._earlier_front: frozenset[int] = frozenset()  # numbers of the trials on the Pareto front of an earlier process
-        self._began = self.first_began  # when the sweep would have started if it had run without breaks
+        self._search_loop: SearchLoop | None = (
+            None  # None until `resume` has run, or in a new sweep until the data is loaded
+        )
+        self._earlier_front: frozenset[int] = (
+            frozenset()
+        )  # numbers of the trials on the Pareto front of an earlier process
+        self._began = (
+            self.first_began
+        )  # when the sweep would have started if it had run without breaks
 
     # Resume
 
@@ -106,31 +112,41 @@ class SweepRun:
             UntrustedFile: A trial would continue from a checkpoint with a pickle that this user's key has not signed.
         """
         with logging_setup.redirect_to_file(self.folder / "sweep.log"):
-            ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(str(self.folder))
+            ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(
+                str(self.folder)
+            )
             search = self._search_loop = _open_search(self.folder, self.space)
         earlier = read_result(self.folder)
         if earlier is not None:
             limit = self._spent_limit(search, earlier)
             if limit or not conclusion.has_work_left(earlier, search.to_run, changed):
                 return self._earlier_result(search, earlier, limit)
-            self._earlier_front = frozenset(int(trial["trial"]) for trial in earlier.get("front") or ())
+            self._earlier_front = frozenset(
+                int(trial["trial"]) for trial in earlier.get("front") or ()
+            )
         self._refuse_unsigned_checkpoints(search)
         if ended:
-            log.warning("ended %d Ray processes that an earlier run of this sweep had left behind", ended)
+            log.warning(
+                "ended %d Ray processes that an earlier run of this sweep had left behind", ended
+            )
         self._began = time.time() - search.store.spent
         crash_cleanup.remove_partial_files(self.folder, search.store.checkpoints())
         return None
 
     def _refuse_unsigned_checkpoints(self, search: SearchLoop) -> None:
         """Raise an error if an interrupted or paused trial would continue from a checkpoint that is not trusted."""
-        pickles = definition_of(references.parse(self.space.trainer.loop)[0], roots_of(self.space)).pickles
+        pickles = definition_of(
+            references.parse(self.space.trainer.loop)[0], roots_of(self.space)
+        ).pickles
         for number in (*search.interrupted, *search.view.paused) if pickles else ():
             if (checkpoint := search.store.live_trial(number).checkpoint) is not None:
                 with local_checkpoint(checkpoint.path) as files:
                     refuse_special_files(files)
                     refuse_unsigned(files, pickles, self.trust)
 
-    def _earlier_result(self, search: SearchLoop, earlier: dict[str, Any], limit: str | None) -> SweepResult:
+    def _earlier_result(
+        self, search: SearchLoop, earlier: dict[str, Any], limit: str | None
+    ) -> SweepResult:
         """Return the saved result with a note that no trials are left. Send MLflow the data that its server did not receive.
 
         Args:
@@ -139,14 +155,29 @@ class SweepRun:
             limit: The limit that forbids further trials, such as `limits.timeout`. None if there is no such limit.
         """
         reason: str | None = earlier.get("reason")
-        if limit and (reason or "").partition(":")[0] != limit.partition(":")[0]:  # This limit did not end the sweep.
+        if (
+            limit and (reason or "").partition(":")[0] != limit.partition(":")[0]
+        ):  # This limit did not end the sweep.
             reason = limit
         result, store = SweepResult.from_json(relocate(earlier, self.folder)), search.store
         if result.mlflow.get("missed"):
             best = store.trial(int(result.best["trial"])) if result.best else None
-            others = store.results() if result.front else ()  # An earlier process may have put other trials on the front.
-            with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
-                result = mlflow_summary.send_again(self._mlflow_tracker(), self.folder, self.space, store.data or "", result, best, others)
+            others = (
+                store.results() if result.front else ()
+            )  # An earlier process may have put other trials on the front.
+            with (
+                logging_setup.redirect_to_file(self.folder / "sweep.log"),
+                self._interrupt.listening(),
+            ):
+                result = mlflow_summary.send_again(
+                    self._mlflow_tracker(),
+                    self.folder,
+                    self.space,
+                    store.data or "",
+                    result,
+                    best,
+                    others,
+                )
         return result.with_note(conclusion.nothing_left_note(reason))
 
     def _spent_limit(self, search: SearchLoop, earlier: dict[str, Any]) -> str | None:
@@ -157,7 +188,11 @@ class SweepRun:
             earlier: Content of `result.json`.
         """
         limits, budget = self.space.limits, search.budget
-        if search.interrupted or not search.to_run or not (earlier.get("best") or earlier.get("front")):
+        if (
+            search.interrupted
+            or not search.to_run
+            or not (earlier.get("best") or earlier.get("front"))
+        ):
             return None
         budget.forgive_failures(limits)
         if limits.timeout is not None and search.store.spent > limits.timeout:
@@ -180,7 +215,11 @@ class SweepRun:
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
                 with mirrored(self.folder) as self._mirror:
-                    result = self._run(TrackerHub(self.trackers, self._mlflow_tracker() if self.space.has_mlflow else None))
+                    result = self._run(
+                        TrackerHub(
+                            self.trackers, self._mlflow_tracker() if self.space.has_mlflow else None
+                        )
+                    )
                 problem = self._mirror.problem if self._mirror is not None else None
                 return result.with_note(problem) if problem else result
             except StoreError as e:
@@ -205,7 +244,9 @@ class SweepRun:
                 self._interrupt.again()
                 concluded = self._search(session, trackers)
                 trackers.publish(ArtifactSaved(time.time(), RESULT, concluded.result.as_text()))
-                report = self._write_report(concluded, trackers)  # The trackers handle it while Ray shuts down.
+                report = self._write_report(
+                    concluded, trackers
+                )  # The trackers handle it while Ray shuts down.
         except Exception as e:
             if storages.outage(e) is not None:  # MLflow may use the same database.
                 timeout = CLOSE_SOON
@@ -213,7 +254,9 @@ class SweepRun:
         finally:
             try:
                 check_disk_space(self.folder)
-            except OSError:  # The disk may be full, and MLflow's artifacts are on the same disk by default.
+            except (
+                OSError
+            ):  # The disk may be full, and MLflow's artifacts are on the same disk by default.
                 timeout = CLOSE_SOON
             ended = time.time() if concluded is None else concluded.ended
             result, best = (None, None) if concluded is None else (concluded.result, concluded.best)
@@ -235,10 +278,15 @@ class SweepRun:
         trainer = self.space.trainer
         if trainer.load is None or len(self.space.objectives) > 1:
             return contextlib.nullcontext()
-        return check_process.started_early([trainer.backend] if trainer.backend in ("lightgbm", "torch", "xgboost") else [])
+        return check_process.started_early(
+            [trainer.backend] if trainer.backend in ("lightgbm", "torch", "xgboost") else []
+        )
 
     def _session(self) -> SweepSession:
-        failures, job = self.space.limits.max_failures, {"tracking": self._absolute_tracking_uri if self.space.has_mlflow else None}
+        failures, job = (
+            self.space.limits.max_failures,
+            {"tracking": self._absolute_tracking_uri if self.space.has_mlflow else None},
+        )
         return SweepSession(
             self.space,
             self.folder,
@@ -268,7 +316,9 @@ class SweepRun:
         def slots_of(total: Mapping[str, float]) -> int:
             return auto_concurrency(space.shapes, total, max_trials) + waiting
 
-        fixed = space.limits.max_concurrent_trials or space.scheduler.population  # A population takes turns on the slots.
+        fixed = (
+            space.limits.max_concurrent_trials or space.scheduler.population
+        )  # A population takes turns on the slots.
         concurrency = fixed or slots_of(session.cluster.total)
         follows = fixed is None and not session.cluster.ours  # Nodes may join.
         shapes = first_shapes(space, min(concurrency, max_trials))
@@ -281,7 +331,9 @@ class SweepRun:
             pool=session.pool,
             trackers=trackers,
             began=self._began,
-            interrupted=lambda: self._interrupt.asked or (self._mirror is not None and self._mirror.taken_over),
+            interrupted=lambda: (
+                self._interrupt.asked or (self._mirror is not None and self._mirror.taken_over)
+            ),
             publish_status=self._publish_status,
             configure_pool=session.configure_pool,
             prefit=session.prefit(shapes),
@@ -298,19 +350,29 @@ class SweepRun:
                 self._mirror.detach()
         if controller.refused is not None:
             raise locate_problems(space, controller.refused.problems)
-        if controller.data_error is not None:  # Not an `InputError`, after which the folder of a new sweep is removed.
+        if (
+            controller.data_error is not None
+        ):  # Not an `InputError`, after which the folder of a new sweep is removed.
             problem = locate_problems(space, controller.data_error.problems)
-            raise SweepsError(f"{problem}. Restore the data, then continue: {resume_command(self.folder)}")
+            raise SweepsError(
+                f"{problem}. Restore the data, then continue: {resume_command(self.folder)}"
+            )
         session.close_workers()
         mlflow = mlflow_summary.place(trackers.mlflow) if trackers.mlflow is not None else {}
         return conclusion.conclude(
-            controller, self.trust, mlflow=mlflow, fits=session.count_fits(), notes=(*self._learned_from, *session.dataset.notes)
+            controller,
+            self.trust,
+            mlflow=mlflow,
+            fits=session.count_fits(),
+            notes=(*self._learned_from, *session.dataset.notes),
         )
 
     @property
     def _learned_from(self) -> tuple[str, ...]:
         """A message for each earlier sweep from which this sweep learns."""
-        return tuple(f"learns from {text}" for text in valid_origin_keys(self.folder).get("learned_from", ()))
+        return tuple(
+            f"learns from {text}" for text in valid_origin_keys(self.folder).get("learned_from", ())
+        )
 
     def _load_data(self, session: SweepSession, trackers: TrackerHub) -> SearchLoop:
         """Load the data, open the study, and tell the trackers that the sweep has started."""
@@ -323,11 +385,17 @@ class SweepRun:
         search = self._search_loop = self._search_loop or _open_search(self.folder, self.space)
         search.store.record_data(info.fingerprint)
         now, git = time.time(), provenance.git(self.space.data.base)
-        files = provenance.record(self.folder, self.space.data.base, self.space.search.seed, info.fingerprint, now)
+        files = provenance.record(
+            self.folder, self.space.data.base, self.space.search.seed, info.fingerprint, now
+        )
         if resumed:  # All checks that can refuse the resume are done.
             save_limits(self.folder, self.space)
             SweepFolder(self.folder).result.unlink(missing_ok=True)
-        trackers.publish(mlflow_summary.sweep_started(self.folder, self.space, info.fingerprint, git, now, resumed))
+        trackers.publish(
+            mlflow_summary.sweep_started(
+                self.folder, self.space, info.fingerprint, git, now, resumed
+            )
+        )
         for name, text in files.items():
             trackers.publish(ArtifactSaved(now, name, text))
         return search
@@ -347,8 +415,12 @@ class SweepRun:
             total = self._search_loop.queue.known_total
         else:
             stops = bool(scheduler_of(self.space.scheduler).rungs())
-            total = repeats.known_total(self.space.limits.max_trials, 0, 0, self.space.repeats, stops)
-        self._publish_status(starting_status(self.space, total, self.folder.name, self._began, stage, messages))
+            total = repeats.known_total(
+                self.space.limits.max_trials, 0, 0, self.space.repeats, stops
+            )
+        self._publish_status(
+            starting_status(self.space, total, self.folder.name, self._began, stage, messages)
+        )
 
     def _write_report(self, concluded: Conclusion, trackers: TrackerHub) -> str:
         """Write the report and return its Markdown. Return "" if the report could not be written."""
@@ -361,14 +433,20 @@ class SweepRun:
             trackers.publish(ArtifactSaved(time.time(), name, text))
         return str(written.markdown)
 
-    def _save_result(self, concluded: Conclusion, notes: tuple[str, ...], trackers: TrackerHub) -> SweepResult:
+    def _save_result(
+        self, concluded: Conclusion, notes: tuple[str, ...], trackers: TrackerHub
+    ) -> SweepResult:
         """Add `notes` to the result, write `result.json`, and return the result. The notes name the trackers that missed events."""
         result = concluded.result
         for note in notes:
             result = result.with_note(note)
         if trackers.mlflow is not None:
-            return mlflow_summary.add_mlflow(trackers.mlflow, trackers.mlflow_complete, result, concluded.ended)
-        result = result.with_note("MLflow has no runs of this sweep, because `trackers` in the space file does not list `mlflow`")
+            return mlflow_summary.add_mlflow(
+                trackers.mlflow, trackers.mlflow_complete, result, concluded.ended
+            )
+        result = result.with_note(
+            "MLflow has no runs of this sweep, because `trackers` in the space file does not list `mlflow`"
+        )
         write_text(SweepFolder(self.folder).result, result.as_text())
         return result
 
@@ -377,7 +455,13 @@ class SweepRun:
     def _mlflow_tracker(self) -> MlflowTracker:
         from sweeps import tracking
 
-        destination = tracking.Destination(self._absolute_tracking_uri, self.root, self.space.name, self.folder.name, self.first_began)
+        destination = tracking.Destination(
+            self._absolute_tracking_uri,
+            self.root,
+            self.space.name,
+            self.folder.name,
+            self.first_began,
+        )
         return tracking.TrackerProcess(destination, self.folder / "sweep.log")
 
     @property
@@ -387,7 +471,11 @@ class SweepRun:
 
         uri = self.tracking_uri or default_uri(self.root)
         scheme, separator, file = uri.partition(":///")
-        return f"{scheme}:///{Path(file).absolute()}" if separator and scheme.startswith("sqlite") else uri
+        return (
+            f"{scheme}:///{Path(file).absolute()}"
+            if separator and scheme.startswith("sqlite")
+            else uri
+        )
 
 
 def _with_stdout(callback: StatusCallback) -> StatusCallback:

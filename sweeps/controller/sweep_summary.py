@@ -74,7 +74,9 @@ class SweepSummary:
     def state_of(self, trial: TrialRecord) -> str:
         """Return a trial's state in one word. This is `WAITING`, for example, if the trial waits for workers (see `stages`)."""
         state = trial_state(trial, self.is_running)
-        return _first_word(self.stages.get(trial.id, state)).upper() if state == "RUNNING" else state
+        return (
+            _first_word(self.stages.get(trial.id, state)).upper() if state == "RUNNING" else state
+        )
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the JSON object that `ls --json` prints."""
@@ -82,11 +84,15 @@ class SweepSummary:
             "sweep": self.name,
             "dir": None if self.is_copy else str(self.folder),
             "state": self.state,
-            "began": datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="seconds"),
+            "began": datetime.datetime.fromtimestamp(self.began)
+            .astimezone()
+            .isoformat(timespec="seconds"),
             "trials": {**self.trials},
             "total": self.total,
             "metric": self.metric,
-            "best": None if self.best is None else {"trial": self.best[0], "value": to_json_value(self.best[1])},
+            "best": None
+            if self.best is None
+            else {"trial": self.best[0], "value": to_json_value(self.best[1])},
             "algorithm": self.algorithm,
         }
         if self.store is not None:
@@ -115,8 +121,14 @@ def list_sweeps(root: Path) -> list[SweepSummary]:
         InputError: The root folder does not exist.
     """
     if not root.is_dir():
-        raise InputError(Problem("--dir", f"the folder {root} does not exist; `sweeps run` creates it"))
-    summaries = [summarize(folder) for folder in sorted(root.iterdir()) if SweepFolder(folder).origin.is_file()]
+        raise InputError(
+            Problem("--dir", f"the folder {root} does not exist; `sweeps run` creates it")
+        )
+    summaries = [
+        summarize(folder)
+        for folder in sorted(root.iterdir())
+        if SweepFolder(folder).origin.is_file()
+    ]
     return sorted(summaries, key=lambda s: s.began, reverse=True)
 
 
@@ -124,7 +136,11 @@ def summarize(folder: Path) -> SweepSummary:
     """Return the summary of the sweep in a folder."""
     from sweeps.core.folder_lock import is_driven
 
-    origin, result, problems = valid_origin_keys(folder), read_result(folder), [*_damaged_files(folder)]
+    origin, result, problems = (
+        valid_origin_keys(folder),
+        read_result(folder),
+        [*_damaged_files(folder)],
+    )
     running = is_driven(folder)
     ended = result is not None and not running
     study = None
@@ -190,7 +206,11 @@ def _stages(folder: Path, study: Record) -> dict[str, str]:
     """Return the stage of each running trial that does not train yet or is silent, by the trial's id."""
     running = {t.id for t in study.ran if t.result.state.name == "RUNNING" and not t.result.paused}
     saved = read_json_object(SweepFolder(folder).stages) or {}
-    return {trial: stage for trial, stage in saved.items() if trial in running and is_text(stage) and stage.strip()}
+    return {
+        trial: stage
+        for trial, stage in saved.items()
+        if trial in running and is_text(stage) and stage.strip()
+    }
 
 
 def best_of(study: Record) -> tuple[str, float] | None:
@@ -211,6 +231,11 @@ def _damaged_files(folder: Path) -> Iterator[Problem]:
     paths = SweepFolder(folder)
     origin = read_json_object(paths.origin)
     if error := "does not contain a JSON object" if origin is None else origin_error(origin):
-        yield Problem(str(paths.origin), f"{error}; restore the file from a backup, or correct it by hand")
+        yield Problem(
+            str(paths.origin), f"{error}; restore the file from a backup, or correct it by hand"
+        )
     if error := result_file_error(paths.result):
-        yield Problem(str(paths.result), f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be resumed")
+        yield Problem(
+            str(paths.result),
+            f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be resumed",
+        )

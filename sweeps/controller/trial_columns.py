@@ -43,18 +43,37 @@ def default_columns(study: Record, sweep: SweepSummary) -> list[Column]:
         columns.append(Column(objective.metric, objective.metric.upper(), _objective(i), True))
     for constraint in judge.constraints:
         if constraint.metric not in {*asked, "seconds"}:
-            columns.append(Column(constraint.metric, constraint.metric.upper(), _metric(constraint.metric), True))
+            columns.append(
+                Column(
+                    constraint.metric, constraint.metric.upper(), _metric(constraint.metric), True
+                )
+            )
     if judge.constraints:
-        columns.append(Column("feasible", "FEASIBLE", lambda t: ("yes" if t.result.feasible else "no") if t.result.metrics else None))
+        columns.append(
+            Column(
+                "feasible",
+                "FEASIBLE",
+                lambda t: ("yes" if t.result.feasible else "no") if t.result.metrics else None,
+            )
+        )
     if study.repeats.count > 1:
-        columns.append(Column("repeats", "REPEATS", lambda t: None if t.repeat_of is None else format_trial_id(t.repeat_of)))
+        columns.append(
+            Column(
+                "repeats",
+                "REPEATS",
+                lambda t: None if t.repeat_of is None else format_trial_id(t.repeat_of),
+            )
+        )
     if front:
         columns.append(Column("front", "FRONT", lambda t: "*" if t.number in front else ""))
     if any(t.enqueued for t in study.trials):
         columns.append(Column("enqueued", "ENQUEUED", lambda t: "yes" if t.enqueued else ""))
     columns.append(Column("steps", "STEPS", lambda t: t.result.steps, True))
     columns.append(Column("seconds", "SECONDS", lambda t: t.result.seconds, True))
-    return columns + [Column(name, _short(name), _label(name)) for name in dict.fromkeys(name for t in study.trials for name in t.labels)]
+    return columns + [
+        Column(name, _short(name), _label(name))
+        for name in dict.fromkeys(name for t in study.trials for name in t.labels)
+    ]
 
 
 def further_columns(study: Record) -> list[Column]:
@@ -70,7 +89,9 @@ def further_columns(study: Record) -> list[Column]:
     metrics = dict.fromkeys(name for t in study.trials for name in t.result.metrics)
     columns += [Column(name, name.upper(), _metric(name), True) for name in metrics]
     finals = dict.fromkeys(name for t in study.trials for name in t.result.final)
-    columns += [Column(f"final.{name}", f"FINAL.{name.upper()}", _final(name), True) for name in finals]
+    columns += [
+        Column(f"final.{name}", f"FINAL.{name.upper()}", _final(name), True) for name in finals
+    ]
     constants = dict.fromkeys(name for t in study.trials for name, _ in flat(t.params, "params."))
     return columns + [Column(name, _short(name), _param(name)) for name in constants]
 
@@ -79,7 +100,9 @@ def further_columns(study: Record) -> list[Column]:
 
 
 def _objective(i: int) -> Callable[[TrialRecord], Any]:
-    return lambda t: (t.result.values or (t.result.value,))[i] if i < len(t.result.values or (None,)) else None
+    return lambda t: (
+        (t.result.values or (t.result.value,))[i] if i < len(t.result.values or (None,)) else None
+    )
 
 
 def _metric(name: str) -> Callable[[TrialRecord], Any]:
@@ -129,7 +152,11 @@ def _find(name: str, option: str, study: Record, sweep: SweepSummary) -> Column:
         if name.lower() in (column.name.lower(), column.head.lower()):
             return column
     heads = dict.fromkeys(column.head.lower() for column in columns)
-    raise InputError(Problem(option, f"`{name}` is not a column of this sweep; {did_you_mean(name.lower(), heads)}"))
+    raise InputError(
+        Problem(
+            option, f"`{name}` is not a column of this sweep; {did_you_mean(name.lower(), heads)}"
+        )
+    )
 
 
 def sorted_trials(study: Record, sweep: SweepSummary, by: str | None = None) -> list[TrialRecord]:
@@ -151,7 +178,10 @@ def sorted_trials(study: Record, sweep: SweepSummary, by: str | None = None) -> 
     values = {t.number: column.value(t) for t in best_first}
     known = [t for t in best_first if not is_missing(values[t.number])]
     numbers = all(isinstance(values[t.number], (int, float)) for t in known)
-    known.sort(key=lambda t: values[t.number] if numbers else str(values[t.number]), reverse=by.startswith("-"))
+    known.sort(
+        key=lambda t: values[t.number] if numbers else str(values[t.number]),
+        reverse=by.startswith("-"),
+    )
     return known + [t for t in best_first if is_missing(values[t.number])]
 
 

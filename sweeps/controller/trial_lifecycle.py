@@ -16,7 +16,13 @@ from sweeps.execution.messages import Progress, ResumeState
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.live_trial import LiveTrial, ProgressUpdate
 from sweeps.tracking import TrackerHub
-from sweeps.tracking.events import TrialChanged, TrialEnded, TrialPaused, TrialReported, TrialStarted
+from sweeps.tracking.events import (
+    TrialChanged,
+    TrialEnded,
+    TrialPaused,
+    TrialReported,
+    TrialStarted,
+)
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +70,9 @@ class TrialLifecycle:
 
     def record_start(self, trial: Trial) -> None:
         """Tell the trackers that a trial has started, and add the trial to the running trials."""
-        self._trackers.publish(TrialStarted(time.time(), trial.number, self._search.trial_at_start(trial.number)))
+        self._trackers.publish(
+            TrialStarted(time.time(), trial.number, self._search.trial_at_start(trial.number))
+        )
         self.progress.on_start(trial)
 
     def record_reports(self, trial: str, progress: Progress) -> None:
@@ -72,10 +80,14 @@ class TrialLifecycle:
         number = self.progress.running[trial].trial.number
         known = len(self._store.live_trial(number).sizes)
         spent = (progress.attempts, progress.seconds, progress.worker_seconds, progress.sizes)
-        new = self._search.report(number, ProgressUpdate(progress.reports, progress.checkpoint, progress.best, *spent))
+        new = self._search.report(
+            number, ProgressUpdate(progress.reports, progress.checkpoint, progress.best, *spent)
+        )
         live = self._store.live_trial(number)
         for size in live.sizes[known:]:
-            self._trackers.publish(TrialChanged(size.time, number, live.trial, size.step, size.metrics, size.workers))
+            self._trackers.publish(
+                TrialChanged(size.time, number, live.trial, size.step, size.metrics, size.workers)
+            )
         if new:
             self._trackers.publish(TrialReported(new[-1].time, number, new))
         self.progress.on_reports(trial, progress.attempts, new)
@@ -84,7 +96,9 @@ class TrialLifecycle:
         """Let a trial give up its workers. The trial can continue later from its checkpoint; see `resume`."""
         number = self.progress.running[trial].trial.number
         self.progress.on_end(trial, self._search.tell(number, State.RUNNING))
-        self._trackers.publish(TrialPaused(time.time(), number, self._store.live_trial(number).steps))
+        self._trackers.publish(
+            TrialPaused(time.time(), number, self._store.live_trial(number).steps)
+        )
         self._pool.forget.remote(trial)
 
     def perturb(self, live: LiveTrial, step: int) -> bool:
@@ -92,7 +106,11 @@ class TrialLifecycle:
         if self._search.decide(live.trial.number, step).action is not Action.EXPLOIT:
             return False
         change = live.lineage[-1]
-        self._trackers.publish(TrialChanged(change.time, live.trial.number, live.trial, change.donor_step, change.metrics))
+        self._trackers.publish(
+            TrialChanged(
+                change.time, live.trial.number, live.trial, change.donor_step, change.metrics
+            )
+        )
         return True
 
     def perturb_running(self, trial: str, step: int) -> None:
@@ -116,10 +134,20 @@ class TrialLifecycle:
         """
         for running in self.progress.running.values():
             live = self._store.live_trial(running.trial.number)
-            folder, steps = str(self._folder.trial(running.trial.id)), self._search.row_steps(running.trial)
+            folder, steps = (
+                str(self._folder.trial(running.trial.id)),
+                self._search.row_steps(running.trial),
+            )
             self._pool.start.remote(running.trial, folder, _resume_state(live), (), steps)
 
-    def end(self, trial: str, state: State, error: str | None, reason: str | None, final: dict[str, float] | None) -> None:
+    def end(
+        self,
+        trial: str,
+        state: State,
+        error: str | None,
+        reason: str | None,
+        final: dict[str, float] | None,
+    ) -> None:
         """Record the end of a trial, and let the pool forget the trial.
 
         Args:
@@ -142,7 +170,9 @@ class TrialLifecycle:
     def _clean_after(self, cleaner: CheckpointCleaner, ended: Trial, result: Result) -> None:
         self._store.sync()  # After a power failure, the study must not name a checkpoint that the cleaner has deleted.
         latest = self._store.live_trial(ended.number).checkpoint
-        cleaner.trial_ended((ended.number, ended.repeat_of, result, Path(latest.path).name if latest else None))
+        cleaner.trial_ended(
+            (ended.number, ended.repeat_of, result, Path(latest.path).name if latest else None)
+        )
 
     def close(self) -> None:
         """Delete all checkpoints that need not be kept, and wait until they are deleted."""
@@ -153,4 +183,6 @@ class TrialLifecycle:
 def _resume_state(live: LiveTrial) -> ResumeState:
     """Return the state from which the pool continues a trial."""
     spent = (live.seconds, live.worker_seconds, live.sizes)
-    return ResumeState(max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, *spent)
+    return ResumeState(
+        max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, *spent
+    )

@@ -26,7 +26,12 @@ from sweeps.space import Space
 
 @contextlib.contextmanager
 def refitted(
-    folder: Path, space: Space, study_store: StudyStore, number: int, roots: tuple[Path, ...], wanted: Share = EVERYTHING
+    folder: Path,
+    space: Space,
+    study_store: StudyStore,
+    number: int,
+    roots: tuple[Path, ...],
+    wanted: Share = EVERYTHING,
 ) -> Iterator[Refitted]:
     """Train a trial again on the train and valid rows together, with the same parameters, seed, workers and fraction of the rows.
 
@@ -63,24 +68,49 @@ def refitted(
     trial = study_store.trial(number)
     steps = steps_to_train(folder, space, study_store, number)
     if steps is None:
-        raise InputError(Problem("--refit", f"trial {trial.id} reported no value, so the number of steps to train is unknown"))
+        raise InputError(
+            Problem(
+                "--refit",
+                f"trial {trial.id} reported no value, so the number of steps to train is unknown",
+            )
+        )
     # No time limits: the sweep's time limits were chosen for fewer rows.
-    job = {"rungs": frozenset(), "max_t": steps, "trial_timeout": None, "report_timeout": None, "keep_last": True, "folds": 0}
+    job = {
+        "rungs": frozenset(),
+        "max_t": steps,
+        "trial_timeout": None,
+        "report_timeout": None,
+        "keep_last": True,
+        "folds": 0,
+    }
     origin = read_origin(folder)
     address = origin.get("address")
     prepare_ray(address)
     space = dataclasses.replace(space, shapes=(trial.shape,))
     fingerprint: str | None = study_store.study.user_attrs.get("data")
     with (
-        reserve("sweeps export --refit", folder, address, wanted.cpus, wanted.gpus, origin) as share,
+        reserve(
+            "sweeps export --refit", folder, address, wanted.cpus, wanted.gpus, origin
+        ) as share,
         scratch_folder(folder) as scratch,
-        SweepSession(space, scratch, roots, address, job=job, train_and_valid=True, share=share, fingerprint=fingerprint) as session,
+        SweepSession(
+            space,
+            scratch,
+            roots,
+            address,
+            job=job,
+            train_and_valid=True,
+            share=share,
+            fingerprint=fingerprint,
+        ) as session,
     ):
         _, end = train_once(session, trial, fingerprint)
         checkpoint = last_checkpoint(trial.id, end, steps)
         rows = PreparedStore(scratch).load_info(trial.data).rows
         with local_checkpoint(checkpoint.path) as files:
-            yield Refitted(scratch, files, steps, rows["train"] + (0 if space.data.folds else rows["valid"]))
+            yield Refitted(
+                scratch, files, steps, rows["train"] + (0 if space.data.folds else rows["valid"])
+            )
 
 
 def steps_of(result: Result) -> int | None:
@@ -124,8 +154,12 @@ def last_checkpoint(trial: str, end: Progress, steps: int) -> Checkpoint:
     if end.state is not State.COMPLETE:
         raise SweepFailed(f"trial {trial} failed when it was trained again:\n{end.error}")
     if end.best is None:
-        raise BundleError(f"trial {trial} saved no checkpoint when it was trained again, so there is nothing to export")
+        raise BundleError(
+            f"trial {trial} saved no checkpoint when it was trained again, so there is nothing to export"
+        )
     if end.best.best_step != steps:
         problem = f"its loop saved the model of step {end.best.best_step} instead of the model of the last step, {steps}"
-        raise BundleError(f"trial {trial} was trained again, but {problem}; see `Current.better` of sweeps.trial")
+        raise BundleError(
+            f"trial {trial} was trained again, but {problem}; see `Current.better` of sweeps.trial"
+        )
     return end.best

@@ -35,7 +35,9 @@ def run(controller: SweepController, concurrency: int) -> None:
     controller.finish_leftover_trials()
     if controller.reason is not None or not controller.search.to_run:
         return
-    samples = -1 if controller.scheduler.pauses else controller.search.to_run  # A paused trial continues as another trial of Ray Tune.
+    samples = (
+        -1 if controller.scheduler.pauses else controller.search.to_run
+    )  # A paused trial continues as another trial of Ray Tune.
     tuner = tune.Tuner(
         tune_trials.Trainable,
         tune_config=tune.TuneConfig(
@@ -58,7 +60,9 @@ def run(controller: SweepController, concurrency: int) -> None:
     except Exception as e:
         if controller.error is not None:  # Ray Tune has converted this error to text.
             raise controller.error  # noqa: B904 - The error has a cause of its own.
-        if LOW_ON_MEMORY in str(e):  # A cluster's memory monitor kills small processes first, such as those of Ray Tune.
+        if LOW_ON_MEMORY in str(
+            e
+        ):  # A cluster's memory monitor kills small processes first, such as those of Ray Tune.
             log.exception("a node ran low on memory")
             text = "Ray ended processes of the sweep, because a node ran low on memory. The study is safe. To continue the sweep with fewer"
             hint = f"{resume_command(controller.folder)} --set limits.max_concurrent_trials=N"

@@ -27,7 +27,9 @@ SLOW_LOOK_EVERY = 3.0
 REST = 4.0
 
 
-def statuses(sweep: str, root: str | Path, wait: Callable[[float], None] = time.sleep) -> Iterator[SweepStatus]:
+def statuses(
+    sweep: str, root: str | Path, wait: Callable[[float], None] = time.sleep
+) -> Iterator[SweepStatus]:
     """Yield the status of a sweep now, and again whenever it has changed, until no process runs the sweep.
 
     Args:
@@ -77,7 +79,9 @@ def _max_t(folder: Path) -> int | None:
         return None
 
 
-def status_of(summary: SweepSummary, study: Record | None, max_t: int | None, now: float) -> SweepStatus:
+def status_of(
+    summary: SweepSummary, study: Record | None, max_t: int | None, now: float
+) -> SweepStatus:
     """Return the status of a running sweep. The resources in use and the time left are not known outside the sweep's process. Pure.
 
     Args:
@@ -93,16 +97,26 @@ def status_of(summary: SweepSummary, study: Record | None, max_t: int | None, no
     failed = next((t for t in reversed(trials) if (t.result.error or "").strip()), None)
     total = summary.total or len(trials)
     ended = len(trials) - len(unfinished)
-    stage = None if unfinished or (0 < ended < total) else "starting" if not ended else "exporting the winner or writing the report"
+    stage = (
+        None
+        if unfinished or (0 < ended < total)
+        else "starting"
+        if not ended
+        else "exporting the winner or writing the report"
+    )
     return SweepStatus(
         states=states,
         total=total,
         best=None if study is None else _best(study),
         seconds=now - summary.began,
         name=summary.name,
-        metric=", ".join(o.metric for o in study.objectives.objectives) if study is not None else summary.metric or "objective",
+        metric=", ".join(o.metric for o in study.objectives.objectives)
+        if study is not None
+        else summary.metric or "objective",
         goal=study.goal if study is not None else "minimize",
-        failure=None if failed is None else (failed.id, (failed.result.error or "").strip().splitlines()[-1]),
+        failure=None
+        if failed is None
+        else (failed.id, (failed.result.error or "").strip().splitlines()[-1]),
         rows=tuple(_row(t, summary, max_t, now) for t in running),
         front=len(study.front) if study is not None else 0,
         stage=stage,
@@ -117,7 +131,12 @@ def _best(study: Record) -> BestTrial | None:
     if best is None or best.result.value is None:
         return None
     value = study.configurations.results()[best.first_trial].value
-    return BestTrial(best.id, best.result.value if value is None else value, best.result.best_step or 0, _configuration(best))
+    return BestTrial(
+        best.id,
+        best.result.value if value is None else value,
+        best.result.best_step or 0,
+        _configuration(best),
+    )
 
 
 def _row(t: TrialRecord, summary: SweepSummary, max_t: int | None, now: float) -> TrialRow:
@@ -141,7 +160,11 @@ def _row(t: TrialRecord, summary: SweepSummary, max_t: int | None, now: float) -
 
 def _configuration(t: TrialRecord) -> Pairs:
     """Return (name, value) pairs for the preprocessor, if it is tuned, and for each other dimension. `scaling` is left out."""
-    pairs = [("preprocessor", without_repetition(t.preprocessor))] if any(name.startswith("preprocessor") for name in t.labels) else []
+    pairs = (
+        [("preprocessor", without_repetition(t.preprocessor))]
+        if any(name.startswith("preprocessor") for name in t.labels)
+        else []
+    )
     for name, value in t.labels.items():
         section, _, rest = name.partition(".")
         if section not in ("preprocessor", "scaling"):

@@ -64,7 +64,9 @@ def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> 
     """
     if latest is None or count < 1:
         return []
-    whole = {name for name in names if not name.endswith(GONE) and step_of(name) < step_of(latest)} | ({latest} & set(names))
+    whole = {
+        name for name in names if not name.endswith(GONE) and step_of(name) < step_of(latest)
+    } | ({latest} & set(names))
     return sorted(whole, key=step_of, reverse=True)[:count]
 
 
@@ -165,7 +167,9 @@ def local_checkpoint(checkpoint: str | Path) -> Iterator[Path]:
     if (there := _in_store(checkpoint)) is None:
         yield Path(checkpoint)
         return
-    with tempfile.TemporaryDirectory(prefix="sweeps-checkpoint-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="sweeps-checkpoint-", ignore_cleanup_errors=True
+    ) as folder:
         there[0].get(there[1], Path(folder))
         yield Path(folder)
 

@@ -47,7 +47,9 @@ def relative_path(path: Path) -> str:
 
 # Escape sequences that only set a color. The log of a training loop may contain such sequences.
 _COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def printable(text: str, colors: bool = False) -> str:
@@ -63,7 +65,10 @@ def printable(text: str, colors: bool = False) -> str:
     '\\x1b]0;title\\x07'
     """
     parts = _COLOR.split(text) if colors else [text]
-    return "".join(part if i % 2 else _CONTROL.sub(lambda match: ascii(match[0])[1:-1], part) for i, part in enumerate(parts))
+    return "".join(
+        part if i % 2 else _CONTROL.sub(lambda match: ascii(match[0])[1:-1], part)
+        for i, part in enumerate(parts)
+    )
 
 
 def repair_command(folder: Path) -> str:

@@ -50,7 +50,9 @@ def named_values(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def fill(command: Sequence[str | int | float], params: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
+def fill(
+    command: Sequence[str | int | float], params: Mapping[str, Any], facts: Mapping[str, Any]
+) -> list[str]:
     """Return the command of a trial.
 
     A trial may lack a parameter, because the parameter depends on a condition. An argument that names such a parameter is left out. If this
@@ -64,13 +66,21 @@ def fill(command: Sequence[str | int | float], params: Mapping[str, Any], facts:
     >>> fill(["python", "train.py", "--lr", "{params.lr}"], {"lr": 0.1}, {})
     ['python', 'train.py', '--lr', '0.1']
     """
-    values = {"params": params, **{f"params.{name}": value for name, value in named_values(params).items()}, **facts}
+    values = {
+        "params": params,
+        **{f"params.{name}": value for name, value in named_values(params).items()},
+        **facts,
+    }
     filled: list[str] = []
     for argument in map(str, command):
         if argument == ARGS:
             filled += [f"--{name}={as_text(value)}" for name, value in _leaves(params)]
         elif all(name in values for name in _names(argument)):
-            filled.append(_PLACEHOLDER.sub(lambda m: f"{{{m[1]}}}" if m[1] else as_text(values[m[2]]), argument))
+            filled.append(
+                _PLACEHOLDER.sub(
+                    lambda m: f"{{{m[1]}}}" if m[1] else as_text(values[m[2]]), argument
+                )
+            )
         elif _PLACEHOLDER.fullmatch(argument) and filled and filled[-1].startswith("-"):
             filled.pop()
     return filled
@@ -85,7 +95,9 @@ def as_text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, (Mapping, list, tuple)) else str(value)
 
 
-def problems(command: Sequence[str | int | float], names: Collection[str]) -> Iterator[tuple[int, str]]:
+def problems(
+    command: Sequence[str | int | float], names: Collection[str]
+) -> Iterator[tuple[int, str]]:
     """Check the placeholders of a command.
 
     Args:
@@ -99,11 +111,21 @@ def problems(command: Sequence[str | int | float], names: Collection[str]) -> It
     for index, argument in enumerate(map(str, command)):
         for name in _names(argument):
             if name == "args" and argument != ARGS:
-                yield index, f'`{ARGS}` must be an argument of its own, such as [python, train.py, "{ARGS}"], got {argument!r}'
+                yield (
+                    index,
+                    f'`{ARGS}` must be an argument of its own, such as [python, train.py, "{ARGS}"], got {argument!r}',
+                )
             elif name not in known:
                 match = f"params.{name}" if name in names else closest(name, known)
-                hint = f"did you mean `{{{match}}}`?" if match else f"valid: {', '.join(f'{{{each}}}' for each in known)};"
-                yield index, f"unknown placeholder `{{{name}}}`; {hint} For the text {{{name}}}, write {{{{{name}}}}}"
+                hint = (
+                    f"did you mean `{{{match}}}`?"
+                    if match
+                    else f"valid: {', '.join(f'{{{each}}}' for each in known)};"
+                )
+                yield (
+                    index,
+                    f"unknown placeholder `{{{name}}}`; {hint} For the text {{{name}}}, write {{{{{name}}}}}",
+                )
 
 
 def unused(command: Sequence[str | int | float], names: Collection[str]) -> list[str]:
@@ -122,7 +144,9 @@ def unused(command: Sequence[str | int | float], names: Collection[str]) -> list
 
     def covered(name: str) -> bool:
         parts = name.split(".")
-        return any("params." + ".".join(parts[:count]) in used for count in range(1, len(parts) + 1))
+        return any(
+            "params." + ".".join(parts[:count]) in used for count in range(1, len(parts) + 1)
+        )
 
     inner = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
     return [name for name in inner if not covered(name)]

@@ -24,7 +24,14 @@ END_WITHIN_SECONDS = 10.0
 # The name of a Ray session's folder. The name contains the time at which the folder was made, and the id of the process that made it.
 SESSION = re.compile(r"session_(?P<made>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6})_(?P<pid>\d{1,9})")
 # Glob patterns of half-written files and folders in a sweep's folder.
-PARTIAL = (".bundle-*", ".checkpoint-*", "prepared/.*.part", "exports/.*", "trials/*/.*.part", ".*.part")
+PARTIAL = (
+    ".bundle-*",
+    ".checkpoint-*",
+    "prepared/.*.part",
+    "exports/.*",
+    "trials/*/.*.part",
+    ".*.part",
+)
 
 
 def record_ray(folder: Path, session: str, pids: Iterable[int]) -> None:
@@ -56,7 +63,10 @@ def end_leftover_ray(folder: Path) -> int:
     """
     try:
         record = read_json_object(SweepFolder(folder).ray) or {}
-        session, started = leftover_session(record["session"]), {int(pid): time for pid, time in record["pids"].items()}
+        session, started = (
+            leftover_session(record["session"]),
+            {int(pid): time for pid, time in record["pids"].items()},
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return 0
     pids = {pid for pid, time in started.items() if start_time(pid) == time}
@@ -100,7 +110,9 @@ def leftover_session(recorded: object) -> Path | None:
     except (OSError, ValueError, RuntimeError):
         return None
     started = start_time(int(name["pid"]))
-    return session if started is None or started > made else None  # if a process started later, it has only reused the id
+    return (
+        session if started is None or started > made else None
+    )  # if a process started later, it has only reused the id
 
 
 def _writes_to(pid: int, logs: Path) -> bool:
@@ -141,7 +153,11 @@ def _remove_stored_checkpoints(address: str, checkpoints: Mapping[str, set[str]]
     """Delete the checkpoints of ended trials in a sweep's store that are not in `checkpoints`. Also delete the files of killed reruns."""
     store = stores.open_store(address)
     names = store.files()
-    wrong = {"/".join(parts[:3]) for name in names if (parts := name.split("/"))[0] == "trials" and len(parts) > 3}
+    wrong = {
+        "/".join(parts[:3])
+        for name in names
+        if (parts := name.split("/"))[0] == "trials" and len(parts) > 3
+    }
     kept = {f"trials/{trial}/{name}" for trial, names in checkpoints.items() for name in names}
     for path in sorted(wrong - kept):
         _, trial, name = path.split("/")

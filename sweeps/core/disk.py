@@ -30,7 +30,9 @@ def disk_error(error: BaseException) -> str | None:
             for message in map(os.strerror, DISK_ERRORS):
                 if message in str(cause):
                     return message
-        cause = getattr(cause, "cause", None) or cause.__cause__ or cause.__context__  # `cause` is set by Ray's task errors
+        cause = (
+            getattr(cause, "cause", None) or cause.__cause__ or cause.__context__
+        )  # `cause` is set by Ray's task errors
     return None
 
 

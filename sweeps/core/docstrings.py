@@ -21,7 +21,9 @@ def section(text: str | None, title: str) -> dict[str, str]:
     Returns:
         The description of each entry as one line, by the name of the entry. Empty if the docstring has no such section.
     """
-    match = re.search(rf"^{title}:\n((?:[ \t]+.*\n?|\n)+)", inspect.cleandoc(text or ""), re.MULTILINE)
+    match = re.search(
+        rf"^{title}:\n((?:[ \t]+.*\n?|\n)+)", inspect.cleandoc(text or ""), re.MULTILINE
+    )
     entries: dict[str, str] = {}
     names: list[str] = []
     for line in match[1].splitlines() if match else ():

@@ -67,7 +67,11 @@ class InputError(SweepsError):
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(p) for p in self.problems))
 
-    def __reduce__(self) -> tuple[type[InputError], tuple[tuple[Problem, ...]]]:  # so that another process can unpickle it
+    def __reduce__(
+        self,
+    ) -> tuple[
+        type[InputError], tuple[tuple[Problem, ...]]
+    ]:  # so that another process can unpickle it
         return type(self), (self.problems,)
 
 
@@ -133,5 +137,11 @@ def unknown_trial(place: str, asked: str, known: Collection[str]) -> InputError:
         asked: The id that the user gave.
         known: The ids of all trials of the sweep. The message suggests one of them, or names the first and the last.
     """
-    hint = did_you_mean(asked.zfill(4), known) if len(known) < 9 else f"the trials are {min(known)} to {max(known)}"
-    return InputError(Problem(place, f"no trial `{asked}`; {hint if known else 'no trial has started'}"))
+    hint = (
+        did_you_mean(asked.zfill(4), known)
+        if len(known) < 9
+        else f"the trials are {min(known)} to {max(known)}"
+    )
+    return InputError(
+        Problem(place, f"no trial `{asked}`; {hint if known else 'no trial has started'}")
+    )

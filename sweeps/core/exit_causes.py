@@ -20,13 +20,20 @@ _FATAL = re.compile(
 NODE_LOST = "the node of the process was lost"
 # The text if nothing tells the cause.
 KILLED = "the process was killed and left no trace, as after SIGKILL"
-_SIGNALS = {"Segmentation fault": "SIGSEGV", "Aborted": "SIGABRT", "Bus error": "SIGBUS", "Illegal instruction": "SIGILL"}
+_SIGNALS = {
+    "Segmentation fault": "SIGSEGV",
+    "Aborted": "SIGABRT",
+    "Bus error": "SIGBUS",
+    "Illegal instruction": "SIGILL",
+}
 _TITLE = re.compile(r"^--- \d{4}-\d\d-\d\d .*, attempt \d+, rank ", re.MULTILINE)
 TAIL = 1 << 16  # bytes at the end of a log that are read
 MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")
 
 
-def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bool = False) -> str | None:
+def exit_cause(
+    error: BaseException | None, log: str = "", killed_for_memory: bool = False
+) -> str | None:
     """Return the cause of a worker process's death as text.
 
     Return None if neither the error nor the log shows that the process died. In this case, the training loop only raised an error.
@@ -48,7 +55,9 @@ def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bo
         return f"the process died of {_SIGNALS.get(match[1], 'SIGFPE')} ({match[1].lower()})"
     if killed_for_memory or "running low on memory" in message or _is_rays_out_of_memory(error):
         return "the process was killed because the memory ran out"
-    if re.search(r"\bnode\b[^.]*\b(died|dead|removed|terminated|preempted)", message, re.IGNORECASE):
+    if re.search(
+        r"\bnode\b[^.]*\b(died|dead|removed|terminated|preempted)", message, re.IGNORECASE
+    ):
         return NODE_LOST
     if any(cls.__name__ == "ActorDiedError" for cls in type(error).__mro__):
         return KILLED
@@ -57,7 +66,10 @@ def exit_cause(error: BaseException | None, log: str = "", killed_for_memory: bo
 
 def _is_rays_out_of_memory(error: BaseException | None) -> bool:
     """Return whether Ray killed the process. torch has an `OutOfMemoryError`, too, which it raises if the memory of a GPU is full."""
-    return any(cls.__name__ == "OutOfMemoryError" and cls.__module__.startswith("ray.") for cls in type(error).__mro__)
+    return any(
+        cls.__name__ == "OutOfMemoryError" and cls.__module__.startswith("ray.")
+        for cls in type(error).__mro__
+    )
 
 
 def last_attempt_log(log: Path) -> str:

@@ -43,7 +43,9 @@ class FolderLock:
 
     def __init__(self, folder: Path):
         try:
-            self._file = os.fdopen(_open(SweepFolder(folder).lock, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
+            self._file = os.fdopen(
+                _open(SweepFolder(folder).lock, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+"
+            )
         except OSError as e:
             raise InputError(Problem(str(folder), f"is not writable: {e.strerror}")) from None
         for tries_left in reversed(range(TRIES)):

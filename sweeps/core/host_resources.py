@@ -31,7 +31,9 @@ def parse_resources(text: str) -> dict[str, float]:
         elif name.upper() in ("CPU", "GPU") and name != name.upper():
             problems.append(f"unknown resource in `{shown}`; did you mean `{name.upper()}`?")
         elif number is None:
-            problems.append(f"the amount of a resource must be a whole number of at least 0, got `{shown}`")
+            problems.append(
+                f"the amount of a resource must be a whole number of at least 0, got `{shown}`"
+            )
         elif name in found:
             problems.append(f"`{name}` is given twice, with {found[name]:g} and {number:g}")
         else:
@@ -54,8 +56,14 @@ def detect() -> dict[str, float]:
     """Return the numbers of CPUs and NVIDIA GPUs that Ray would find on this machine, by Ray's names. Ray is not imported."""
     overrides: dict[str, float] = {}
     with contextlib.suppress(ValueError, TypeError, AttributeError):
-        overrides = {str(name): float(amount) for name, amount in json.loads(os.environ.get("RAY_OVERRIDE_RESOURCES") or "{}").items()}
-    counted = {"CPU": float(cpus(Path("/sys/fs/cgroup"))), "GPU": float(gpus(Path("/dev")))} | overrides
+        overrides = {
+            str(name): float(amount)
+            for name, amount in json.loads(os.environ.get("RAY_OVERRIDE_RESOURCES") or "{}").items()
+        }
+    counted = {
+        "CPU": float(cpus(Path("/sys/fs/cgroup"))),
+        "GPU": float(gpus(Path("/dev"))),
+    } | overrides
     return {name: amount for name, amount in counted.items() if amount or name == "CPU"}
 
 
@@ -88,7 +96,9 @@ def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> float:
     """Return the usable memory in bytes: the smaller of the container's limit and the memory of the machine."""
     limits = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))]
     for name in ("memory/memory.limit_in_bytes", "memory.max"):
-        with contextlib.suppress(OSError, ValueError):  # the file contains `max` if there is no limit
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # the file contains `max` if there is no limit
             limits.append(float((cgroup / name).read_text()))
     return min(limits)
 

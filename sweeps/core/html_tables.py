@@ -33,13 +33,21 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable
 
 
 def _row(tag: str, cells: Sequence[object], styles: Sequence[str]) -> str:
-    return "<tr>" + "".join(f'<{tag} style="{style}">{escaped(cell)}</{tag}>' for cell, style in zip(cells, styles, strict=True)) + "</tr>"
+    return (
+        "<tr>"
+        + "".join(
+            f'<{tag} style="{style}">{escaped(cell)}</{tag}>'
+            for cell, style in zip(cells, styles, strict=True)
+        )
+        + "</tr>"
+    )
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> str:
     """Return a table with a name and a value in each row. Floats have six significant digits."""
     rows = "".join(
-        f'<tr><th style="{LEFT}">{escaped(name)}</th><td style="{LEFT}">{html.escape(_text(value))}</td></tr>' for name, value in pairs
+        f'<tr><th style="{LEFT}">{escaped(name)}</th><td style="{LEFT}">{html.escape(_text(value))}</td></tr>'
+        for name, value in pairs
     )
     return f"<table><tbody>{rows}</tbody></table>"
 

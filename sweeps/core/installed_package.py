@@ -47,7 +47,11 @@ def namesake() -> str | None:
         except OSError:  # a zip archive, or a folder that does not exist
             continue
         for name in names:
-            if name.startswith("sweeps-") and name.endswith(".dist-info") and _is_theirs(os.path.join(entry, name)):
+            if (
+                name.startswith("sweeps-")
+                and name.endswith(".dist-info")
+                and _is_theirs(os.path.join(entry, name))
+            ):
                 return os.path.join(entry, name)
     return None
 

@@ -47,7 +47,11 @@ def is_number(value: Any) -> bool:
 
 def is_text(value: Any) -> bool:
     """Return whether a value is text that can be printed and be part of a path: it has no NUL characters and no lone surrogates."""
-    return type(value) is str and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+    return (
+        type(value) is str
+        and "\0" not in value
+        and not any("\ud800" <= c <= "\udfff" for c in value)
+    )
 
 
 def _check_text(text: str) -> str:
@@ -76,7 +80,9 @@ def find_errors(rules: TypeAdapter[Any], content: Mapping[str, Any]) -> dict[str
     except ValidationError as e:
         errors: dict[str, str] = {}
         for error in e.errors(include_url=False):
-            path = ascii(".".join(map(str, error["loc"])))[1:-1][:80]  # a key may be long, or hold control characters
+            path = ascii(".".join(map(str, error["loc"])))[1:-1][
+                :80
+            ]  # a key may be long, or hold control characters
             message = error["msg"].removeprefix("Value error, ")
             errors.setdefault(str(error["loc"][0]), f"`{path}`: {message[0].lower()}{message[1:]}")
         return errors

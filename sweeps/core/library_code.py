@@ -27,6 +27,8 @@ def _library_folders() -> tuple[Path, ...]:
         *(paths[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")),
         site.getusersitepackages(),
         *site.getsitepackages(),
-        *(path for path in sys.path if Path(path).name in INSTALLED),  # packages of other environments on `sys.path`
+        *(
+            path for path in sys.path if Path(path).name in INSTALLED
+        ),  # packages of other environments on `sys.path`
     ]
     return tuple(dict.fromkeys(Path(path).resolve() for path in folders))

@@ -18,7 +18,19 @@ LEVELS = {
     "ray.tune.analysis.experiment_analysis": logging.ERROR,
 }
 # The loggers to redirect. Ray and its libraries add their own handlers to these loggers.
-LOGGERS = (*LEVELS, "ray", "ray.tune", "ray.train", "ray.data", "ray.serve", "mlflow", "optuna", "alembic", "sqlalchemy", "py.warnings")
+LOGGERS = (
+    *LEVELS,
+    "ray",
+    "ray.tune",
+    "ray.train",
+    "ray.data",
+    "ray.serve",
+    "mlflow",
+    "optuna",
+    "alembic",
+    "sqlalchemy",
+    "py.warnings",
+)
 
 ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -50,7 +62,9 @@ class _Log(io.TextIOBase):
     """Text file to which log messages are appended. Text that cannot be written is dropped, so a full disk never ends a sweep."""
 
     def __init__(self, path: Path):
-        self._file = io.FileIO(path, "ab")  # unbuffered, because a buffer would try to write dropped text again
+        self._file = io.FileIO(
+            path, "ab"
+        )  # unbuffered, because a buffer would try to write dropped text again
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
@@ -85,7 +99,12 @@ def redirect_to_file(path: Path) -> Iterator[None]:
         logger.setLevel(LEVELS.get(logger.name, logging.WARNING))
     children = ("ray.", "mlflow.", "alembic.")
     for name, other in list(logging.Logger.manager.loggerDict.items()):
-        if name.startswith(children) and isinstance(other, logging.Logger) and other.handlers and other not in loggers:
+        if (
+            name.startswith(children)
+            and isinstance(other, logging.Logger)
+            and other.handlers
+            and other not in loggers
+        ):
             before.append((other, other.handlers[:], other.propagate, other.level))
             other.handlers = []
     logging.captureWarnings(True)

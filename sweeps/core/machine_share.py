@@ -66,7 +66,9 @@ class Share:
 EVERYTHING = Share()
 
 
-def divide(cpus: int, gpu_ids: Sequence[str], others: Sequence[Registration], wanted: Share) -> Share:
+def divide(
+    cpus: int, gpu_ids: Sequence[str], others: Sequence[Registration], wanted: Share
+) -> Share:
     """Return the CPUs and GPUs that a new sweep may use: the numbers in `wanted`, or else all that the other sweeps do not use.
 
     If `wanted` is more than the other sweeps leave free, the new sweep also gets CPUs and GPUs that other sweeps use.
@@ -80,18 +82,35 @@ def divide(cpus: int, gpu_ids: Sequence[str], others: Sequence[Registration], wa
     Raises:
         InputError: The machine has fewer CPUs or GPUs than `wanted`, or `wanted.cpus` is None and the other sweeps leave no CPU.
     """
-    for option, amount, there, noun in (("--cpus", wanted.cpus, cpus, "CPU"), ("--gpus", wanted.gpus, len(gpu_ids), "GPU")):
+    for option, amount, there, noun in (
+        ("--cpus", wanted.cpus, cpus, "CPU"),
+        ("--gpus", wanted.gpus, len(gpu_ids), "GPU"),
+    ):
         if amount is not None and amount > there:
-            raise InputError(Problem(option, f"is {amount}, but this machine has {_count(there, noun)}; give at most {there}"))
+            raise InputError(
+                Problem(
+                    option,
+                    f"is {amount}, but this machine has {_count(there, noun)}; give at most {there}",
+                )
+            )
     free = cpus - sum(other.cpus for other in others)
     if wanted.cpus is None and free < 1:
         use = "; ".join(describe(other, cpus, len(gpu_ids)) for other in others)
         raise InputError(
-            Problem("--cpus", f"no CPU is left for this sweep: {use}; wait until another sweep ends, or give --cpus N to share the CPUs")
+            Problem(
+                "--cpus",
+                f"no CPU is left for this sweep: {use}; wait until another sweep ends, or give --cpus N to share the CPUs",
+            )
         )
     used = {gpu for other in others for gpu in other.gpus}
-    by_use = sorted(gpu_ids, key=used.__contains__)  # The sort is stable: free GPUs come first, in their order.
-    ids = tuple(by_use[: wanted.gpus]) if wanted.gpus is not None else tuple(gpu for gpu in gpu_ids if gpu not in used)
+    by_use = sorted(
+        gpu_ids, key=used.__contains__
+    )  # The sort is stable: free GPUs come first, in their order.
+    ids = (
+        tuple(by_use[: wanted.gpus])
+        if wanted.gpus is not None
+        else tuple(gpu for gpu in gpu_ids if gpu not in used)
+    )
     return Share(free if wanted.cpus is None else wanted.cpus, len(ids), ids)
 
 
@@ -119,7 +138,9 @@ def _count(number: int, noun: str) -> str:
 
 
 @contextlib.contextmanager
-def register(sweep: str, folder: Path, cpus: int, gpu_ids: Sequence[str], wanted: Share) -> Iterator[tuple[Share, list[Registration]]]:
+def register(
+    sweep: str, folder: Path, cpus: int, gpu_ids: Sequence[str], wanted: Share
+) -> Iterator[tuple[Share, list[Registration]]]:
     """Register a sweep's share of this machine while the `with` block runs.
 
     Args:
@@ -146,7 +167,9 @@ def register(sweep: str, folder: Path, cpus: int, gpu_ids: Sequence[str], wanted
             file = own_folder / f"{os.getpid()}-{os.urandom(4).hex()}.json"
             stack.enter_context(_locked(file))
             stack.callback(file.unlink, missing_ok=True)
-            content = Registration(sweep, str(folder), os.getpid(), share.cpus or 0, share.gpu_ids or ())
+            content = Registration(
+                sweep, str(folder), os.getpid(), share.cpus or 0, share.gpu_ids or ()
+            )
             file.write_text(json.dumps(asdict(content)))
         yield share, others
 
@@ -159,7 +182,11 @@ def _own_folder() -> Path | None:
         found = folder.lstat()
     except OSError:
         return None
-    return folder if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077 else None
+    return (
+        folder
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+        else None
+    )
 
 
 @contextlib.contextmanager
@@ -182,7 +209,9 @@ def _others(folder: Path) -> list[Registration]:
         if not _is_locked(file):
             file.unlink(missing_ok=True)
             continue
-        with contextlib.suppress(OSError, ValidationError):  # A file of another version of sweeps may have other keys.
+        with contextlib.suppress(
+            OSError, ValidationError
+        ):  # A file of another version of sweeps may have other keys.
             found.append(_RULES.validate_json(file.read_text()))
     return found
 

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 CLASSIFICATION = ("binary", "multiclass")
 REGRESSION = ("regression",)
-NUMERIC = ("binary", "regression", MULTIOUTPUT)  # with two classes, the label 0 or 1 is compared with the probability of class 1
+NUMERIC = (
+    "binary",
+    "regression",
+    MULTIOUTPUT,
+)  # with two classes, the label 0 or 1 is compared with the probability of class 1
 # XGBoost clips probabilities at this value in `logloss` and `mlogloss`. scikit-learn's `log_loss` clips at another value.
 SMALLEST_PROBABILITY = 1e-16
 
@@ -101,16 +105,26 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     if known is None:
         return None
     if len(y_true) == 0 or (y_pred.dtype.kind == "f" and np.isnan(y_pred).any()):
-        return float("nan")  # Otherwise NaN would count as the first class, and a network that has diverged could have a good accuracy.
+        return float(
+            "nan"
+        )  # Otherwise NaN would count as the first class, and a network that has diverged could have a good accuracy.
     if task in SEVERAL:
         if task == MULTILABEL and y_pred.dtype.kind in "iub" and known.needs != "classes":
             raise ValueError(f"`{metric}` needs probabilities, but the model predicts only 0 and 1")
-        return float(OF_SEVERAL.get(base_name(metric), known.function)(y_true.astype(np.float64), y_pred.astype(np.float64)))
+        return float(
+            OF_SEVERAL.get(base_name(metric), known.function)(
+                y_true.astype(np.float64), y_pred.astype(np.float64)
+            )
+        )
     if task in CLASSIFICATION:
         if y_pred.ndim == 1 and y_pred.dtype.kind in "iub":
             if known.needs != "classes":
-                raise ValueError(f"`{metric}` needs probabilities, but the model predicts only classes")
-            y_pred = np.eye(max(2 if task == "binary" else 3, int(y_true.max()) + 1, int(y_pred.max()) + 1))[y_pred.astype(np.int64)]
+                raise ValueError(
+                    f"`{metric}` needs probabilities, but the model predicts only classes"
+                )
+            y_pred = np.eye(
+                max(2 if task == "binary" else 3, int(y_true.max()) + 1, int(y_pred.max()) + 1)
+            )[y_pred.astype(np.int64)]
         y_pred = _probabilities(y_pred.astype(np.float64))
         if "regression" not in known.tasks:
             return float(known.function(y_true.astype(np.int64), y_pred))
@@ -129,7 +143,9 @@ def load_function(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
     """
     function = references.resolve(metric)
     if not callable(function):
-        raise references.RefError(f"`{metric}` has the type {type(function).__name__}, but must be a function of labels and predictions")
+        raise references.RefError(
+            f"`{metric}` has the type {type(function).__name__}, but must be a function of labels and predictions"
+        )
     return cast("Callable[[np.ndarray, np.ndarray], float]", function)
 
 
@@ -139,7 +155,9 @@ def _call(metric: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"`{metric}` returned a {type(value).__name__}, but must return a number") from None
+        raise ValueError(
+            f"`{metric}` returned a {type(value).__name__}, but must return a number"
+        ) from None
 
 
 def _probabilities(y_pred: np.ndarray) -> np.ndarray:
@@ -184,7 +202,12 @@ def _auc(y: np.ndarray, p: np.ndarray) -> float:
     classes = [1] if p.shape[1] == 2 else range(p.shape[1])
     if any((y == c).all() or not (y == c).any() for c in classes):
         return float("nan")
-    return float(np.average([roc_auc_score(y == c, p[:, c]) for c in classes], weights=[(y == c).sum() for c in classes]))
+    return float(
+        np.average(
+            [roc_auc_score(y == c, p[:, c]) for c in classes],
+            weights=[(y == c).sum() for c in classes],
+        )
+    )
 
 
 def _f1(y: np.ndarray, p: np.ndarray) -> float:
@@ -194,7 +217,14 @@ def _f1(y: np.ndarray, p: np.ndarray) -> float:
     """
     from sklearn.metrics import f1_score
 
-    return float(f1_score(y, _predicted_class(p), average="binary" if p.shape[1] == 2 else "macro", zero_division=0.0))
+    return float(
+        f1_score(
+            y,
+            _predicted_class(p),
+            average="binary" if p.shape[1] == 2 else "macro",
+            zero_division=0.0,
+        )
+    )
 
 
 def _mse(y: np.ndarray, p: np.ndarray) -> float:
@@ -229,7 +259,9 @@ def _scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
         try:
             call(name, y, np.full_like(p, 1 / p[0].size))
         except ValueError:
-            raise ValueError(f"the metric `{name}` cannot be computed for these labels: {e}") from None
+            raise ValueError(
+                f"the metric `{name}` cannot be computed for these labels: {e}"
+            ) from None
         return float("nan")
 
 
@@ -274,32 +306,89 @@ OWN = {
 }
 # The names of scikit-learn's scorers, by their tasks and by what they need. `tests/core/test_metrics.py` compares them with scikit-learn's.
 _SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
-    (("binary",), "classes", "f1 jaccard neg_negative_likelihood_ratio positive_likelihood_ratio precision recall"),
+    (
+        ("binary",),
+        "classes",
+        "f1 jaccard neg_negative_likelihood_ratio positive_likelihood_ratio precision recall",
+    ),
     (("binary",), "scores", "roc_auc"),
     (CLASSIFICATION, "classes", "accuracy balanced_accuracy matthews_corrcoef"),
-    ((*CLASSIFICATION, MULTILABEL), "classes", "f1_macro f1_micro f1_weighted jaccard_macro jaccard_micro jaccard_weighted"),
+    (
+        (*CLASSIFICATION, MULTILABEL),
+        "classes",
+        "f1_macro f1_micro f1_weighted jaccard_macro jaccard_micro jaccard_weighted",
+    ),
     (
         (*CLASSIFICATION, MULTILABEL),
         "classes",
         "precision_macro precision_micro precision_weighted recall_macro recall_micro recall_weighted",
     ),
     (CLASSIFICATION, "scores", "average_precision"),
-    (CLASSIFICATION, "probabilities", "d2_brier_score d2_log_loss_score neg_brier_score neg_log_loss"),
-    (CLASSIFICATION, "probabilities", "roc_auc_ovo roc_auc_ovo_weighted roc_auc_ovr roc_auc_ovr_weighted"),
+    (
+        CLASSIFICATION,
+        "probabilities",
+        "d2_brier_score d2_log_loss_score neg_brier_score neg_log_loss",
+    ),
+    (
+        CLASSIFICATION,
+        "probabilities",
+        "roc_auc_ovo roc_auc_ovo_weighted roc_auc_ovr roc_auc_ovr_weighted",
+    ),
     (("multiclass",), "scores", "top_k_accuracy"),  # k is 2
-    (REGRESSION, "probabilities", "neg_max_error neg_mean_gamma_deviance neg_mean_poisson_deviance"),
-    ((*REGRESSION, MULTIOUTPUT), "probabilities", "d2_absolute_error_score explained_variance r2 neg_median_absolute_error"),
-    ((*REGRESSION, MULTIOUTPUT), "probabilities", "neg_mean_absolute_error neg_mean_absolute_percentage_error neg_mean_squared_error"),
-    ((*REGRESSION, MULTIOUTPUT), "probabilities", "neg_mean_squared_log_error neg_root_mean_squared_error neg_root_mean_squared_log_error"),
+    (
+        REGRESSION,
+        "probabilities",
+        "neg_max_error neg_mean_gamma_deviance neg_mean_poisson_deviance",
+    ),
+    (
+        (*REGRESSION, MULTIOUTPUT),
+        "probabilities",
+        "d2_absolute_error_score explained_variance r2 neg_median_absolute_error",
+    ),
+    (
+        (*REGRESSION, MULTIOUTPUT),
+        "probabilities",
+        "neg_mean_absolute_error neg_mean_absolute_percentage_error neg_mean_squared_error",
+    ),
+    (
+        (*REGRESSION, MULTIOUTPUT),
+        "probabilities",
+        "neg_mean_squared_log_error neg_root_mean_squared_error neg_root_mean_squared_log_error",
+    ),
     ((MULTILABEL,), "classes", "f1_samples jaccard_samples precision_samples recall_samples"),
-    (("clustering",), "classes", "adjusted_mutual_info_score adjusted_rand_score completeness_score fowlkes_mallows_score"),
-    (("clustering",), "classes", "homogeneity_score mutual_info_score normalized_mutual_info_score rand_score v_measure_score"),
+    (
+        ("clustering",),
+        "classes",
+        "adjusted_mutual_info_score adjusted_rand_score completeness_score fowlkes_mallows_score",
+    ),
+    (
+        ("clustering",),
+        "classes",
+        "homogeneity_score mutual_info_score normalized_mutual_info_score rand_score v_measure_score",
+    ),
 )
-SCORERS = {name: Metric(tasks, functools.partial(_scorer, name), needs) for tasks, needs, names in _SCORER_NAMES for name in names.split()}
+SCORERS = {
+    name: Metric(tasks, functools.partial(_scorer, name), needs)
+    for tasks, needs, names in _SCORER_NAMES
+    for name in names.split()
+}
 METRICS = SCORERS | OWN
 # Metrics of which a lower value is better, or a higher one. Names with other meanings, such as `gamma`, are left out.
 _LOWER = (
-    *("logloss", "mlogloss", "error", "merror", "rmse", "rmsle", "mse", "mae", "mape", "mphe", "cross_entropy", "kullback_leibler"),
+    *(
+        "logloss",
+        "mlogloss",
+        "error",
+        "merror",
+        "rmse",
+        "rmsle",
+        "mse",
+        "mae",
+        "mape",
+        "mphe",
+        "cross_entropy",
+        "kullback_leibler",
+    ),
     *("poisson-nloglik", "gamma-nloglik", "gamma-deviance", "gamma_deviance"),
 )
 _HIGHER = ("accuracy", "auc", "aucpr", "auc_mu", "f1", "ndcg", "r2")

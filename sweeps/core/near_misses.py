@@ -19,7 +19,9 @@ def near_misses(name: str, other_words: Iterable[str] = ()) -> str:
     >>> [bool(re.search(near_misses("torch", ["pytorch"]), text)) for text in ("torh", "Torch", "pytorch", "torch", "my_torch")]
     [True, True, True, False, False]
     """
-    return f"^(?!{name}$)(?:{'|'.join([_one_mistake(name), *map(_any_case, (name, *other_words))])})$"
+    return (
+        f"^(?!{name}$)(?:{'|'.join([_one_mistake(name), *map(_any_case, (name, *other_words))])})$"
+    )
 
 
 def _one_mistake(name: str) -> str:
@@ -33,7 +35,11 @@ def _one_mistake(name: str) -> str:
 
 def _any_case(word: str) -> str:
     """Return a regular expression for a word in which case, `_` and `-` are ignored."""
-    letters = [f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else letter for letter in word if letter not in "_-"]
+    letters = [
+        f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else letter
+        for letter in word
+        if letter not in "_-"
+    ]
     return "[-_]*".join(letters)
 
 

@@ -41,7 +41,9 @@ class RenamedFields:
     OLD_FIELDS: ClassVar[Mapping[str, str]] = {}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__dict__.update({self.OLD_FIELDS.get(name, name): value for name, value in state.items()})
+        self.__dict__.update(
+            {self.OLD_FIELDS.get(name, name): value for name, value in state.items()}
+        )
 
 
 class _Unpickler(pickle.Unpickler):

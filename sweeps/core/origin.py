@@ -24,9 +24,13 @@ def read_origin(folder: Path) -> dict[str, Any]:
     """
     file = SweepFolder(folder).origin
     if (origin := read_json_object(file)) is None:
-        raise InputError(Problem(str(folder), f"is not a sweep's folder, because it has no readable {ORIGIN}"))
+        raise InputError(
+            Problem(str(folder), f"is not a sweep's folder, because it has no readable {ORIGIN}")
+        )
     if (error := origin_error(origin)) is not None:
-        raise InputError(Problem(str(file), f"{error}; restore the file from a backup, or correct it by hand"))
+        raise InputError(
+            Problem(str(file), f"{error}; restore the file from a backup, or correct it by hand")
+        )
     return origin
 
 

@@ -14,7 +14,17 @@ from typing import Any
 
 Fragment = Mapping[str, Any]
 
-KEYS = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format", "default", "description")
+KEYS = (
+    "type",
+    "enum",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "format",
+    "default",
+    "description",
+)
 REFERENCE_FORMAT, PACKAGE_FORMAT, COMMAND_FORMAT = FORMATS = ("reference", "package", "command")
 _BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "minimum": ("at least", operator.ge),
@@ -52,14 +62,27 @@ def rule_of(fragment: Fragment) -> str:
     if fragment.get("format") == COMMAND_FORMAT:
         return 'a list of texts and numbers, such as [python, train.py, --lr, "{params.lr}"]'
     if "enum" in fragment:
-        return _or([str(value).lower() if isinstance(value, bool) else str(value) for value in fragment["enum"]])
+        return _or(
+            [
+                str(value).lower() if isinstance(value, bool) else str(value)
+                for value in fragment["enum"]
+            ]
+        )
     nouns = [_TYPES[name][1] for name in types_of(fragment) if name != "null"]
-    bounds = " and ".join(f"{words} {fragment[key]}" for key, (words, _) in _BOUNDS.items() if key in fragment)
+    bounds = " and ".join(
+        f"{words} {fragment[key]}" for key, (words, _) in _BOUNDS.items() if key in fragment
+    )
     return _or(nouns) + (f" {'of ' if bounds.startswith('at') else ''}{bounds}" if bounds else "")
 
 
 def _or(words: list[str]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0] if words else "any value"
+    return (
+        f"{', '.join(words[:-1])} or {words[-1]}"
+        if len(words) > 1
+        else words[0]
+        if words
+        else "any value"
+    )
 
 
 def allows(fragment: Fragment, value: object) -> bool:
@@ -70,9 +93,14 @@ def allows(fragment: Fragment, value: object) -> bool:
         return isinstance(value, str)
     if fragment.get("format") == COMMAND_FORMAT:
         items = value if isinstance(value, (list, tuple)) else ()
-        return bool(items) and all(isinstance(item, (str, int, float)) and not isinstance(item, bool) for item in items)
+        return bool(items) and all(
+            isinstance(item, (str, int, float)) and not isinstance(item, bool) for item in items
+        )
     if "enum" in fragment:
-        return any(value == known and isinstance(value, bool) == isinstance(known, bool) for known in fragment["enum"])
+        return any(
+            value == known and isinstance(value, bool) == isinstance(known, bool)
+            for known in fragment["enum"]
+        )
     names = types_of(fragment)
     if names and not any(_is_of_type(value, name) for name in names):
         return False
@@ -92,7 +120,9 @@ def _is_of_type(value: object, name: str) -> bool:
 
 def is_within_bounds(fragment: Fragment, value: float) -> bool:
     """Return whether a number is within the bounds of a fragment: `minimum`, `exclusiveMaximum` and so on. Ignore the other keys."""
-    return all(holds(value, fragment[key]) for key, (_, holds) in _BOUNDS.items() if key in fragment)
+    return all(
+        holds(value, fragment[key]) for key, (_, holds) in _BOUNDS.items() if key in fragment
+    )
 
 
 def fragment_problem(fragment: Any) -> str | None:
@@ -105,10 +135,14 @@ def fragment_problem(fragment: Any) -> str | None:
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, (list, tuple)) or any(name not in _TYPES for name in names):
         return f"`type` must be one of {', '.join(_TYPES)}, or a list of these"
-    if "enum" in fragment and (not isinstance(fragment["enum"], (list, tuple)) or not fragment["enum"]):
+    if "enum" in fragment and (
+        not isinstance(fragment["enum"], (list, tuple)) or not fragment["enum"]
+    ):
         return "`enum` must be a list with at least one value"
     for key in _BOUNDS:
-        if key in fragment and (isinstance(fragment[key], bool) or not isinstance(fragment[key], (int, float))):
+        if key in fragment and (
+            isinstance(fragment[key], bool) or not isinstance(fragment[key], (int, float))
+        ):
             return f"`{key}` must be a number"
     if fragment.get("format", REFERENCE_FORMAT) not in FORMATS:
         return f"`format` must be one of {', '.join(FORMATS)}"

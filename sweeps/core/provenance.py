@@ -15,7 +15,19 @@ from sweeps.core.atomic_files import write_text
 from sweeps.core.json_files import read_json
 from sweeps.core.sweep_folder import PROVENANCE
 
-PACKAGES = ("ray", "torch", "xgboost", "lightgbm", "catboost", "optuna", "mlflow", "pandas", "numpy", "scikit-learn", "pyarrow")
+PACKAGES = (
+    "ray",
+    "torch",
+    "xgboost",
+    "lightgbm",
+    "catboost",
+    "optuna",
+    "mlflow",
+    "pandas",
+    "numpy",
+    "scikit-learn",
+    "pyarrow",
+)
 # Diffs are cut at this many bytes. A diff is meant to show edits of code, and not to store large data files.
 MOST_DIFF = 2**20
 MOST_NAMES = 200
@@ -31,7 +43,10 @@ def git(folder: Path) -> dict[str, str]:
     commit = _ask(folder, "rev-parse", "HEAD")
     if not commit:
         return {}
-    return {"commit": commit.strip(), "dirty": "yes" if _ask(folder, "status", "--porcelain") else "no"}
+    return {
+        "commit": commit.strip(),
+        "dirty": "yes" if _ask(folder, "status", "--porcelain") else "no",
+    }
 
 
 def _ask(folder: Path, *args: str) -> str | None:
@@ -51,8 +66,14 @@ def diff(folder: Path) -> str:
     """
     changed = (_ask(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "").encode()
     cut = f"\n# cut here, at {MOST_DIFF} bytes\n" if len(changed) > MOST_DIFF else ""
-    unknown = (_ask(folder, "ls-files", "--others", "--exclude-standard") or "").splitlines()[:MOST_NAMES]
-    return changed[:MOST_DIFF].decode(errors="ignore") + cut + "".join(f"# not in git: {name}\n" for name in unknown)
+    unknown = (_ask(folder, "ls-files", "--others", "--exclude-standard") or "").splitlines()[
+        :MOST_NAMES
+    ]
+    return (
+        changed[:MOST_DIFF].decode(errors="ignore")
+        + cut
+        + "".join(f"# not in git: {name}\n" for name in unknown)
+    )
 
 
 def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> dict[str, str]:
@@ -73,7 +94,13 @@ def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> 
     before = read_entries(sweep)
     made, files = git(base), {}
     began = datetime.datetime.fromtimestamp(now).astimezone().isoformat(timespec="seconds")
-    entry: dict[str, Any] = {"began": began, "seed": seed, "data_fingerprint": fingerprint, "git": made, "versions": versions()}
+    entry: dict[str, Any] = {
+        "began": began,
+        "seed": seed,
+        "data_fingerprint": fingerprint,
+        "git": made,
+        "versions": versions(),
+    }
     entry["platform"] = platform.platform()
     if made and (text := diff(base)):
         entry["diff"] = f"code-{len(before) + 1}.diff" if before else "code.diff"
@@ -88,13 +115,20 @@ def last_git_state(sweep: Path) -> dict[str, str]:
     """Return what `git` returned when the sweep was last started or resumed; {} if this is unknown."""
     found = read_entries(sweep)[-1:]
     git = found[0].get("git") if found else None
-    return git if isinstance(git, dict) and all(isinstance(git.get(key), str) for key in ("commit", "dirty")) else {}
+    return (
+        git
+        if isinstance(git, dict)
+        and all(isinstance(git.get(key), str) for key in ("commit", "dirty"))
+        else {}
+    )
 
 
 def read_entries(sweep: Path) -> list[dict[str, Any]]:
     """Return the entries of `provenance.json`, ordered from the oldest to the newest; [] if the file cannot be read."""
     found = read_json(sweep / PROVENANCE)
-    return found if isinstance(found, list) and all(isinstance(entry, dict) for entry in found) else []
+    return (
+        found if isinstance(found, list) and all(isinstance(entry, dict) for entry in found) else []
+    )
 
 
 def versions() -> dict[str, str]:

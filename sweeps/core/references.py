@@ -35,7 +35,9 @@ class RefError(Exception):
 def is_reference(text: str) -> bool:
     """Return whether a text has the form `module:attr`. Module and attribute may be dotted."""
     module, colon, attr = text.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attr.split(".")))
+    return bool(colon) and all(
+        part.isidentifier() for part in (*module.split("."), *attr.split("."))
+    )
 
 
 def parse(ref: str) -> tuple[str, str]:
@@ -45,7 +47,9 @@ def parse(ref: str) -> tuple[str, str]:
         RefError: The text is not of the form `module:attr`.
     """
     if not is_reference(ref):
-        raise RefError(f"`{ref}` is not a reference; write `{_without_suffix(ref) or 'module:attr'}`")
+        raise RefError(
+            f"`{ref}` is not a reference; write `{_without_suffix(ref) or 'module:attr'}`"
+        )
     module, _, attr = ref.partition(":")
     return module, attr
 
@@ -74,8 +78,12 @@ def resolve(ref: str) -> Any:
     found: Any = module
     for part in attr.split("."):
         if not hasattr(found, part):
-            names = sorted(n for n, v in vars(module).items() if not n.startswith("_") and callable(v))
-            raise RefError(f"`{ref}`: `{module_name}` has no `{attr}`; the module defines: {', '.join(names) or 'nothing'}")
+            names = sorted(
+                n for n, v in vars(module).items() if not n.startswith("_") and callable(v)
+            )
+            raise RefError(
+                f"`{ref}`: `{module_name}` has no `{attr}`; the module defines: {', '.join(names) or 'nothing'}"
+            )
         found = getattr(found, part)
     return found
 
@@ -96,7 +104,9 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
     parts = module.split(".")
     ours = __name__.partition(".")[0]
     # The user may have a folder called `sweeps`. Modules of sweeps always come from this installation.
-    folders = [str(Path(__file__).parents[2])] if parts[0] == ours else [*map(str, roots), *sys.path]
+    folders = (
+        [str(Path(__file__).parents[2])] if parts[0] == ours else [*map(str, roots), *sys.path]
+    )
     for root in folders:
         if (found := _below(Path(root or "."), parts)) is not None:
             return found
@@ -133,7 +143,11 @@ def _absent(module: str, roots: Iterable[Path]) -> str:
     If the module is in the folder `src` of a searched folder or of its parent, the message says how to search `src` too.
     """
     folders = list(dict.fromkeys(root.absolute() for root in roots))
-    searched = f" in {', '.join(map(_as_typed, folders))} or among the installed packages" if folders else ""
+    searched = (
+        f" in {', '.join(map(_as_typed, folders))} or among the installed packages"
+        if folders
+        else ""
+    )
     text = f"no module `{module}`{searched}"
     for folder in dict.fromkeys(place / "src" for root in folders for place in (root, root.parent)):
         if _below(folder, module.split(".")) is not None:
@@ -148,7 +162,11 @@ def _absent(module: str, roots: Iterable[Path]) -> str:
 def _as_typed(folder: Path) -> str:
     """Return a folder's path as a user would type it, such as `./src/` for a folder in the working directory."""
     here = Path.cwd()
-    return f"./{folder.relative_to(here)}".removesuffix("/.") + "/" if folder.is_relative_to(here) else f"{folder}/"
+    return (
+        f"./{folder.relative_to(here)}".removesuffix("/.") + "/"
+        if folder.is_relative_to(here)
+        else f"{folder}/"
+    )
 
 
 def syntax_tree(source: str | bytes) -> ast.Module:
@@ -171,7 +189,11 @@ def parse_source(path: Path) -> ast.Module | None:
         return None
     try:
         return syntax_tree(path.read_bytes())
-    except (SyntaxError, ValueError, OSError):  # Python 3.11 raises a ValueError if the file contains a null byte.
+    except (
+        SyntaxError,
+        ValueError,
+        OSError,
+    ):  # Python 3.11 raises a ValueError if the file contains a null byte.
         return None
 
 
@@ -197,7 +219,11 @@ def _defined_names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
         elif isinstance(node, ast.Global):
             names.update(node.names)
     for node in tree.body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        if (
+            isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Name)
+        ):
             with contextlib.suppress(ValueError):
                 literals[node.targets[0].id] = ast.literal_eval(node.value)
     if "__getattr__" in names:
@@ -212,7 +238,9 @@ def _top_level_nodes(tree: ast.Module) -> Iterator[ast.AST]:
         node, inside = todo.pop()
         if not inside or isinstance(node, ast.Global):
             yield node
-        closed = inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda))
+        closed = inside or isinstance(
+            node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+        )
         todo += [(child, closed) for child in ast.iter_child_nodes(node)]
 
 
@@ -264,7 +292,9 @@ def base_classes(ref: str, roots: Iterable[Path] = ()) -> set[str]:
     module, attr = parse(ref)
     path = source_of(module, roots)
     tree = None if path is None else parse_source(path)
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)} if tree else {}
+    classes = (
+        {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)} if tree else {}
+    )
     found: set[str] = set()
     todo = [attr]
     while todo:

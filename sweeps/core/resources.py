@@ -70,7 +70,11 @@ def number_text(num_workers: int | Mapping[str, Sequence[int]]) -> str:
     >>> number_text(2), number_text({"elastic": [1, 4]})
     ('2', '1 to 4')
     """
-    return " to ".join(map(str, num_workers[ELASTIC])) if isinstance(num_workers, Mapping) else str(num_workers)
+    return (
+        " to ".join(map(str, num_workers[ELASTIC]))
+        if isinstance(num_workers, Mapping)
+        else str(num_workers)
+    )
 
 
 def workers_text(num_workers: int | Mapping[str, Sequence[int]]) -> str:
@@ -108,14 +112,18 @@ def jax_connects(shape: Shape) -> bool:
     """
     per_worker = dict(shape.per_worker)
     gpus = per_worker.get("GPU", 0.0)
-    return shape.sizes[-1] == 1 or (gpus >= 1 and gpus.is_integer()) or per_worker.get("TPU", 0.0) > 0
+    return (
+        shape.sizes[-1] == 1 or (gpus >= 1 and gpus.is_integer()) or per_worker.get("TPU", 0.0) > 0
+    )
 
 
 # Metrics that every trial has: its costs.
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 
 
-def costs(seconds: float, worker_seconds: float, per_worker: Mapping[str, float]) -> dict[str, float]:
+def costs(
+    seconds: float, worker_seconds: float, per_worker: Mapping[str, float]
+) -> dict[str, float]:
     """Return the costs of a trial: its wall time, and the CPU and GPU time of its workers, in seconds. The keys are the names in `COSTS`.
 
     Args:
@@ -132,10 +140,14 @@ def costs(seconds: float, worker_seconds: float, per_worker: Mapping[str, float]
 
 def fits_into(need: Mapping[str, float], available: Mapping[str, float]) -> bool:
     """Return whether `available` contains at least the amount of each resource that `need` names."""
-    return all(amount <= available.get(name, 0.0) + EPSILON for name, amount in need.items() if amount > 0)
+    return all(
+        amount <= available.get(name, 0.0) + EPSILON for name, amount in need.items() if amount > 0
+    )
 
 
-def subtract(available: Mapping[str, float], taken: Iterable[Mapping[str, float]]) -> dict[str, float]:
+def subtract(
+    available: Mapping[str, float], taken: Iterable[Mapping[str, float]]
+) -> dict[str, float]:
     """Subtract all resources in `taken` from `available`, and return what remains. An amount may become negative."""
     rest = dict(available)
     for need in taken:
@@ -153,14 +165,22 @@ def count_fitting_trials(shape: Shape, cluster: Mapping[str, float]) -> int:
     """
     if not fits_into(shape.total, cluster):
         return 0
-    counts = [int((cluster[name] + EPSILON) // amount) for name, amount in shape.total.items() if amount > 0]
+    counts = [
+        int((cluster[name] + EPSILON) // amount)
+        for name, amount in shape.total.items()
+        if amount > 0
+    ]
     part = dict(shape.per_worker).get("GPU", 0.0)
-    if 0 < part < 1:  # a worker's fraction must be on one GPU: two GPUs hold two workers with 0.6 each, not three
+    if (
+        0 < part < 1
+    ):  # a worker's fraction must be on one GPU: two GPUs hold two workers with 0.6 each, not three
         counts.append(int(cluster["GPU"] + EPSILON) * int((1 + EPSILON) // part) // shape.workers)
     return min(counts) if counts else 1_000_000
 
 
-def missing_resources(shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str | None:
+def missing_resources(
+    shape: Shape, cluster: Mapping[str, float], nodes: Sequence[Mapping[str, float]]
+) -> str | None:
     """Describe the resources that the cluster lacks for a shape, such as `4 GPU (there is 1)`; None if the shape fits on the cluster.
 
     Args:
@@ -168,7 +188,11 @@ def missing_resources(shape: Shape, cluster: Mapping[str, float], nodes: Sequenc
         cluster: All resources of the cluster.
         nodes: Resources of each node of the cluster.
     """
-    short = [_both(amount, name, cluster.get(name, 0.0)) for name, amount in shape.total.items() if not fits_into({name: amount}, cluster)]
+    short = [
+        _both(amount, name, cluster.get(name, 0.0))
+        for name, amount in shape.total.items()
+        if not fits_into({name: amount}, cluster)
+    ]
     if short:
         return ", ".join(short)
     room = sum(count_fitting_trials(Shape(1, shape.per_worker), node) for node in nodes)

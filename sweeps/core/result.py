@@ -44,8 +44,14 @@ def relocate(shown: dict[str, Any], folder: Path) -> dict[str, Any]:
         shown: The saved result: the object in `result.json`.
         folder: The current folder of the sweep.
     """
-    moved = {key: folder / Path(shown[key]).name for key in ("bundle", "checkpoint") if shown.get(key)}
-    return {**shown, "dir": str(folder), **{key: str(path) if path.exists() else None for key, path in moved.items()}}
+    moved = {
+        key: folder / Path(shown[key]).name for key in ("bundle", "checkpoint") if shown.get(key)
+    }
+    return {
+        **shown,
+        "dir": str(folder),
+        **{key: str(path) if path.exists() else None for key, path in moved.items()},
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,16 +103,30 @@ class SweepResult:
 
     def _repr_html_(self) -> str:
         """Return the result as a table for a notebook."""
-        counts = ", ".join(f"{number} {word}" for word, number in self.trials.items() if number) or "none"
-        pairs: list[tuple[str, Any]] = [("sweep", self.sweep), ("trials", f"{counts} in {format_clock(self.seconds)}")]
+        counts = (
+            ", ".join(f"{number} {word}" for word, number in self.trials.items() if number)
+            or "none"
+        )
+        pairs: list[tuple[str, Any]] = [
+            ("sweep", self.sweep),
+            ("trials", f"{counts} in {format_clock(self.seconds)}"),
+        ]
         pairs += [("ended early", self.reason)] if self.reason else []
         if self.best is not None:
             pairs += [("best trial", self.best["trial"]), ("value", self.best["value"])]
             pairs += [("test", self.best["test"])] if self.best["test"] is not None else []
-            pairs += [("preprocessor", self.best["preprocessor"]), ("workers", workers_text(self.best["scaling"]["num_workers"]))]
+            pairs += [
+                ("preprocessor", self.best["preprocessor"]),
+                ("workers", workers_text(self.best["scaling"]["num_workers"])),
+            ]
             pairs += [*self.best.get("data", {}).items(), *flat(self.best["params"])]
         for best in self.front:
-            pairs.append((f"front: trial {best['trial']}", ", ".join(f"{name} {value}" for name, value in best["values"].items())))
+            pairs.append(
+                (
+                    f"front: trial {best['trial']}",
+                    ", ".join(f"{name} {value}" for name, value in best["values"].items()),
+                )
+            )
         places = {"bundle": self.bundle, "checkpoint": self.checkpoint, "folder": self.dir}
         pairs += [(name, relative_path(place)) for name, place in places.items() if place]
         pairs += [("store", self.store)] if self.store else []
@@ -129,9 +149,17 @@ class SweepResult:
     @classmethod
     def from_json(cls, shown: dict[str, Any]) -> SweepResult:
         """Make a result from an object that `to_json` returned."""
-        paths = {key: Path(shown[key]) if shown.get(key) else None for key in ("bundle", "checkpoint")}
-        values = {field.name: shown[field.name] for field in dataclasses.fields(cls) if field.name in shown}
-        return cls(**{**values, **paths, "dir": Path(shown["dir"]), "notes": tuple(shown.get("notes", ()))})
+        paths = {
+            key: Path(shown[key]) if shown.get(key) else None for key in ("bundle", "checkpoint")
+        }
+        values = {
+            field.name: shown[field.name]
+            for field in dataclasses.fields(cls)
+            if field.name in shown
+        }
+        return cls(
+            **{**values, **paths, "dir": Path(shown["dir"]), "notes": tuple(shown.get("notes", ()))}
+        )
 
     def as_text(self) -> str:
         """Return this result as the text of the file `result.json`."""
@@ -154,7 +182,10 @@ def refuse_invalid_result(folder: Path) -> None:
     """
     if (error := result_file_error(folder / RESULT)) is not None:
         raise InputError(
-            Problem(str(folder / RESULT), f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be resumed")
+            Problem(
+                str(folder / RESULT),
+                f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be resumed",
+            )
         )
 
 
@@ -175,7 +206,9 @@ def result_file_error(file: Path) -> str | None:
     return "is nested too deeply" if is_deep(shown) else result_error(shown)
 
 
-def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping[str, Any]) -> str | None:
+def contradiction(
+    ended: Collection[str], given: Collection[str], shown: Mapping[str, Any]
+) -> str | None:
     """Check that the study has every ended trial that the sweep's result counts or names. Return a message if one is missing, else None.
 
     Only a damaged study lacks such a trial. The end of each trial is in the study before the result is written, and no trial is ever
@@ -189,8 +222,16 @@ def contradiction(ended: Collection[str], given: Collection[str], shown: Mapping
     expected = sum(shown["trials"].get(word, 0) for word in ENDED)
     if len(ended) < expected:
         return f"the study has {len(ended)} ended trial{'s' * (len(ended) != 1)}, but {RESULT} says that {expected} trials ended"
-    absent = [best["trial"] for best in best_trials(shown) if best["trial"] not in ended and best["trial"] not in given]
-    return f"trial {absent[0]} has not ended in the study, but {RESULT} lists this trial as one of the best" if absent else None
+    absent = [
+        best["trial"]
+        for best in best_trials(shown)
+        if best["trial"] not in ended and best["trial"] not in given
+    ]
+    return (
+        f"trial {absent[0]} has not ended in the study, but {RESULT} lists this trial as one of the best"
+        if absent
+        else None
+    )
 
 
 def best_trials(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -239,7 +280,11 @@ class _Best(TypedDict):
 
 def _check_front(front: list[_Best]) -> list[_Best]:
     for best in front:
-        if any(not best.get("values") or best[key].keys() != front[0][key].keys() for key in ("values", "data") if key in front[0] | best):
+        if any(
+            not best.get("values") or best[key].keys() != front[0][key].keys()
+            for key in ("values", "data")
+            if key in front[0] | best
+        ):
             raise ValueError("all trials must have the same objectives and the same keys of `data`")
     return front
 

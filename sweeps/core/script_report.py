@@ -16,7 +16,13 @@ from typing import Any
 SOCKET = "SWEEPS_REPORT_SOCKET"
 
 
-def report(metrics: Mapping[str, Any] | None = None, /, *, checkpoint: str | os.PathLike[str] | None = None, **more: Any) -> None:
+def report(
+    metrics: Mapping[str, Any] | None = None,
+    /,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    **more: Any,
+) -> None:
     """Report a step of a script that the trainer `command` runs.
 
     The call returns when sweeps has copied the checkpoint and the scheduler has decided. If the scheduler stops the trial, the script
@@ -31,7 +37,9 @@ def report(metrics: Mapping[str, Any] | None = None, /, *, checkpoint: str | os.
         TypeError: A metric is not a number and cannot be converted to one.
         NotADirectoryError: `checkpoint` is not a folder.
     """
-    values = {str(name): _number(name, value) for name, value in {**(metrics or {}), **more}.items()}
+    values = {
+        str(name): _number(name, value) for name, value in {**(metrics or {}), **more}.items()
+    }
     folder = None if checkpoint is None else Path(checkpoint).resolve()
     if folder is not None and not folder.is_dir():
         raise NotADirectoryError(f"`checkpoint` must be an existing folder, got {str(folder)!r}")
@@ -45,7 +53,9 @@ def report(metrics: Mapping[str, Any] | None = None, /, *, checkpoint: str | os.
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(address)
             connection.sendall(message.encode() + b"\n")
-            while connection.recv(1024):  # The worker closes the connection when the report is recorded.
+            while connection.recv(
+                1024
+            ):  # The worker closes the connection when the report is recorded.
                 pass
     except OSError:  # The trial was stopped, and the worker no longer listens. This process has received SIGTERM.
         pass
@@ -60,4 +70,6 @@ def _number(name: Any, value: Any) -> Any:
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"the metric `{name}` must be a number, got {type(value).__name__}") from None
+        raise TypeError(
+            f"the metric `{name}` must be a number, got {type(value).__name__}"
+        ) from None

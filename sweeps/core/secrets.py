@@ -8,7 +8,9 @@ from typing import NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 # `://USER:PASSWORD@` inside a text. A password may have unencoded slashes. A port before a path is not a password.
-_PASSWORD = re.compile(r"(://[^\s/:@'\"\[]*):(?:[^\s/@'\"]*(?:/[^\s/@'\"]*)?|(?!\d*[/?#])[^\s@'\"]*)@")
+_PASSWORD = re.compile(
+    r"(://[^\s/:@'\"\[]*):(?:[^\s/@'\"]*(?:/[^\s/@'\"]*)?|(?!\d*[/?#])[^\s@'\"]*)@"
+)
 # `USER:PASSWORD@` at the start of the text after `://`, if the password has an unencoded `/`, `?` or `#`.
 _UNQUOTED = re.compile(r"([^/?#:@\[]*):(?!\d*(?:[/?#]|\Z))([^@/?#]*[/?#][^@]*)@(.*)", re.S)
 # `?NAME=VALUE` or `&NAME=VALUE` inside a text.
@@ -66,7 +68,10 @@ def masked(text: str) -> str:
     >>> masked("API request to http://me:secret@host/api?token=abc failed")
     'API request to http://me:***@host/api?token=*** failed'
     """
-    return _QUERY.sub(lambda match: f"{match[1]}***" if _is_secret(match[2]) else match[0], _PASSWORD.sub(r"\1:***@", text))
+    return _QUERY.sub(
+        lambda match: f"{match[1]}***" if _is_secret(match[2]) else match[0],
+        _PASSWORD.sub(r"\1:***@", text),
+    )
 
 
 def hide_values(text: str, variables: Mapping[str, str]) -> str:
@@ -83,7 +88,9 @@ def hide_values(text: str, variables: Mapping[str, str]) -> str:
         # A long value is hidden everywhere, because the file may hold it in an anchor or in a block of several lines.
         for part in sorted({value, *value.split()}, key=len, reverse=True):
             text = text.replace(part, "***") if len(part) >= LONG_VALUE else text
-        text = re.sub(rf"(?<![\w-])(['\"]?{re.escape(name)}['\"]?\s*[:=]\s*)({_SCALAR})", r"\1'***'", text)
+        text = re.sub(
+            rf"(?<![\w-])(['\"]?{re.escape(name)}['\"]?\s*[:=]\s*)({_SCALAR})", r"\1'***'", text
+        )
     return text
 
 
@@ -93,7 +100,10 @@ def is_secret_variable(name: str, value: str) -> bool:
     >>> is_secret_variable("DB_PASSWORD", "x"), is_secret_variable("DB", "postgresql://me:x@host/db"), is_secret_variable("DB", "rows.db")
     (True, True, False)
     """
-    named = re.search(r"(?:^|_)(?:pass|pw|pat|dsn|token|key|secret|auth|credentials?)$", name, re.I) is not None
+    named = (
+        re.search(r"(?:^|_)(?:pass|pw|pat|dsn|token|key|secret|auth|credentials?)$", name, re.I)
+        is not None
+    )
     return named or _is_secret(name) or ("://" in value and bool(secrets_in(value)))
 
 

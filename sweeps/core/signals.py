@@ -57,7 +57,10 @@ class Interrupt:
         A second SIGHUP is ignored, because a closing terminal sends SIGHUP several times. A SIGTERM less than `REPEAT_SECONDS` after the
         first signal is ignored too, because the command `timeout` sends SIGTERM twice.
         """
-        if self.asked and (number == signal.SIGHUP or (number == signal.SIGTERM and time.monotonic() - self._asked_at < REPEAT_SECONDS)):
+        if self.asked and (
+            number == signal.SIGHUP
+            or (number == signal.SIGTERM and time.monotonic() - self._asked_at < REPEAT_SECONDS)
+        ):
             return
         if self.asked and self._keeps_process and number != signal.SIGTERM:
             if not self._raised:
@@ -78,11 +81,17 @@ class Interrupt:
 
 def handled_signals() -> list[signal.Signals]:
     """Return the signals that stop a sweep. SIGHUP is one of these signals, unless the process ignores it."""
-    return [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    return [
+        number
+        for number in SIGNALS
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+    ]
 
 
 @contextlib.contextmanager
-def handling(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def handling(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
     """Install a handler for signals while the `with` block runs. Afterwards, install the earlier handlers again.
 
     Outside of the main thread, no handler is installed, because Python allows signal handlers only in the main thread.

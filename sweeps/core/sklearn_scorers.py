@@ -54,7 +54,13 @@ def call(name: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
     """
     scorer = get_scorer(name)
     if y_true.ndim == 2:
-        return float(scorer(_Regressor(), (y_pred > 0.5).astype(np.int64) if name.startswith(_OF_LABELS) else y_pred, y_true))
+        return float(
+            scorer(
+                _Regressor(),
+                (y_pred > 0.5).astype(np.int64) if name.startswith(_OF_LABELS) else y_pred,
+                y_true,
+            )
+        )
     if y_pred.ndim == 1:
         return float(scorer(_Regressor(), y_pred, y_true))
     sums = y_pred.sum(axis=1, keepdims=True)
@@ -64,5 +70,7 @@ def call(name: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
     model = _Classifier(classes)
     if len(np.unique(y_true)) == classes or not any(part in name for part in _TAKE_LABELS):
         return float(scorer(model, y_pred, y_true))
-    with sklearn.config_context(enable_metadata_routing=True):  # without routing, a scorer takes no further arguments
+    with sklearn.config_context(
+        enable_metadata_routing=True
+    ):  # without routing, a scorer takes no further arguments
         return float(scorer(model, y_pred, y_true, labels=list(range(classes))))

@@ -54,7 +54,9 @@ _FINAL = (
     "INVALID_CLIENT_TOKEN_ID",
     "HTTP status 403",
 )
-_ADDRESS = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()-][A-Za-z0-9!_.*'()=+ -]*)*/?")
+_ADDRESS = re.compile(
+    r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()-][A-Za-z0-9!_.*'()=+ -]*)*/?"
+)
 # Stores that the user has named in a command of this process; see `allow`.
 _allowed: set[str] = set()
 
@@ -122,11 +124,22 @@ class ArrowStore:
         from pyarrow import fs
 
         local = fs.LocalFileSystem()
-        for file in [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.is_file()):
-            target = self._path(name if file == source else f"{name}/{file.relative_to(source).as_posix()}")
+        for file in (
+            [source]
+            if source.is_file()
+            else sorted(path for path in source.rglob("*") if path.is_file())
+        ):
+            target = self._path(
+                name if file == source else f"{name}/{file.relative_to(source).as_posix()}"
+            )
             self._make_parent(target)
             copy = functools.partial(
-                fs.copy_files, str(file), target, source_filesystem=local, destination_filesystem=self.system, use_threads=False
+                fs.copy_files,
+                str(file),
+                target,
+                source_filesystem=local,
+                destination_filesystem=self.system,
+                use_threads=False,
             )
             self._retried("written", name, copy)
 
@@ -135,11 +148,19 @@ class ArrowStore:
         from pyarrow import fs
 
         inside = self.files(name)
-        if not inside and self._retried("read", name, lambda: self.system.get_file_info(self._path(name))).type != fs.FileType.File:
+        if (
+            not inside
+            and self._retried(
+                "read", name, lambda: self.system.get_file_info(self._path(name))
+            ).type
+            != fs.FileType.File
+        ):
             raise FileNotFoundError(f"{self.address}/{name}")
         for relative in inside or [""]:
             if ".." in PurePosixPath(relative).parts or relative.startswith("/"):
-                raise StoreError(f"{self.address}/{name}/{relative} has a name that leads out of its folder; delete this object")
+                raise StoreError(
+                    f"{self.address}/{name}/{relative} has a name that leads out of its folder; delete this object"
+                )
             local = target / relative if relative else target
             local.parent.mkdir(parents=True, exist_ok=True)
             source = self._path(f"{name}/{relative}".strip("/") if relative else name)
@@ -164,7 +185,9 @@ class ArrowStore:
         except NotADirectoryError:
             return {}
         return {
-            f.path.removeprefix(f"{root}/"): StoredFile(f.size or 0, (f.mtime_ns or 0) / 1e9) for f in found if f.type == fs.FileType.File
+            f.path.removeprefix(f"{root}/"): StoredFile(f.size or 0, (f.mtime_ns or 0) / 1e9)
+            for f in found
+            if f.type == fs.FileType.File
         }
 
     def copy(self, source: str, target: str) -> None:
@@ -211,7 +234,9 @@ class ArrowStore:
             except OSError as e:
                 if is_final(e) or time.monotonic() + pause > until:
                     waited = "" if is_final(e) or not limit else f" after {limit:.0f} s of tries"
-                    raise StoreError(f"{self.address}{name and '/'}{name} cannot be {verb}{waited}: {reason_of(e)}") from e
+                    raise StoreError(
+                        f"{self.address}{name and '/'}{name} cannot be {verb}{waited}: {reason_of(e)}"
+                    ) from e
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -250,9 +275,7 @@ def check_address(address: str, place: str) -> str:
         InputError: The address is not `s3://BUCKET/PREFIX`. A key or a query in the address is refused, because an address is recorded.
     """
     if not _ADDRESS.fullmatch(address) or any(part in (".", "..") for part in address.split("/")):
-        rule = (
-            "must be s3://BUCKET/PREFIX; the endpoint and the keys come from AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        )
+        rule = "must be s3://BUCKET/PREFIX; the endpoint and the keys come from AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         raise InputError(Problem(place, f"`{address}` {rule}"))
     return address.rstrip("/")
 
@@ -277,13 +300,20 @@ def s3_options(environment: Mapping[str, str]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if endpoint := environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL"):
         scheme, separator, host = endpoint.partition("://")
-        options |= {"scheme": scheme if separator else "https", "endpoint_override": (host if separator else endpoint).rstrip("/")}
+        options |= {
+            "scheme": scheme if separator else "https",
+            "endpoint_override": (host if separator else endpoint).rstrip("/"),
+        }
     key, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
     if key and secret:
         options |= {"access_key": key, "secret_key": secret}
         if token := environment.get("AWS_SESSION_TOKEN"):
             options["session_token"] = token
-    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ("us-east-1" if endpoint else None)
+    region = (
+        environment.get("AWS_REGION")
+        or environment.get("AWS_DEFAULT_REGION")
+        or ("us-east-1" if endpoint else None)
+    )
     if region:
         options["region"] = region
     if bundle := environment.get("AWS_CA_BUNDLE"):
@@ -321,7 +351,9 @@ def open_store(address: str, within: float | None = None) -> Store:
     try:
         return ArrowStore(filesystem(root.partition("/")[0]), root, address, within)
     except OSError as e:
-        raise StoreError(f"{address} cannot be reached; set AWS_REGION or AWS_ENDPOINT_URL: {reason_of(e)}") from e
+        raise StoreError(
+            f"{address} cannot be reached; set AWS_REGION or AWS_ENDPOINT_URL: {reason_of(e)}"
+        ) from e
 
 
 def needed_environment() -> dict[str, str]:
@@ -365,7 +397,12 @@ def store_of(folder: Path) -> str | None:
     if (address := recorded_store(folder)) is None:
         return None
     if not any(address == allowed or address.startswith(f"{allowed}/") for allowed in _allowed):
-        raise InputError(Problem(str(folder), f"this sweep is stored in {address}; give this address in place of the folder"))
+        raise InputError(
+            Problem(
+                str(folder),
+                f"this sweep is stored in {address}; give this address in place of the folder",
+            )
+        )
     return address
 
 

@@ -60,7 +60,19 @@ ROW_RUNS = "row_runs"
 SCRATCH = ("tune", "gangs", ROW_RUNS)
 # Everything that sweeps writes into a sweep's folder, as glob patterns for names. `sweeps rm` deletes nothing else.
 OWN = (
-    *(SPACE, ORIGIN, EARLIER_TRIALS, PROVENANCE, "code.diff", "code-*.diff", JOURNAL, LOCK, RAY, STAGES, RESULT),
+    *(
+        SPACE,
+        ORIGIN,
+        EARLIER_TRIALS,
+        PROVENANCE,
+        "code.diff",
+        "code-*.diff",
+        JOURNAL,
+        LOCK,
+        RAY,
+        STAGES,
+        RESULT,
+    ),
     *("sweep.log", "events.jsonl"),
     *(
         "tensorboard",
@@ -161,9 +173,16 @@ def create_sweep_folder(root: Path, name: str, started: float) -> Path:
         except FileExistsError:
             continue
         except OSError as e:
-            raise InputError(Problem("--dir", f"sweeps cannot create a folder in {root}: {e.strerror}")) from e
+            raise InputError(
+                Problem("--dir", f"sweeps cannot create a folder in {root}: {e.strerror}")
+            ) from e
         return folder
-    raise InputError(Problem("--dir", f"{root}: all names that sweeps tried for the new sweep's folder are in use; try again in a second"))
+    raise InputError(
+        Problem(
+            "--dir",
+            f"{root}: all names that sweeps tried for the new sweep's folder are in use; try again in a second",
+        )
+    )
 
 
 def is_own(name: str) -> bool:
@@ -193,7 +212,12 @@ def refuse_links(folder: Path) -> None:
         sweep.tensorboard,
     ]
     trials = [] if sweep.trials.is_symlink() else list(sweep.trials.glob("*"))
-    inside = [path for trial in trials if not trial.is_symlink() for path in (trial / "logs", *trial.glob(CHECKPOINTS))]
+    inside = [
+        path
+        for trial in trials
+        if not trial.is_symlink()
+        for path in (trial / "logs", *trial.glob(CHECKPOINTS))
+    ]
     for path in (*own, *trials, *inside):
         if path.is_symlink():
             rule = "is a link, but sweeps reads and writes only files inside the sweep's folder; replace the link with the files"
@@ -212,4 +236,9 @@ def refuse_special_files(folder: Path) -> None:
         for path in (Path(parent, name) for name in (*folders, *files)):
             if path.is_symlink() or not (path.is_dir() or path.is_file()):
                 kind = "a link" if path.is_symlink() else "not a regular file"
-                raise InputError(Problem(str(path), f"is {kind}; sweeps reads only regular files inside the sweep's folder"))
+                raise InputError(
+                    Problem(
+                        str(path),
+                        f"is {kind}; sweeps reads only regular files inside the sweep's folder",
+                    )
+                )

@@ -145,7 +145,13 @@ class GangSizePeriod:
 
     def __str__(self) -> str:
         first, last = self.step + 1, self.reported
-        again = f" (trained step {first} again)" if first == last else f" (trained steps {first} to {last} again)" if first < last else ""
+        again = (
+            f" (trained step {first} again)"
+            if first == last
+            else f" (trained steps {first} to {last} again)"
+            if first < last
+            else ""
+        )
         return f"{self.workers} from step {self.reported + 1}{again}"
 
 
@@ -188,8 +194,16 @@ class Trial:
     @property
     def chain(self) -> str:
         """Short text for the preprocessor, such as `scale+pca (n_components=8)`: a label or the steps, and then the sampled values."""
-        label = self.labels.get("preprocessor") or "+".join(step.name for step in self.preprocessor) or "none"
-        inside = {name.rsplit(".", 1)[-1]: value for name, value in self.labels.items() if name.startswith("preprocessor.")}
+        label = (
+            self.labels.get("preprocessor")
+            or "+".join(step.name for step in self.preprocessor)
+            or "none"
+        )
+        inside = {
+            name.rsplit(".", 1)[-1]: value
+            for name, value in self.labels.items()
+            if name.startswith("preprocessor.")
+        }
         return label + (f" ({', '.join(f'{k}={v}' for k, v in inside.items())})" if inside else "")
 
 
@@ -364,7 +378,12 @@ class Current:
             last: True if the loop ends after this step.
         """
         now = time.monotonic()
-        if not (last or step == self.max_t or step in self.milestones or now - self._last_checkpoint >= self.checkpoint_interval):
+        if not (
+            last
+            or step == self.max_t
+            or step in self.milestones
+            or now - self._last_checkpoint >= self.checkpoint_interval
+        ):
             return False
         self._last_checkpoint = now
         return True
@@ -380,7 +399,9 @@ class Current:
         """
         self.final.update({str(name): float(value) for name, value in metrics.items()})
 
-    def note_checkpoint(self, folder: str | Path, best_step: int, predictions: np.ndarray | None = None) -> None:
+    def note_checkpoint(
+        self, folder: str | Path, best_step: int, predictions: np.ndarray | None = None
+    ) -> None:
         """Write down in a checkpoint's folder which model it holds. Call this method before the checkpoint is reported.
 
         Args:
@@ -405,7 +426,9 @@ def current() -> Current:
         RuntimeError: No training loop that sweeps started runs in this process.
     """
     if _current is None:
-        raise RuntimeError("sweeps.trial.current() can only be called inside the training loop of a sweep")
+        raise RuntimeError(
+            "sweeps.trial.current() can only be called inside the training loop of a sweep"
+        )
     return _current
 
 
@@ -419,5 +442,9 @@ def flat(params: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """Flatten nested parameters to dotted names."""
     out: list[tuple[str, Any]] = []
     for name, value in params.items():
-        out += flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [(prefix + str(name), value)]
+        out += (
+            flat(value, f"{prefix}{name}.")
+            if isinstance(value, dict) and value
+            else [(prefix + str(name), value)]
+        )
     return out

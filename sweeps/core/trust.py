@@ -65,7 +65,11 @@ def key(make: bool = False) -> bytes | None:
     except OSError as e:
         raise InputError(Problem(place, f"{file} cannot be read: {e.strerror}")) from None
     if len(content) < MIN_KEY_BYTES:
-        raise InputError(Problem(place, f"{file} has {len(content)} bytes, but a key needs at least {MIN_KEY_BYTES}"))
+        raise InputError(
+            Problem(
+                place, f"{file} has {len(content)} bytes, but a key needs at least {MIN_KEY_BYTES}"
+            )
+        )
     return content
 
 
@@ -130,7 +134,9 @@ def read(file: Path, trust: bool = False) -> bytes:
     except (OSError, UnicodeDecodeError):
         signature = ""
     secret = key()
-    if secret is None or not hmac.compare_digest(signature.encode(), mac(data, file.name, secret).encode()):
+    if secret is None or not hmac.compare_digest(
+        signature.encode(), mac(data, file.name, secret).encode()
+    ):
         reason = "was not written with your key" if signature else "has no signature"
         text = (
             f"{reason}, and reading this file can run code; if you trust the person who made this folder, add "

@@ -73,7 +73,9 @@ def replace(text: str, value_of: Callable[[Reference], str], keep_escapes: bool 
         if match[0] == "$${":
             return match[0] if keep_escapes else "${"
         if match[1] is None:
-            raise VariableError(f"`{text[match.start() : match.start() + 30]}` is not a variable; {FORM}")
+            raise VariableError(
+                f"`{text[match.start() : match.start() + 30]}` is not a variable; {FORM}"
+            )
         return value_of(Reference(match[1], match[2], match[0]))
 
     return _VARIABLE.sub(one, text)
@@ -89,4 +91,8 @@ def resolve(value: Any, environment: Mapping[str, str]) -> Any:
         return replace(value, lambda reference: reference.value(environment))
     if isinstance(value, Mapping):
         return {key: resolve(inner, environment) for key, inner in value.items()}
-    return [resolve(inner, environment) for inner in value] if isinstance(value, (list, tuple)) else value
+    return (
+        [resolve(inner, environment) for inner in value]
+        if isinstance(value, (list, tuple))
+        else value
+    )

@@ -91,7 +91,9 @@ class Dashboard:
     def _names(self) -> list[str]:
         if not self.root.is_dir():
             return []
-        return sorted(folder.name for folder in self.root.iterdir() if SweepFolder(folder).origin.is_file())
+        return sorted(
+            folder.name for folder in self.root.iterdir() if SweepFolder(folder).origin.is_file()
+        )
 
     def sweeps(self) -> dict[str, Any]:
         """Return all sweeps of the root, the newest first."""
@@ -100,8 +102,19 @@ class Dashboard:
             try:
                 reader = self.reader(name)
                 version, summary = reader.summary()
-            except (SweepsError, HTTPException) as e:  # the sweep was removed meanwhile, or is damaged
-                listed.append({"sweep": name, "state": "unreadable", "problems": [str(e)], "began": "", "trials": {}})
+            except (
+                SweepsError,
+                HTTPException,
+            ) as e:  # the sweep was removed meanwhile, or is damaged
+                listed.append(
+                    {
+                        "sweep": name,
+                        "state": "unreadable",
+                        "problems": [str(e)],
+                        "began": "",
+                        "trials": {},
+                    }
+                )
                 continue
             more = {"version": version, "rest": reader.rest(), "mlflow": self.mlflow.get(name, {})}
             listed.append(summary.to_json() | more)
@@ -111,7 +124,9 @@ class Dashboard:
     def sweep(self, sweep: str) -> dict[str, Any]:
         """Return a sweep with its table of trials."""
         reader = self.reader(sweep)
-        return content.sweep_json(reader.snapshot(), self.may_command, self.mlflow.get(sweep, {})) | {"rest": reader.rest()}
+        return content.sweep_json(
+            reader.snapshot(), self.may_command, self.mlflow.get(sweep, {})
+        ) | {"rest": reader.rest()}
 
     def figure(self, sweep: str, key: str, request: Request) -> dict[str, Any]:
         """Return a figure of a sweep."""
@@ -136,9 +151,16 @@ class Dashboard:
             lines = deque(read_logs(folder, trial, None, False), maxlen=LOG_LINES + 1)
         except InputError as e:
             return {"text": "", "note": str(e)}
-        note = f"The last {LOG_LINES:,} lines; `sweeps logs {sweep} {trial}` prints all." if len(lines) > LOG_LINES else ""
+        note = (
+            f"The last {LOG_LINES:,} lines; `sweeps logs {sweep} {trial}` prints all."
+            if len(lines) > LOG_LINES
+            else ""
+        )
         return {
-            "text": "\n".join(CONTROL.sub("", line) for line in itertools.islice(lines, max(0, len(lines) - LOG_LINES), None)),
+            "text": "\n".join(
+                CONTROL.sub("", line)
+                for line in itertools.islice(lines, max(0, len(lines) - LOG_LINES), None)
+            ),
             "note": note,
         }
 
@@ -164,12 +186,16 @@ class Dashboard:
         try:
             answer = _ask(FolderChannel(folder), command)
         except DriverEnded:
-            raise HTTPException(409, f"no process runs the sweep; `sweeps resume {sweep}` continues it") from None
+            raise HTTPException(
+                409, f"no process runs the sweep; `sweeps resume {sweep}` continues it"
+            ) from None
         except (SweepsError, CommandError) as e:
             raise HTTPException(409, str(e)) from None
         if answer is not None and answer.problems:
             raise HTTPException(422 if answer.invalid else 409, "; ".join(answer.problems))
-        return JSONResponse({"sent": command.command, "text": "" if answer is None else answer.text}, 202)
+        return JSONResponse(
+            {"sent": command.command, "text": "" if answer is None else answer.text}, 202
+        )
 
     async def events(self, sweep: str | None = None) -> StreamingResponse:
         """Return a stream of server-sent events: one at the start, and one after each change of the sweep, or of any sweep.
@@ -183,13 +209,19 @@ class Dashboard:
             folders = lambda: [folder]  # noqa: E731
         else:
             folders = lambda: [self.root / name for name in self._names()]  # noqa: E731
-        return StreamingResponse(self._changes(folders), media_type="text/event-stream", headers={"cache-control": "no-store"})
+        return StreamingResponse(
+            self._changes(folders),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store"},
+        )
 
     async def _changes(self, folders: Callable[[], list[Path]]) -> AsyncIterator[str]:
         seen: dict[str, str] | None = None
         silent = 0.0
         while not self.ended:
-            versions = await asyncio.to_thread(lambda: {folder.name: version_of(folder) for folder in folders()})
+            versions = await asyncio.to_thread(
+                lambda: {folder.name: version_of(folder) for folder in folders()}
+            )
             if versions != seen:
                 seen, silent = versions, 0.0
                 yield f"event: change\ndata: {json.dumps(versions)}\n\n"
@@ -234,7 +266,9 @@ def make_app(dashboard: Dashboard, access: Access) -> ASGIApp:
     app.mount("/api", Guard(data, access))
     files = FastAPI(openapi_url=None)
     files.get("/")(lambda: FileResponse(STATIC / "index.html"))
-    files.get("/plotly.min.js")(lambda: FileResponse(html_page.plotly_file(), headers={"cache-control": "max-age=86400"}))
+    files.get("/plotly.min.js")(
+        lambda: FileResponse(html_page.plotly_file(), headers={"cache-control": "max-age=86400"})
+    )
     files.mount("/report", StaticFiles(directory=html_page.STATIC))
     files.mount("/page", StaticFiles(directory=STATIC))
     app.mount("/", Guard(files, Access(access.hosts)))

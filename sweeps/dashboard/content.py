@@ -49,13 +49,23 @@ def sweep_json(snapshot: Snapshot, may_command: bool, mlflow: Mapping[str, str])
         "objectives": [{"metric": o.metric, "goal": o.goal} for o in objectives],
         "columns": columns,
         "rows": rows,
-        "dimensions": [{"name": d.name, "label": data.names[d.name]} for d in data.sampled] if data is not None else [],
-        "figures": [{"key": key, "title": title} for key, title in TITLES.items() if key != "pareto" or len(objectives) in (2, 3)],
+        "dimensions": [{"name": d.name, "label": data.names[d.name]} for d in data.sampled]
+        if data is not None
+        else [],
+        "figures": [
+            {"key": key, "title": title}
+            for key, title in TITLES.items()
+            if key != "pareto" or len(objectives) in (2, 3)
+        ],
         "running": summary.is_running,
         "may_command": may_command,
         "mlflow": dict(mlflow),
         "seconds": (summary.result or {}).get("seconds"),
-        "notes": [*([f"ended early: {reason}"] if reason else []), *([snapshot.problem] if snapshot.problem else []), *notes],
+        "notes": [
+            *([f"ended early: {reason}"] if reason else []),
+            *([snapshot.problem] if snapshot.problem else []),
+            *notes,
+        ],
     }
 
 
@@ -75,11 +85,28 @@ def trial_table(snapshot: Snapshot) -> tuple[list[dict[str, Any]], list[list[Any
     columns += [column("steps", "steps", True), column("seconds", "seconds", True)]
     rows = []
     for t in study.trials:
-        values = [t.result.values[at] if at < len(t.result.values) else None for at in range(len(metrics))]
-        fixed = [t.id, snapshot.summary.state_of(t), *values, t.result.steps, round(t.result.seconds, 2)]
-        rows.append([to_json_value(v) for v in (*fixed, *(cell(t.labels.get(name), name in t.labels) for name in names))])
+        values = [
+            t.result.values[at] if at < len(t.result.values) else None for at in range(len(metrics))
+        ]
+        fixed = [
+            t.id,
+            snapshot.summary.state_of(t),
+            *values,
+            t.result.steps,
+            round(t.result.seconds, 2),
+        ]
+        rows.append(
+            [
+                to_json_value(v)
+                for v in (*fixed, *(cell(t.labels.get(name), name in t.labels) for name in names))
+            ]
+        )
     for name in names:
-        is_number = all(isinstance(t.labels.get(name, 0), (int, float)) and not isinstance(t.labels.get(name), bool) for t in study.trials)
+        is_number = all(
+            isinstance(t.labels.get(name, 0), (int, float))
+            and not isinstance(t.labels.get(name), bool)
+            for t in study.trials
+        )
         columns.append(column(name, shorts[name], is_number))
     return columns, rows
 
@@ -93,18 +120,34 @@ def cell(value: Any, is_set: bool) -> Any:
     """Return the value of a dimension for the table: a number, or a text; None if the dimension was not active in the trial."""
     if not is_set:
         return None
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else option_text(value)
+    return (
+        value
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        else option_text(value)
+    )
 
 
 def trial_json(t: TrialRecord, snapshot: Snapshot) -> dict[str, Any]:
     """Return what the page shows of one trial, as tables of (name, text) rows."""
-    r, objectives = t.result, snapshot.study.objectives.objectives if snapshot.study is not None else ()
+    r, objectives = (
+        t.result,
+        snapshot.study.objectives.objectives if snapshot.study is not None else (),
+    )
     values = [(o.metric, value) for o, value in zip(objectives, r.values, strict=False)]
     facts: list[tuple[str, Any]] = [("state", snapshot.summary.state_of(t)), *values]
     facts += [("best step", f"{r.best_step} of {r.steps}")] if r.best_step is not None else []
     facts += [("stopped", t.reason)] if t.reason else []
-    facts += [(name, value) for name, value in {**r.metrics, **r.final}.items() if name not in dict(values)]
-    facts += [("attempts", t.attempts), ("seed", t.seed), ("began", _time(t.began)), ("ended", _time(t.ended))]
+    facts += [
+        (name, value)
+        for name, value in {**r.metrics, **r.final}.items()
+        if name not in dict(values)
+    ]
+    facts += [
+        ("attempts", t.attempts),
+        ("seed", t.seed),
+        ("began", _time(t.began)),
+        ("ended", _time(t.ended)),
+    ]
     facts += [("repeats", f"trial {t.repeat_of:04d}")] if t.repeat_of is not None else []
     facts += [("copied from", lineage_text(t.lineage))] if t.lineage else []
     facts += [("stage", snapshot.summary.stages[t.id])] if t.id in snapshot.summary.stages else []
@@ -112,10 +155,15 @@ def trial_json(t: TrialRecord, snapshot: Snapshot) -> dict[str, Any]:
     configuration += [*configuration_rows(t.scaling, "scaling."), *configuration_rows(t.params)]
     return {
         "trial": t.id,
-        "facts": [(name, value_text(value)) for name, value in facts if value is not None and not _is_nan(value)],
+        "facts": [
+            (name, value_text(value))
+            for name, value in facts
+            if value is not None and not _is_nan(value)
+        ],
         "configuration": configuration,
         "error": r.error,
-        "running": snapshot.summary.state_of(t) not in ("COMPLETE", "PRUNED", "FAIL", "INTERRUPTED", "GIVEN"),
+        "running": snapshot.summary.state_of(t)
+        not in ("COMPLETE", "PRUNED", "FAIL", "INTERRUPTED", "GIVEN"),
     }
 
 

@@ -121,7 +121,10 @@ def read(folder: Path, version: str) -> Snapshot:
 def version_of(folder: Path) -> str:
     """Return a text that changes if what the page shows of a sweep changes."""
     paths, parts = SweepFolder(folder), [is_driven(folder)]
-    states: list[Any] = [*parts, *map(_stamp, (storage.journal_in(folder), paths.origin, paths.result, paths.stages))]
+    states: list[Any] = [
+        *parts,
+        *map(_stamp, (storage.journal_in(folder), paths.origin, paths.result, paths.stages)),
+    ]
     try:
         if parts[0] and storage.place_of(folder) is not None:
             states.append(int(time.time() / DATABASE_SECONDS))

@@ -43,7 +43,14 @@ class Mlflow:
 
 
 def serve(
-    root: Path, host: str, port: int, say: Callable[[str], None], access: Access, mlflow: Mlflow, sweep: str | None, open_browser: bool
+    root: Path,
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    access: Access,
+    mlflow: Mlflow,
+    sweep: str | None,
+    open_browser: bool,
 ) -> None:
     """Serve the page until SIGTERM or Ctrl-C.
 
@@ -65,7 +72,9 @@ def serve(
     from sweeps.dashboard.app import Dashboard, make_app
 
     if not root.is_dir():
-        raise InputError(Problem("--dir", f"the folder {root} does not exist; `sweeps run` creates it"))
+        raise InputError(
+            Problem("--dir", f"the folder {root} does not exist; `sweeps run` creates it")
+        )
     sweep = None if sweep is None else find(sweep, root).name
     shown = "" if sweep is None else f"/#{quote(sweep)}"
     is_open = open_to_others(host)
@@ -79,7 +88,15 @@ def serve(
         say(f"the page of the sweeps is at {url}{shown}; press Ctrl-C to stop")
         stop = threading.Event()
         # MLflow knows no token, so only this machine can reach it if the page has one.
-        of_mlflow = (dashboard.mlflow, root, host if access.digest is None else LOOPBACK[1], mlflow, sweep, say, stop)
+        of_mlflow = (
+            dashboard.mlflow,
+            root,
+            host if access.digest is None else LOOPBACK[1],
+            mlflow,
+            sweep,
+            say,
+            stop,
+        )
         beside = threading.Thread(target=_run_mlflow, args=of_mlflow)
         beside.start()
         if open_browser:
@@ -106,7 +123,14 @@ def _server(app: Any, dashboard: Dashboard) -> uvicorn.Server:
 
     # uvicorn's own configuration of logging would close the handlers of all other loggers, and files that they write to.
     return Server(
-        uvicorn.Config(app, log_config=None, log_level="error", access_log=False, ws="none", timeout_graceful_shutdown=END_SECONDS)
+        uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            ws="none",
+            timeout_graceful_shutdown=END_SECONDS,
+        )
     )
 
 
@@ -128,7 +152,17 @@ def _run_mlflow(
             pages.update(mlflow_ui.links_by_name(server, found))
             say(f"MLflow's web interface is at {server}")
             if (chosen := mlflow_ui.choose_sweep(found, sweep)) is not None:
-                say("\n".join([chosen.name, *(f"  {title:<19} {link}" for title, link in pages[chosen.name].items())]))
+                say(
+                    "\n".join(
+                        [
+                            chosen.name,
+                            *(
+                                f"  {title:<19} {link}"
+                                for title, link in pages[chosen.name].items()
+                            ),
+                        ]
+                    )
+                )
             while not stop.wait(LINK_SECONDS):
                 if any(file.parent.name not in pages for file in root.glob(f"*/{ORIGIN}")):
                     pages.update(mlflow_ui.links_by_name(server, mlflow_ui.find_sweeps(server)))

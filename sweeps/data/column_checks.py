@@ -20,13 +20,27 @@ if TYPE_CHECKING:
 
 SELECTOR_WORDS = ("numeric", "categorical", "all")
 # These steps create columns named `COLUMN_VALUE`. For FeatureHasher, COLUMN is its parameter `output_column`
-_EXPANDING = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
+_EXPANDING = (
+    "OneHotEncoder",
+    "MultiHotEncoder",
+    "CountVectorizer",
+    "HashingVectorizer",
+    "FeatureHasher",
+)
 # Parameters that name new columns
 _OUTPUT_PARAMETERS = ("output_columns", "output_column", "output_column_name")
 _CONCATENATOR_OUTPUT = "concat_out"  # Ray's default for `output_column_name`
 # Built-in steps that leave a column of texts as it is, unless their `columns` select it. `SimpleImputer` never makes numbers of texts.
 _NO_ENCODERS = (
-    *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer", "PowerTransformer", "SimpleImputer"),
+    *(
+        "StandardScaler",
+        "MinMaxScaler",
+        "MaxAbsScaler",
+        "RobustScaler",
+        "Normalizer",
+        "PowerTransformer",
+        "SimpleImputer",
+    ),
     *("CustomKBinsDiscretizer", "UniformKBinsDiscretizer", "Concatenator", "LabelEncoder"),
 )
 # No step makes a name with `[`, `]` or `<`, because XGBoost does not accept them
@@ -54,23 +68,43 @@ class AvailableColumns:
             want: name of the column, or a pattern that the column matches, such as `x_*`. The result is True for the keywords "numeric",
                 "categorical" and "all".
         """
-        if self.anything or want in SELECTOR_WORDS or want in self.names or fnmatch.filter(self.names, want):
+        if (
+            self.anything
+            or want in SELECTOR_WORDS
+            or want in self.names
+            or fnmatch.filter(self.names, want)
+        ):
             return True
-        return self.expanded and (glob.has_magic(want) or any(want.startswith(n.translate(_SAFE_CHARACTERS) + "_") for n in self.names))
+        return self.expanded and (
+            glob.has_magic(want)
+            or any(want.startswith(n.translate(_SAFE_CHARACTERS) + "_") for n in self.names)
+        )
 
     def union(self, other: AvailableColumns) -> AvailableColumns:
         """Return the columns that are in this object or in `other`."""
-        return AvailableColumns(self.names | other.names, self.expanded or other.expanded, self.anything or other.anything)
+        return AvailableColumns(
+            self.names | other.names,
+            self.expanded or other.expanded,
+            self.anything or other.anything,
+        )
 
     def after(self, step: Step) -> AvailableColumns:
         """Return the columns that may reach the next step. This object has the columns that may reach `step`."""
         new = {name for key in _OUTPUT_PARAMETERS for name in _strings(step.params.get(key))}
         new |= {_CONCATENATOR_OUTPUT} if step.name == "Concatenator" else set()
-        return AvailableColumns(self.names | new, self.expanded or step.name in _EXPANDING, self.anything or ":" in step.name)
+        return AvailableColumns(
+            self.names | new,
+            self.expanded or step.name in _EXPANDING,
+            self.anything or ":" in step.name,
+        )
 
 
 def check_step_columns(
-    chain: Template, features: Iterable[str], label: Label | None, source: str, removed: Iterable[str] = ()
+    chain: Template,
+    features: Iterable[str],
+    label: Label | None,
+    source: str,
+    removed: Iterable[str] = (),
 ) -> list[Problem]:
     """Check that the columns named in preprocessing steps exist, in all chains that a space allows.
 
@@ -92,9 +126,16 @@ def check_step_columns(
 
     def check(template: Template, available: AvailableColumns) -> AvailableColumns:
         if isinstance(template, Dimension):
-            return functools.reduce(AvailableColumns.union, [check(option.value, available) for option in template.options])
+            return functools.reduce(
+                AvailableColumns.union,
+                [check(option.value, available) for option in template.options],
+            )
         if isinstance(template, Step):
-            where = f"`{source}`" if available == first else f"`{source}` or in the output of earlier steps"
+            where = (
+                f"`{source}`"
+                if available == first
+                else f"`{source}` or in the output of earlier steps"
+            )
             problems.extend(_step_problems(template, available, label, where, removed))
             return available.after(template)
         for item in children(template):
@@ -105,10 +146,19 @@ def check_step_columns(
     return problems
 
 
-def _step_problems(step: Step, available: AvailableColumns, label: Label | None, where: str, removed: frozenset[str]) -> Iterator[Problem]:
+def _step_problems(
+    step: Step,
+    available: AvailableColumns,
+    label: Label | None,
+    where: str,
+    removed: frozenset[str],
+) -> Iterator[Problem]:
     if step.name == "LabelEncoder":  # sweeps ignores this step, but the step must name the label
         if (text := label_encoder_error(step, label)) is not None:
-            yield Problem(f"{step.path}.{'label_column' if 'label_column' in step.params else 'columns'}", text)
+            yield Problem(
+                f"{step.path}.{'label_column' if 'label_column' in step.params else 'columns'}",
+                text,
+            )
         return
     for path, want in selectors(step.columns, f"{step.path}.columns"):
         if available.may_contain(want):
@@ -116,9 +166,15 @@ def _step_problems(step: Step, available: AvailableColumns, label: Label | None,
         if want in label_columns(label):
             text = f"`{want}` is the label, which no step may change"
         elif want in removed:
-            text = f"`{want}` is not a feature, because data.drop, data.weight or a split removes it"
+            text = (
+                f"`{want}` is not a feature, because data.drop, data.weight or a split removes it"
+            )
         else:
-            problem = f"no column in {where} matches `{want}`" if glob.has_magic(want) else f"no column `{want}` in {where}"
+            problem = (
+                f"no column in {where} matches `{want}`"
+                if glob.has_magic(want)
+                else f"no column `{want}` in {where}"
+            )
             text = f"{problem}; {nearest_column(want, sorted(available.names))}"
         yield Problem(path, text)
 
@@ -155,12 +211,17 @@ def unread_texts_error(names: Sequence[str], trainer: str) -> str:
 
 def _may_change(step: Step, column: str) -> bool:
     """Return whether a step may encode, remove or replace a column of texts."""
-    if ":" in step.name or any(column in _strings(step.params.get(key)) for key in _OUTPUT_PARAMETERS):
+    if ":" in step.name or any(
+        column in _strings(step.params.get(key)) for key in _OUTPUT_PARAMETERS
+    ):
         return True
     if step.columns is None:
         return step.name not in _NO_ENCODERS
     chosen = [text for _, text in selectors(step.columns, "")]
-    return any(text in ("all", "categorical", column) or fnmatch.fnmatchcase(column, text) for text in chosen)
+    return any(
+        text in ("all", "categorical", column) or fnmatch.fnmatchcase(column, text)
+        for text in chosen
+    )
 
 
 def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:

@@ -59,7 +59,14 @@ class InvalidValue(Problem):
     def create(cls, column: str, rule: str, row: int, value: Any) -> InvalidValue:
         """Create the problem and its message. In the message, rows are counted from 1."""
         value = _Summary.of(value)
-        return cls("input", f"column `{column}` holds {value!r} in row {row + 1}, but {rule}", column, rule, row, value)
+        return cls(
+            "input",
+            f"column `{column}` holds {value!r} in row {row + 1}, but {rule}",
+            column,
+            rule,
+            row,
+            value,
+        )
 
     def shifted(self, rows: int) -> InvalidValue:
         """Return the same problem with its row number increased by `rows`."""
@@ -91,7 +98,9 @@ def to_numbers(values: pd.Series, name: str) -> pd.Series:
     """
     if pd.api.types.is_numeric_dtype(values.dtype):
         return values
-    objects = values.astype(object).where(values.notna(), None)  # pandas would convert dates to nanoseconds
+    objects = values.astype(object).where(
+        values.notna(), None
+    )  # pandas would convert dates to nanoseconds
     numbers = pd.to_numeric(objects, errors="coerce")
     _refuse_unparsed(values, numbers, name, "must hold numbers")
     return numbers
@@ -120,7 +129,11 @@ def to_booleans(values: pd.Series) -> pd.Series:
 
 def to_text(values: pd.Series) -> pd.Series:
     """Convert a column to text. For example, ZIP codes that were read as numbers become text again."""
-    return values if values.dtype == "str" else values.astype(object).map(format_value, na_action="ignore").astype("str")
+    return (
+        values
+        if values.dtype == "str"
+        else values.astype(object).map(format_value, na_action="ignore").astype("str")
+    )
 
 
 def format_value(value: Any) -> str:
@@ -128,7 +141,11 @@ def format_value(value: Any) -> str:
 
     For example, return `12` for 12.0, because integers are read as floats if their column has missing values.
     """
-    return str(int(value)) if isinstance(value, (float, np.floating)) and float(value).is_integer() else str(value)
+    return (
+        str(int(value))
+        if isinstance(value, (float, np.floating)) and float(value).is_integer()
+        else str(value)
+    )
 
 
 def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
@@ -144,17 +161,27 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
     """
     dates = _parse_dates(values, dtype)
     if dates is None:  # Find the first value that the dtype cannot hold.
-        row = bisect.bisect_left(range(1, len(values)), True, key=lambda n: _parse_dates(values.iloc[:n], dtype) is None)
-        has_zone = "," not in dtype and pd.to_datetime(values.iloc[[row]], errors="coerce", format="ISO8601").dt.tz is not None
+        row = bisect.bisect_left(
+            range(1, len(values)), True, key=lambda n: _parse_dates(values.iloc[:n], dtype) is None
+        )
+        has_zone = (
+            "," not in dtype
+            and pd.to_datetime(values.iloc[[row]], errors="coerce", format="ISO8601").dt.tz
+            is not None
+        )
         rule = f"must hold dates {'without a time zone' if has_zone else f'within the range of {dtype}'}, such as 2026-01-31T12:00:00"
-        raise InputError(InvalidValue.create(name, f"{rule}, as in training", row, values.iloc[row]))
+        raise InputError(
+            InvalidValue.create(name, f"{rule}, as in training", row, values.iloc[row])
+        )
     _refuse_unparsed(values, dates, name, "must hold dates, such as 2026-01-31T12:00:00")
     return dates
 
 
 def _parse_dates(values: pd.Series, dtype: str) -> pd.Series | None:
     """Parse dates. Values that are not dates become NaT. Return None if the dtype cannot hold a value."""
-    aware = "," in dtype  # such as `datetime64[us, UTC]`: each row may have its own offset, as in summer and winter
+    aware = (
+        "," in dtype
+    )  # such as `datetime64[us, UTC]`: each row may have its own offset, as in summer and winter
     try:
         return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=aware).astype(dtype)
     except (TypeError, ValueError):
@@ -194,7 +221,11 @@ def to_tensor(value: Any, dtype: str, shape: list[int] | None) -> np.ndarray:
     Raises:
         ValueError, TypeError, KeyError, OverflowError: the value is not an array of this type and shape.
     """
-    array = _array(value["data"]).reshape([int(n) for n in value["shape"]]) if isinstance(value, Mapping) else _array(value)
+    array = (
+        _array(value["data"]).reshape([int(n) for n in value["shape"]])
+        if isinstance(value, Mapping)
+        else _array(value)
+    )
     if array.dtype.kind not in NUMERIC_KINDS or not array.ndim:
         raise ValueError("not an array of numbers")
     if shape is not None and array.shape != tuple(shape):
@@ -211,4 +242,8 @@ def to_tensor(value: Any, dtype: str, shape: list[int] | None) -> np.ndarray:
 def _array(value: Any) -> np.ndarray:
     """Convert nested lists, or an array of arrays, to one array."""
     array = np.asarray(value)
-    return np.stack([_array(part) for part in array]) if array.dtype == object and array.ndim and array.size else array
+    return (
+        np.stack([_array(part) for part in array])
+        if array.dtype == object and array.ndim and array.size
+        else array
+    )

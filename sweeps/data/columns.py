@@ -45,15 +45,28 @@ def input_column(field: pa.Field, parse: str = "") -> InputColumn:
     kind = field.type
     if parse:
         return InputColumn(field.name, "number", "float64", parse)
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if (
+        pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+    ):
         narrow = pa.types.is_float32(kind) or pa.types.is_float16(kind)
         return InputColumn(field.name, "number", "float32" if narrow else "float64")
     if pa.types.is_null(kind):
         return InputColumn(field.name, "number", "float64")
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return InputColumn(field.name, "time", "datetime64[us, UTC]" if getattr(kind, "tz", None) else "datetime64[us]")
+        return InputColumn(
+            field.name,
+            "time",
+            "datetime64[us, UTC]" if getattr(kind, "tz", None) else "datetime64[us]",
+        )
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
+    if (
+        pa.types.is_string(value)
+        or pa.types.is_large_string(value)
+        or pa.types.is_string_view(value)
+    ):
         return InputColumn(field.name, "text", "str")
     return InputColumn(field.name, "other")
 
@@ -81,10 +94,19 @@ def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) 
         if keep_integers and isinstance(values.dtype, np.dtype) and values.dtype.kind in "iub":
             return values
         numbers = to_numbers(values if is_number(values) else to_booleans(values), column.name)
-        return pd.Series(numbers.to_numpy(column.dtype, na_value=np.nan), index=values.index, name=column.name, copy=False)
+        return pd.Series(
+            numbers.to_numpy(column.dtype, na_value=np.nan),
+            index=values.index,
+            name=column.name,
+            copy=False,
+        )
     if column.kind == "text":
         return to_text(values)
-    return to_dates(values, column.name, column.dtype) if column.kind == "time" else tensors_to_arrays(values)
+    return (
+        to_dates(values, column.name, column.dtype)
+        if column.kind == "time"
+        else tensors_to_arrays(values)
+    )
 
 
 def is_number(values: pd.Series) -> bool:
@@ -112,14 +134,24 @@ def check_all_numeric(prepared: pd.DataFrame, label: Label | None) -> None:
     Raises:
         InputError: some columns hold neither numbers nor categories. The message names the first ten such columns.
     """
-    kinds = {str(name): values.dtype for name, values in prepared.items() if name not in label_columns(label)}
-    if others := [f"`{name}`" for name, kind in kinds.items() if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))]:
+    kinds = {
+        str(name): values.dtype
+        for name, values in prepared.items()
+        if name not in label_columns(label)
+    }
+    if others := [
+        f"`{name}`"
+        for name, kind in kinds.items()
+        if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))
+    ]:
         advice = "name such a column in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop it with `data.drop`"
         text = f"these columns are not numeric after preprocessing: {first_of(others)}; the trainer reads only numbers, so {advice}"
         raise InputError(Problem(PREPROCESSOR_KEY, text))
 
 
-def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, label: Label | None) -> tuple[str, ...]:
+def select_columns(
+    frame: pd.DataFrame, columns: Any, default: str, step: str, label: Label | None
+) -> tuple[str, ...]:
     """Return the names of the columns that a step selects, in the order of the frame.
 
     Args:
@@ -132,9 +164,19 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
     Raises:
         InputError: one of the names or patterns matches no column, or is the label.
     """
-    wanted: Sequence[str] = (columns,) if isinstance(columns, str) else tuple(columns) if columns is not None else (default,)
+    wanted: Sequence[str] = (
+        (columns,)
+        if isinstance(columns, str)
+        else tuple(columns)
+        if columns is not None
+        else (default,)
+    )
     names = [str(n) for n in frame.columns]
-    words: dict[str, Callable[[pd.Series], bool]] = {"numeric": is_number, "categorical": is_categorical, "all": lambda _: True}
+    words: dict[str, Callable[[pd.Series], bool]] = {
+        "numeric": is_number,
+        "categorical": is_categorical,
+        "all": lambda _: True,
+    }
     chosen: set[str] = set()
     problems = []
     for want in map(str, wanted):
@@ -143,12 +185,18 @@ def select_columns(frame: pd.DataFrame, columns: Any, default: str, step: str, l
         elif want in words:
             chosen.update(n for n in names if words[want](frame[n]))
         elif want in label_columns(label):
-            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: `{want}` is the label, which no step may change"))
+            problems.append(
+                Problem(
+                    PREPROCESSOR_KEY, f"{step}: `{want}` is the label, which no step may change"
+                )
+            )
         elif matched := fnmatch.filter(names, want):
             chosen.update(matched)
         else:
             text = f"no column matches `{want}`" if glob.has_magic(want) else f"no column `{want}`"
-            problems.append(Problem(PREPROCESSOR_KEY, f"{step}: {text}; {did_you_mean(want, names)}"))
+            problems.append(
+                Problem(PREPROCESSOR_KEY, f"{step}: {text}; {did_you_mean(want, names)}")
+            )
     if problems:
         raise InputError(problems)
     return tuple(n for n in names if n in chosen)

@@ -145,7 +145,12 @@ class _DataActor:
         self.stored_variants: set[str] = set()  # names of the variants whose information is stored
 
     def load(
-        self, spec: DataSpec, seed: int, variants: Sequence[DataSpec] = (), tuned: Sequence[str] = (), before: str | None = None
+        self,
+        spec: DataSpec,
+        seed: int,
+        variants: Sequence[DataSpec] = (),
+        tuned: Sequence[str] = (),
+        before: str | None = None,
     ) -> DatasetInfo:
         """Read and split the data.
 
@@ -165,17 +170,28 @@ class _DataActor:
         """
         variants = variants or (spec,)
         streamed = spec.ingest == "stream"
-        self.variants = StreamVariants(spec, variants, seed) if streamed else DataVariants(spec, variants, seed, tuned)
+        self.variants = (
+            StreamVariants(spec, variants, seed)
+            if streamed
+            else DataVariants(spec, variants, seed, tuned)
+        )
         now = self.variants.fingerprint
         if before is not None and now != before:
             text = f"the data has changed since the sweep began: its fingerprint was {before[:12]} and is now {now[:12]}"
             raise InputError(Problem("data.train", text))
         if isinstance(self.variants, StreamVariants):
             self.is_new = False
-            return self._save_stream_info(self.variants.splits({}), now, summary=self.variants.summary)
+            return self._save_stream_info(
+                self.variants.splits({}), now, summary=self.variants.summary
+            )
         for i, splits in enumerate(self.variants.sources.values()):
             if self.row_steps:
-                check_parts(self.row_steps, splits.train.num_rows, len(splits.classes or ()), max(self.workers))
+                check_parts(
+                    self.row_steps,
+                    splits.train.num_rows,
+                    len(splits.classes or ()),
+                    max(self.workers),
+                )
             if splits.test is not None:
                 self.store.save_table(f"test-{i}" if tuned else "test", splits.test)
         self.is_new = False
@@ -202,7 +218,9 @@ class _DataActor:
         self.store.save_info(info, None)
         return info
 
-    def _save_info(self, splits: Splits, test: str, fingerprint: str, data: Mapping[str, Any] | None = None) -> DatasetInfo:
+    def _save_info(
+        self, splits: Splits, test: str, fingerprint: str, data: Mapping[str, Any] | None = None
+    ) -> DatasetInfo:
         """Write the information about a data variant to the sweep's folder, and return it."""
         tables = {"train": splits.train, "valid": splits.valid, "test": splits.test}
         parts = {name: table for name, table in tables.items() if table is not None}
@@ -216,7 +234,11 @@ class _DataActor:
         return info
 
     def _save_stream_info(
-        self, splits: StreamSplits, fingerprint: str, data: Mapping[str, Any] | None = None, summary: DataSummary | None = None
+        self,
+        splits: StreamSplits,
+        fingerprint: str,
+        data: Mapping[str, Any] | None = None,
+        summary: DataSummary | None = None,
     ) -> DatasetInfo:
         """Write the information about a data variant that is streamed, and return it."""
         info, check = describe_streams(splits, fingerprint, CHECK_ROWS)
@@ -229,7 +251,10 @@ class _DataActor:
         return self.is_new or isinstance(self.variants, StreamVariants) or runs_tasks(steps)
 
     def prepare(
-        self, steps: tuple[Step, ...], data: Mapping[str, Any] | None = None, reload: LoadArguments | None = None
+        self,
+        steps: tuple[Step, ...],
+        data: Mapping[str, Any] | None = None,
+        reload: LoadArguments | None = None,
     ) -> dict[str, Any]:
         """Fit a chain on the train split of a data variant, transform train and valid, and cut shards for every number of workers.
 
@@ -256,7 +281,13 @@ class _DataActor:
         data = data or {}
         self._load_again(reload)
         if self.variants is None:
-            return {"key": "none", "bytes": 0, "shards": {workers: {} for workers in self.workers}, "check": None, "weight": None}
+            return {
+                "key": "none",
+                "bytes": 0,
+                "shards": {workers: {} for workers in self.workers},
+                "check": None,
+                "weight": None,
+            }
         key, large = data_key(self.variants.fingerprint_of(data), steps), self._holds_large_tables
         if key not in self.prepared:
             self.prepared[key] = self._prepare(key, steps, data)
@@ -280,10 +311,14 @@ class _DataActor:
         """Store the information about a data variant whose keys are tuned."""
         assert self.variants is not None
         if isinstance(self.variants, StreamVariants):
-            self._save_stream_info(self.variants.splits(data), self.variants.fingerprint_of(data), data)
+            self._save_stream_info(
+                self.variants.splits(data), self.variants.fingerprint_of(data), data
+            )
         else:
             splits = self.variants.splits(data)
-            self._save_info(splits, f"test-{self.variants.source_index(data)}", splits.fingerprint, data)
+            self._save_info(
+                splits, f"test-{self.variants.source_index(data)}", splits.fingerprint, data
+            )
         self.stored_variants.add(variant_name(data))
 
     @property
@@ -292,14 +327,21 @@ class _DataActor:
         held = self.variants.sources.values() if isinstance(self.variants, DataVariants) else ()
         return any(splits.train.nbytes >= LARGE for splits in held)
 
-    def _prepare(self, key: str, steps: tuple[Step, ...], data: Mapping[str, Any]) -> dict[str, Any]:
+    def _prepare(
+        self, key: str, steps: tuple[Step, ...], data: Mapping[str, Any]
+    ) -> dict[str, Any]:
         assert self.variants is not None
         if isinstance(self.variants, StreamVariants):
             streams = self.variants.splits(data, self.train_on_valid)
-            ready = prepare_streams(key, steps, streams, self.store, self.roots, CHECK_ROWS, self.numeric_only)
+            ready = prepare_streams(
+                key, steps, streams, self.store, self.roots, CHECK_ROWS, self.numeric_only
+            )
             return ready | {"shards": dict.fromkeys(self.workers, ready["shards"]), "stream": True}
         if self.variants.spec.folds and not self.train_on_valid:
-            fitted = [self._put(self._fit(f"{key}-fold-{number}", steps, fold)) for number, fold in enumerate(self.variants.folds(data), 1)]
+            fitted = [
+                self._put(self._fit(f"{key}-fold-{number}", steps, fold))
+                for number, fold in enumerate(self.variants.folds(data), 1)
+            ]
             size = sum(fold["bytes"] for fold in fitted)
             return fitted[0] | {"key": key, "bytes": size, "folds": fitted}
         rows = self._fit(key, steps, self._splits(data))
@@ -323,7 +365,13 @@ class _DataActor:
 
         label, weights = splits.label, row_weights(splits)
         copied = splits.train.nbytes < LARGE or splits.train.num_columns > MOST_ARRAYS
-        rows = splits.train.select([name for name in splits.train.column_names if name in (*splits.features, *label_columns(label))])
+        rows = splits.train.select(
+            [
+                name
+                for name in splits.train.column_names
+                if name in (*splits.features, *label_columns(label))
+            ]
+        )
         stored = None
         with contextlib.suppress(InputError):  # damaged or not trusted: the chain is fitted again
             stored = self.store.find_chain(key)  # exists in a resumed sweep
@@ -334,7 +382,9 @@ class _DataActor:
         valid = fitted.transform(splits.valid.to_pandas(split_blocks=True), copied)
         if self.numeric_only:
             check_all_numeric(valid, label)
-        check = valid.head(CHECK_ROWS)  # with arrays instead of Ray Data's tensors, as a bundle passes rows to the model
+        check = valid.head(
+            CHECK_ROWS
+        )  # with arrays instead of Ray Data's tensors, as a bundle passes rows to the model
         tensors = {f.name for f in splits.train.schema if isinstance(f.type, pa.BaseExtensionType)}
         prepared, valid = arrays_to_tensors(prepared, tensors), arrays_to_tensors(valid, tensors)
         if weights is not None:
@@ -346,13 +396,22 @@ class _DataActor:
             self.store.save_chain(key, fitted)
         features = check.drop(columns=list(label_columns(label)), errors="ignore")
         return PreparedRows(
-            key, pa.Table.from_pandas(prepared, preserve_index=False), valid, features, None if weights is None else COLUMN, copied
+            key,
+            pa.Table.from_pandas(prepared, preserve_index=False),
+            valid,
+            features,
+            None if weights is None else COLUMN,
+            copied,
         )
 
     def _nested_order(self, splits: Splits) -> np.ndarray:
         """Return the order in which the train rows are cut into parts; see `row_parts`."""
         assert isinstance(self.variants, DataVariants)
-        strata = splits.train.column(splits.label).to_numpy() if isinstance(splits.label, str) and splits.classes else None
+        strata = (
+            splits.train.column(splits.label).to_numpy()
+            if isinstance(splits.label, str) and splits.classes
+            else None
+        )
         return nested_order(splits.train.num_rows, strata, self.variants.seed)
 
     def _put(self, rows: PreparedRows) -> dict[str, Any]:
@@ -363,19 +422,35 @@ class _DataActor:
         about = {"key": rows.key, "check": ray.put(rows.check), "weight": rows.weight}
 
         def put_train(train: pa.Table) -> dict[str, Any]:
-            return about | {"bytes": train.nbytes, "shards": self._shards(train, valid_shard, rows.copied), "rows": train.num_rows}
+            return about | {
+                "bytes": train.nbytes,
+                "shards": self._shards(train, valid_shard, rows.copied),
+                "rows": train.num_rows,
+            }
 
         whole, n = put_train(rows.train), rows.train.num_rows
-        parts = {step: put_train(rows.train.slice(0, rows_at(step, self.row_steps[-1], n))) for step in self.row_steps[:-1]}
-        size = sum(part["bytes"] for part in (whole, *parts.values())) + int(rows.valid.memory_usage(index=False).sum())
+        parts = {
+            step: put_train(rows.train.slice(0, rows_at(step, self.row_steps[-1], n)))
+            for step in self.row_steps[:-1]
+        }
+        size = sum(part["bytes"] for part in (whole, *parts.values())) + int(
+            rows.valid.memory_usage(index=False).sum()
+        )
         return whole | {"bytes": size} | ({"parts": parts} if parts else {})
 
-    def _shards(self, train: pa.Table, valid_shard: tuple[Any, ...], copied: bool) -> dict[int, dict[str, tuple[Any, ...]]]:
+    def _shards(
+        self, train: pa.Table, valid_shard: tuple[Any, ...], copied: bool
+    ) -> dict[int, dict[str, tuple[Any, ...]]]:
         """Cut prepared rows into shards for every number of workers; see `prepare`."""
         shards = {}
         for workers in self.workers:
-            parts = (part.to_pandas(split_blocks=not copied) for part in split_equally(train, workers))
-            shards[workers] = {"train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts), "valid": valid_shard}
+            parts = (
+                part.to_pandas(split_blocks=not copied) for part in split_equally(train, workers)
+            )
+            shards[workers] = {
+                "train": tuple(ray.put(ray.data.from_blocks([part])) for part in parts),
+                "valid": valid_shard,
+            }
         return shards
 
     def pid(self) -> int:
@@ -431,12 +506,20 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
             raise locate_problems(space, e.cause.problems) from None
         raise
     except ray.exceptions.RayActorError as e:
-        raise SweepsError(f"{describe_loss(e, pid, kills)} while it read {space.data.source}") from None
+        raise SweepsError(
+            f"{describe_loss(e, pid, kills)} while it read {space.data.source}"
+        ) from None
 
 
 def load_arguments(space: Space, before: str | None) -> LoadArguments:
     """Return the arguments with which `_DataActor.load` reads the data of a space. For `before`, see that method."""
-    return space.data, space.search.seed, space.variants, tuple(space.sections.get("data", ())), before
+    return (
+        space.data,
+        space.search.seed,
+        space.variants,
+        tuple(space.sections.get("data", ())),
+        before,
+    )
 
 
 def describe_loss(error: ray.exceptions.RayActorError, pid: int | None, kills: int) -> str:
@@ -452,6 +535,9 @@ def describe_loss(error: ray.exceptions.RayActorError, pid: int | None, kills: i
     """
     log, node = "", ray._private.worker._global_node
     if pid is not None and node is not None:
-        log = "".join(exit_causes.last_attempt_log(file) for file in Path(node.get_logs_dir_path()).glob(f"worker-*-{pid}.err"))
+        log = "".join(
+            exit_causes.last_attempt_log(file)
+            for file in Path(node.get_logs_dir_path()).glob(f"worker-*-{pid}.err")
+        )
     cause = exit_causes.exit_cause(error, log, exit_causes.kills_for_memory() > kills)
     return f"the process that holds the data was lost: {cause or exit_causes.KILLED}"

@@ -46,7 +46,13 @@ class SourceSummary:
         """Return the summary as JSON data."""
         found = [{"key": warning.key, "text": warning.text} for warning in self.warnings]
         summary = None if self.summary is None else self.summary.to_json()
-        return {"source": self.source, "reason": self.reason, "summary": summary, "rows_exact": self.exact, "warnings": found}
+        return {
+            "source": self.source,
+            "reason": self.reason,
+            "summary": summary,
+            "rows_exact": self.exact,
+            "warnings": found,
+        }
 
 
 def summarize_early(space: Space, call_loaders: bool = False) -> list[SourceSummary]:
@@ -65,9 +71,18 @@ def summarize_early(space: Space, call_loaders: bool = False) -> list[SourceSumm
 
 
 def _summarize(spec: DataSpec, space: Space, stream: bool, call_loaders: bool) -> SourceSummary:
-    paths = [spec.train, *(str(rule.path) for rule in (spec.valid, spec.test) if rule is not None and rule.path is not None)]
+    paths = [
+        spec.train,
+        *(
+            str(rule.path)
+            for rule in (spec.valid, spec.test)
+            if rule is not None and rule.path is not None
+        ),
+    ]
     if any(map(is_recipe, paths)) or (stream and any(map(is_loader, paths))):
-        return SourceSummary(spec.train, None, "only `sweeps run` reads this source, and shows its summary")
+        return SourceSummary(
+            spec.train, None, "only `sweeps run` reads this source, and shows its summary"
+        )
     if any(map(is_loader, paths)) and not call_loaders:
         text = "`sweeps plan` runs no code of yours; add --call-loaders to call this function, or see the summary that `sweeps run` shows"
         return SourceSummary(spec.train, None, text)
@@ -128,4 +143,8 @@ def _lines(found: SourceSummary, named: bool) -> list[str]:
     table = summary_text.text_table(summary_text.HEAD, summary_text.table_rows(found.summary))
     lines = [f"{head}: {about}{summary_text.one_line(found.summary)}", "", *table]
     lines += ["", *remarks] if remarks else []
-    return [*lines, "", *(f"warning: {warning.text}" for warning in found.warnings)] if found.warnings else lines
+    return (
+        [*lines, "", *(f"warning: {warning.text}" for warning in found.warnings)]
+        if found.warnings
+        else lines
+    )

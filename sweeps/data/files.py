@@ -47,7 +47,9 @@ class SourceFiles:
         if self.folder is None:
             return ()
         parts = [PurePosixPath(p.removeprefix(self.folder)).parent.parts for p in self.paths]
-        return tuple(dict.fromkeys(part.partition("=")[0] for path in parts for part in path if "=" in part))
+        return tuple(
+            dict.fromkeys(part.partition("=")[0] for path in parts for part in path if "=" in part)
+        )
 
     def display_name(self, path: str) -> str:
         """Return the name of a file in messages: the source if it has only one file, else the path without `base`."""
@@ -60,7 +62,9 @@ def raise_problem(place: str, text: str, cause: BaseException | None = None) -> 
     Raises:
         InputError: always.
     """
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(masked(text).split()))  # masks secrets before the text is cut
+    line = "".join(
+        c if c.isprintable() else "?" for c in " ".join(masked(text).split())
+    )  # masks secrets before the text is cut
     raise InputError(Problem(place, line if len(line) <= 500 else line[:500] + " ...")) from cause
 
 
@@ -85,7 +89,9 @@ def find_files(source: str, base: Path, place: str) -> SourceFiles:
     from pyarrow import fs
 
     paths, folder = _find_local(source, base, place)
-    return SourceFiles(source, place, fs.LocalFileSystem(), tuple(paths), folder, f"{base.absolute()}/")
+    return SourceFiles(
+        source, place, fs.LocalFileSystem(), tuple(paths), folder, f"{base.absolute()}/"
+    )
 
 
 def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | None]:
@@ -96,29 +102,48 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
             if path.is_file():
                 return [str(path.absolute())], None
             if path.is_dir():
-                all_files = [p for p in path.rglob("*") if p.is_file() and not any(x[0] in "._" for x in p.relative_to(path).parts)]
+                all_files = [
+                    p
+                    for p in path.rglob("*")
+                    if p.is_file() and not any(x[0] in "._" for x in p.relative_to(path).parts)
+                ]
                 files = sorted(str(p.absolute()) for p in all_files if data_suffix(p.name))
                 if not files:
-                    raise_problem(place, f"folder `{source}` has no data file; valid suffixes: {', '.join(SUFFIXES)}")
+                    raise_problem(
+                        place,
+                        f"folder `{source}` has no data file; valid suffixes: {', '.join(SUFFIXES)}",
+                    )
                 return files, str(path.absolute())
             if path.exists():  # reading a pipe or a device may never end
                 raise_problem(place, f"`{source}` is not a regular file")
         if glob.has_magic(source):
             for path in candidates:
-                files = sorted(str(Path(p).absolute()) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
+                files = sorted(
+                    str(Path(p).absolute())
+                    for p in glob.glob(str(path), recursive=True)
+                    if Path(p).is_file()
+                )
                 if files:
                     return files, None
             raise_problem(place, f"no file matches `{source}`")
         for path in candidates:
             if os.path.lexists(path):  # a broken link
                 raise_problem(place, f"`{source}` is a broken link to {os.readlink(path)}")
-        siblings = sorted(p.name for p in candidates[0].parent.iterdir()) if candidates[0].parent.is_dir() else []
+        siblings = (
+            sorted(p.name for p in candidates[0].parent.iterdir())
+            if candidates[0].parent.is_dir()
+            else []
+        )
     except (OSError, ValueError) as e:  # ValueError: the name contains NUL
         raise_problem(place, f"`{source}` cannot be read: {getattr(e, 'strerror', None) or e}", e)
     hint = did_you_mean(Path(source).name, siblings)
     if not any(path.parent.is_dir() for path in candidates):
-        raise_problem(place, f"`{source}` does not exist; there is no folder `{Path(source).parent}`")
-    raise_problem(place, f"`{source}` does not exist" + (f"; {hint}" if hint.startswith("did") else ""))
+        raise_problem(
+            place, f"`{source}` does not exist; there is no folder `{Path(source).parent}`"
+        )
+    raise_problem(
+        place, f"`{source}` does not exist" + (f"; {hint}" if hint.startswith("did") else "")
+    )
 
 
 def check_scheme(source: str, place: str) -> str:
@@ -129,7 +154,9 @@ def check_scheme(source: str, place: str) -> str:
     """
     scheme = source.partition("://")[0]
     if scheme not in _SCHEMES:
-        raise_problem(place, f"`{source}`: unknown scheme `{scheme}`; {did_you_mean(scheme, _SCHEMES)}")
+        raise_problem(
+            place, f"`{source}`: unknown scheme `{scheme}`; {did_you_mean(scheme, _SCHEMES)}"
+        )
     return scheme
 
 
@@ -140,21 +167,38 @@ def _find_remote(source: str, place: str) -> SourceFiles:
     try:
         system, path = _open_uri(source)
         pattern = glob.has_magic(path)
-        root = str(PurePosixPath(*itertools.takewhile(lambda part: not glob.has_magic(part), PurePosixPath(path).parts)))
+        root = str(
+            PurePosixPath(
+                *itertools.takewhile(
+                    lambda part: not glob.has_magic(part), PurePosixPath(path).parts
+                )
+            )
+        )
         info = system.get_file_info(root if pattern else path)
         if info.is_file and not pattern:
             return SourceFiles(source, place, system, (path,), None)
         if info.type == fs.FileType.NotFound and not pattern:
             raise_problem(place, f"`{source}` does not exist")
-        listed = [i for i in system.get_file_info(fs.FileSelector(info.path, recursive=True, allow_not_found=True)) if i.is_file]
+        listed = [
+            i
+            for i in system.get_file_info(
+                fs.FileSelector(info.path, recursive=True, allow_not_found=True)
+            )
+            if i.is_file
+        ]
         if pattern:
             files = sorted(i.path for i in listed if fnmatch.fnmatchcase(i.path, path))
         else:
-            files = sorted(i.path for i in listed if data_suffix(i.base_name) and i.base_name[0] not in "._")
+            files = sorted(
+                i.path for i in listed if data_suffix(i.base_name) and i.base_name[0] not in "._"
+            )
     except (OSError, pa.ArrowException, ValueError) as e:
         raise_problem(place, f"`{source}` cannot be read: {first_line(e)}", e)
     if not files:
-        raise_problem(place, f"no file matches `{source}`" if pattern else f"folder `{source}` has no data file")
+        raise_problem(
+            place,
+            f"no file matches `{source}`" if pattern else f"folder `{source}` has no data file",
+        )
     return SourceFiles(source, place, system, tuple(files), None if pattern else path)
 
 
@@ -165,10 +209,14 @@ def _open_uri(uri: str) -> tuple[Any, str]:
     if stores.is_address(uri) and "@" not in uri and "?" not in uri:
         path = uri.removeprefix(stores.SCHEME)
         return stores.filesystem(path.partition("/")[0]), path.rstrip("/")
-    system, path = fs.FileSystem.from_uri(uri.replace("*", "%2A").replace("[", "%5B") if "*" in uri else uri)
+    system, path = fs.FileSystem.from_uri(
+        uri.replace("*", "%2A").replace("[", "%5B") if "*" in uri else uri
+    )
     return system, path.replace("%2A", "*").replace("%5B", "[")
 
 
 def data_suffix(name: str) -> str | None:
     """Return the suffix of a data file, such as ".csv.gz". Return None if the name has no suffix in `SUFFIXES`."""
-    return next((s for s in sorted(SUFFIXES, key=len, reverse=True) if name.lower().endswith(s)), None)
+    return next(
+        (s for s in sorted(SUFFIXES, key=len, reverse=True) if name.lower().endswith(s)), None
+    )

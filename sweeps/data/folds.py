@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 Fold = tuple[np.ndarray, np.ndarray]
 
 
-def assign_folds(rule: Split, n: int, column: np.ndarray | None, strata: np.ndarray | None, seed: int) -> tuple[Fold, ...]:
+def assign_folds(
+    rule: Split, n: int, column: np.ndarray | None, strata: np.ndarray | None, seed: int
+) -> tuple[Fold, ...]:
     """Return the train rows and the valid rows of each fold.
 
     Args:
@@ -41,15 +43,24 @@ def assign_folds(rule: Split, n: int, column: np.ndarray | None, strata: np.ndar
     if column is None:
         _require(rule, n, "rows")
         if strata is not None:
-            _require(rule, int(np.bincount(strata)[np.unique(strata)].min()), "rows in the smallest class")
+            _require(
+                rule,
+                int(np.bincount(strata)[np.unique(strata)].min()),
+                "rows in the smallest class",
+            )
         kind = model_selection.KFold if strata is None else model_selection.StratifiedKFold
         splitter, groups = kind(rule.folds, shuffle=True, random_state=seed), None
     else:
         groups = pd.factorize(pd.Series(column, dtype=object), use_na_sentinel=False)[0]
         _require(rule, len(np.unique(groups)), f"different values in column `{rule.column}`")
-        by_group = model_selection.GroupKFold if strata is None else model_selection.StratifiedGroupKFold
+        by_group = (
+            model_selection.GroupKFold if strata is None else model_selection.StratifiedGroupKFold
+        )
         splitter = by_group(rule.folds, shuffle=True, random_state=seed)
-    folds = tuple((train, valid) for train, valid in splitter.split(rows, rows if strata is None else strata, groups))
+    folds = tuple(
+        (train, valid)
+        for train, valid in splitter.split(rows, rows if strata is None else strata, groups)
+    )
     if any(len(valid) == 0 for _, valid in folds):
         raise SplitError("valid", f"a fold would have no rows; use fewer than {rule.folds} folds")
     return folds
@@ -62,9 +73,15 @@ def _rolling(times: np.ndarray, rule: Split) -> tuple[Fold, ...]:
     distinct, place = np.unique(times, return_inverse=True)
     _require(rule, len(distinct) - 1, f"different times after the first in column `{rule.column}`")
     blocks = TimeSeriesSplit(rule.folds).split(distinct)
-    return tuple((np.flatnonzero(np.isin(place, train)), np.flatnonzero(np.isin(place, valid))) for train, valid in blocks)
+    return tuple(
+        (np.flatnonzero(np.isin(place, train)), np.flatnonzero(np.isin(place, valid)))
+        for train, valid in blocks
+    )
 
 
 def _require(rule: Split, count: int, what: str) -> None:
     if count < rule.folds:
-        raise SplitError("valid", f"{rule.folds} folds need at least {rule.folds} {what}, got {count}; use fewer folds")
+        raise SplitError(
+            "valid",
+            f"{rule.folds} folds need at least {rule.folds} {what}, got {count}; use fewer folds",
+        )

@@ -50,9 +50,14 @@ def choose(space: Space) -> Ingest:
     if size < STREAM_FROM:
         return Ingest("memory", f"it has less than {limit}")
     shown = f"it has {size / 1e9:.2g} GB"
-    obstacles = stream_obstacles(space.data, space.sections, space.trainer, space.trainer_definition, space.scheduler)
+    obstacles = stream_obstacles(
+        space.data, space.sections, space.trainer, space.trainer_definition, space.scheduler
+    )
     if (obstacle := next(obstacles, None)) is not None:
-        return Ingest("memory", f"{shown}, but `{obstacle[0]}` rules out streaming: {obstacle[1].partition(';')[0]}")
+        return Ingest(
+            "memory",
+            f"{shown}, but `{obstacle[0]}` rules out streaming: {obstacle[1].partition(';')[0]}",
+        )
     return Ingest("stream", f"{shown}, and {limit} or more are streamed")
 
 

@@ -27,7 +27,9 @@ _MAX_INTEGER_CLASSES = 20
 
 def split_rules(spec: DataSpec) -> dict[str, Split]:
     """Return the rules of a `data` section for "valid" and "test", by split. A split without a rule is left out."""
-    return {key: rule for key, rule in (("valid", spec.valid), ("test", spec.test)) if rule is not None}
+    return {
+        key: rule for key, rule in (("valid", spec.valid), ("test", spec.test)) if rule is not None
+    }
 
 
 def split_columns(spec: DataSpec) -> set[str]:
@@ -46,7 +48,11 @@ def nearest_column(name: str, names: Iterable[str]) -> str:
     if same := [n for n in names if n.lower() == name.lower()]:
         return f"did you mean `{same[0]}`?"
     hint = did_you_mean(name, names)
-    return hint if hint.startswith("did") or len(names) <= 12 else f"it has {', '.join(names[:10])}, ... ({len(names)} in all)"
+    return (
+        hint
+        if hint.startswith("did") or len(names) <= 12
+        else f"it has {', '.join(names[:10])}, ... ({len(names)} in all)"
+    )
 
 
 def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[Problem]:
@@ -60,32 +66,61 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
         The problems.
     """
     present = columns["train"]
-    problems = [_missing("label", name, spec, present) for name in spec.labels if name not in present]
+    problems = [
+        _missing("label", name, spec, present) for name in spec.labels if name not in present
+    ]
     problems += check_dropped(spec, present)
-    problems += [_missing(f"parse.{name}", name, spec, present) for name in spec.parse if name not in present]
-    problems += [_missing("weight", name, spec, present) for name in spec.weight_columns if name not in present]
+    problems += [
+        _missing(f"parse.{name}", name, spec, present) for name in spec.parse if name not in present
+    ]
+    problems += [
+        _missing("weight", name, spec, present)
+        for name in spec.weight_columns
+        if name not in present
+    ]
     for key, rule in split_rules(spec).items():
         if rule.column is not None and rule.column not in present:
             problems.append(_missing(key, rule.column, spec, present))
         if key in columns:
             missing, extra = set(present) - set(columns[key]), set(columns[key]) - set(present)
-            texts = [f"{word} {_quoted_names(names)}" for word, names in (("missing", missing), ("extra", extra)) if names]
+            texts = [
+                f"{word} {_quoted_names(names)}"
+                for word, names in (("missing", missing), ("extra", extra))
+                if names
+            ]
             if texts:
-                problems.append(Problem(f"data.{key}", f"the columns differ from the columns of data.train: {'; '.join(texts)}"))
+                problems.append(
+                    Problem(
+                        f"data.{key}",
+                        f"the columns differ from the columns of data.train: {'; '.join(texts)}",
+                    )
+                )
     return problems
 
 
 def _missing(key: str, name: str, spec: DataSpec, present: Sequence[str]) -> Problem:
-    return Problem(f"data.{key}", f"`{spec.train}` has no column `{name}`; {nearest_column(name, present)}")
+    return Problem(
+        f"data.{key}", f"`{spec.train}` has no column `{name}`; {nearest_column(name, present)}"
+    )
 
 
 def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
     """Check that the columns in `data.drop` exist, and that the label is not among them. `present` has all column names."""
-    problems = [Problem("data.drop", f"must not contain the label, `{name}`") for name in spec.drop if name in spec.labels]
-    return problems + [_missing("drop", name, spec, present) for name in spec.drop if name not in (*present, *spec.labels)]
+    problems = [
+        Problem("data.drop", f"must not contain the label, `{name}`")
+        for name in spec.drop
+        if name in spec.labels
+    ]
+    return problems + [
+        _missing("drop", name, spec, present)
+        for name in spec.drop
+        if name not in (*present, *spec.labels)
+    ]
 
 
-def check_same_task(labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]]) -> list[Problem]:
+def check_same_task(
+    labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]],
+) -> list[Problem]:
     """Check that several sources have the same task and classes. Otherwise the trials of one sweep could not be compared.
 
     Args:
@@ -105,7 +140,9 @@ def check_same_task(labels: Sequence[tuple[str, str | None, tuple[Any, ...] | No
 
 
 def _describe_task(task: str | None, classes: tuple[Any, ...] | None) -> str:
-    some = ", ".join(f"{value!r}" for value in (classes or ())[:8]) + (", ..." if len(classes or ()) > 8 else "")
+    some = ", ".join(f"{value!r}" for value in (classes or ())[:8]) + (
+        ", ..." if len(classes or ()) > 8 else ""
+    )
     return f"{task} with the classes {some}" if classes is not None else str(task)
 
 
@@ -130,19 +167,34 @@ def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     names = parts["train"].column_names
     problems, columns = [], {}
     for name in names:
-        kinds = {key: p.schema.field(name).type for key, p in parts.items() if p.column(name).null_count < p.num_rows}
+        kinds = {
+            key: p.schema.field(name).type
+            for key, p in parts.items()
+            if p.column(name).null_count < p.num_rows
+        }
         try:
-            merged = pa.unify_schemas([pa.schema({name: k}) for k in kinds.values()], promote_options="permissive") if kinds else None
+            merged = (
+                pa.unify_schemas(
+                    [pa.schema({name: k}) for k in kinds.values()], promote_options="permissive"
+                )
+                if kinds
+                else None
+            )
             kind = merged.field(name).type if merged else parts["train"].schema.field(name).type
             columns[name] = {
-                key: p.column(name).cast(kind) if key in kinds else pa.chunked_array([pa.nulls(p.num_rows, kind)])
+                key: p.column(name).cast(kind)
+                if key in kinds
+                else pa.chunked_array([pa.nulls(p.num_rows, kind)])
                 for key, p in parts.items()
             }
         except (pa.ArrowTypeError, pa.ArrowInvalid):
             key, found = next((k, t) for k, t in kinds.items() if t != kinds.get("train"))
             other = _describe_type(kinds.get("train"))
             problems.append(
-                Problem(f"data.{key}", f"column `{name}` holds {_describe_type(found)} in data.{key}, but {other} in data.train")
+                Problem(
+                    f"data.{key}",
+                    f"column `{name}` holds {_describe_type(found)} in data.{key}, but {other} in data.train",
+                )
             )
     if problems:
         raise InputError(problems)
@@ -153,7 +205,9 @@ def _describe_type(kind: pa.DataType | None) -> str:
     return "text" if kind is not None and pa.types.is_large_string(kind) else str(kind)
 
 
-def drop_unlabeled(labels: Sequence[str], parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
+def drop_unlabeled(
+    labels: Sequence[str], parts: Mapping[str, pa.Table]
+) -> tuple[dict[str, pa.Table], dict[str, int]]:
     """Drop the rows without a label. If the label has several columns, drop the rows in which one of them has no value.
 
     If a label of integers has missing values, the label is read as floats. After the rows are dropped, it is converted back to integers, so
@@ -176,16 +230,26 @@ def drop_unlabeled(labels: Sequence[str], parts: Mapping[str, pa.Table]) -> tupl
     return remaining, dropped
 
 
-def _drop_missing(label: str, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], dict[str, int]]:
+def _drop_missing(
+    label: str, parts: Mapping[str, pa.Table]
+) -> tuple[dict[str, pa.Table], dict[str, int]]:
     """Drop the rows without a value in one label column; see `drop_unlabeled`."""
     missing = {key: part.column(label).null_count for key, part in parts.items()}
     if empty := [key for key, part in parts.items() if missing[key] == part.num_rows]:
-        raise InputError([Problem("data.label", f"`{label}` has no value in data.{key}") for key in empty])
-    labeled = {key: part.filter(pc.is_valid(part.column(label))) if missing[key] else part for key, part in parts.items()}
+        raise InputError(
+            [Problem("data.label", f"`{label}` has no value in data.{key}") for key in empty]
+        )
+    labeled = {
+        key: part.filter(pc.is_valid(part.column(label))) if missing[key] else part
+        for key, part in parts.items()
+    }
     columns = {key: part.column(label) for key, part in labeled.items()}
     if any(missing.values()) and all(_holds_integers(column) for column in columns.values()):
         at = {key: part.column_names.index(label) for key, part in labeled.items()}
-        labeled = {key: part.set_column(at[key], label, columns[key].cast(pa.int64())) for key, part in labeled.items()}
+        labeled = {
+            key: part.set_column(at[key], label, columns[key].cast(pa.int64()))
+            for key, part in labeled.items()
+        }
     return labeled, missing
 
 
@@ -197,7 +261,9 @@ def _holds_integers(column: pa.ChunkedArray) -> bool:
     return bool(pc.all(whole).as_py())
 
 
-def infer_task(label: str, requested: str | None, columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[Any, ...] | None]:
+def infer_task(
+    label: str, requested: str | None, columns: Mapping[str, pa.ChunkedArray]
+) -> tuple[str, tuple[Any, ...] | None]:
     """Infer the task and the classes of a label.
 
     Args:
@@ -215,17 +281,31 @@ def infer_task(label: str, requested: str | None, columns: Mapping[str, pa.Chunk
         if column.null_count:
             missing = f"{column.null_count} missing value{'s' if column.null_count > 1 else ''}"
             hint = f"remove the rows without a label from the data, or set {DROP_MISSING_LABEL} so that sweeps skips these rows"
-            raise InputError(Problem("data.label", f"`{label}` has {missing} in data.{key}; {hint}"))
+            raise InputError(
+                Problem("data.label", f"`{label}` has {missing} in data.{key}; {hint}")
+            )
     kind = columns["train"].type
     integer, floating = pa.types.is_integer(kind), pa.types.is_floating(kind)
     discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)
     if not (integer or floating or discrete):
-        raise InputError(Problem("data.label", f"`{label}` has type {kind}; a label must be numbers, text or booleans"))
-    values = pc.unique(pa.chunked_array([chunk for column in columns.values() for chunk in column.chunks], kind))
+        raise InputError(
+            Problem(
+                "data.label",
+                f"`{label}` has type {kind}; a label must be numbers, text or booleans",
+            )
+        )
+    values = pc.unique(
+        pa.chunked_array([chunk for column in columns.values() for chunk in column.chunks], kind)
+    )
     count = len(values)
     if count < 2:
         noun = "value" if requested == "regression" else "class"
-        raise InputError(Problem("data.label", f"`{label}` has only one {noun}, {values[0].as_py()!r}; at least two are needed"))
+        raise InputError(
+            Problem(
+                "data.label",
+                f"`{label}` has only one {noun}, {values[0].as_py()!r}; at least two are needed",
+            )
+        )
     task = requested
     if task is None:
         zero_one = floating and count == 2 and set(values.to_pylist()) == {0.0, 1.0}
@@ -235,14 +315,21 @@ def infer_task(label: str, requested: str | None, columns: Mapping[str, pa.Chunk
             task = "regression"
     if task == "regression":
         if pa.types.is_large_string(kind):
-            raise InputError(Problem("data.task", f"regression needs numbers, but `{label}` holds text, such as {values[0].as_py()!r}"))
+            raise InputError(
+                Problem(
+                    "data.task",
+                    f"regression needs numbers, but `{label}` holds text, such as {values[0].as_py()!r}",
+                )
+            )
         return task, None
     if task == "binary" and count != 2:
         raise InputError(Problem("data.task", f"binary needs 2 classes, but `{label}` has {count}"))
     return task, tuple(sorted(values.to_pylist()))
 
 
-def infer_tasks(labels: Sequence[str], requested: str | None, parts: Mapping[str, pa.Table]) -> tuple[str | None, tuple[Any, ...] | None]:
+def infer_tasks(
+    labels: Sequence[str], requested: str | None, parts: Mapping[str, pa.Table]
+) -> tuple[str | None, tuple[Any, ...] | None]:
     """Infer the task and the classes of a label of one or several columns.
 
     Args:
@@ -258,21 +345,38 @@ def infer_tasks(labels: Sequence[str], requested: str | None, parts: Mapping[str
         InputError: see `infer_task`. Also raised if one of several columns has more than two classes, or classes other than 0 and 1, or if
             only some columns have numbers.
     """
-    found = {name: infer_task(name, requested, {key: part.column(name) for key, part in parts.items()}) for name in labels}
+    found = {
+        name: infer_task(name, requested, {key: part.column(name) for key, part in parts.items()})
+        for name in labels
+    }
     if len(found) < 2:
         return next(iter(found.values()), (None, None))
     tasks = {name: task for name, (task, _) in found.items()}
     if set(tasks.values()) == {"regression"}:
         return MULTIOUTPUT, None
-    rule = "several label columns must all have numbers, or all have only 0 and 1 (or false and true)"
+    rule = (
+        "several label columns must all have numbers, or all have only 0 and 1 (or false and true)"
+    )
     for name, (task, classes) in found.items():
         if task != "regression" and (classes is None or not set(classes) <= {0, 1}):
-            has = ", ".join(repr(value) for value in (classes or ())[:4]) + (", ..." if len(classes or ()) > 4 else "")
-            raise InputError(Problem("data.label", f"`{name}` has the classes {has}; {rule}; for numbers, set `data.task: regression`"))
+            has = ", ".join(repr(value) for value in (classes or ())[:4]) + (
+                ", ..." if len(classes or ()) > 4 else ""
+            )
+            raise InputError(
+                Problem(
+                    "data.label",
+                    f"`{name}` has the classes {has}; {rule}; for numbers, set `data.task: regression`",
+                )
+            )
     if "regression" in tasks.values():
         first = {task: name for name, task in reversed(tasks.items())}
         text = f"`{first['binary']}` has classes, but `{first['regression']}` has numbers"
-        raise InputError(Problem("data.label", f"{text}; {rule}; to predict all of them as numbers, set `data.task: regression`"))
+        raise InputError(
+            Problem(
+                "data.label",
+                f"{text}; {rule}; to predict all of them as numbers, set `data.task: regression`",
+            )
+        )
     return MULTILABEL, None
 
 
@@ -291,13 +395,22 @@ def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
         if rule.kind != "column":
             continue
         values = pc.unique(train.column(str(rule.column))).to_pylist()
-        if not any(value == rule.value or as_text(value) == as_text(rule.value) for value in values):
+        if not any(
+            value == rule.value or as_text(value) == as_text(rule.value) for value in values
+        ):
             some = ", ".join(sorted({f"`{value}`" for value in values[:8]}))
-            problems.append(Problem(f"data.{key}", f"no row has {rule.value!r} in column `{rule.column}`, which holds {some}"))
+            problems.append(
+                Problem(
+                    f"data.{key}",
+                    f"no row has {rule.value!r} in column `{rule.column}`, which holds {some}",
+                )
+            )
     return problems
 
 
-def missing_class_notes(label: Label | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]) -> tuple[str, ...]:
+def missing_class_notes(
+    label: Label | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]
+) -> tuple[str, ...]:
     """Return a note to the user for each split that has no rows of some class. Metrics on such a split ignore the missing class.
 
     Args:

@@ -29,7 +29,11 @@ MOST_CLASSES = 50
 
 
 def find_leaks(
-    spec: DataSpec, sample: pa.Table, features: Sequence[ColumnSummary], classes: Sequence[Any] | None, seed: int
+    spec: DataSpec,
+    sample: pa.Table,
+    features: Sequence[ColumnSummary],
+    classes: Sequence[Any] | None,
+    seed: int,
 ) -> Iterator[tuple[str, float]]:
     """Yield the name of each feature that predicts the label alone, and how much of the label it explains, from 0 to 1.
 
@@ -55,7 +59,11 @@ def find_leaks(
         if feature.kind == "other" or feature.name in spec.parse:
             continue
         column = rows.column(feature.name)
-        score = _regression_score(column, target) if classes is None else _class_score(column, target, len(classes))
+        score = (
+            _regression_score(column, target)
+            if classes is None
+            else _class_score(column, target, len(classes))
+        )
         if score >= EXPLAINED:
             yield feature.name, float(score)
 
@@ -64,7 +72,13 @@ def _codes(column: pa.ChunkedArray) -> np.ndarray:
     """Return a code for each value of a column. A missing value has a code of its own."""
     encoded = column.combine_chunks()
     encoded = encoded if isinstance(encoded, pa.Array) else pa.concat_arrays(encoded.chunks)
-    return np.asarray(pc.fill_null(encoded.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64) + 1
+    return (
+        np.asarray(
+            pc.fill_null(encoded.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False),
+            dtype=np.int64,
+        )
+        + 1
+    )
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray | None:
@@ -74,7 +88,9 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray | None:
         column = column.cast(pa.int64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return None
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    return np.asarray(
+        column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64
+    )
 
 
 def _class_score(column: pa.ChunkedArray, target: np.ndarray, classes: int) -> float:
@@ -102,7 +118,9 @@ def _threshold_codes(numbers: np.ndarray, target: np.ndarray) -> np.ndarray:
     codes[present] = 1
     if len(order) > 1:
         below = np.arange(1, len(order) + 1)
-        right = np.maximum(below - ones + (ones[-1] - ones), ones + (len(order) - below - (ones[-1] - ones)))
+        right = np.maximum(
+            below - ones + (ones[-1] - ones), ones + (len(order) - below - (ones[-1] - ones))
+        )
         right = np.where(np.append(values[1:] != values[:-1], False), right, 0)
         if right.max() > max(ones[-1], len(order) - ones[-1]):
             codes[order[int(right.argmax()) + 1 :]] = 2
@@ -135,7 +153,11 @@ def _regression_score(column: pa.ChunkedArray, target: np.ndarray) -> float:
         for values in (numbers, target):  # one extreme row can make a correlation of 1
             low, high = np.quantile(values[present], (0.01, 0.99)) if present.any() else (0.0, 0.0)
             present &= (values >= low) & (values <= high)
-        if present.sum() < max(MIN_ROWS, len(numbers) // 2) or np.ptp(numbers[present]) == 0 or np.ptp(target[present]) == 0:
+        if (
+            present.sum() < max(MIN_ROWS, len(numbers) // 2)
+            or np.ptp(numbers[present]) == 0
+            or np.ptp(target[present]) == 0
+        ):
             return 0.0
         return float(np.corrcoef(numbers[present], target[present])[0, 1] ** 2)
     first = _first_half(len(codes))
@@ -143,4 +165,8 @@ def _regression_score(column: pa.ChunkedArray, target: np.ndarray) -> float:
     sizes = np.bincount(codes[first], minlength=codes.max() + 1)
     means = np.where(sizes > 0, sums / np.maximum(sizes, 1), target[first].mean())
     variance = float(((target[~first] - target[first].mean()) ** 2).sum())
-    return 1.0 - float(((target[~first] - means[codes[~first]]) ** 2).sum()) / variance if variance > 0 else 0.0
+    return (
+        1.0 - float(((target[~first] - means[codes[~first]]) ** 2).sum()) / variance
+        if variance > 0
+        else 0.0
+    )

@@ -13,8 +13,21 @@ import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import MULTILABEL, Label
-from sweeps.data.label_checks import check_columns, drop_unlabeled, infer_tasks, split_columns, split_rules, unify_types
-from sweeps.data.parsed_columns import drop_copies, features_parse, parse_parts, split_values, texts_to_parse
+from sweeps.data.label_checks import (
+    check_columns,
+    drop_unlabeled,
+    infer_tasks,
+    split_columns,
+    split_rules,
+    unify_types,
+)
+from sweeps.data.parsed_columns import (
+    drop_copies,
+    features_parse,
+    parse_parts,
+    split_values,
+    texts_to_parse,
+)
 from sweeps.data.sources import read_source
 from sweeps.data.summary import DataSummary, summarize
 from sweeps.data.tables import fingerprint
@@ -82,7 +95,9 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         InputError: a source cannot be read, columns are missing, the label cannot be used, or a split would be empty.
     """
     parts, task, classes, missing = _read_labeled(spec)
-    extra: tuple[str, ...] = (f"without a label: {missing}",) if spec.labels and spec.drop_missing_label else ()
+    extra: tuple[str, ...] = (
+        (f"without a label: {missing}",) if spec.labels and spec.drop_missing_label else ()
+    )
     notes = _unlabeled_notes(missing)
     summary = summarize(spec, parts, classes, seed)
     for name in spec.labels:
@@ -106,21 +121,42 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         raise InputError(problems)
     if classes is not None and pc.count_distinct(train.column(spec.labels[0])).as_py() < 2:
         only = classes[train.column(spec.labels[0])[0].as_py()]
-        raise InputError(Problem("data.label", f"the train split has only one class of `{spec.label}`, {only!r}; at least two are needed"))
-    features = tuple(name for name in train.column_names if name not in (*spec.labels, *spec.weight_columns))
+        raise InputError(
+            Problem(
+                "data.label",
+                f"the train split has only one class of `{spec.label}`, {only!r}; at least two are needed",
+            )
+        )
+    features = tuple(
+        name for name in train.column_names if name not in (*spec.labels, *spec.weight_columns)
+    )
     if spec.weighted:
         extra = (*extra, f"weight: {spec.weight}, class_weight: {spec.class_weight}")
     if spec.parse:
         extra = (*extra, f"parse: {sorted(spec.parse.items())}")
     digest = fingerprint(parts, (str(spec.label), str(task), repr(classes), *extra))
-    about = (spec.label, task, classes, features, digest, notes, folds, spec.weight, spec.class_weight)
-    return Splits(train, parts["valid"], parts.get("test"), *about, features_parse(spec, features), summary)
+    about = (
+        spec.label,
+        task,
+        classes,
+        features,
+        digest,
+        notes,
+        folds,
+        spec.weight,
+        spec.class_weight,
+    )
+    return Splits(
+        train, parts["valid"], parts.get("test"), *about, features_parse(spec, features), summary
+    )
 
 
 Read = Callable[[str, Path, str, Mapping[str, Any]], pa.Table]  # has the arguments of `read_source`
 
 
-def summarize_source(spec: DataSpec, seed: int, read: Read, rows: Mapping[str, int] | None = None) -> DataSummary:
+def summarize_source(
+    spec: DataSpec, seed: int, read: Read, rows: Mapping[str, int] | None = None
+) -> DataSummary:
     """Read the sources of a `data` section with a function of the caller, and summarise their rows. No row is assigned to a split.
 
     Args:
@@ -157,7 +193,11 @@ def _without_other_columns(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dic
     """Return the splits with only the features, the label, and in train and valid the columns of weights."""
     other = (split_columns(spec) | set(spec.drop)) - {*spec.labels, *spec.weight_columns}
     dropped = {"train": other, "valid": other, "test": other | set(spec.weight_columns)}
-    return {key: parts[key].drop_columns(sorted(names)) for key, names in dropped.items() if key in parts}
+    return {
+        key: parts[key].drop_columns(sorted(names))
+        for key, names in dropped.items()
+        if key in parts
+    }
 
 
 def fold_of(splits: Splits, number: int, share: float, seed: int) -> Splits:
@@ -170,7 +210,12 @@ def fold_of(splits: Splits, number: int, share: float, seed: int) -> Splits:
         seed: seed of the sweep.
     """
     train, valid = (splits.train.take(pa.array(rows)) for rows in splits.folds[number])
-    return replace(splits, train=subsample(train, splits.label, splits.classes, share, seed), valid=valid, folds=())
+    return replace(
+        splits,
+        train=subsample(train, splits.label, splits.classes, share, seed),
+        valid=valid,
+        folds=(),
+    )
 
 
 def _folds(spec: DataSpec, rows: pa.Table, classify: bool, seed: int) -> tuple[Fold, ...]:
@@ -201,7 +246,13 @@ def _unlabeled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:
     """Return a note on the number of dropped rows without a label, or an empty tuple if every row has a label."""
     some = [f"{count} of data.{key}" for key, count in missing.items() if count]
     total = sum(missing.values())
-    return (f"data.drop_missing_label dropped {total} row{'s' if total > 1 else ''} without a label: {', '.join(some)}",) if some else ()
+    return (
+        (
+            f"data.drop_missing_label dropped {total} row{'s' if total > 1 else ''} without a label: {', '.join(some)}",
+        )
+        if some
+        else ()
+    )
 
 
 def add_valid_to_train(splits: Splits) -> Splits:
@@ -211,10 +262,17 @@ def add_valid_to_train(splits: Splits) -> Splits:
     """
     if splits.folds:
         return replace(splits, folds=())
-    return replace(splits, train=pa.concat_tables([splits.train, splits.valid.select(splits.train.column_names)]).combine_chunks())
+    return replace(
+        splits,
+        train=pa.concat_tables(
+            [splits.train, splits.valid.select(splits.train.column_names)]
+        ).combine_chunks(),
+    )
 
 
-def subsample(train: pa.Table, label: Label | None, classes: tuple[Any, ...] | None, share: float, seed: int) -> pa.Table:
+def subsample(
+    train: pa.Table, label: Label | None, classes: tuple[Any, ...] | None, share: float, seed: int
+) -> pa.Table:
     """Return a random part of the train split. If there are classes, each class keeps its share of the rows, and at least one row.
 
     Calls with the same seed return the same rows.
@@ -231,33 +289,53 @@ def subsample(train: pa.Table, label: Label | None, classes: tuple[Any, ...] | N
     n = train.num_rows
     if share >= 1:
         return train
-    strata = train.column(label).to_numpy() if isinstance(label, str) and classes is not None else None
-    keep = max(splitting.rows_in_fraction(n, share), 1 if strata is None else len(np.unique(strata)))
-    left_out = splitting.sample_rows(n, n - keep, np.random.default_rng([abs(int(seed)), splitting.TRAIN]), strata)
+    strata = (
+        train.column(label).to_numpy() if isinstance(label, str) and classes is not None else None
+    )
+    keep = max(
+        splitting.rows_in_fraction(n, share), 1 if strata is None else len(np.unique(strata))
+    )
+    left_out = splitting.sample_rows(
+        n, n - keep, np.random.default_rng([abs(int(seed)), splitting.TRAIN]), strata
+    )
     return train.take(pa.array(np.flatnonzero(~left_out)))
 
 
-def encode_label(table: pa.Table, label: str, classes: tuple[Any, ...] | None, task: str | None = None) -> pa.Table:
+def encode_label(
+    table: pa.Table, label: str, classes: tuple[Any, ...] | None, task: str | None = None
+) -> pa.Table:
     """Return a table whose label has int64 codes of `classes`; float64 values if `classes` is None; 0 and 1 for several labels of these."""
     column = table.column(label)
     if task == MULTILABEL:
         encoded = column.cast(pa.int8()).cast(pa.int64())
     elif classes is None:
-        encoded = column.cast(pa.int8()).cast(pa.float64()) if pa.types.is_boolean(column.type) else column.cast(pa.float64())
+        encoded = (
+            column.cast(pa.int8()).cast(pa.float64())
+            if pa.types.is_boolean(column.type)
+            else column.cast(pa.float64())
+        )
     else:
         encoded = pc.index_in(column, value_set=pa.array(classes, column.type)).cast(pa.int64())
     return table.set_column(table.column_names.index(label), label, encoded)
 
 
-def _split_train(spec: DataSpec, parts: dict[str, pa.Table], classify: bool, seed: int) -> dict[str, pa.Table]:
+def _split_train(
+    spec: DataSpec, parts: dict[str, pa.Table], classify: bool, seed: int
+) -> dict[str, pa.Table]:
     """Move the rows of valid and test out of train, unless these splits were read from separate sources."""
     from sweeps.data import split as splitting
 
-    remaining = {key: rule for key, rule in split_rules(spec).items() if key not in parts and not rule.folds}
+    remaining = {
+        key: rule for key, rule in split_rules(spec).items() if key not in parts and not rule.folds
+    }
     if not remaining:
         return parts
     whole = parts["train"]
-    columns = {str(r.column): split_values(spec, whole, str(r.column)) for r in remaining.values() if r.column is not None}
+    columns = {
+        str(r.column): split_values(spec, whole, str(r.column))
+        for r in remaining.values()
+        if r.column is not None
+    }
     try:
         codes = splitting.assign_splits(
             whole.num_rows,
@@ -271,7 +349,9 @@ def _split_train(spec: DataSpec, parts: dict[str, pa.Table], classify: bool, see
         raise InputError(Problem(f"data.{e.key}", str(e))) from e
     del whole
     order = {"train": splitting.TRAIN, "valid": splitting.VALID, "test": splitting.TEST}
-    return parts | _distribute(parts, {key: pa.array(np.flatnonzero(codes == order[key])) for key in ("train", *remaining)})
+    return parts | _distribute(
+        parts, {key: pa.array(np.flatnonzero(codes == order[key])) for key in ("train", *remaining)}
+    )
 
 
 def _distribute(parts: dict[str, pa.Table], rows: Mapping[str, pa.Array]) -> dict[str, pa.Table]:

@@ -52,9 +52,15 @@ def check_metrics(space: Space, task: str | None) -> list[Problem]:
     goals = _check_goals(space) if definition.all_metrics else []
     if definition.additional_metrics:
         return goals
-    named = _objective_metrics(space) | {f"constraints.{c.metric}": c.metric for c in space.constraints}
+    named = _objective_metrics(space) | {
+        f"constraints.{c.metric}": c.metric for c in space.constraints
+    }
     computed = metrics.METRICS if definition.all_metrics else {}
-    problems = (_check_metric(key, metric, task, reports, computed) for key, metric in named.items() if metric not in COSTS)
+    problems = (
+        _check_metric(key, metric, task, reports, computed)
+        for key, metric in named.items()
+        if metric not in COSTS
+    )
     return [problem for problem in problems if problem is not None] + goals
 
 
@@ -69,7 +75,11 @@ def check_metric_functions(space: Space) -> list[Problem]:
     Returns:
         The problems.
     """
-    functions = {key: metric for key, metric in _objective_metrics(space).items() if references.is_reference(metric)}
+    functions = {
+        key: metric
+        for key, metric in _objective_metrics(space).items()
+        if references.is_reference(metric)
+    }
     if not functions:
         return []
     from sweeps.data.sources import importable
@@ -82,18 +92,27 @@ def check_metric_functions(space: Space) -> list[Problem]:
             except references.RefError as e:
                 problems.append(Problem(key, str(e)))
             except Exception as e:  # the module is the user's and may raise anything
-                problems.append(Problem(key, f"`{metric}` cannot be imported: {type(e).__name__}: {e}"))
+                problems.append(
+                    Problem(key, f"`{metric}` cannot be imported: {type(e).__name__}: {e}")
+                )
     return problems
 
 
 def _objective_metrics(space: Space) -> dict[str, str]:
     """Return the metric of each objective, by the metric's key in the space file, such as `objective.metric`."""
     several = len(space.objectives) > 1
-    return {f"objective.{i}.metric" if several else "objective.metric": o.metric for i, o in enumerate(space.objectives)}
+    return {
+        f"objective.{i}.metric" if several else "objective.metric": o.metric
+        for i, o in enumerate(space.objectives)
+    }
 
 
 def _check_metric(
-    key: str, metric: str, task: str, reports: Mapping[Any, Sequence[str]], computed: Mapping[str, metrics.Metric]
+    key: str,
+    metric: str,
+    task: str,
+    reports: Mapping[Any, Sequence[str]],
+    computed: Mapping[str, metrics.Metric],
 ) -> Problem | None:
     """Return the problem of a metric that the trainer does not report for a task.
 
@@ -121,9 +140,7 @@ def _check_metric(
         )
         text = f"is a metric for {others}, but this label is for {_TASK_NAMES.get(task, task)}"
         if task == "regression":
-            text += (
-                " (for a label of integers with many different values, sweeps chooses regression, unless the space file sets `data.task`)"
-            )
+            text += " (for a label of integers with many different values, sweeps chooses regression, unless the space file sets `data.task`)"
         text += f"; choose from {', '.join(valid_metrics[:3])}"
     elif (match := _nearest(metric, tasks[task])) is not None:
         text = f"is not a metric of this trainer; did you mean `{match}`?"
@@ -149,5 +166,6 @@ def _check_goals(space: Space) -> list[Problem]:
             f"`{o.metric}` is a scorer of scikit-learn, and a higher value is better; write `goal: maximize`",
         )
         for i, o in enumerate(space.objectives)
-        if o.goal == "minimize" and o.metric.removeprefix("valid-") in metrics.SCORERS.keys() - metrics.OWN.keys()
+        if o.goal == "minimize"
+        and o.metric.removeprefix("valid-") in metrics.SCORERS.keys() - metrics.OWN.keys()
     ]

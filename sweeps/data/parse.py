@@ -46,7 +46,10 @@ _REMOVED = {CURRENCY: rf"{_UNIT}|[, '%()]", DECIMAL_COMMA: rf"{_UNIT}|[. '%()]"}
 
 def describe(rule: str) -> str:
     """Return what a value must be under a rule, for messages."""
-    examples = {CURRENCY: "an amount such as $1,234.50", DECIMAL_COMMA: "an amount such as 1.234,50"}
+    examples = {
+        CURRENCY: "an amount such as $1,234.50",
+        DECIMAL_COMMA: "an amount such as 1.234,50",
+    }
     return examples.get(rule) or f"a date of the format {rule}"
 
 
@@ -58,12 +61,20 @@ def parse_texts(texts: pa.Array, rule: str) -> pa.Array:
         rule: see the module's docstring.
     """
     if rule not in _PATTERNS:
-        return _days(pd.to_datetime(pd.Series(texts.to_pylist(), dtype=object), format=rule, errors="coerce", utc=True))
-    texts = pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.replace_substring(texts, _MINUS, "-"), _SPACES, " "))
+        return _days(
+            pd.to_datetime(
+                pd.Series(texts.to_pylist(), dtype=object), format=rule, errors="coerce", utc=True
+            )
+        )
+    texts = pc.utf8_trim_whitespace(
+        pc.replace_substring_regex(pc.replace_substring(texts, _MINUS, "-"), _SPACES, " ")
+    )
     matched = pc.match_substring_regex(texts, _PATTERNS[rule])
     opened, closed = pc.starts_with(texts, "("), pc.ends_with(texts, ")")
     matched = pc.and_(matched, pc.equal(opened, closed))
-    bare = pc.replace_substring_regex(pc.if_else(matched, texts, pa.scalar(None, texts.type)), _REMOVED[rule], "")
+    bare = pc.replace_substring_regex(
+        pc.if_else(matched, texts, pa.scalar(None, texts.type)), _REMOVED[rule], ""
+    )
     bare = pc.replace_substring(bare, ",", ".") if rule == DECIMAL_COMMA else bare
     numbers = pc.replace_substring_regex(bare, r"^\+", "").cast(pa.float64())
     return pc.if_else(opened, pc.negate(numbers), numbers)
@@ -72,7 +83,11 @@ def parse_texts(texts: pa.Array, rule: str) -> pa.Array:
 def _days(dates: pd.Series) -> pa.Array:
     """Return the days since 1970-01-01 of each date; null for a missing date."""
     naive = dates.dt.tz_localize(None) if dates.dt.tz is not None else dates
-    return pa.array(((naive - _EPOCH) / pd.Timedelta(days=1)).to_numpy("float64", na_value=np.nan), pa.float64(), from_pandas=True)
+    return pa.array(
+        ((naive - _EPOCH) / pd.Timedelta(days=1)).to_numpy("float64", na_value=np.nan),
+        pa.float64(),
+        from_pandas=True,
+    )
 
 
 def parse_values(values: pd.Series, rule: str, name: str) -> pd.Series:
@@ -96,9 +111,15 @@ def parse_values(values: pd.Series, rule: str, name: str) -> pd.Series:
     texts = pa.array([format_value(value) for value in distinct], pa.large_string())
     parsed = parse_texts(texts, rule)
     blank = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(texts)), 0)
-    wrong = pc.and_(pc.is_null(parsed), pc.invert(blank)).to_numpy(zero_copy_only=False).astype(bool)
+    wrong = (
+        pc.and_(pc.is_null(parsed), pc.invert(blank)).to_numpy(zero_copy_only=False).astype(bool)
+    )
     if wrong.any():
         row = int(np.flatnonzero(np.append(wrong, False)[codes])[0])
-        raise InputError(InvalidValue.create(name, f"must hold {describe(rule)} (data.parse)", row, values.iloc[row]))
+        raise InputError(
+            InvalidValue.create(
+                name, f"must hold {describe(rule)} (data.parse)", row, values.iloc[row]
+            )
+        )
     numbers = np.append(parsed.to_numpy(zero_copy_only=False).astype("float64"), np.nan)
     return pd.Series(numbers[codes], index=values.index)

@@ -33,7 +33,9 @@ def texts_to_parse(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, p
         for name in set(spec.parse) & set(table.column_names):
             kind = table.schema.field(name).type
             if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-                table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.large_string()))
+                table = table.set_column(
+                    table.column_names.index(name), name, table.column(name).cast(pa.large_string())
+                )
         tables[key] = table
     return tables
 
@@ -80,10 +82,14 @@ def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
     """Return the values of a column that assigns rows to splits. A column of `data.parse` is parsed, so that dates have an order."""
     if name not in spec.parse or pa.types.is_floating(table.schema.field(name).type):
         return np.asarray(table.column(name).to_numpy())
-    return np.asarray(parse_values(table.column(name).to_pandas(), spec.parse[name], name).to_numpy())
+    return np.asarray(
+        parse_values(table.column(name).to_pandas(), spec.parse[name], name).to_numpy()
+    )
 
 
-def drop_copies(spec: DataSpec, parts: Mapping[str, pa.Table]) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+def drop_copies(
+    spec: DataSpec, parts: Mapping[str, pa.Table]
+) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
     """Leave out train rows that are copies of earlier train rows, or of rows of valid or test. Also return a note about their number.
 
     Two rows are copies if all features and the label are equal.
@@ -102,13 +108,22 @@ def drop_copies(spec: DataSpec, parts: Mapping[str, pa.Table]) -> tuple[dict[str
     keep[np.unique(hashes, return_index=True)[1]] = True
     copies = int((~keep).sum())
     held_out = [row_hashes(part, names) for key, part in parts.items() if key != "train"]
-    overlap = np.isin(hashes, np.concatenate(held_out)) if held_out else np.zeros(len(hashes), dtype=bool)
+    overlap = (
+        np.isin(hashes, np.concatenate(held_out)) if held_out else np.zeros(len(hashes), dtype=bool)
+    )
     both = int((keep & overlap).sum())
-    texts = [f"{copies} copies of other rows"] * bool(copies) + [f"{both} rows that are also in valid or test"] * bool(both)
+    texts = [f"{copies} copies of other rows"] * bool(copies) + [
+        f"{both} rows that are also in valid or test"
+    ] * bool(both)
     if not texts:
         return dict(parts), ()
     kept = train.filter(pa.array(keep & ~overlap))
     if not kept.num_rows:
-        raise InputError(Problem("data.drop_duplicates", "all rows of data.train are also in valid or test, so no rows would be left"))
+        raise InputError(
+            Problem(
+                "data.drop_duplicates",
+                "all rows of data.train are also in valid or test, so no rows would be left",
+            )
+        )
     note = f"data.drop_duplicates left out {' and '.join(texts)} of data.train"
     return {**parts, "train": kept}, (note,)

@@ -32,7 +32,12 @@ def named_tables(data: Any) -> dict[str, Any]:
     if "validation" in tables and "valid" not in tables:  # as in a `DatasetDict` of Hugging Face
         tables["valid"] = tables.pop("validation")
     if wrong := [key for key in tables if key not in KEYS]:
-        raise InputError([Problem("data", f"`{key}` is not a key for a table; valid: {', '.join(KEYS)}") for key in wrong])
+        raise InputError(
+            [
+                Problem("data", f"`{key}` is not a key for a table; valid: {', '.join(KEYS)}")
+                for key in wrong
+            ]
+        )
     return tables
 
 
@@ -107,7 +112,9 @@ def _save(table: Any, file: Path) -> None:
         target.write_bytes(recipe)
         trust.sign(target)
         return
-    rows: pa.Table | None = _rows_of_dataset(table) if hasattr(table, "to_arrow_refs") else to_arrow(table)
+    rows: pa.Table | None = (
+        _rows_of_dataset(table) if hasattr(table, "to_arrow_refs") else to_arrow(table)
+    )
     if rows is None:
         expected = "a frame of pandas, Polars or Dask, an Arrow table, a Ray Dataset, or a dataset of Hugging Face"
         raise InputError(Problem(f"data.{file.name}", f"is {_kind(table)}, but must be {expected}"))
@@ -119,7 +126,11 @@ def _recipe(table: Any) -> bytes | None:
     module = type(table).__module__.partition(".")[0]
     if hasattr(table, "to_arrow_refs"):
         return b"ray\n" + table.serialize_lineage() if table.has_serializable_lineage() else None
-    if module == "dask" or (module == "polars" and hasattr(table, "collect")) or (module == "datasets" and not hasattr(table, "__len__")):
+    if (
+        module == "dask"
+        or (module == "polars" and hasattr(table, "collect"))
+        or (module == "datasets" and not hasattr(table, "__len__"))
+    ):
         import cloudpickle
 
         return b"pickle\n" + bytes(cloudpickle.dumps(table))

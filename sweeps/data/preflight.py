@@ -29,7 +29,9 @@ MAX_FILES = 100
 MAX_BYTES = 64_000_000
 
 # Matches the place of a problem if the place is a key and not yet a position in the space file
-_KEY = re.compile(r"(space\.)?(data|trainer|preprocessor|scaling|params|objective|scheduler|search\.from)(\.|\Z)")
+_KEY = re.compile(
+    r"(space\.)?(data|trainer|preprocessor|scaling|params|objective|scheduler|search\.from)(\.|\Z)"
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,10 @@ def _check_labels(space: Space, labels: Sequence[_LabelInfo]) -> list[Problem]:
     from sweeps.data.label_checks import check_same_task
     from sweeps.data.metric_checks import check_metrics
 
-    problems = [Problem(_option_path(space, "train", p.text.split("`")[1]), p.text) for p in check_same_task(labels)]
+    problems = [
+        Problem(_option_path(space, "train", p.text.split("`")[1]), p.text)
+        for p in check_same_task(labels)
+    ]
     return problems or check_metrics(space, labels[0][1])
 
 
@@ -111,11 +116,23 @@ def _check_texts(space: Space, known: Mapping[tuple[str, str], SourceInfo | None
             return []
         if spec.train not in texts:
             texts[spec.train] = text_columns(info.files)
-        features = {*info.names} - {*_removed(spec, info.names), *spec.parse}  # an index of pandas without a name is no feature
-        unread.append(unread_texts(space.sections.get("preprocessor", ()), [name for name in texts[spec.train] if name in features]))
+        features = {*info.names} - {
+            *_removed(spec, info.names),
+            *spec.parse,
+        }  # an index of pandas without a name is no feature
+        unread.append(
+            unread_texts(
+                space.sections.get("preprocessor", ()),
+                [name for name in texts[spec.train] if name in features],
+            )
+        )
     if not all(unread):
         return []
-    return [Problem("space.preprocessor", unread_texts_error(unread[0], space.trainer.name or "the trainer"))]
+    return [
+        Problem(
+            "space.preprocessor", unread_texts_error(unread[0], space.trainer.name or "the trainer")
+        )
+    ]
 
 
 _LabelInfo = tuple[str, str | None, tuple[Any, ...] | None]  # name, task and classes of a source
@@ -154,7 +171,9 @@ def _check_variant(
         problems += check_columns(spec, {key: info.names for key, info in probed.items()})
         removed = _removed(spec, names)
         features = [name for name in names if name not in removed]
-        problems += check_step_columns(space.sections.get("preprocessor", ()), features, spec.label, spec.train, removed)
+        problems += check_step_columns(
+            space.sections.get("preprocessor", ()), features, spec.label, spec.train, removed
+        )
     return problems, sources
 
 
@@ -173,7 +192,10 @@ def _locate_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:
     values = {"data.train": spec.train, "data.drop": spec.drop}
     if problem.place not in values:
         return problem
-    return Problem(_option_path(space, problem.place.removeprefix("data."), values[problem.place]), problem.text)
+    return Problem(
+        _option_path(space, problem.place.removeprefix("data."), values[problem.place]),
+        problem.text,
+    )
 
 
 def _option_path(space: Space, key: str, value: Any) -> str:
@@ -237,7 +259,9 @@ def _position_in_file(problem: Problem) -> tuple[Any, ...]:
 def _sources(spec: DataSpec) -> dict[str, str]:
     from sweeps.data.label_checks import split_rules
 
-    return {"train": spec.train} | {key: str(rule.path) for key, rule in split_rules(spec).items() if rule.kind == "path"}
+    return {"train": spec.train} | {
+        key: str(rule.path) for key, rule in split_rules(spec).items() if rule.kind == "path"
+    }
 
 
 def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
@@ -255,12 +279,16 @@ def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
     from sweeps.data.files import check_scheme, find_files
 
     uri = "://" in source
-    if (uri and check_scheme(source, place) != "file") or (not uri and references.is_reference(source)):
+    if (uri and check_scheme(source, place) != "file") or (
+        not uri and references.is_reference(source)
+    ):
         return None
     from sweeps.data.schema_probe import pandas_names, probe_schemas
 
     files = find_files(source, spec.base, place)
-    return SourceInfo((*pandas_names(probe_schemas(files, MAX_FILES)[0].names), *files.partition_columns), files)
+    return SourceInfo(
+        (*pandas_names(probe_schemas(files, MAX_FILES)[0].names), *files.partition_columns), files
+    )
 
 
 def _check_values(
@@ -288,10 +316,16 @@ def _check_values(
 
     if list(known) == ["train"] and known["train"].files is None and spec.labels == ("target",):
         return sklearn_datasets.label_task(spec.train.removeprefix("sklearn:"), spec.task), 0
-    wanted = sorted({*spec.labels, *spec.weight_columns, *label_checks.split_columns(spec), *spec.parse})
+    wanted = sorted(
+        {*spec.labels, *spec.weight_columns, *label_checks.split_columns(spec), *spec.parse}
+    )
     parts = {}
     for key, seen in known.items():
-        if seen.files is None or set(wanted) & set(seen.files.partition_columns) or any(n.startswith("Unnamed: ") for n in wanted):
+        if (
+            seen.files is None
+            or set(wanted) & set(seen.files.partition_columns)
+            or any(n.startswith("Unnamed: ") for n in wanted)
+        ):
             return None, 0
         parts[key] = seen.files
     size = sum(bytes_to_read(files, wanted) for files in parts.values()) if wanted else 0
@@ -306,7 +340,11 @@ def _check_values(
         tables = label_checks.unify_types(tables)
     if spec.labels and spec.drop_missing_label:
         tables, _ = label_checks.drop_unlabeled(spec.labels, tables)
-    problems, label = label_checks.check_split_values(spec, tables["train"]) + weights.check_weights(spec, tables), None
+    problems, label = (
+        label_checks.check_split_values(spec, tables["train"])
+        + weights.check_weights(spec, tables),
+        None,
+    )
     if spec.labels:
         try:
             label = label_checks.infer_tasks(spec.labels, spec.task, tables)

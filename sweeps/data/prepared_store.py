@@ -43,7 +43,11 @@ if TYPE_CHECKING:
 
 INFO_FILE = "facts.json"
 # Ray Data's types of tensor columns. Reading a column of another extension type may unpickle data.
-TENSOR_TYPES = "ray.data.arrow_tensor", "ray.data.arrow_tensor_v2", "ray.data.arrow_variable_shaped_tensor"
+TENSOR_TYPES = (
+    "ray.data.arrow_tensor",
+    "ray.data.arrow_tensor_v2",
+    "ray.data.arrow_variable_shaped_tensor",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +90,9 @@ class PreparedStore:
     def __init__(self, folder: Path, trust: bool = False):
         self.folder, self.trust = SweepFolder(folder).prepared, trust
 
-    def save_info(self, info: DatasetInfo, check: pa.Table | None, data: Mapping[str, Any] | None = None) -> None:
+    def save_info(
+        self, info: DatasetInfo, check: pa.Table | None, data: Mapping[str, Any] | None = None
+    ) -> None:
         """Store the information about a data variant.
 
         Args:
@@ -96,9 +102,19 @@ class PreparedStore:
         """
         if check is not None:
             self.save_table(_file_stem("check", data), check)
-        fields = {field.name: getattr(info, field.name) for field in dataclasses.fields(info) if field.name != "check"}
-        text = json.dumps({"format": 1, **fields}, indent=1, ensure_ascii=False, default=json_scalar) + "\n"
-        self._replace(f"{_file_stem('facts', data)}.json", lambda part: part.write_text(text, encoding="utf-8"))
+        fields = {
+            field.name: getattr(info, field.name)
+            for field in dataclasses.fields(info)
+            if field.name != "check"
+        }
+        text = (
+            json.dumps({"format": 1, **fields}, indent=1, ensure_ascii=False, default=json_scalar)
+            + "\n"
+        )
+        self._replace(
+            f"{_file_stem('facts', data)}.json",
+            lambda part: part.write_text(text, encoding="utf-8"),
+        )
 
     def save_table(self, name: str, table: pa.Table) -> None:
         """Store rows, such as the test split, in `NAME.parquet`."""
@@ -153,7 +169,9 @@ class PreparedStore:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise unreadable(file, e) from None
 
-    def load_chain(self, steps: Sequence[Step], data: Mapping[str, Any] | None = None) -> FittedChain:
+    def load_chain(
+        self, steps: Sequence[Step], data: Mapping[str, Any] | None = None
+    ) -> FittedChain:
         """Load the chain that was fitted for the trials with these steps and this data variant.
 
         Raises:
@@ -163,7 +181,10 @@ class PreparedStore:
         chain = self.find_chain(key)
         if chain is None:
             raise UnreadableFile(
-                Problem(str(self.folder / key), "does not exist, because the fitted preprocessor of this trial was not stored")
+                Problem(
+                    str(self.folder / key),
+                    "does not exist, because the fitted preprocessor of this trial was not stored",
+                )
             )
         return chain
 
@@ -180,15 +201,28 @@ class PreparedStore:
             return step_files.load_chain(folder, lambda file: trusting.read(file, self.trust))
         except InputError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError, pickle.UnpicklingError) as e:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            EOFError,
+            RecursionError,
+            pickle.UnpicklingError,
+        ) as e:
             raise unreadable(folder / step_files.FILE, e) from None
 
     def count_chains(self) -> int:
         """Return the number of stored chains that have at least one step."""
-        folders = [folder for folder in self.folder.glob("*/") if (folder / step_files.FILE).is_file()]
+        folders = [
+            folder for folder in self.folder.glob("*/") if (folder / step_files.FILE).is_file()
+        ]
         return sum(bool(step_files.read_description(folder)["steps"]) for folder in folders)
 
-    def load_test(self, data: Mapping[str, Any] | None = None) -> tuple[pd.DataFrame, np.ndarray] | None:
+    def load_test(
+        self, data: Mapping[str, Any] | None = None
+    ) -> tuple[pd.DataFrame, np.ndarray] | None:
         """Load the raw feature rows of the test split and their encoded labels, shape (n,), or (n, k) for k label columns.
 
         Return None if there is no test split or no label.
@@ -205,7 +239,9 @@ class PreparedStore:
             table = self._load_table(facts.test)
             table = self._load_pickle(facts.test) if table is None else table
             labels = [table.column(name).to_numpy() for name in label_columns(facts.label)]
-            return table.select(list(facts.features)).to_pandas(), labels[0] if len(labels) == 1 else np.column_stack(labels)
+            return table.select(list(facts.features)).to_pandas(), labels[0] if len(
+                labels
+            ) == 1 else np.column_stack(labels)
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise unreadable(self.folder / f"{facts.test}.parquet", e) from None
 
@@ -228,7 +264,11 @@ class PreparedStore:
             return None
         for field in pq.read_schema(file):
             marked = (field.metadata or {}).get(EXTENSION_KEY, b"").decode(errors="replace")
-            kind = field.type.extension_name if isinstance(field.type, pa.BaseExtensionType) else marked
+            kind = (
+                field.type.extension_name
+                if isinstance(field.type, pa.BaseExtensionType)
+                else marked
+            )
             if kind in TENSOR_TYPES:
                 import ray.data.extensions  # noqa: F401 - registers the types
             elif kind:
@@ -241,7 +281,9 @@ def load_summary(folder: Path) -> DataSummary | None:
     from sweeps.data.summary import DataSummary
 
     try:
-        stored = json.loads((SweepFolder(folder).prepared / INFO_FILE).read_text(encoding="utf-8"))["summary"]
+        stored = json.loads((SweepFolder(folder).prepared / INFO_FILE).read_text(encoding="utf-8"))[
+            "summary"
+        ]
         return None if stored is None else DataSummary.from_json(stored)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -269,7 +311,9 @@ def refuse_untrusted(folder: Path, trust: bool) -> None:
 def unreadable(file: Path, error: Exception) -> UnreadableFile:
     """Return the error to raise for a file that cannot be read."""
     message = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return UnreadableFile(Problem(str(file), f"cannot be read: {message}; `sweeps resume` writes the file again"))
+    return UnreadableFile(
+        Problem(str(file), f"cannot be read: {message}; `sweeps resume` writes the file again")
+    )
 
 
 def _file_stem(name: str, data: Mapping[str, Any] | None) -> str:

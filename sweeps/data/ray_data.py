@@ -19,5 +19,8 @@ def quiet_ray_data() -> Iterator[None]:
     try:
         yield
     finally:
-        context.enable_progress_bars, context.execution_options.preserve_order = before[0], before[1]
+        context.enable_progress_bars, context.execution_options.preserve_order = (
+            before[0],
+            before[1],
+        )
         logger.setLevel(before[2])

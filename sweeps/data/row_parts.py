@@ -34,7 +34,9 @@ def nested_order(n: int, strata: np.ndarray | None, seed: int) -> np.ndarray:
     _, codes = np.unique(np.asarray(strata)[order], return_inverse=True)
     counts = np.bincount(codes)
     by_class = np.argsort(codes, kind="stable")
-    number = np.empty(n, dtype=np.int64)  # The number of each row among the rows of its class, in the order.
+    number = np.empty(
+        n, dtype=np.int64
+    )  # The number of each row among the rows of its class, in the order.
     number[by_class] = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
     place = np.where(number == 0, 0.0, (number + 0.5) / counts[codes])
     return order[np.argsort(place, kind="stable")]
@@ -67,7 +69,13 @@ def check_parts(steps: tuple[int, ...], n: int, classes: int, workers: int) -> N
     rows, needed = rows_at(first, max_t, n), max(2, classes, workers)
     if rows >= needed:
         return
-    why = f"one for each of {classes} classes" if needed == classes else f"one for each of {workers} workers" if needed == workers else ""
+    why = (
+        f"one for each of {classes} classes"
+        if needed == classes
+        else f"one for each of {workers} workers"
+        if needed == workers
+        else ""
+    )
     text = (
         f"step {first} of {max_t} has only {rows} of the {n} train rows, but needs at least {needed}{f', {why}' if why else ''}; "
         "raise scheduler.grace_period, or lower scheduler.max_t"

@@ -47,21 +47,29 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
         InputError: the formats differ, the contents of a file do not match its suffix, a file has other columns than the first file, or
             no file has rows.
     """
-    kinds = {(data_suffix(f) or "").removesuffix(".gz").replace("pq", "parquet") for f in files.paths} - {""}
+    kinds = {
+        (data_suffix(f) or "").removesuffix(".gz").replace("pq", "parquet") for f in files.paths
+    } - {""}
     if len(kinds) > 1:
-        raise_problem(files.place, f"`{files.source}` mixes {' and '.join(sorted(kinds))} files; use one kind")
+        raise_problem(
+            files.place, f"`{files.source}` mixes {' and '.join(sorted(kinds))} files; use one kind"
+        )
     schemas: dict[str, FileSchema] = {}
     for path in files.paths[:most]:
         try:
             schemas[path] = probe_schema(files.system, path)
         except (OSError, pa.ArrowException, ValueError) as e:
-            raise_problem(files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e)
+            raise_problem(
+                files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e
+            )
     start = files.paths[0]
     first = set(schemas[start].names)
     for path, other in schemas.items():
         if set(other.names) != first:
             lacks, more = sorted(first - set(other.names)), sorted(set(other.names) - first)
-            texts = [f"lacks {_column_list(lacks)}"] * bool(lacks) + [f"also has {_column_list(more)}"] * bool(more)
+            texts = [f"lacks {_column_list(lacks)}"] * bool(lacks) + [
+                f"also has {_column_list(more)}"
+            ] * bool(more)
             text = f"`{files.display_name(path)}` {' and '.join(texts)}, compared with `{files.display_name(start)}`"
             raise_problem(files.place, f"{text}; all files of a source need the same columns")
     if len(schemas) == len(files.paths) and not any(other.rows for other in schemas.values()):
@@ -100,7 +108,9 @@ def probe_schema(system: Any, path: str) -> FileSchema:
             raise ValueError("it is not a Parquet file")
         with system.open_input_file(path) as opened:
             meta = pq.read_metadata(opened)
-        return FileSchema(tuple(drop_index_names(meta.schema.to_arrow_schema().names)), meta.num_rows > 0)
+        return FileSchema(
+            tuple(drop_index_names(meta.schema.to_arrow_schema().names)), meta.num_rows > 0
+        )
     if kind.endswith(".gz"):
         if start[:2] != b"\x1f\x8b":
             raise ValueError("it is not compressed with gzip, but its name ends in .gz")
@@ -136,7 +146,9 @@ def _check_text(start: bytes) -> None:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)
     except UnicodeDecodeError as e:
-        raise ValueError(f"it is not UTF-8 text (byte 0x{start[e.start]:02x}); convert the file to UTF-8") from None
+        raise ValueError(
+            f"it is not UTF-8 text (byte 0x{start[e.start]:02x}); convert the file to UTF-8"
+        ) from None
 
 
 def _probe_csv(system: Any, path: str, block: int) -> FileSchema:
@@ -168,18 +180,32 @@ def text_columns(files: SourceFiles) -> tuple[str, ...]:
         else:
             names = probe_schema(files.system, path).names
             with files.system.open_input_stream(path) as stream:
-                first = next(iter(csv.open_csv(stream, **csv_options(path, names, block=_PROBE_BLOCK))), None)
-            schema = pa.schema([]) if first is None else infer_types(pa.Table.from_batches([first])).schema
+                first = next(
+                    iter(csv.open_csv(stream, **csv_options(path, names, block=_PROBE_BLOCK))), None
+                )
+            schema = (
+                pa.schema([])
+                if first is None
+                else infer_types(pa.Table.from_batches([first])).schema
+            )
     except (OSError, pa.ArrowException, ValueError):
         return ()
-    return tuple(name for name, field in zip(pandas_names(schema.names), schema, strict=True) if _is_text(field.type))
+    return tuple(
+        name
+        for name, field in zip(pandas_names(schema.names), schema, strict=True)
+        if _is_text(field.type)
+    )
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
-def csv_options(path: str, names: Sequence[str] | None = None, only: Sequence[str] = (), block: int = CSV_BLOCK) -> dict[str, Any]:
+def csv_options(
+    path: str, names: Sequence[str] | None = None, only: Sequence[str] = (), block: int = CSV_BLOCK
+) -> dict[str, Any]:
     """Return options for Arrow's CSV reader, which then reads a file in the same way as pandas.
 
     Args:
@@ -193,7 +219,9 @@ def csv_options(path: str, names: Sequence[str] | None = None, only: Sequence[st
 
     return {
         "read_options": csv.ReadOptions(use_threads=False, block_size=block),
-        "parse_options": csv.ParseOptions(newlines_in_values=True, delimiter="\t" if ".tsv" in path.lower()[-7:] else ","),
+        "parse_options": csv.ParseOptions(
+            newlines_in_values=True, delimiter="\t" if ".tsv" in path.lower()[-7:] else ","
+        ),
         "convert_options": csv.ConvertOptions(
             column_types={name: pa.string() for name in names or ()},
             include_columns=list(only),
@@ -221,7 +249,11 @@ def bytes_to_read(files: SourceFiles, columns: Sequence[str]) -> int:
                 meta = pq.read_metadata(opened)
             for group in map(meta.row_group, range(meta.num_row_groups)):
                 parts = map(group.column, range(group.num_columns))
-                total += sum(p.total_uncompressed_size for p in parts if {p.path_in_schema, p.path_in_schema.split(".")[0]} & {*columns})
+                total += sum(
+                    p.total_uncompressed_size
+                    for p in parts
+                    if {p.path_in_schema, p.path_in_schema.split(".")[0]} & {*columns}
+                )
         else:
             size = files.system.get_file_info(path).size
             total += size * (_GZIP_RATIO if kind.endswith(".gz") else 1)
@@ -262,14 +294,23 @@ def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
                 with files.system.open_input_file(path) as opened:
                     tables.append(pq.read_table(opened, columns=list(columns), partitioning=None))
         except (OSError, pa.ArrowException, ValueError) as e:
-            raise_problem(files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e)
+            raise_problem(
+                files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e
+            )
     return _joined(tables, columns, text)
 
 
 def _joined(tables: Sequence[pa.Table], columns: Sequence[str], text: bool) -> pa.Table:
     """Return the rows of all tables with canonical types. `text` is true if the tables have the texts of CSV files."""
-    filled = [t for t in tables if t.num_rows] or tables[:1] or [pa.schema([(name, pa.string()) for name in columns]).empty_table()]
-    whole = pa.concat_tables([t.select(list(columns)).replace_schema_metadata(None) for t in filled], promote_options="permissive")
+    filled = (
+        [t for t in tables if t.num_rows]
+        or tables[:1]
+        or [pa.schema([(name, pa.string()) for name in columns]).empty_table()]
+    )
+    whole = pa.concat_tables(
+        [t.select(list(columns)).replace_schema_metadata(None) for t in filled],
+        promote_options="permissive",
+    )
     return canonical_table(infer_types(whole) if text else whole)
 
 
@@ -309,7 +350,12 @@ def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows
                 file = pq.ParquetFile(opened)
                 read += file.metadata.num_rows
                 groups = spread(file.num_row_groups, SAMPLED_GROUPS)
-                tables += [file.read_row_group(i, columns=list(columns)).slice(0, max(1, each // len(groups))) for i in groups]
+                tables += [
+                    file.read_row_group(i, columns=list(columns)).slice(
+                        0, max(1, each // len(groups))
+                    )
+                    for i in groups
+                ]
         return SomeRows(_joined(tables, columns, text=False), round(share * read), share == 1)
     for path in chosen:
         block = next(csv_blocks(files.system, path, columns, columns))
@@ -330,7 +376,9 @@ def spread(count: int, most: int) -> list[int]:
     return [i * (count - 1) // max(1, number - 1) for i in range(number)]
 
 
-def csv_blocks(system: Any, path: str, names: Sequence[str], only: Sequence[str]) -> Iterator[pa.Table]:
+def csv_blocks(
+    system: Any, path: str, names: Sequence[str], only: Sequence[str]
+) -> Iterator[pa.Table]:
     """Yield the rows of a CSV file as text, one block at a time.
 
     If a row is longer than a block, reading continues from that row with larger blocks.
@@ -349,7 +397,10 @@ def csv_blocks(system: Any, path: str, names: Sequence[str], only: Sequence[str]
         try:
             with system.open_input_stream(path) as stream:
                 for batch in csv.open_csv(stream, **csv_options(path, names, only, block)):
-                    table, seen = pa.Table.from_batches([batch]).slice(max(0, read - seen)), seen + len(batch)
+                    table, seen = (
+                        pa.Table.from_batches([batch]).slice(max(0, read - seen)),
+                        seen + len(batch),
+                    )
                     if len(table):
                         yield table
                     read = max(read, seen)

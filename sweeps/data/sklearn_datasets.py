@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 _CELL_MEASURES = (
-    *("radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave points", "symmetry"),
+    *(
+        "radius",
+        "texture",
+        "perimeter",
+        "area",
+        "smoothness",
+        "compactness",
+        "concavity",
+        "concave points",
+        "symmetry",
+    ),
     "fractal dimension",
 )
 _COLUMNS = {
@@ -16,7 +26,16 @@ _COLUMNS = {
     "digits": tuple(f"pixel_{row}_{column}" for row in range(8) for column in range(8)),
     "iris": ("sepal length (cm)", "sepal width (cm)", "petal length (cm)", "petal width (cm)"),
     "wine": (
-        *("alcohol", "malic_acid", "ash", "alcalinity_of_ash", "magnesium", "total_phenols", "flavanoids", "nonflavanoid_phenols"),
+        *(
+            "alcohol",
+            "malic_acid",
+            "ash",
+            "alcalinity_of_ash",
+            "magnesium",
+            "total_phenols",
+            "flavanoids",
+            "nonflavanoid_phenols",
+        ),
         *("proanthocyanins", "color_intensity", "hue", "od280/od315_of_diluted_wines", "proline"),
     ),
 }
@@ -41,4 +60,6 @@ def label_task(name: str, requested: str | None) -> tuple[str, tuple[int, ...] |
     task = requested or {None: "regression", 2: "binary"}.get(count, "multiclass")
     if task == "regression":
         return task, None
-    return None if count is None or (task == "binary" and count != 2) else (task, tuple(range(count)))
+    return (
+        None if count is None or (task == "binary" and count != 2) else (task, tuple(range(count)))
+    )

@@ -23,7 +23,13 @@ from sweeps.data import passed_tables, sklearn_datasets
 from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
 from sweeps.data.ray_data import quiet_ray_data
 from sweeps.data.schema_probe import csv_options, pandas_names, probe_schemas
-from sweeps.data.tables import EXTENSION_KEY, arrays_to_tensors, canonical_table, drop_index_names, infer_types
+from sweeps.data.tables import (
+    EXTENSION_KEY,
+    arrays_to_tensors,
+    canonical_table,
+    drop_index_names,
+    infer_types,
+)
 from sweeps.loaders.lookup import relative_to
 from sweeps.space.passed_tables import is_recipe
 
@@ -31,7 +37,9 @@ from sweeps.space.passed_tables import is_recipe
 BATCH_ROWS = 10_000
 
 
-def read_source(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> pa.Table:
+def read_source(
+    source: str, base: Path, place: str, args: Mapping[str, Any] | None = None
+) -> pa.Table:
     """Read all rows of a source as one Arrow table with canonical types (see `tables.canonical_table`).
 
     Files are read in the order of their names. Ray is started if Ray Data reads them and Ray is not running. CSV columns get the types
@@ -75,7 +83,11 @@ def read_lazy(file: Path, place: str, of_dataset: Callable[[Any], Any]) -> Any:
     except InputError:
         raise
     except Exception as e:
-        raise_problem(place, f"the lazy table that the script passed cannot be computed: {type(e).__name__}: {first_line(e)}", e)
+        raise_problem(
+            place,
+            f"the lazy table that the script passed cannot be computed: {type(e).__name__}: {first_line(e)}",
+            e,
+        )
     assert table is not None, file
     return table
 
@@ -83,10 +95,15 @@ def read_lazy(file: Path, place: str, of_dataset: Callable[[Any], Any]) -> Any:
 def _read_sklearn(name: str, place: str) -> pa.Table:
     """Return a data set that is part of scikit-learn, with the features and the label `target` in one table."""
     if name not in sklearn_datasets.NAMES:
-        raise_problem(place, f"`sklearn:{name}` is not a data set that scikit-learn ships; {did_you_mean(name, sklearn_datasets.NAMES)}")
+        raise_problem(
+            place,
+            f"`sklearn:{name}` is not a data set that scikit-learn ships; {did_you_mean(name, sklearn_datasets.NAMES)}",
+        )
     from sklearn import datasets
 
-    return pa.Table.from_pandas(getattr(datasets, f"load_{name}")(as_frame=True).frame, preserve_index=False)
+    return pa.Table.from_pandas(
+        getattr(datasets, f"load_{name}")(as_frame=True).frame, preserve_index=False
+    )
 
 
 @contextlib.contextmanager
@@ -125,7 +142,11 @@ def pickle_by_value(folder: Path) -> list[Any]:
 
     pickler = cast("Any", cloudpickle)
     known = set(pickler.list_registry_pickle_by_value())
-    added = [module for name, module in list(sys.modules.items()) if name not in known and _is_user_module(name, module, folder)]
+    added = [
+        module
+        for name, module in list(sys.modules.items())
+        if name not in known and _is_user_module(name, module, folder)
+    ]
     for module in added:
         pickler.register_pickle_by_value(module)
     return added
@@ -134,7 +155,12 @@ def pickle_by_value(folder: Path) -> list[Any]:
 def _is_user_module(name: str, module: Any, folder: Path) -> bool:
     """Return whether a module is in a folder, and is neither the script that runs nor an installed package."""
     file = getattr(module, "__file__", None)
-    if not file or name in ("__main__", "sweeps") or name.startswith("sweeps.") or getattr(module, "__name__", None) != name:
+    if (
+        not file
+        or name in ("__main__", "sweeps")
+        or name.startswith("sweeps.")
+        or getattr(module, "__name__", None) != name
+    ):
         return False
     path = Path(file)
     return path.is_relative_to(folder) and "site-packages" not in path.relative_to(folder).parts
@@ -142,7 +168,11 @@ def _is_user_module(name: str, module: Any, folder: Path) -> bool:
 
 def is_loader(source: str) -> bool:
     """Return whether a source is a user's function, `module:function`."""
-    return "://" not in source and not source.startswith("sklearn:") and references.is_reference(source)
+    return (
+        "://" not in source
+        and not source.startswith("sklearn:")
+        and references.is_reference(source)
+    )
 
 
 def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
@@ -151,7 +181,9 @@ def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> p
     return table
 
 
-def call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any], of_dataset: Callable[[Any], Any]) -> Any:
+def call_loader(
+    ref: str, base: Path, place: str, args: Mapping[str, Any], of_dataset: Callable[[Any], Any]
+) -> Any:
     """Call a loader. Return the result of `of_dataset` if the loader returns a Ray Dataset; otherwise an Arrow table.
 
     Raises:
@@ -163,7 +195,9 @@ def call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any], of_da
         except references.RefError as e:
             raise_problem(place, str(e), e)
         if not callable(function):
-            raise_problem(place, f"`{ref}` has the type {type(function).__name__}, but must be a function")
+            raise_problem(
+                place, f"`{ref}` has the type {type(function).__name__}, but must be a function"
+            )
         try:
             # A Ray Dataset keeps the options with which it was made.
             with quiet_ray_data(), pickled_by_value(base.absolute()):
@@ -176,7 +210,10 @@ def call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any], of_da
         except Exception as e:
             raise_problem(place, f"`{ref}` failed: {type(e).__name__}: {e}", e)
     kind = f"{type(result).__module__}.{type(result).__qualname__}".removeprefix("builtins.")
-    raise_problem(place, f"`{ref}` returned {kind}, but must return a pandas DataFrame, an Arrow table or a Ray Dataset")
+    raise_problem(
+        place,
+        f"`{ref}` returned {kind}, but must return a pandas DataFrame, an Arrow table or a Ray Dataset",
+    )
 
 
 def to_arrow(result: Any) -> pa.Table | None:
@@ -194,12 +231,16 @@ def to_arrow(result: Any) -> pa.Table | None:
     if type(result).__module__.startswith("polars.") and hasattr(result, "to_arrow"):
         import polars
 
-        return result.to_arrow(compat_level=polars.CompatLevel.oldest())  # Arrow cannot cast categories of the newer type of text
+        return result.to_arrow(
+            compat_level=polars.CompatLevel.oldest()
+        )  # Arrow cannot cast categories of the newer type of text
     if hasattr(result, "with_format") and hasattr(result, "features"):  # a dataset of Hugging Face
         arrow = result.with_format("arrow")
         if hasattr(arrow, "__len__"):
             return arrow[:]
-        return pa.concat_tables(arrow.iter(batch_size=BATCH_ROWS), promote_options="permissive")  # each batch has types of its own
+        return pa.concat_tables(
+            arrow.iter(batch_size=BATCH_ROWS), promote_options="permissive"
+        )  # each batch has types of its own
     if isinstance(result, pa.Table):
         return result
     if isinstance(result, pd.DataFrame):
@@ -223,7 +264,11 @@ def _read_files(files: SourceFiles) -> pa.Table:
         if blocks is None:
             blocks = _to_arrow(lambda: ray_dataset(files, first, text))
     except Exception as e:
-        raise_problem(files.place, f"`{files.source}` cannot be read: {csv_error(files, first, e) if text else first_line(e)}", e)
+        raise_problem(
+            files.place,
+            f"`{files.source}` cannot be read: {csv_error(files, first, e) if text else first_line(e)}",
+            e,
+        )
     return infer_types(blocks.rename_columns(pandas_names(blocks.column_names))) if text else blocks
 
 
@@ -245,13 +290,21 @@ def _read_parquet(files: SourceFiles, names: list[str]) -> pa.Table | None:
         return None
     with contextlib.ExitStack() as stack:
         # The option `pre_buffer` would hold a whole file in memory.
-        opened = [stack.enter_context(pq.ParquetFile(path, filesystem=files.system, pre_buffer=False)) for path in files.paths]
+        opened = [
+            stack.enter_context(pq.ParquetFile(path, filesystem=files.system, pre_buffer=False))
+            for path in files.paths
+        ]
         schema = opened[0].schema_arrow
-        tensors = any(isinstance(field.type, pa.BaseExtensionType) or EXTENSION_KEY in (field.metadata or {}) for field in schema)
+        tensors = any(
+            isinstance(field.type, pa.BaseExtensionType) or EXTENSION_KEY in (field.metadata or {})
+            for field in schema
+        )
         if tensors or not all(file.schema_arrow.equals(schema) for file in opened):
             return None
         wanted = [i for i, name in enumerate(schema.names) if name in names]
-        return pa.concat_tables([file.read().select(wanted).replace_schema_metadata(None) for file in opened])
+        return pa.concat_tables(
+            [file.read().select(wanted).replace_schema_metadata(None) for file in opened]
+        )
 
 
 def ray_dataset(files: SourceFiles, names: list[str], text: bool) -> Any:
@@ -265,8 +318,16 @@ def ray_dataset(files: SourceFiles, names: list[str], text: bool) -> Any:
     import ray.data
     from ray.data.datasource import Partitioning, PartitionStyle
 
-    hive: Any = Partitioning(PartitionStyle.HIVE, base_dir=files.folder) if files.partition_columns else None
-    given: dict[str, Any] = {"filesystem": files.system, "partitioning": hive, "file_extensions": None}
+    hive: Any = (
+        Partitioning(PartitionStyle.HIVE, base_dir=files.folder)
+        if files.partition_columns
+        else None
+    )
+    given: dict[str, Any] = {
+        "filesystem": files.system,
+        "partitioning": hive,
+        "file_extensions": None,
+    }
     if text:
         return ray.data.read_csv(list(files.paths), **given, **csv_options(files.paths[0], names))
     return ray.data.read_parquet(list(files.paths), **given)
@@ -295,4 +356,7 @@ def _to_arrow(make: Callable[[], Any]) -> pa.Table:
     if not filled:
         return pa.table({})
     order = drop_index_names(filled[0].column_names)
-    return pa.concat_tables([b.select(order).replace_schema_metadata(None) for b in filled], promote_options="permissive")
+    return pa.concat_tables(
+        [b.select(order).replace_schema_metadata(None) for b in filled],
+        promote_options="permissive",
+    )

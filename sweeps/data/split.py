@@ -64,13 +64,20 @@ def assign_splits(
             rng = np.random.default_rng([abs(int(seed)), code])
             chosen = _rows_by_fraction(key, split, column, rest, strata, rng)
         if chosen.all():
-            raise SplitError(key, f"this split takes all {len(rest)} rows, so no rows remain to train on")
+            raise SplitError(
+                key, f"this split takes all {len(rest)} rows, so no rows remain to train on"
+            )
         codes[rest[chosen]] = code
     return codes
 
 
 def _rows_by_fraction(
-    key: str, split: Split, column: np.ndarray, rest: np.ndarray, strata: np.ndarray | None, rng: np.random.Generator
+    key: str,
+    split: Split,
+    column: np.ndarray,
+    rest: np.ndarray,
+    strata: np.ndarray | None,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Choose rows for a split among `rest`, the indices of rows without a split. Return a mask over `rest`.
 
@@ -87,7 +94,10 @@ def _rows_by_fraction(
     else:
         chosen = sample_groups(column[rest], rows, rng)
     if not chosen.any():
-        raise SplitError(key, f"column `{split.column}` has the same value in all {len(rest)} rows, so it cannot split the rows")
+        raise SplitError(
+            key,
+            f"column `{split.column}` has the same value in all {len(rest)} rows, so it cannot split the rows",
+        )
     return chosen
 
 
@@ -95,7 +105,9 @@ def _rows_with_value(key: str, split: Split, column: np.ndarray, rest: np.ndarra
     chosen = equals(column[rest], split.value)
     if not chosen.any():
         some = ", ".join(sorted({f"`{v}`" for v in pd.unique(column)[:8]}))
-        raise SplitError(key, f"no row has {split.value!r} in column `{split.column}`, which holds {some}")
+        raise SplitError(
+            key, f"no row has {split.value!r} in column `{split.column}`, which holds {some}"
+        )
     return chosen
 
 
@@ -104,7 +116,9 @@ def rows_in_fraction(n: int, share: float | None) -> int:
     return max(1, round(n * float(share or 0)))
 
 
-def sample_rows(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray | None) -> np.ndarray:
+def sample_rows(
+    n: int, rows: int, rng: np.random.Generator, strata: np.ndarray | None
+) -> np.ndarray:
     """Sample exactly `rows` of `n` rows at random. Each class keeps its share, up to a difference of about one row.
 
     If possible, at least one row of each class is not sampled, so that the remaining rows have all classes, too.
@@ -126,7 +140,9 @@ def sample_rows(n: int, rows: int, rng: np.random.Generator, strata: np.ndarray 
     counts = np.bincount(codes)
     take = _rows_per_class(counts, rows)
     order = rng.permutation(n)
-    order = order[np.argsort(codes[order], kind="stable")]  # class by class, in random order within a class
+    order = order[
+        np.argsort(codes[order], kind="stable")
+    ]  # class by class, in random order within a class
     rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
     chosen[order[rank < np.repeat(take, counts)]] = True
     return chosen
@@ -169,14 +185,24 @@ def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
     series = pd.Series(column)
     missing = int(series.isna().sum())
     if missing:
-        raise SplitError(key, f"time column `{name}` has no value in {missing} rows; a split by time needs a value in each row")
+        raise SplitError(
+            key,
+            f"time column `{name}` has no value in {missing} rows; a split by time needs a value in each row",
+        )
     if pd.api.types.is_numeric_dtype(series.dtype):
         return column
-    times = pd.to_datetime(series, errors="coerce", utc=True, format=None if series.dtype.kind == "M" else "ISO8601")
+    times = pd.to_datetime(
+        series, errors="coerce", utc=True, format=None if series.dtype.kind == "M" else "ISO8601"
+    )
     if times.isna().any():
         wrong = series[times.isna()].iloc[0]
-        raise SplitError(key, f"time column `{name}` holds {wrong!r}, which is not a time; write ISO 8601, or numbers")
-    return np.asarray(times.dt.tz_localize(None).to_numpy().astype("datetime64[us]").astype(np.int64))
+        raise SplitError(
+            key,
+            f"time column `{name}` holds {wrong!r}, which is not a time; write ISO 8601, or numbers",
+        )
+    return np.asarray(
+        times.dt.tz_localize(None).to_numpy().astype("datetime64[us]").astype(np.int64)
+    )
 
 
 def select_latest(times: np.ndarray, rows: int) -> np.ndarray:

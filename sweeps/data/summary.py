@@ -108,7 +108,9 @@ class DataSummary:
         """
         columns = tuple(ColumnSummary(**column) for column in stored["columns"])
         findings = tuple(Finding(**finding) for finding in stored["findings"])
-        return cls(dict(stored["rows"]), stored["sampled"], columns, dict(stored["label"]), findings)
+        return cls(
+            dict(stored["rows"]), stored["sampled"], columns, dict(stored["label"]), findings
+        )
 
 
 def summarize(
@@ -132,12 +134,17 @@ def summarize(
     from sweeps.data.summary_findings import find_all
 
     train = parts["train"]
-    simple = [field.name for field in train.schema if kind_of(field) != "other"]  # a sample would copy images and other large values
+    simple = [
+        field.name for field in train.schema if kind_of(field) != "other"
+    ]  # a sample would copy images and other large values
     most = max(LEAST_ROWS, min(SAMPLE_ROWS, SAMPLE_VALUES // max(1, len(simple))))
     sample = sample_rows(train.select(simple), most, seed)
     roles = column_roles(spec, train.column_names)
     described = (_column(train, sample, name, roles[name], missing) for name in train.column_names)
-    columns = tuple(replace(column, parsed=column.name in spec.parse and column.role != "dropped") for column in described)
+    columns = tuple(
+        replace(column, parsed=column.name in spec.parse and column.role != "dropped")
+        for column in described
+    )
     balance = _balance(train, spec.labels[0], classes) if classes is not None else {}
     total = dict(rows or {key: part.num_rows for key, part in parts.items()})
     findings = find_all(spec, parts, sample, columns, classes, seed, whole=rows is None)
@@ -171,23 +178,45 @@ def kind_of(field: pa.Field) -> str:
     return "text" if pa.types.is_large_string(kind) or pa.types.is_string(kind) else "other"
 
 
-def _column(train: pa.Table, sample: pa.Table, name: str, role: str, missing: Mapping[str, int] | None) -> ColumnSummary:
+def _column(
+    train: pa.Table, sample: pa.Table, name: str, role: str, missing: Mapping[str, int] | None
+) -> ColumnSummary:
     kind = kind_of(train.schema.field(name))
     count = train.column(name).null_count if missing is None else missing.get(name, 0)
     if kind == "other":
-        return ColumnSummary(name, role, kind, count, None, shown(str(train.schema.field(name).type), 2 * VALUE_LENGTH))
+        return ColumnSummary(
+            name,
+            role,
+            kind,
+            count,
+            None,
+            shown(str(train.schema.field(name).type), 2 * VALUE_LENGTH),
+        )
     column = sample.column(name)
     if kind in ("number", "date"):
         ends = pc.min_max(column).as_py()
         distinct = pc.count_distinct(column, mode="only_valid").as_py()
         values = "" if ends["min"] is None else f"{_short(ends['min'])} to {_short(ends['max'])}"
         return ColumnSummary(name, role, kind, count, distinct, values)
-    counted = pc.value_counts(column.drop_null()).to_pylist() if len(column) > column.null_count else []
+    counted = (
+        pc.value_counts(column.drop_null()).to_pylist() if len(column) > column.null_count else []
+    )
     first = sorted(counted, key=lambda item: -item["counts"])[:SHOWN_VALUES]
     total = len(column) - column.null_count
     texts = [f"{shown(_short(item['values']))} {percent(item['counts'] / total)}" for item in first]
-    common = texts if first and first[0]["counts"] >= total / 100 else [shown(_short(item["values"])) for item in first]
-    return ColumnSummary(name, role, kind, count, len(counted), ", ".join(common) + (", …" if len(counted) > len(first) else ""))
+    common = (
+        texts
+        if first and first[0]["counts"] >= total / 100
+        else [shown(_short(item["values"])) for item in first]
+    )
+    return ColumnSummary(
+        name,
+        role,
+        kind,
+        count,
+        len(counted),
+        ", ".join(common) + (", …" if len(counted) > len(first) else ""),
+    )
 
 
 def _short(value: Any) -> str:
@@ -218,5 +247,8 @@ def percent(share: float) -> str:
 
 def _balance(train: pa.Table, label: str, classes: Sequence[Any]) -> dict[str, int]:
     """Return the number of rows of each class of the label."""
-    found = {item["values"]: item["counts"] for item in pc.value_counts(train.column(label).drop_null()).to_pylist()}
+    found = {
+        item["values"]: item["counts"]
+        for item in pc.value_counts(train.column(label).drop_null()).to_pylist()
+    }
     return {_short(value): found.get(value, 0) for value in classes}

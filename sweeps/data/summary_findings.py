@@ -38,14 +38,55 @@ MIN_COPIES = 10
 VECTOR = 8
 # Formats of dates that are recognised. The first format that fits all texts of a column is suggested.
 DATE_FORMATS = (
-    *("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S.%f"),
-    *("%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S%z", "%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%Y.%m.%d"),
-    *("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y"),
-    *("%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S"),
-    *("%m/%d/%Y %I:%M %p", "%m/%d/%Y %I:%M:%S %p", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y"),
+    *(
+        "%Y-%m-%d",
+        "%Y-%m-%d %H:%M:%S",
+        "%Y-%m-%dT%H:%M:%S",
+        "%Y-%m-%d %H:%M",
+        "%Y-%m-%dT%H:%M:%SZ",
+        "%Y-%m-%d %H:%M:%S.%f",
+    ),
+    *(
+        "%Y-%m-%dT%H:%M:%S.%f",
+        "%Y-%m-%dT%H:%M:%S%z",
+        "%Y-%m-%d %H:%M:%S%z",
+        "%Y/%m/%d",
+        "%Y/%m/%d %H:%M:%S",
+        "%Y.%m.%d",
+    ),
+    *(
+        "%d/%m/%Y",
+        "%m/%d/%Y",
+        "%d.%m.%Y",
+        "%d-%m-%Y",
+        "%m-%d-%Y",
+        "%d/%m/%y",
+        "%m/%d/%y",
+        "%d.%m.%y",
+    ),
+    *(
+        "%d/%m/%Y %H:%M",
+        "%m/%d/%Y %H:%M",
+        "%d/%m/%Y %H:%M:%S",
+        "%m/%d/%Y %H:%M:%S",
+        "%d.%m.%Y %H:%M",
+        "%d.%m.%Y %H:%M:%S",
+    ),
+    *(
+        "%m/%d/%Y %I:%M %p",
+        "%m/%d/%Y %I:%M:%S %p",
+        "%d %b %Y",
+        "%d %B %Y",
+        "%d-%b-%Y",
+        "%d-%b-%y",
+        "%b %d, %Y",
+        "%B %d, %Y",
+    ),
 )
 # Names of identifiers, such as `id`, `user_id`, `PassengerId` and `customerID`.
-_NAMED_ID = re.compile(r"(?:^|[_\s.-])(?:id|ids|uuid|guid)$|^id[_\s.-]|[a-z0-9]I[Dd]$|^I[Dd]$", re.ASCII)
+_NAMED_ID = re.compile(
+    r"(?:^|[_\s.-])(?:id|ids|uuid|guid)$|^id[_\s.-]|[a-z0-9]I[Dd]$|^I[Dd]$", re.ASCII
+)
 # Texts of digits alone are codes, such as ZIP codes. A leading zero marks a code, too, also after letters.
 _DIGITS, _CODE = r"^\d+$", r"^[A-Z]* ?0\d+$"
 # Letters and a number, such as `CAD-1001` and `CAD1001`, although `CAD` is also a currency.
@@ -79,7 +120,9 @@ def find_all(
     names = _readable(sample, columns)
     # Without all columns, rows that differ would look like copies.
     copies = _copies(sample, names) if names and len(names) == len(columns) else None
-    rows, sampled = (train, sample) if copies is None else _without_copies(spec, train, sample, columns, copies)
+    rows, sampled = (
+        (train, sample) if copies is None else _without_copies(spec, train, sample, columns, copies)
+    )
     found: list[Finding] = []
     for column in features:
         if (empty := _constant(train, column, column.name in vectors)) is not None:
@@ -89,7 +132,10 @@ def find_all(
         elif column.kind == "number" and column.name not in parsed:
             found += _infinite(train.column(column.name), column.name)
             found += _row_numbers(rows.column(column.name), column, len(features))
-    found += [Finding("leak", name, share=score) for name, score in find_leaks(spec, sample, features, classes, seed)]
+    found += [
+        Finding("leak", name, share=score)
+        for name, score in find_leaks(spec, sample, features, classes, seed)
+    ]
     if copies is not None:
         found += _duplicates(parts["train"], sample, names, copies)
         found += _overlaps(parts, sample, columns, seed)
@@ -104,7 +150,12 @@ def _vector_names(names: Sequence[str]) -> set[str]:
 
 def _constant(train: pa.Table, column: ColumnSummary, in_vector: bool) -> Finding | None:
     """Return a finding for a column without a value, or with one value in all rows; else None."""
-    if column.kind == "other" or column.distinct is None or column.distinct > 1 or train.num_rows < 2:
+    if (
+        column.kind == "other"
+        or column.distinct is None
+        or column.distinct > 1
+        or train.num_rows < 2
+    ):
         return None
     values = train.column(column.name)
     if values.null_count == len(values):
@@ -136,7 +187,13 @@ def text_findings(values: pa.ChunkedArray, column: ColumnSummary) -> Iterator[Fi
         yield dates
     elif differ:
         words = float(np.mean([text.count(" ") + 1 for text in some.to_pylist()]))
-        yield Finding("identifier", column.name, shown(str(present[0].as_py())), count=len(distinct), words=words)
+        yield Finding(
+            "identifier",
+            column.name,
+            shown(str(present[0].as_py())),
+            count=len(distinct),
+            words=words,
+        )
 
 
 def _number_text(name: str, texts: pa.Array, blank: bool) -> Finding | None:
@@ -182,14 +239,23 @@ def _infinite(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
         yield Finding("infinite", name, count=count)
 
 
-def _row_numbers(values: pa.ChunkedArray, column: ColumnSummary, features: int) -> Iterator[Finding]:
+def _row_numbers(
+    values: pa.ChunkedArray, column: ColumnSummary, features: int
+) -> Iterator[Finding]:
     """Yield a finding if a column has the numbers of the rows, such as 1, 2, 3, or is named as an identifier and has no value twice."""
     count = len(values)
-    if features < 2 or not pa.types.is_integer(values.type) or values.null_count or count < MIN_ROWS:
+    if (
+        features < 2
+        or not pa.types.is_integer(values.type)
+        or values.null_count
+        or count < MIN_ROWS
+    ):
         return
     numbers = values.to_numpy()
     if bool((np.diff(numbers) == 1).all()):
-        yield Finding("row_number", column.name, f"{numbers[0]}, {numbers[1]}, {numbers[2]}", count=count)
+        yield Finding(
+            "row_number", column.name, f"{numbers[0]}, {numbers[1]}, {numbers[2]}", count=count
+        )
     elif _NAMED_ID.search(column.name) and pc.count_distinct(values).as_py() == count:
         yield Finding("identifier", column.name, str(numbers[0]), count=count)
 
@@ -199,7 +265,11 @@ def _row_numbers(values: pa.ChunkedArray, column: ColumnSummary, features: int) 
 
 def _readable(table: pa.Table, columns: Sequence[ColumnSummary]) -> list[str]:
     """Return the columns whose values can be compared cheaply. Lists, images and tensors are left out."""
-    return [column.name for column in columns if column.kind != "other" and column.name in table.column_names]
+    return [
+        column.name
+        for column in columns
+        if column.kind != "other" and column.name in table.column_names
+    ]
 
 
 def _are_rarely_equal(sample: pa.Table, names: Sequence[str]) -> bool:
@@ -210,7 +280,9 @@ def _are_rarely_equal(sample: pa.Table, names: Sequence[str]) -> bool:
     log_chance = 0.0
     some = sample.slice(0, 10_000)
     for name in names:
-        counts = pc.value_counts(some.column(name)).field("counts").to_numpy(zero_copy_only=False) / max(1, some.num_rows)
+        counts = pc.value_counts(some.column(name)).field("counts").to_numpy(
+            zero_copy_only=False
+        ) / max(1, some.num_rows)
         log_chance += float(np.log(max(float(np.sum(counts**2)), 1e-12)))
     return bool(log_chance < -3 * np.log(max(2, sample.num_rows)))
 
@@ -225,7 +297,11 @@ def _copies(rows: pa.Table, names: Sequence[str]) -> np.ndarray:
 
 
 def _without_copies(
-    spec: DataSpec, train: pa.Table, sample: pa.Table, columns: Sequence[ColumnSummary], copies: np.ndarray
+    spec: DataSpec,
+    train: pa.Table,
+    sample: pa.Table,
+    columns: Sequence[ColumnSummary],
+    copies: np.ndarray,
 ) -> tuple[pa.Table, pa.Table]:
     """Return the numbers of train, and the sample, without rows that are copies of earlier rows.
 
@@ -246,26 +322,42 @@ def _without_copies(
     return numbers.filter(pa.array(~_copies(train, names))), different
 
 
-def _duplicates(train: pa.Table, sample: pa.Table, names: Sequence[str], copies: np.ndarray) -> list[Finding]:
+def _duplicates(
+    train: pa.Table, sample: pa.Table, names: Sequence[str], copies: np.ndarray
+) -> list[Finding]:
     """Return a finding if many rows of train are copies of other rows. All columns count, also those that are no features."""
     if sample.num_rows < MIN_ROWS:
         return []
     count = int(copies.sum())
     share = count / sample.num_rows * (train.num_rows / sample.num_rows)
-    if count < MIN_COPIES or share < DUPLICATES_FROM or not _are_rarely_equal(sample.filter(pa.array(~copies)), names):
+    if (
+        count < MIN_COPIES
+        or share < DUPLICATES_FROM
+        or not _are_rarely_equal(sample.filter(pa.array(~copies)), names)
+    ):
         return []
     return [Finding("duplicates", count=count, share=min(1.0, share))]
 
 
-def _overlaps(parts: Mapping[str, pa.Table], sample: pa.Table, columns: Sequence[ColumnSummary], seed: int) -> Iterator[Finding]:
+def _overlaps(
+    parts: Mapping[str, pa.Table], sample: pa.Table, columns: Sequence[ColumnSummary], seed: int
+) -> Iterator[Finding]:
     """Yield a finding for each split with a source of its own that has many rows of train."""
     from sweeps.data.streaming.hashing import row_hashes
 
     names = [c.name for c in columns if c.kind != "other" and c.role in ("feature", "label")]
     others = {key: part for key, part in parts.items() if key != "train"}
-    if not names or not others or any(c.kind == "other" and c.role == "feature" for c in columns) or not _are_rarely_equal(sample, names):
+    if (
+        not names
+        or not others
+        or any(c.kind == "other" and c.role == "feature" for c in columns)
+        or not _are_rarely_equal(sample, names)
+    ):
         return
-    known, shown_share = np.unique(row_hashes(sample, names)), sample.num_rows / max(1, parts["train"].num_rows)
+    known, shown_share = (
+        np.unique(row_hashes(sample, names)),
+        sample.num_rows / max(1, parts["train"].num_rows),
+    )
     for key, part in others.items():
         rows = sample_rows(part, len(sample), seed)
         both = int(np.isin(row_hashes(rows, names), known).sum())

@@ -17,7 +17,13 @@ HEAD = ("column", "kind", "missing", "distinct", "values")
 # Number of columns of the data that a table lists, and number of classes of the label that a line lists.
 MOST_COLUMNS, MOST_CLASSES = 60, 4
 # Words for the kinds of columns, in the order of the line.
-_KINDS = {"number": "numeric", "boolean": "boolean", "text": "text", "date": "date", "other": "other"}
+_KINDS = {
+    "number": "numeric",
+    "boolean": "boolean",
+    "text": "text",
+    "date": "date",
+    "other": "other",
+}
 
 
 def one_line(summary: DataSummary) -> str:
@@ -28,7 +34,11 @@ def one_line(summary: DataSummary) -> str:
     missing = sum(column.missing for column in features)
     rows = ", ".join(f"{count:,} {key}" for key, count in summary.rows.items())
     rows = f"{rows} rows" if len(summary.rows) > 1 else f"{summary.rows['train']:,} rows"
-    parts = [f"{rows}, {len(features)} feature{'s' * (len(features) != 1)} ({', '.join(texts)})" if features else rows]
+    parts = [
+        f"{rows}, {len(features)} feature{'s' * (len(features) != 1)} ({', '.join(texts)})"
+        if features
+        else rows
+    ]
     parts += [f"{missing:,} missing value{'s' * (missing != 1)}"] if missing else []
     parts += [text] if (text := label_text(summary)) else []
     return "; ".join(parts)
@@ -44,7 +54,11 @@ def label_text(summary: DataSummary) -> str:
     total = max(1, sum(summary.label.values()))
     first = sorted(summary.label.items(), key=lambda item: -item[1])[:MOST_CLASSES]
     more = f", … {len(summary.label)} classes" if len(summary.label) > len(first) else ""
-    return f"{labels[0].name} " + ", ".join(f"{shown(name)} {percent(count / total)}" for name, count in first) + more
+    return (
+        f"{labels[0].name} "
+        + ", ".join(f"{shown(name)} {percent(count / total)}" for name, count in first)
+        + more
+    )
 
 
 def table_rows(summary: DataSummary) -> list[list[str]]:
@@ -56,7 +70,15 @@ def table_rows(summary: DataSummary) -> list[list[str]]:
         role = f" ({', '.join(marks)})" if marks else ""
         missing = f"{column.missing:,}" if column.missing else ""
         distinct = "" if column.distinct is None else f"{column.distinct:,}"
-        rows.append([shown(column.name, 2 * VALUE_LENGTH) + role, column.kind, missing, distinct, column.values])
+        rows.append(
+            [
+                shown(column.name, 2 * VALUE_LENGTH) + role,
+                column.kind,
+                missing,
+                distinct,
+                column.values,
+            ]
+        )
     return rows
 
 
@@ -66,16 +88,21 @@ def remarks(summary: DataSummary) -> list[str]:
     if (hidden := len(summary.columns) - MOST_COLUMNS) > 0:
         texts.append(f"{hidden} more columns are not shown.")
     if summary.sampled < summary.rows["train"]:
-        texts.append(f"Distinct values and ranges are of a sample of {summary.sampled:,} rows; missing values are of all rows.")
+        texts.append(
+            f"Distinct values and ranges are of a sample of {summary.sampled:,} rows; missing values are of all rows."
+        )
     return texts
 
 
-def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (2, 3)) -> list[str]:
+def text_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (2, 3)
+) -> list[str]:
     """Return rows as aligned lines, two spaces apart. The columns in `right` are aligned to the right."""
     sizes = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return [
         "  ".join(
-            cell.rjust(size) if i in right else cell.ljust(size) for i, (cell, size) in enumerate(zip(row, sizes, strict=True))
+            cell.rjust(size) if i in right else cell.ljust(size)
+            for i, (cell, size) in enumerate(zip(row, sizes, strict=True))
         ).rstrip()
         for row in (head, *rows)
     ]
@@ -89,5 +116,8 @@ def data_messages(stored: Mapping[str, Any], space: Space) -> tuple[str, ...]:
         space: the search space.
     """
     summary = DataSummary.from_json(stored)
-    lines = [f"data: {one_line(summary)}", *(f"warning: {warning.text}" for warning in warnings(summary, space))]
+    lines = [
+        f"data: {one_line(summary)}",
+        *(f"warning: {warning.text}" for warning in warnings(summary, space)),
+    ]
     return tuple(printable(line) for line in lines)

@@ -45,8 +45,24 @@ class DataWarning:
 def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
     """Return the warnings about the data of a space, the most harmful first."""
     dropped = {name for spec in space.variants for name in spec.drop}
-    ordered = ("leak", "overlap", "identifier", "row_number", "number_text", "date_text", "infinite", "duplicates", "empty", "constant")
-    found = [f for kind in ordered for f in summary.findings if f.kind == kind and f.column not in dropped and _matters(f, space)]
+    ordered = (
+        "leak",
+        "overlap",
+        "identifier",
+        "row_number",
+        "number_text",
+        "date_text",
+        "infinite",
+        "duplicates",
+        "empty",
+        "constant",
+    )
+    found = [
+        f
+        for kind in ordered
+        for f in summary.findings
+        if f.kind == kind and f.column not in dropped and _matters(f, space)
+    ]
     grouped = [f for f in found if f.kind in ("empty", "constant")]
     texts = [_warning(f, summary) for f in found if f not in grouped]
     return (*_unread(summary, space), *texts, *_useless(grouped))
@@ -57,9 +73,22 @@ def _unread(summary: DataSummary, space: Space) -> list[DataWarning]:
     if not space.trainer_definition.reads_numbers:
         return []
     removed = {name for spec in space.variants for name in (*spec.drop, *spec.parse)}
-    texts = [c.name for c in summary.columns if c.kind == "text" and c.role == "feature" and c.name not in removed]
+    texts = [
+        c.name
+        for c in summary.columns
+        if c.kind == "text" and c.role == "feature" and c.name not in removed
+    ]
     unread = unread_texts(space.sections.get("preprocessor", ()), texts)
-    return [DataWarning("space.preprocessor", unread_texts_error(unread, space.trainer.name or "the trainer"))] if unread else []
+    return (
+        [
+            DataWarning(
+                "space.preprocessor",
+                unread_texts_error(unread, space.trainer.name or "the trainer"),
+            )
+        ]
+        if unread
+        else []
+    )
 
 
 def _matters(finding: Finding, space: Space) -> bool:
@@ -68,21 +97,31 @@ def _matters(finding: Finding, space: Space) -> bool:
     if finding.kind == "row_number":
         return finding.column not in _ordering_columns(space)
     if finding.kind == "duplicates":
-        return not data.drop_duplicates and not (data.valid is not None and data.valid.kind == "group")
+        return not data.drop_duplicates and not (
+            data.valid is not None and data.valid.kind == "group"
+        )
     if finding.kind == "overlap":
         return not data.drop_duplicates
     if finding.kind not in ("identifier", "number_text", "date_text"):
         return True
     if _is_handled(finding.column, space):
         return False
-    if finding.kind == "identifier" and finding.words >= PROSE_WORDS and "transformers" in space.trainer_definition.packages:
+    if (
+        finding.kind == "identifier"
+        and finding.words >= PROSE_WORDS
+        and "transformers" in space.trainer_definition.packages
+    ):
         return False
     return _reads_texts(finding.column, space)
 
 
 def _ordering_columns(space: Space) -> set[str]:
     """Return the columns that put rows in an order or into groups for a split."""
-    return {rule.column for rule in (space.data.valid, space.data.test) if rule is not None and rule.column is not None}
+    return {
+        rule.column
+        for rule in (space.data.valid, space.data.test)
+        if rule is not None and rule.column is not None
+    }
 
 
 def _steps(space: Space) -> Iterator[Step]:
@@ -92,7 +131,12 @@ def _steps(space: Space) -> Iterator[Step]:
 def _names(step: Step, column: str, words: Collection[str]) -> bool:
     """Return whether a step selects a column of texts, by its name, a pattern, or one of the keywords `words`."""
     chosen = [text for _, text in selectors(step.columns, "")]
-    return any(text in words if text in SELECTOR_WORDS else text == column or fnmatch.fnmatchcase(column, text) for text in chosen)
+    return any(
+        text in words
+        if text in SELECTOR_WORDS
+        else text == column or fnmatch.fnmatchcase(column, text)
+        for text in chosen
+    )
 
 
 def _is_handled(column: str, space: Space) -> bool:
@@ -101,7 +145,9 @@ def _is_handled(column: str, space: Space) -> bool:
         own = ":" in step.name and not step.name.startswith("sklearn.")
         if own and (step.columns is None or _names(step, column, ("all", "categorical"))):
             return True
-        if step.name.rpartition(":")[2] in TEXT_STEPS and (step.columns is None or _names(step, column, ("all", "categorical"))):
+        if step.name.rpartition(":")[2] in TEXT_STEPS and (
+            step.columns is None or _names(step, column, ("all", "categorical"))
+        ):
             return True
     return False
 
@@ -111,7 +157,9 @@ def _reads_texts(column: str, space: Space) -> bool:
     if space.trainer.name is not None and space.trainer_definition.needs_label:
         return True
     encoders = [step for step in _steps(space) if step.name.rpartition(":")[2] in ENCODERS]
-    return any(step.columns is None or _names(step, column, ("all", "categorical")) for step in encoders)
+    return any(
+        step.columns is None or _names(step, column, ("all", "categorical")) for step in encoders
+    )
 
 
 def _warning(finding: Finding, summary: DataSummary) -> DataWarning:
@@ -121,15 +169,25 @@ def _warning(finding: Finding, summary: DataSummary) -> DataWarning:
         text = f"{name} alone explains {percent(finding.share)} of the label; if it is known only after the label, add it to data.drop"
         return DataWarning("data.drop", text)
     if finding.kind == "identifier":
-        copies = ", some of them copies" if any(other.kind == "duplicates" for other in summary.findings) else ""
+        copies = (
+            ", some of them copies"
+            if any(other.kind == "duplicates" for other in summary.findings)
+            else ""
+        )
         text = f"{name} has {finding.count:,} different values in {summary.sampled:,} rows{copies}, such as {finding.example}; "
-        return DataWarning("data.drop", f"{text}it identifies rows and cannot generalize; add it to data.drop")
+        return DataWarning(
+            "data.drop", f"{text}it identifies rows and cannot generalize; add it to data.drop"
+        )
     if finding.kind == "row_number":
-        return DataWarning("data.drop", f"{name} numbers the rows ({finding.example}, …); add it to data.drop")
+        return DataWarning(
+            "data.drop", f"{name} numbers the rows ({finding.example}, …); add it to data.drop"
+        )
     if finding.kind == "number_text":
         return _number_text(finding)
     if finding.kind == "date_text":
-        choice = f'"{finding.rule}"' + (f' or "{finding.other_rule}", which also fits' if finding.other_rule else "")
+        choice = f'"{finding.rule}"' + (
+            f' or "{finding.other_rule}", which also fits' if finding.other_rule else ""
+        )
         text = f"{name} has dates as text, such as {finding.example}; write data.parse: {{{finding.column}: {choice}}}"
         return DataWarning("data.parse", text)
     if finding.kind == "infinite":
@@ -139,15 +197,25 @@ def _warning(finding: Finding, summary: DataSummary) -> DataWarning:
         text = f"about {percent(finding.share)} of the train rows are copies of other rows, so copies of train rows are in valid; "
         return DataWarning("data.drop_duplicates", f"{text}write data.drop_duplicates: true")
     text = f"about {percent(finding.share)} of the rows of data.{finding.example} are also in data.train; "
-    return DataWarning("data.drop_duplicates", f"{text}write data.drop_duplicates: true, which leaves them out of train")
+    return DataWarning(
+        "data.drop_duplicates",
+        f"{text}write data.drop_duplicates: true, which leaves them out of train",
+    )
 
 
 def _number_text(finding: Finding) -> DataWarning:
-    name, rule, example, blank = f"`{finding.column}`", finding.rule, finding.example, " and blank texts" * finding.blank
+    name, rule, example, blank = (
+        f"`{finding.column}`",
+        finding.rule,
+        finding.example,
+        " and blank texts" * finding.blank,
+    )
     if finding.count:
         some = f"{finding.count} different texts" if finding.count > 1 else "one text"
         text = f"{name} has numbers, and {some} such as {example!r}, so the column is text; make these values empty, "
-        return DataWarning("data.parse", f"{text}then write data.parse: {{{finding.column}: {rule}}}")
+        return DataWarning(
+            "data.parse", f"{text}then write data.parse: {{{finding.column}: {rule}}}"
+        )
     text = f"{name} has numbers as text, such as {example}{blank}; write data.parse: {{{finding.column}: {rule}}}"
     return DataWarning("data.parse", text)
 
@@ -159,5 +227,9 @@ def _useless(findings: list[Finding]) -> list[DataWarning]:
         names = [f"`{f.column}`" for f in findings if f.kind == kind]
         if names:
             verb, each = ("has", "it") if len(names) == 1 else ("have", "them")
-            result.append(DataWarning("data.drop", f"{first_of(names, NAMED)} {verb} {text}; add {each} to data.drop"))
+            result.append(
+                DataWarning(
+                    "data.drop", f"{first_of(names, NAMED)} {verb} {text}; add {each} to data.drop"
+                )
+            )
     return result

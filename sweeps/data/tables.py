@@ -32,7 +32,9 @@ _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 def _string_array(*words: str) -> pa.Array:
     """Return an Arrow array of strings. `pa.array` would import pandas, which takes a third of the time of the early checks."""
     offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
-    return pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer("".join(words).encode()))
+    return pa.StringArray.from_buffers(
+        len(words), pa.py_buffer(offsets), pa.py_buffer("".join(words).encode())
+    )
 
 
 _TRUE_WORDS = _string_array("True", "TRUE", "true")
@@ -51,7 +53,12 @@ def canonical_table(table: pa.Table) -> pa.Table:
     blocks are joined. Decimals and columns with only nulls become `double`, dates become timestamps, and NaN becomes null. The metadata
     and an index of pandas without a name are dropped.
     """
-    return pa.table({name: _canonical_column(table.column(name)) for name in drop_index_names(table.column_names)})
+    return pa.table(
+        {
+            name: _canonical_column(table.column(name))
+            for name in drop_index_names(table.column_names)
+        }
+    )
 
 
 def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -115,7 +122,11 @@ def parse_text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         pyarrow.ArrowInvalid: a value does not fit the type.
     """
     if pa.types.is_boolean(kind):
-        return pc.if_else(pc.is_null(column), pa.scalar(None, pa.bool_()), pc.is_in(column, value_set=_TRUE_WORDS.cast(column.type)))
+        return pc.if_else(
+            pc.is_null(column),
+            pa.scalar(None, pa.bool_()),
+            pc.is_in(column, value_set=_TRUE_WORDS.cast(column.type)),
+        )
     return _plain_numbers(column).cast(kind)
 
 
@@ -137,7 +148,9 @@ def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str
         for field, column in zip(table.schema, table.columns, strict=True):
             digest.update(f"{field.name}\0{field.type}\0".encode())
             joined = column.combine_chunks()
-            _hash_array(digest, joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks))
+            _hash_array(
+                digest, joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
+            )
     return digest.hexdigest()
 
 
@@ -152,19 +165,37 @@ def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
     if pa.types.is_boolean(kind):
         digest.update(np.packbits(array.fill_null(False).to_numpy(zero_copy_only=False)).tobytes())
     elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        digest.update(np.ascontiguousarray(array.fill_null(0).to_numpy(zero_copy_only=False)).tobytes())
+        digest.update(
+            np.ascontiguousarray(array.fill_null(0).to_numpy(zero_copy_only=False)).tobytes()
+        )
     elif pa.types.is_temporal(kind):
         width = pa.int32() if kind.bit_width == 32 else pa.int64()
-        _hash_array(digest, array.view(width) if array.offset == 0 else pa.concat_arrays([array]).view(width))
-    elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind):
-        filled = array.fill_null("" if pa.types.is_large_string(kind) or pa.types.is_string(kind) else b"")
-        digest.update(pc.cast(pc.binary_length(filled), pa.int64()).to_numpy(zero_copy_only=False).tobytes())
+        _hash_array(
+            digest,
+            array.view(width) if array.offset == 0 else pa.concat_arrays([array]).view(width),
+        )
+    elif (
+        pa.types.is_large_string(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_binary(kind)
+    ):
+        filled = array.fill_null(
+            "" if pa.types.is_large_string(kind) or pa.types.is_string(kind) else b""
+        )
+        digest.update(
+            pc.cast(pc.binary_length(filled), pa.int64()).to_numpy(zero_copy_only=False).tobytes()
+        )
         wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
         _, offsets, data = filled.buffers()
         if data is not None and len(filled):
-            ends = np.frombuffer(offsets, dtype=np.int64 if wide else np.int32)[filled.offset : filled.offset + len(filled) + 1]
+            ends = np.frombuffer(offsets, dtype=np.int64 if wide else np.int32)[
+                filled.offset : filled.offset + len(filled) + 1
+            ]
             digest.update(memoryview(data)[int(ends[0]) : int(ends[-1])])
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    elif (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    ):
         lengths = pc.cast(pc.list_value_length(array), pa.int64()).fill_null(0)
         digest.update(lengths.to_numpy(zero_copy_only=False).tobytes())
         _hash_array(digest, array.flatten())
@@ -216,7 +247,12 @@ def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
         return [table]
     each = table.num_rows // k
     if not each:
-        raise InputError(Problem("scaling.num_workers", f"the trial has {k} workers, but the train split has only {table.num_rows} rows"))
+        raise InputError(
+            Problem(
+                "scaling.num_workers",
+                f"the trial has {k} workers, but the train split has only {table.num_rows} rows",
+            )
+        )
     return [table.take(pa.array(np.arange(rank, each * k, k))) for rank in range(k)]
 
 
@@ -231,7 +267,11 @@ def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.Da
     def holds_arrays(name: Any) -> bool:
         values = frame[name]
         first = values.iloc[0] if len(values) and values.dtype == object else None
-        return isinstance(first, np.ndarray) and first.dtype != object and (first.ndim > 1 or name in names)
+        return (
+            isinstance(first, np.ndarray)
+            and first.dtype != object
+            and (first.ndim > 1 or name in names)
+        )
 
     tensors = [name for name in frame.columns if holds_arrays(name)]
     if not tensors:

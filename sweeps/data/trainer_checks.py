@@ -35,7 +35,9 @@ def check_parameters(space: Space) -> list[Problem]:
     names = list(dict.fromkeys(parameter_names(space.sections.get("params", {}))))
     with importable(*roots_of(space)):
         try:
-            check: Check = references.resolve(f"{references.parse(space.trainer.loop)[0]}:{function}")
+            check: Check = references.resolve(
+                f"{references.parse(space.trainer.loop)[0]}:{function}"
+            )
             wrong = check(space.trainer.options, names)
         except (ImportError, references.RefError):
             return []

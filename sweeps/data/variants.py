@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 def variant_name(data: Mapping[str, Any]) -> str:
     """Return the part of file names that identifies a variant: 16 hex digits, or "" if nothing is tuned."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16] if data else ""
+    return (
+        hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16]
+        if data
+        else ""
+    )
 
 
 class DataVariants:
@@ -46,28 +50,52 @@ class DataVariants:
         InputError: see `load_splits`. Also raised if a column in a tuned `drop` does not exist, or the sources differ in task or classes.
     """
 
-    def __init__(self, spec: DataSpec, variants: Sequence[DataSpec], seed: int, tuned: Sequence[str] = ()):
+    def __init__(
+        self, spec: DataSpec, variants: Sequence[DataSpec], seed: int, tuned: Sequence[str] = ()
+    ):
         self.spec, self.seed = spec, seed
         untuned = {"drop": (), "rows": 1.0, "weight": None, "class_weight": None}
         whole: dict[str, Any] = {key: value for key, value in untuned.items() if key in tuned}
         distinct = list({variant.source: variant for variant in reversed(variants)}.values())[::-1]
-        self.sources = {variant.source: load_splits(replace(variant, **whole), seed) for variant in distinct}
-        dropped = () if "drop" in tuned else spec.drop  # these columns exist, or loading would have failed
-        problems = [p for variant in variants for p in check_dropped(variant, [*self._columns(variant), *dropped])]
-        problems += [p for variant in variants for p in check_class_weight(variant, self.sources[variant.source].task)]
+        self.sources = {
+            variant.source: load_splits(replace(variant, **whole), seed) for variant in distinct
+        }
+        dropped = (
+            () if "drop" in tuned else spec.drop
+        )  # these columns exist, or loading would have failed
+        problems = [
+            p
+            for variant in variants
+            for p in check_dropped(variant, [*self._columns(variant), *dropped])
+        ]
+        problems += [
+            p
+            for variant in variants
+            for p in check_class_weight(variant, self.sources[variant.source].task)
+        ]
         problems += check_same_task(
-            [(variant.train, s.task, s.classes) for variant, s in zip(distinct, self.sources.values(), strict=True)]
+            [
+                (variant.train, s.task, s.classes)
+                for variant, s in zip(distinct, self.sources.values(), strict=True)
+            ]
         )
         if problems:
             raise InputError(dict.fromkeys(problems))
         fingerprints = [self._fingerprint(variant) for variant in variants]
-        self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else hashlib.sha256(json.dumps(fingerprints).encode()).hexdigest()
+        self.fingerprint = (
+            fingerprints[0]
+            if len(fingerprints) == 1
+            else hashlib.sha256(json.dumps(fingerprints).encode()).hexdigest()
+        )
 
     def copy_rows(self) -> None:
         """Copy all rows to new memory. Rows that Ray has read may be views of its object store, and are lost when Ray ends."""
         for key, whole in self.sources.items():
             parts = {"train": whole.train, "valid": whole.valid, "test": whole.test}
-            self.sources[key] = replace(whole, **{name: copy_table(part) for name, part in parts.items() if part is not None})
+            self.sources[key] = replace(
+                whole,
+                **{name: copy_table(part) for name, part in parts.items() if part is not None},
+            )
 
     def _columns(self, spec: DataSpec) -> list[str]:
         """Return all columns of a source, including columns that are not features."""
@@ -87,7 +115,9 @@ class DataVariants:
         if not self._differs_from_source(spec):
             return whole
         weights = [spec.weight, spec.class_weight] if spec.weighted else []
-        return hashlib.sha256(json.dumps([whole, sorted(set(spec.drop)), spec.rows, self.seed, *weights]).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps([whole, sorted(set(spec.drop)), spec.rows, self.seed, *weights]).encode()
+        ).hexdigest()
 
     def _differs_from_source(self, spec: DataSpec) -> bool:
         """Return whether a variant has fewer columns or train rows than its entry in `sources`, or other weights."""
@@ -116,10 +146,14 @@ class DataVariants:
             return whole
         dropped = sorted(set(spec.drop) & set(whole.features))
         train, valid = whole.train.drop_columns(dropped), whole.valid.drop_columns(dropped)
-        fewer = spec.rows != self.spec.rows and not whole.folds  # `fold_of` samples the rows of each fold
+        fewer = (
+            spec.rows != self.spec.rows and not whole.folds
+        )  # `fold_of` samples the rows of each fold
         return replace(
             whole,
-            train=subsample(train, whole.label, whole.classes, spec.rows, self.seed) if fewer else train,
+            train=subsample(train, whole.label, whole.classes, spec.rows, self.seed)
+            if fewer
+            else train,
             valid=valid,
             test=None if whole.test is None else whole.test.drop_columns(dropped),
             features=tuple(name for name in whole.features if name not in dropped),

@@ -35,7 +35,12 @@ def check_weights(spec: DataSpec, parts: Mapping[str, pa.Table]) -> list[Problem
     for name in spec.weight_columns:
         found = (_weight_problem(part.column(name), key) for key, part in parts.items())
         if text := next((text for text in found if text is not None), None):
-            problems.append(Problem("data.weight", f"`{name}` {text}; {RULE}; correct the column, or name another one"))
+            problems.append(
+                Problem(
+                    "data.weight",
+                    f"`{name}` {text}; {RULE}; correct the column, or name another one",
+                )
+            )
     return problems
 
 
@@ -43,7 +48,11 @@ def _weight_problem(column: pa.ChunkedArray, key: str) -> str | None:
     """Return what is wrong with a column of weights of the split `key`; None if nothing is."""
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         shown = "text" if pa.types.is_large_string(column.type) else str(column.type)
-        return f"holds {shown} in data.{key}, such as {column[0].as_py()!r}" if len(column) else f"holds {shown} in data.{key}"
+        return (
+            f"holds {shown} in data.{key}, such as {column[0].as_py()!r}"
+            if len(column)
+            else f"holds {shown} in data.{key}"
+        )
     if column.null_count:
         return f"has {column.null_count} missing value{'s' if column.null_count > 1 else ''} in data.{key}"
     values = column.to_numpy()
@@ -71,12 +80,17 @@ def check_train_weights(spec: DataSpec, train: pa.Table, folds: Sequence[Fold]) 
         values = train.column(name).to_numpy()
         empty = [number for number, (rows, _) in enumerate(folds, 1) if not values[rows].any()]
         if not values.any() or empty:
-            problems.append(_no_weight(name, f"of fold {empty[0]}" if values.any() else "of the train split"))
+            problems.append(
+                _no_weight(name, f"of fold {empty[0]}" if values.any() else "of the train split")
+            )
     return problems
 
 
 def _no_weight(name: str, where: str) -> Problem:
-    return Problem("data.weight", f"`{name}` is 0 in every train row {where}; at least one weight must be above 0; correct the column")
+    return Problem(
+        "data.weight",
+        f"`{name}` is 0 in every train row {where}; at least one weight must be above 0; correct the column",
+    )
 
 
 def row_weights(splits: Splits) -> np.ndarray | None:

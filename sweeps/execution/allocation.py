@@ -155,13 +155,19 @@ def without_reserve(limit: Resources | None, cpus: float) -> dict[str, float]:
 
 def queue_position(queue: Sequence[Request], request: Request) -> int:
     """Return the index at which a request enters the queue. A retry enters before the first request that is no retry."""
-    return next((i for i, other in enumerate(queue) if not other.is_retry), len(queue)) if request.is_retry else len(queue)
+    return (
+        next((i for i, other in enumerate(queue) if not other.is_retry), len(queue))
+        if request.is_retry
+        else len(queue)
+    )
 
 
 def served(queue: Sequence[Request], request: Request) -> list[Request]:
     """Return the queue after a request was served. The requests before this one are marked as overtaken."""
     position = queue.index(request)
-    return [replace(other, overtaken=True) for other in queue[:position]] + list(queue[position + 1 :])
+    return [replace(other, overtaken=True) for other in queue[:position]] + list(
+        queue[position + 1 :]
+    )
 
 
 def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = False) -> Action:
@@ -191,7 +197,9 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
     if request is None:
         return Wait(too_large)
     others = [other for other in queue if other is not request and other not in too_large]
-    if placed := _start(request, cluster, others) or (reuse_larger and _start(request, cluster, others, larger=True)):
+    if placed := _start(request, cluster, others) or (
+        reuse_larger and _start(request, cluster, others, larger=True)
+    ):
         return placed
     for other in others if not (request.overtaken or request.is_retry) else ():
         if other.shape is not None and (placed := _place(other, cluster)):
@@ -202,15 +210,26 @@ def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = Fals
         return Wait(too_large)  # The workers that are closing free enough resources.
     need = dict(request.shape.per_worker) if request.shape else request.need
     closable = _closable(request, need, later, reuse_larger)
-    if at_last := _place(request, replace(cluster, workers=[w for w in without_closing if w not in closable])):
+    if at_last := _place(
+        request, replace(cluster, workers=[w for w in without_closing if w not in closable])
+    ):
         nodes = at_last.start if isinstance(at_last, Place) else (at_last.node,)
-        closable = [worker for worker in closable if worker.node in nodes] or closable  # Under a limit, a worker elsewhere may have to go.
-        return Close(min(closable, key=lambda w: (not _holds_what_is_short(w, need, later), w.used, w.id)).id)
+        closable = [
+            worker for worker in closable if worker.node in nodes
+        ] or closable  # Under a limit, a worker elsewhere may have to go.
+        return Close(
+            min(closable, key=lambda w: (not _holds_what_is_short(w, need, later), w.used, w.id)).id
+        )
     return Wait(too_large)
 
 
 def growth(
-    cluster: Cluster, queue: Sequence[Request], shape: Shape, size: int, nodes: Collection[str], trials_pending: bool
+    cluster: Cluster,
+    queue: Sequence[Request],
+    shape: Shape,
+    size: int,
+    nodes: Collection[str],
+    trials_pending: bool,
 ) -> Place | None:
     """Return the workers by which the gang of an elastic trial can grow. Return None if the gang must not or cannot grow.
 
@@ -232,7 +251,9 @@ def growth(
 
 def largest_gang(shape: Shape, cluster: Cluster) -> int:
     """Return how many workers of an elastic shape fit on the empty cluster. The result is within the bounds of the shape."""
-    placed = _place_most(Request(-1, {}, shape), replace(cluster, workers=(), grants=()), shape.sizes[-1])
+    placed = _place_most(
+        Request(-1, {}, shape), replace(cluster, workers=(), grants=()), shape.sizes[-1]
+    )
     return max(shape.workers, len(placed.start) if placed else 0)
 
 
@@ -241,7 +262,9 @@ def part_of_gang(request: Request, cluster: Cluster) -> Place | None:
     return None if request.shape is None else _place_most(request, cluster, request.shape.workers)
 
 
-def _closable(request: Request, need: Resources, cluster: Cluster, reuse_larger: bool) -> list[WorkerState]:
+def _closable(
+    request: Request, need: Resources, cluster: Cluster, reuse_larger: bool
+) -> list[WorkerState]:
     """Return the idle workers that may be closed to make room for a request. A worker that the request can use is not among them.
 
     If a trial can use larger workers once enough of them are idle, it waits for them. To close an idle one would only lead to more starts.
@@ -249,12 +272,18 @@ def _closable(request: Request, need: Resources, cluster: Cluster, reuse_larger:
     idle = [worker for worker in cluster.workers if worker.phase is Phase.IDLE]
     if request.shape is None:
         return idle
-    at_rest = replace(cluster, workers=[replace(worker, phase=Phase.IDLE) for worker in cluster.workers], grants=())
+    at_rest = replace(
+        cluster,
+        workers=[replace(worker, phase=Phase.IDLE) for worker in cluster.workers],
+        grants=(),
+    )
     larger = reuse_larger and _place(request, at_rest, larger=True) is not None
     return [worker for worker in idle if not _serves(worker, need, larger)]
 
 
-def _start(request: Request, cluster: Cluster, others: Sequence[Request], larger: bool = False) -> Place | Grant | None:
+def _start(
+    request: Request, cluster: Cluster, others: Sequence[Request], larger: bool = False
+) -> Place | Grant | None:
     """Return the action that serves a request now; None if the request cannot be served. An elastic trial gets all workers that it may get.
 
     Args:
@@ -276,7 +305,9 @@ def _start(request: Request, cluster: Cluster, others: Sequence[Request], larger
     return _place_most(request, cluster, size, larger)
 
 
-def _place_most(request: Request, cluster: Cluster, most: int, larger: bool = False, near: Collection[str] = ()) -> Place | None:
+def _place_most(
+    request: Request, cluster: Cluster, most: int, larger: bool = False, near: Collection[str] = ()
+) -> Place | None:
     """Return the action that forms the largest possible gang for a request, with at most `most` workers.
 
     Return None if no worker can be placed.
@@ -293,8 +324,14 @@ def _carried_out(action: Place | Grant, cluster: Cluster) -> Cluster:
         return replace(cluster, grants=[*cluster.grants, (action.node, action.request.need)])
     assert action.request.shape is not None
     per_worker = action.request.shape.per_worker
-    new = [WorkerState(f"new-{action.request.id}-{i}", node, per_worker, Phase.BUSY) for i, node in enumerate(action.start)]
-    old = [replace(worker, phase=Phase.BUSY) if worker.id in action.workers else worker for worker in cluster.workers]
+    new = [
+        WorkerState(f"new-{action.request.id}-{i}", node, per_worker, Phase.BUSY)
+        for i, node in enumerate(action.start)
+    ]
+    old = [
+        replace(worker, phase=Phase.BUSY) if worker.id in action.workers else worker
+        for worker in cluster.workers
+    ]
     return replace(cluster, workers=[*old, *new])
 
 
@@ -304,7 +341,10 @@ def _fits_when_empty(request: Request, cluster: Cluster) -> bool:
 
 def _holds_what_is_short(worker: WorkerState, need: Resources, cluster: Cluster) -> bool:
     free = _free_to_hold(cluster, worker.node)
-    return any(amount > free.get(name, 0.0) + EPSILON and dict(worker.resources).get(name) for name, amount in need.items())
+    return any(
+        amount > free.get(name, 0.0) + EPSILON and dict(worker.resources).get(name)
+        for name, amount in need.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -331,23 +371,40 @@ class _Offer:
 
 def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
     """Return how many workers fit into the resources `have`, but not more than `most`. Each worker needs the resources `need`."""
-    counts = [int((have.get(name, 0.0) + EPSILON) // amount) for name, amount in need.items() if amount > 0]
+    counts = [
+        int((have.get(name, 0.0) + EPSILON) // amount)
+        for name, amount in need.items()
+        if amount > 0
+    ]
     part = need.get("GPU", 0.0)
     if 0 < part < 1:  # A worker's fraction of a GPU cannot be split over two GPUs.
-        counts.append(int(have.get("GPU", 0.0) + EPSILON) * int((1 + EPSILON) // part) + int(have.get("GPU", 0.0) % 1 // part))
+        counts.append(
+            int(have.get("GPU", 0.0) + EPSILON) * int((1 + EPSILON) // part)
+            + int(have.get("GPU", 0.0) % 1 // part)
+        )
     return max(0, min([most, *counts]))
 
 
-def _used(cluster: Cluster, node: str | None, phases: Sequence[Phase], grants: bool) -> list[Resources]:
+def _used(
+    cluster: Cluster, node: str | None, phases: Sequence[Phase], grants: bool
+) -> list[Resources]:
     """Return the resources of each worker that is on a node and in one of these phases.
 
     If `grants` is True, the resources of each fit on the node are added. If `node` is None, all nodes are included.
     """
-    held: list[Resources] = [dict(worker.resources) for worker in cluster.workers if node in (None, worker.node) and worker.phase in phases]
-    return held + [resources for where, resources in cluster.grants if grants and node in (None, where)]
+    held: list[Resources] = [
+        dict(worker.resources)
+        for worker in cluster.workers
+        if node in (None, worker.node) and worker.phase in phases
+    ]
+    return held + [
+        resources for where, resources in cluster.grants if grants and node in (None, where)
+    ]
 
 
-def _unused_limit(cluster: Cluster, phases: Sequence[Phase], grants: bool) -> dict[str, float] | None:
+def _unused_limit(
+    cluster: Cluster, phases: Sequence[Phase], grants: bool
+) -> dict[str, float] | None:
     """Return the part of the sweep's limit that workers in these phases do not use. If `grants` is True, fits count like workers.
 
     Return None if the sweep has no limit.
@@ -359,7 +416,11 @@ def _unused_limit(cluster: Cluster, phases: Sequence[Phase], grants: bool) -> di
 
 
 def _capped(free: dict[str, float], unused: Resources | None) -> dict[str, float]:
-    return free if unused is None else {name: min(amount, unused.get(name, amount)) for name, amount in free.items()}
+    return (
+        free
+        if unused is None
+        else {name: min(amount, unused.get(name, amount)) for name, amount in free.items()}
+    )
 
 
 def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
@@ -389,7 +450,11 @@ def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
 
 
 def _place(
-    request: Request, cluster: Cluster, larger: bool = False, size: int | None = None, near: Collection[str] = ()
+    request: Request,
+    cluster: Cluster,
+    larger: bool = False,
+    size: int | None = None,
+    near: Collection[str] = (),
 ) -> Place | Grant | None:
     """Return the action that serves a request now; None if the request cannot be served. A trial gets exactly `size` workers.
 
@@ -407,29 +472,54 @@ def _place(
 
     def cost(offer: _Offer) -> tuple[int, int, bool, int, int]:
         taken = offer.idle[:size]
-        exists = len(taken) == size and taken[0].gang is not None and len({worker.gang for worker in taken}) == 1
+        exists = (
+            len(taken) == size
+            and taken[0].gang is not None
+            and len({worker.gang for worker in taken}) == 1
+        )
         cached = sum(request.key in worker.keys for worker in taken)
-        return (size - len(taken), -cached, not exists, len(offer.idle) + offer.new, min((w.used for w in taken), default=0))
+        return (
+            size - len(taken),
+            -cached,
+            not exists,
+            len(offer.idle) + offer.new,
+            min((w.used for w in taken), default=0),
+        )
 
     need = dict(request.shape.per_worker)
     new = _count_within_limit(need, _unused_limit(cluster, list(Phase), True), size)
-    if sum(offer.size for offer in offers) < size or _count_within_limit(need, _unused_limit(cluster, [Phase.BUSY], True), size) < size:
+    if (
+        sum(offer.size for offer in offers) < size
+        or _count_within_limit(need, _unused_limit(cluster, [Phase.BUSY], True), size) < size
+    ):
         return None
     whole = [offer for offer in offers if offer.size >= size and not near]
-    chosen = [min(whole, key=cost)] if whole else sorted(offers, key=lambda offer: (offer.node not in near, -offer.size))
+    chosen = (
+        [min(whole, key=cost)]
+        if whole
+        else sorted(offers, key=lambda offer: (offer.node not in near, -offer.size))
+    )
     workers: list[str] = []
     start: list[str] = []
     for offer in chosen:
-        count = min(offer.size, size - len(workers) - len(start), len(offer.idle) + new - len(start))
+        count = min(
+            offer.size, size - len(workers) - len(start), len(offer.idle) + new - len(start)
+        )
         taken = offer.idle[:count]
         workers += [worker.id for worker in taken]
         start += [offer.node] * (count - len(taken))
-    return Place(request, tuple(workers), tuple(start)) if len(workers) + len(start) == size else None
+    return (
+        Place(request, tuple(workers), tuple(start)) if len(workers) + len(start) == size else None
+    )
 
 
 def _count_within_limit(need: Resources, unused: Resources | None, most: int) -> int:
     """Return how many workers fit into `unused`, the rest of the limit, but at most `most`. Each worker needs the resources `need`."""
-    return most if unused is None else _count({name: amount for name, amount in need.items() if name in unused}, unused, most)
+    return (
+        most
+        if unused is None
+        else _count({name: amount for name, amount in need.items() if name in unused}, unused, most)
+    )
 
 
 def _offers(request: Request, shape: Shape, cluster: Cluster, larger: bool) -> list[_Offer]:
@@ -438,19 +528,38 @@ def _offers(request: Request, shape: Shape, cluster: Cluster, larger: bool) -> l
 
     def preference(worker: WorkerState) -> tuple[bool, bool, int, str, int]:
         is_whole_gang = worker.gang is not None and idle_members[worker.gang] == size
-        return (request.key not in worker.keys, not is_whole_gang, worker.used, worker.gang or "", worker.rank)
+        return (
+            request.key not in worker.keys,
+            not is_whole_gang,
+            worker.used,
+            worker.gang or "",
+            worker.rank,
+        )
 
     offers = []
     for node in cluster.nodes:
-        idle = [w for w in cluster.workers if w.node == node and w.phase is Phase.IDLE and _serves(w, need, larger)]
+        idle = [
+            w
+            for w in cluster.workers
+            if w.node == node and w.phase is Phase.IDLE and _serves(w, need, larger)
+        ]
         new = _count(need, _free_to_hold(cluster, node), size)
-        offers.append(_Offer(node, tuple(sorted(idle, key=preference)), new, _count(need, _free_for_work(cluster, node), size)))
+        offers.append(
+            _Offer(
+                node,
+                tuple(sorted(idle, key=preference)),
+                new,
+                _count(need, _free_for_work(cluster, node), size),
+            )
+        )
     return offers
 
 
 def _grant(request: Request, cluster: Cluster) -> Grant | None:
     borrows = cluster.parked is not None or not request.tasks
     for node in cluster.nodes:
-        if fits_into(request.need, _free_for_work(cluster, node)) and (borrows or fits_into(request.need, _free_to_hold(cluster, node))):
+        if fits_into(request.need, _free_for_work(cluster, node)) and (
+            borrows or fits_into(request.need, _free_to_hold(cluster, node))
+        ):
             return Grant(request, node)
     return None

@@ -31,7 +31,9 @@ def bundles_of(request: Request) -> list[dict[str, float]]:
     return [need] if need else []
 
 
-def select_within_limit(requests: Sequence[Request], unused: Mapping[str, float] | None) -> list[Request]:
+def select_within_limit(
+    requests: Sequence[Request], unused: Mapping[str, float] | None
+) -> list[Request]:
     """Return the requests that, taken together, fit into the rest of the sweep's limit (`unused`).
 
     The requests are taken in order. A request is skipped if it does not fit into the amounts that earlier requests leave.
@@ -42,7 +44,11 @@ def select_within_limit(requests: Sequence[Request], unused: Mapping[str, float]
     """
     kept = []
     for request in requests:
-        limited = {name: amount for name, amount in request.need.items() if unused is not None and name in unused}
+        limited = {
+            name: amount
+            for name, amount in request.need.items()
+            if unused is not None and name in unused
+        }
         if unused is None or fits_into(limited, unused):
             kept.append(request)
             unused = unused and subtract(unused, [limited])
@@ -86,10 +92,16 @@ class NodeRequests:
             if placed or number not in still:
                 remove_placement_group(self._groups.pop(number))
                 self._not_before[number] = now + ASK_AGAIN_AFTER
-        self._not_before = {number: time for number, time in self._not_before.items() if number in still}
+        self._not_before = {
+            number: time for number, time in self._not_before.items() if number in still
+        }
         for request in waiting:
             bundles = bundles_of(request)
-            if bundles and request.id not in self._groups and now >= self._not_before.get(request.id, now):
+            if (
+                bundles
+                and request.id not in self._groups
+                and now >= self._not_before.get(request.id, now)
+            ):
                 self._groups[request.id] = placement_group(bundles)
 
 

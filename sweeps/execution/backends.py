@@ -69,7 +69,10 @@ def user_problem(backend: str) -> str | None:
         return str(e)
     except Exception as e:
         return f"`{backend}` cannot be imported: {type(e).__name__}: {e}"
-    if not (isinstance(found, BackendConfig) or (isinstance(found, type) and issubclass(found, BackendConfig))):
+    if not (
+        isinstance(found, BackendConfig)
+        or (isinstance(found, type) and issubclass(found, BackendConfig))
+    ):
         return f"`{backend}` must be a subclass or an instance of ray.train.backend.BackendConfig, got {found!r}"
     try:
         config_of(backend)
@@ -89,7 +92,9 @@ class WorkerGroup(BaseWorkerGroup):
     def __init__(self, workers: tuple[Any, ...], resources: dict[str, float]):
         self._workers, self._resources = workers, resources
 
-    def execute_single_async(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def execute_single_async(
+        self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
         """Call a function in the process of one worker. Return a reference to the result of the function."""
         return self._workers[worker_index].execute.remote(func, *args, **kwargs)
 
@@ -101,7 +106,9 @@ class WorkerGroup(BaseWorkerGroup):
         """Call a function in the process of each worker. Return the results, ordered by rank."""
         return list(ray.get(self.execute_async(func, *args, **kwargs)))
 
-    def execute_single(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def execute_single(
+        self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
         """Call a function in the process of one worker. Return the result of the function."""
         return ray.get(self.execute_single_async(worker_index, func, *args, **kwargs))
 
@@ -110,7 +117,10 @@ class WorkerGroup(BaseWorkerGroup):
 
         Whole amounts are integers, because Ray's backend for JAX passes the number of GPUs to `range`.
         """
-        return {name: int(amount) if float(amount).is_integer() else amount for name, amount in self._resources.items()}
+        return {
+            name: int(amount) if float(amount).is_integer() else amount
+            for name, amount in self._resources.items()
+        }
 
     def __len__(self) -> int:
         """Return the number of workers."""
@@ -129,7 +139,9 @@ class OwnProcess(WorkerGroup):
     def __init__(self, resources: dict[str, float]):
         super().__init__((None,), resources)
 
-    def execute_single_async(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def execute_single_async(
+        self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
         """Call a function in this thread. Return a reference to the result of the function."""
         return ray.put(func(*args, **kwargs))
 

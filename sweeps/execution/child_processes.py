@@ -12,7 +12,12 @@ import psutil
 MARK = "SWEEPS_PROCESS_OF"
 END_WITHIN = 5.0
 # Parts of the command lines of libraries' helper processes. A helper process is also used by later trials, and ends with this process.
-HELPERS = ("resource_tracker", "multiprocessing.forkserver", "joblib.externals.loky", "torch/_inductor")
+HELPERS = (
+    "resource_tracker",
+    "multiprocessing.forkserver",
+    "joblib.externals.loky",
+    "torch/_inductor",
+)
 
 
 def marked(mark: str, among: Collection[int] | None = None) -> list[psutil.Process]:
@@ -29,7 +34,9 @@ def marked(mark: str, among: Collection[int] | None = None) -> list[psutil.Proce
         with contextlib.suppress(OSError, psutil.Error):
             with open(f"/proc/{pid}/environ", "rb") as file:
                 own = file.read()
-            if any(entry == wanted or entry.startswith(wanted + b"/") for entry in own.split(b"\0")):
+            if any(
+                entry == wanted or entry.startswith(wanted + b"/") for entry in own.split(b"\0")
+            ):
                 found.append(psutil.Process(pid))
     return found
 
@@ -58,11 +65,16 @@ def end(mark: str, before: Collection[int] | None = None) -> int:
     new = None if before is None else set(psutil.pids()).difference(before)
     if new is not None and not new:
         return 0
-    found = {*marked(mark, new), *(process for process in started() if new is not None and process.pid in new)}
+    found = {
+        *marked(mark, new),
+        *(process for process in started() if new is not None and process.pid in new),
+    }
     ended = []
     for process in found:
         with contextlib.suppress(psutil.Error):
-            if process.uids().real == os.getuid() and not any(helper in part for part in process.cmdline() for helper in HELPERS):
+            if process.uids().real == os.getuid() and not any(
+                helper in part for part in process.cmdline() for helper in HELPERS
+            ):
                 process.kill()
                 ended.append(process)
     psutil.wait_procs(ended, END_WITHIN)

@@ -67,7 +67,11 @@ class RayConnection:
 
 @contextlib.contextmanager
 def ray_connection(
-    space: Space, folder: Path, roots: tuple[Path, ...], address: str | None, share: Share = EVERYTHING
+    space: Space,
+    folder: Path,
+    roots: tuple[Path, ...],
+    address: str | None,
+    share: Share = EVERYTHING,
 ) -> Iterator[RayConnection]:
     """Connect to Ray, or start a Ray instance, for the duration of the `with` block.
 
@@ -126,7 +130,14 @@ def ray_connection(
             check_store_on_nodes(store)
         elif address:
             check_storage(folder)
-        yield _describe_connection(address is None, () if address else roots, streams, parked, added, share.limit if address else None)
+        yield _describe_connection(
+            address is None,
+            () if address else roots,
+            streams,
+            parked,
+            added,
+            share.limit if address else None,
+        )
     except BaseException:
         session = None  # Keep the folder of the Ray session: its logs may show the cause.
         raise
@@ -140,7 +151,12 @@ def ray_connection(
 
 
 def _describe_connection(
-    ours: bool, roots: Iterable[Path], streams: bool, parked: int = 0, added: int = 0, limit: dict[str, float] | None = None
+    ours: bool,
+    roots: Iterable[Path],
+    streams: bool,
+    parked: int = 0,
+    added: int = 0,
+    limit: dict[str, float] | None = None,
 ) -> RayConnection:
     import ray
 
@@ -153,7 +169,9 @@ def _describe_connection(
     reserved = stream_cpus(total.get("CPU", 0.0)) if streams and not ours else 0
     if reserved:
         total["CPU"] = max(0.0, total.get("CPU", 0.0) - reserved)
-    return RayConnection(ours, tuple(map(str, roots)), nodes, total, parked, limit, added or reserved)
+    return RayConnection(
+        ours, tuple(map(str, roots)), nodes, total, parked, limit, added or reserved
+    )
 
 
 def check_reachable(address: str) -> None:
@@ -173,7 +191,9 @@ def check_reachable(address: str) -> None:
         try:
             socket.create_connection((host, int(port)), timeout=5).close()
         except OSError as e:
-            raise InputError(Problem("--address", f"no Ray cluster can be reached at {address}: {e}")) from e
+            raise InputError(
+                Problem("--address", f"no Ray cluster can be reached at {address}: {e}")
+            ) from e
 
 
 def address_in_job() -> str | None:
@@ -193,12 +213,16 @@ def join(address: str, shipped: dict[str, Any]) -> None:
     """
     import ray
 
-    os.environ.setdefault(OVERRIDE_JOB, "1")  # Otherwise Ray refuses a `working_dir` if the Ray job has one.
+    os.environ.setdefault(
+        OVERRIDE_JOB, "1"
+    )  # Otherwise Ray refuses a `working_dir` if the Ray job has one.
     try:
         ray.init(address=address, runtime_env=with_job_modules(shipped), **QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:
         why = in_a_line(e)
-        raise InputError(Problem("--address", f"no Ray cluster can be reached at {address}: {why}")) from e
+        raise InputError(
+            Problem("--address", f"no Ray cluster can be reached at {address}: {why}")
+        ) from e
 
 
 def await_runtime_env(space: Space) -> None:

@@ -47,5 +47,12 @@ def room_of(cluster: Mapping[str, float], shape: Shape) -> float:
         cluster: Name and amount of each resource of the cluster; `memory` is in bytes.
         shape: Number of workers of the gang, and the resources of each.
     """
-    part = max((shape.total.get(name, 0.0) / cluster[name] for name in ("CPU", "GPU") if cluster.get(name)), default=1.0)
+    part = max(
+        (
+            shape.total.get(name, 0.0) / cluster[name]
+            for name in ("CPU", "GPU")
+            if cluster.get(name)
+        ),
+        default=1.0,
+    )
     return SHARE * cluster.get("memory", 8 << 30) * min(1.0, part) / shape.workers

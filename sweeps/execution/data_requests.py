@@ -26,7 +26,12 @@ log = logging.getLogger(__name__)
 
 # Exceptions that Ray raises in a loop that reads data whose owner process was lost.
 DATA_LOST = (
-    *("OwnerDiedError", "ObjectLostError", "ObjectFetchTimedOutError", "ReferenceCountingAssertionError"),
+    *(
+        "OwnerDiedError",
+        "ObjectLostError",
+        "ObjectFetchTimedOutError",
+        "ReferenceCountingAssertionError",
+    ),
     "class_name: SplitCoordinator",  # in an ActorDiedError
 )
 # The trials that need a chain fail if the data actor's process dies this often in a row while it prepares the chain.
@@ -62,19 +67,29 @@ class DataRequests:
         self.refused: asyncio.Future[InputError] = asyncio.get_running_loop().create_future()
         self._reload: LoadArguments | None = None
         self._known = asyncio.Event()  # Set by `configure`. Calls to the pool may arrive out of order, so other methods wait for it.
-        self._prepared: dict[tuple[str, str], asyncio.Future[dict[str, Any]]] = {}  # By data variant and chain.
-        self._chains: set[tuple[str, str]] = set()  # The keys of `_prepared` whose chain has steps and was fitted.
-        self._fitting = asyncio.Lock()  # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
+        self._prepared: dict[
+            tuple[str, str], asyncio.Future[dict[str, Any]]
+        ] = {}  # By data variant and chain.
+        self._chains: set[tuple[str, str]] = (
+            set()
+        )  # The keys of `_prepared` whose chain has steps and was fitted.
+        self._fitting = (
+            asyncio.Lock()
+        )  # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
 
     def configure(self, data_actor: Any, reload: LoadArguments | None) -> None:
         """Set the data actor, and the arguments with which a new process reads the data again. All other methods wait for this call."""
         self.data_actor, self._reload = data_actor, reload
         self._known.set()
 
-    async def fit_before_trials(self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]) -> None:
+    async def fit_before_trials(
+        self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]
+    ) -> None:
         """Fit preprocessing chains before the first trial. For the arguments, see `_Pool.prefit`."""
         await self._known.wait()
-        if warm and (self._streams or not any([await self._runs_tasks(chain) for _, chain in fits])):
+        if warm and (
+            self._streams or not any([await self._runs_tasks(chain) for _, chain in fits])
+        ):
             self.workers.warm(warm)
         for future in [self.request(data, chain) for data, chain in fits]:
             await asyncio.shield(future)
@@ -95,7 +110,11 @@ class DataRequests:
 
     def forget(self, prepared: dict[str, Any]) -> None:
         """Forget prepared data that a trial could not read. The next trial that needs this data requests it again."""
-        self._prepared = {key: future for key, future in self._prepared.items() if not _has_result(future, prepared)}
+        self._prepared = {
+            key: future
+            for key, future in self._prepared.items()
+            if not _has_result(future, prepared)
+        }
 
     @property
     def fits(self) -> int:
@@ -122,9 +141,14 @@ class DataRequests:
         """Let the data actor prepare data. If its process dies meanwhile, let the new process of the actor do it."""
         deaths = 0
         while True:
-            tasks, pid = await self._runs_tasks(chain), await self.data_actor.pid.options(max_task_retries=-1).remote()
+            tasks, pid = (
+                await self._runs_tasks(chain),
+                await self.data_actor.pid.options(max_task_retries=-1).remote(),
+            )
             async with self._cpu(tasks):
-                if tasks != await self._runs_tasks(chain):  # Ray has restarted the process while the request waited.
+                if tasks != await self._runs_tasks(
+                    chain
+                ):  # Ray has restarted the process while the request waited.
                     continue
                 kills = exit_causes.kills_for_memory()
                 try:
@@ -135,7 +159,9 @@ class DataRequests:
                     why, deaths = describe_loss(e, pid, kills), deaths + 1
                     log.warning("%s; a new process prepares the data", why)
                     if deaths == MOST_DEATHS:
-                        raise SweepsError(f"{why}; this happened {deaths} times in a row while it prepared the data of this trial") from e
+                        raise SweepsError(
+                            f"{why}; this happened {deaths} times in a row while it prepared the data of this trial"
+                        ) from e
 
     @property
     def _streams(self) -> bool:
@@ -154,4 +180,9 @@ class DataRequests:
 
 
 def _has_result(future: asyncio.Future[dict[str, Any]], prepared: dict[str, Any]) -> bool:
-    return future.done() and not future.cancelled() and future.exception() is None and future.result() is prepared
+    return (
+        future.done()
+        and not future.cancelled()
+        and future.exception() is None
+        and future.result() is prepared
+    )

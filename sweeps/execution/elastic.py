@@ -52,12 +52,21 @@ class ElasticGangs:
             True if workers were kept. False if the trial ends, or must wait for workers like any other trial.
         """
         joining, running.kept = running.kept, []
-        remaining = [worker for worker in gang.workers if worker.lost is None and worker.phase is Phase.BUSY]
+        remaining = [
+            worker for worker in gang.workers if worker.lost is None and worker.phase is Phase.BUSY
+        ]
         lost = isinstance(outcome, WorkerLost)
-        if joining and not lost and len(remaining) < len(gang.workers):  # For example, TensorFlow's workers cannot join another gang.
+        if (
+            joining and not lost and len(remaining) < len(gang.workers)
+        ):  # For example, TensorFlow's workers cannot join another gang.
             running.may_grow = False
         resizes = lost or (bool(joining) and running.may_grow and running.yields)
-        if running.is_elastic and not running.replay and resizes and len(remaining) + len(joining) >= running.trial.shape.workers:
+        if (
+            running.is_elastic
+            and not running.replay
+            and resizes
+            and len(remaining) + len(joining) >= running.trial.shape.workers
+        ):
             running.kept = [*remaining, *joining]
             return True
         self.workers.give_back(joining)
@@ -94,7 +103,9 @@ class ElasticGangs:
         if checkpoint is None:
             return running.gates.later(step, ASK_EVERY)
         trials_pending = not self.all_started or bool(self.without_workers)
-        joining = self.workers.grow(running.trial.shape, running.workers, trials_pending, reserve=checkpoint.step == step)
+        joining = self.workers.grow(
+            running.trial.shape, running.workers, trials_pending, reserve=checkpoint.step == step
+        )
         if joining is None:
             return running.gates.later(step, ASK_EVERY)
         running.kept, running.yields = joining, bool(joining)

@@ -42,20 +42,33 @@ def run_folds(session: TrialSession, current: Current, train: Callable[[LoopRun]
         fold = LoopRun(session, data)
         # The scheduler's steps are folds, so they do not limit the steps of the loop.
         own = dataclasses.replace(
-            current, max_t=None, milestones=range(0), check=data.check, checkpoint_interval=math.inf, final={}, _kept=data.kept
+            current,
+            max_t=None,
+            milestones=range(0),
+            check=data.check,
+            checkpoint_interval=math.inf,
+            final={},
+            _kept=data.kept,
         )
         trial.set_current(own)
-        with ray_train_adapter.in_place(fold), seeded(session.assignment.trial.seed, current.threads):
+        with (
+            ray_train_adapter.in_place(fold),
+            seeded(session.assignment.trial.seed, current.threads),
+        ):
             train(fold)
         if not fold.metrics:
-            raise ValueError(f"the loop reported nothing in fold {number + 1} of {session.job.folds}")
+            raise ValueError(
+                f"the loop reported nothing in fold {number + 1} of {session.job.folds}"
+            )
         results.append(result_of(fold.metrics, session.job.metric, session.job.goal == "minimize"))
         finals.append(own.final)
         current.final = mean_of(finals)
         _report(session, results, finals)
 
 
-def result_of(reports: Sequence[Mapping[str, float]], metric: str | None, minimize: bool) -> dict[str, float]:
+def result_of(
+    reports: Sequence[Mapping[str, float]], metric: str | None, minimize: bool
+) -> dict[str, float]:
     """Return the metrics of a fold: those at the loop's best step, and the number of this step.
 
     Args:
@@ -73,7 +86,9 @@ def mean_of(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: math.fsum(result[name] for result in results) / len(results) for name in names}
 
 
-def _report(session: TrialSession, results: list[dict[str, float]], finals: list[dict[str, float]]) -> None:
+def _report(
+    session: TrialSession, results: list[dict[str, float]], finals: list[dict[str, float]]
+) -> None:
     """Report the mean over the folds so far. Rank 0 stores the results of the folds in the checkpoint."""
     if session.rank != 0:
         session.report(mean_of(results), None)

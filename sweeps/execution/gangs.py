@@ -31,9 +31,16 @@ def in_rank_order(workers: Sequence[tuple[W, str, tuple[str, ...], int]]) -> lis
     counts = Counter(node for _, node, _, _ in workers)
     oldest = {node: min(age for _, other, _, age in workers if other == node) for node in counts}
 
-    def position(worker: tuple[W, str, tuple[str, ...], int]) -> tuple[int, int, list[tuple[int, str]], int]:
+    def position(
+        worker: tuple[W, str, tuple[str, ...], int],
+    ) -> tuple[int, int, list[tuple[int, str]], int]:
         _, node, gpus, age = worker
-        return (-counts[node], oldest[node], [(int(gpu) if gpu.isdigit() else 0, gpu) for gpu in gpus], age)
+        return (
+            -counts[node],
+            oldest[node],
+            [(int(gpu) if gpu.isdigit() else 0, gpu) for gpu in gpus],
+            age,
+        )
 
     return [worker for worker, *_ in sorted(workers, key=position)]
 
@@ -48,7 +55,10 @@ def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
     [(0, 0, 2, 0), (1, 1, 2, 0), (2, 0, 1, 1)]
     """
     order = list(dict.fromkeys(nodes))
-    return tuple(Ranks(rank, len(nodes), nodes[:rank].count(node), nodes.count(node), order.index(node)) for rank, node in enumerate(nodes))
+    return tuple(
+        Ranks(rank, len(nodes), nodes[:rank].count(node), nodes.count(node), order.index(node))
+        for rank, node in enumerate(nodes)
+    )
 
 
 def visible_gpus(nodes: Sequence[str], gpus: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -62,6 +72,16 @@ def visible_gpus(nodes: Sequence[str], gpus: Sequence[tuple[str, ...]]) -> tuple
     ('0,1', '0,1', '0')
     """
     return tuple(
-        ",".join(sorted({gpu for other, ids in zip(nodes, gpus, strict=True) if other == node for gpu in ids}, key=lambda g: (len(g), g)))
+        ",".join(
+            sorted(
+                {
+                    gpu
+                    for other, ids in zip(nodes, gpus, strict=True)
+                    if other == node
+                    for gpu in ids
+                },
+                key=lambda g: (len(g), g),
+            )
+        )
         for node in nodes
     )

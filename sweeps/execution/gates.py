@@ -43,7 +43,10 @@ class Gates:
 
     def holds(self, rank: int) -> bool:
         """Return whether a rank waits at a gate for the other ranks."""
-        return any(not answer.done() and self._progress.has_reached(rank, step) for step, answer in self._answers.items())
+        return any(
+            not answer.done() and self._progress.has_reached(rank, step)
+            for step, answer in self._answers.items()
+        )
 
     def update(self, decide: Callable[[int], int]) -> None:
         """Answer the ranks at each gate that all ranks have reached.

@@ -50,7 +50,12 @@ def _attribute(module: str, path: str, default: Any = UNKNOWN) -> GlobalSetting:
             module = getattr(module, name)
         return module
 
-    return GlobalSetting(module, lambda m: getattr(holder(m), last), lambda m, value: setattr(holder(m), last, value), default)
+    return GlobalSetting(
+        module,
+        lambda m: getattr(holder(m), last),
+        lambda m, value: setattr(holder(m), last, value),
+        default,
+    )
 
 
 def _options(pandas: Any) -> dict[str, Any]:
@@ -59,7 +64,11 @@ def _options(pandas: Any) -> dict[str, Any]:
     def flat(options: dict[str, Any], above: str = "") -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, value in options.items():
-            found |= flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": value}
+            found |= (
+                flat(value, f"{above}{name}.")
+                if isinstance(value, dict)
+                else {f"{above}{name}": value}
+            )
         return found
 
     return flat(pandas.options.d)
@@ -108,7 +117,9 @@ def _thread_pools(threadpoolctl: Any, modules: int) -> Any:
 
 
 def _pool_sizes(threadpoolctl: Any) -> dict[str, int]:
-    return {pool.filepath: pool.num_threads for pool in _thread_pools(threadpoolctl, len(sys.modules))}
+    return {
+        pool.filepath: pool.num_threads for pool in _thread_pools(threadpoolctl, len(sys.modules))
+    }
 
 
 def _set_pool_sizes(threadpoolctl: Any, before: dict[str, int]) -> None:
@@ -120,34 +131,87 @@ def _set_pool_sizes(threadpoolctl: Any, before: dict[str, int]) -> None:
 GLOBAL_SETTINGS = (
     GlobalSetting("pandas", _options, _set_options),
     GlobalSetting("decimal", _precision, _set_precision),
-    GlobalSetting("socket", lambda socket: socket.getdefaulttimeout(), lambda socket, value: socket.setdefaulttimeout(value)),
-    GlobalSetting("gc", lambda gc: (gc.isenabled(), gc.get_threshold(), gc.get_debug()), lambda gc, value: _set_collector(*value)),
-    GlobalSetting("locale", lambda locale: locale.setlocale(locale.LC_ALL), lambda locale, value: locale.setlocale(locale.LC_ALL, value)),
-    _attribute("multiprocessing.context", "_default_context._actual_context", None),  # The value is None before its first use.
-    *(_attribute("sys", name) for name in ("excepthook", "displayhook", "breakpointhook", "unraisablehook")),
+    GlobalSetting(
+        "socket",
+        lambda socket: socket.getdefaulttimeout(),
+        lambda socket, value: socket.setdefaulttimeout(value),
+    ),
+    GlobalSetting(
+        "gc",
+        lambda gc: (gc.isenabled(), gc.get_threshold(), gc.get_debug()),
+        lambda gc, value: _set_collector(*value),
+    ),
+    GlobalSetting(
+        "locale",
+        lambda locale: locale.setlocale(locale.LC_ALL),
+        lambda locale, value: locale.setlocale(locale.LC_ALL, value),
+    ),
+    _attribute(
+        "multiprocessing.context", "_default_context._actual_context", None
+    ),  # The value is None before its first use.
+    *(
+        _attribute("sys", name)
+        for name in ("excepthook", "displayhook", "breakpointhook", "unraisablehook")
+    ),
     _attribute("threading", "excepthook"),
-    GlobalSetting("sys", lambda sys: sys.get_int_max_str_digits(), lambda sys, value: sys.set_int_max_str_digits(value)),
+    GlobalSetting(
+        "sys",
+        lambda sys: sys.get_int_max_str_digits(),
+        lambda sys, value: sys.set_int_max_str_digits(value),
+    ),
     GlobalSetting("threading", _stack_size, lambda threading, value: threading.stack_size(value)),
-    GlobalSetting("csv", lambda csv: csv.field_size_limit(), lambda csv, value: csv.field_size_limit(value), 1 << 17),
+    GlobalSetting(
+        "csv",
+        lambda csv: csv.field_size_limit(),
+        lambda csv, value: csv.field_size_limit(value),
+        1 << 17,
+    ),
     _attribute("tempfile", "tempdir", None),
     _attribute("asyncio.events", "_event_loop_policy", None),
     _attribute("ssl", "_create_default_https_context"),
     _attribute("urllib.request", "_opener", None),
     _attribute("logging", "raiseExceptions"),
-    _attribute("logging", "_warnings_showwarning"),  # `captureWarnings` stores the function that it replaces in this attribute.
-    GlobalSetting("logging", lambda logging: logging.getLogRecordFactory(), lambda logging, value: logging.setLogRecordFactory(value)),
+    _attribute(
+        "logging", "_warnings_showwarning"
+    ),  # `captureWarnings` stores the function that it replaces in this attribute.
+    GlobalSetting(
+        "logging",
+        lambda logging: logging.getLogRecordFactory(),
+        lambda logging, value: logging.setLogRecordFactory(value),
+    ),
     GlobalSetting(
         "torch",
-        lambda torch: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+        lambda torch: (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        ),
         lambda torch, value: torch.use_deterministic_algorithms(value[0], warn_only=value[1]),
         (False, False),
     ),
     GlobalSetting(
-        "torch", lambda torch: str(torch.get_default_dtype()), lambda torch, v: torch.set_default_dtype(_dtype(torch, v)), "torch.float32"
+        "torch",
+        lambda torch: str(torch.get_default_dtype()),
+        lambda torch, v: torch.set_default_dtype(_dtype(torch, v)),
+        "torch.float32",
     ),
-    GlobalSetting("torch", lambda torch: str(torch.get_default_device()), lambda torch, value: torch.set_default_device(value), "cpu"),
-    GlobalSetting("torch", lambda torch: torch.is_grad_enabled(), lambda torch, value: torch.set_grad_enabled(value), True),
-    GlobalSetting("torch", lambda torch: torch.is_anomaly_enabled(), lambda torch, value: torch.autograd.set_detect_anomaly(value), False),
+    GlobalSetting(
+        "torch",
+        lambda torch: str(torch.get_default_device()),
+        lambda torch, value: torch.set_default_device(value),
+        "cpu",
+    ),
+    GlobalSetting(
+        "torch",
+        lambda torch: torch.is_grad_enabled(),
+        lambda torch, value: torch.set_grad_enabled(value),
+        True,
+    ),
+    GlobalSetting(
+        "torch",
+        lambda torch: torch.is_anomaly_enabled(),
+        lambda torch, value: torch.autograd.set_detect_anomaly(value),
+        False,
+    ),
     GlobalSetting(
         "torch",
         lambda torch: torch.get_float32_matmul_precision(),
@@ -158,16 +222,42 @@ GLOBAL_SETTINGS = (
     _attribute("torch", "backends.cudnn.deterministic", False),
     _attribute("torch", "backends.cudnn.enabled", True),
     _attribute("torch", "backends.cudnn.allow_tf32", True),
-    GlobalSetting("numpy", lambda numpy: numpy.geterr(), lambda numpy, value: numpy.seterr(**value)),
-    GlobalSetting("numpy", lambda numpy: numpy.get_printoptions(), lambda numpy, value: numpy.set_printoptions(**value)),
     GlobalSetting(
-        "matplotlib", lambda m: _plots(m.rcParams), lambda m, value: dict.update(m.rcParams, value or _plots(m.rcParamsOrig)), {}
+        "numpy", lambda numpy: numpy.geterr(), lambda numpy, value: numpy.seterr(**value)
     ),
-    GlobalSetting("pyarrow", lambda pyarrow: pyarrow.cpu_count(), lambda pyarrow, value: pyarrow.set_cpu_count(value)),
-    GlobalSetting("pyarrow", lambda pyarrow: pyarrow.io_thread_count(), lambda pyarrow, value: pyarrow.set_io_thread_count(value)),
+    GlobalSetting(
+        "numpy",
+        lambda numpy: numpy.get_printoptions(),
+        lambda numpy, value: numpy.set_printoptions(**value),
+    ),
+    GlobalSetting(
+        "matplotlib",
+        lambda m: _plots(m.rcParams),
+        lambda m, value: dict.update(m.rcParams, value or _plots(m.rcParamsOrig)),
+        {},
+    ),
+    GlobalSetting(
+        "pyarrow",
+        lambda pyarrow: pyarrow.cpu_count(),
+        lambda pyarrow, value: pyarrow.set_cpu_count(value),
+    ),
+    GlobalSetting(
+        "pyarrow",
+        lambda pyarrow: pyarrow.io_thread_count(),
+        lambda pyarrow, value: pyarrow.set_io_thread_count(value),
+    ),
     GlobalSetting("threadpoolctl", _pool_sizes, _set_pool_sizes),
-    GlobalSetting("xgboost", lambda xgboost: xgboost.get_config(), lambda xgboost, value: xgboost.set_config(**value), {"verbosity": 1}),
-    GlobalSetting("sklearn", lambda sklearn: sklearn.get_config(), lambda sklearn, value: sklearn.set_config(**value)),
+    GlobalSetting(
+        "xgboost",
+        lambda xgboost: xgboost.get_config(),
+        lambda xgboost, value: xgboost.set_config(**value),
+        {"verbosity": 1},
+    ),
+    GlobalSetting(
+        "sklearn",
+        lambda sklearn: sklearn.get_config(),
+        lambda sklearn, value: sklearn.set_config(**value),
+    ),
 )
 
 

@@ -7,7 +7,8 @@ import re
 # torch has an exception for a full GPU. It and LightGBM say the first text, XGBoost says one of the next two, and CatBoost the last one.
 _CLASS = ("torch", "OutOfMemoryError")
 _SAYS = re.compile(
-    r"\bCUDA\b.{0,20}out of memory|cudaErrorMemoryAllocation|Memory allocation error on worker|Out of memory\. Requested", re.IGNORECASE
+    r"\bCUDA\b.{0,20}out of memory|cudaErrorMemoryAllocation|Memory allocation error on worker|Out of memory\. Requested",
+    re.IGNORECASE,
 )
 
 

@@ -24,7 +24,11 @@ class ImportHook(MetaPathFinder):
         if name != self.module:
             return None
         sys.meta_path.remove(self)
-        specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+        specs = (
+            finder.find_spec(name, path, target)
+            for finder in sys.meta_path
+            if hasattr(finder, "find_spec")
+        )
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module

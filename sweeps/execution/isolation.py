@@ -31,7 +31,21 @@ from sweeps.execution.global_settings import GLOBAL_SETTINGS, UNKNOWN
 
 # Public functions and classes of these modules are restored if a loop has replaced them. Names with other values are not restored.
 PATCHED = (
-    *("json", "logging", "math", "os", "os.path", "pickle", "random", "shutil", "signal", "socket", "subprocess", "sys", "threading"),
+    *(
+        "json",
+        "logging",
+        "math",
+        "os",
+        "os.path",
+        "pickle",
+        "random",
+        "shutil",
+        "signal",
+        "socket",
+        "subprocess",
+        "sys",
+        "threading",
+    ),
     *("time", "warnings", "numpy", "torch"),
 )
 SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
@@ -64,9 +78,22 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
     """
     processes = psutil.pids() if mark else []
     reset, running = ResetResult(), set(threading.enumerate())
-    bounds, scheduling = (sys.getrecursionlimit(), sys.getswitchinterval()), _scheduling_of_threads()
-    environment, folder, path, arguments = dict(os.environ), working_directory(), list(sys.path), list(sys.argv)
-    mask, limits, known, watching = _umask(), _limits(), dict(vars(builtins)), (sys.gettrace(), sys.getprofile())
+    bounds, scheduling = (
+        (sys.getrecursionlimit(), sys.getswitchinterval()),
+        _scheduling_of_threads(),
+    )
+    environment, folder, path, arguments = (
+        dict(os.environ),
+        working_directory(),
+        list(sys.path),
+        list(sys.argv),
+    )
+    mask, limits, known, watching = (
+        _umask(),
+        _limits(),
+        dict(vars(builtins)),
+        (sys.gettrace(), sys.getprofile()),
+    )
     modules, functions, finders = dict(sys.modules), _functions(), list(sys.meta_path)
     filters, loggers = warnings.filters[:], _loggers()
     main = threading.current_thread() is threading.main_thread()
@@ -88,12 +115,18 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
         sys.setprofile(watching[1])
         for timer, value in timers.items():
             signal.setitimer(timer, *value)
-        if signal.pthread_sigmask(signal.SIG_BLOCK, ()) != blocked:  # Before the handlers, so that the loop handles pending signals.
+        if (
+            signal.pthread_sigmask(signal.SIG_BLOCK, ()) != blocked
+        ):  # Before the handlers, so that the loop handles pending signals.
             with contextlib.suppress(Exception):
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         reset.threads = leaked_threads.started_since(running)
         why = (
-            *(_restore_scheduling(scheduling), _put_back_limits(limits), _put_back_handlers(handlers)),
+            *(
+                _restore_scheduling(scheduling),
+                _put_back_limits(limits),
+                _put_back_handlers(handlers),
+            ),
             *(_closed(streams), _joined_cluster(), leaked_threads.describe_first(reset.threads)),
         )
         reset.broken = next(filter(None, why), None)
@@ -141,7 +174,11 @@ class _Scheduling:
 
 
 def _scheduling_of(tid: int) -> _Scheduling:
-    policy = (os.sched_getscheduler(tid), os.sched_getparam(tid).sched_priority) if hasattr(os, "sched_getscheduler") else None
+    policy = (
+        (os.sched_getscheduler(tid), os.sched_getparam(tid).sched_priority)
+        if hasattr(os, "sched_getscheduler")
+        else None
+    )
     cpus = frozenset(os.sched_getaffinity(tid)) if hasattr(os, "sched_getaffinity") else frozenset()
     return _Scheduling(os.getpriority(os.PRIO_PROCESS, tid), cpus, policy)
 
@@ -223,7 +260,11 @@ def _put_back_handlers(before: dict[Any, Any]) -> str | None:
 
 def _functions() -> dict[str, dict[str, Any]]:
     """Return a copy of the namespace of each module in `PATCHED` that is imported, by module name."""
-    return {name: dict(vars(module)) for name in PATCHED if isinstance(module := sys.modules.get(name), types.ModuleType)}
+    return {
+        name: dict(vars(module))
+        for name in PATCHED
+        if isinstance(module := sys.modules.get(name), types.ModuleType)
+    }
 
 
 def _put_back_functions(before: dict[str, dict[str, Any]], modules: dict[str, Any]) -> None:
@@ -240,15 +281,25 @@ def _put_back_functions(before: dict[str, dict[str, Any]], modules: dict[str, An
         now = vars(modules[module])
         if not any(map(operator.is_not, names.values(), map(now.get, names))):
             continue
-        for name in [name for name, value in names.items() if now.get(name) is not value and callable(value) and name[0] != "_"]:
+        for name in [
+            name
+            for name, value in names.items()
+            if now.get(name) is not value and callable(value) and name[0] != "_"
+        ]:
             package = _package(now.get(name))
-            if not _installed(package) or not any(new.split(".")[0] == package for new in sys.modules.keys() - modules.keys()):
+            if not _installed(package) or not any(
+                new.split(".")[0] == package for new in sys.modules.keys() - modules.keys()
+            ):
                 now[name] = names[name]
 
 
 def _package(value: Any) -> str:
     """Return the name of the package that defines a function or class; "" if the package is not known."""
-    name = value.__module__ if isinstance(value, type) else getattr(value, "__globals__", {}).get("__name__", "")
+    name = (
+        value.__module__
+        if isinstance(value, type)
+        else getattr(value, "__globals__", {}).get("__name__", "")
+    )
     return str(name).split(".")[0]
 
 
@@ -263,7 +314,11 @@ def _put_back_modules(before: dict[str, Any]) -> None:
 
 def _put_back_finders(before: list[Any]) -> None:
     """Restore the import finders in `sys.meta_path`. Finders of installed packages stay, because packages such as `six` need them later."""
-    stay = [f for f in sys.meta_path if f in before or _installed(_package(f if isinstance(f, type) else type(f)))]
+    stay = [
+        f
+        for f in sys.meta_path
+        if f in before or _installed(_package(f if isinstance(f, type) else type(f)))
+    ]
     if [f for f in stay if f in before] != before:
         stay = before + [f for f in stay if f not in before]
     sys.meta_path[:] = stay
@@ -272,7 +327,11 @@ def _put_back_finders(before: list[Any]) -> None:
 def _closed(streams: Iterable[Any]) -> str | None:
     """Return a message with the names of the standard streams that a loop has closed; None if all are open."""
     names = ("sys.stdin", "sys.stdout", "sys.stderr")
-    found = [name for name, stream in zip(names, streams, strict=True) if getattr(stream, "closed", False)]
+    found = [
+        name
+        for name, stream in zip(names, streams, strict=True)
+        if getattr(stream, "closed", False)
+    ]
     return f"the training loop closed {' and '.join(found)}" if found else None
 
 
@@ -282,10 +341,17 @@ def _joined_cluster() -> str | None:
     Such a process cannot join another cluster later, so it cannot run another trial.
     """
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
-    if getattr(context, "_server_def", None) is not None or getattr(context, "_collective_ops_server_def", None) is not None:
+    if (
+        getattr(context, "_server_def", None) is not None
+        or getattr(context, "_collective_ops_server_def", None) is not None
+    ):
         return "the training loop joined a TensorFlow cluster, which a process cannot leave"
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
-    return None if getattr(state, "client", None) is None else "the training loop joined a JAX cluster, and a process can join only one"
+    return (
+        None
+        if getattr(state, "client", None) is None
+        else "the training loop joined a JAX cluster, and a process can join only one"
+    )
 
 
 def settle() -> None:
@@ -297,7 +363,9 @@ def settle() -> None:
 # ---- logging
 
 
-class _Logger(NamedTuple):  # A process has hundreds of loggers, and creating a frozen dataclass takes three times as long.
+class _Logger(
+    NamedTuple
+):  # A process has hundreds of loggers, and creating a frozen dataclass takes three times as long.
     handlers: tuple[logging.Handler, ...]
     filters: tuple[Any, ...]
     level: int
@@ -306,9 +374,15 @@ class _Logger(NamedTuple):  # A process has hundreds of loggers, and creating a 
 
 
 def _loggers() -> dict[str, _Logger]:
-    known = {name: log for name, log in list(logging.Logger.manager.loggerDict.items()) if isinstance(log, logging.Logger)}
+    known = {
+        name: log
+        for name, log in list(logging.Logger.manager.loggerDict.items())
+        if isinstance(log, logging.Logger)
+    }
     return {
-        name: _Logger(tuple(log.handlers), tuple(log.filters), log.level, log.propagate, log.disabled)
+        name: _Logger(
+            tuple(log.handlers), tuple(log.filters), log.level, log.propagate, log.disabled
+        )
         for name, log in {"": logging.getLogger(), **known}.items()
     }
 
@@ -346,7 +420,11 @@ def _installed(module: str) -> bool:
 def groups() -> frozenset[Any]:
     """Return the process groups of `torch.distributed` in this process; empty if there are none."""
     torch = sys.modules.get("torch")
-    if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+    if (
+        torch is None
+        or not torch.distributed.is_available()
+        or not torch.distributed.is_initialized()
+    ):
         return frozenset()
     return frozenset(torch.distributed.distributed_c10d._world.pg_map)
 
@@ -365,8 +443,13 @@ def group_of_one(gpu: bool) -> frozenset[Any]:
     import torch.distributed as dist
 
     if dist.is_available() and not dist.is_initialized():
-        os.environ.update(dict.fromkeys(("RANK", "LOCAL_RANK", "NODE_RANK"), "0") | dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "1"))
-        dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", store=dist.HashStore(), rank=0, world_size=1)
+        os.environ.update(
+            dict.fromkeys(("RANK", "LOCAL_RANK", "NODE_RANK"), "0")
+            | dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "1")
+        )
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if gpu else "gloo", store=dist.HashStore(), rank=0, world_size=1
+        )
     return groups()
 
 

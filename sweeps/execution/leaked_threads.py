@@ -24,7 +24,9 @@ END_WITHIN = 0.5
 
 def started_since(before: Collection[threading.Thread]) -> list[threading.Thread]:
     """Return the running threads of this process that are not in `before`, except the thread that calls this function."""
-    return [t for t in threading.enumerate() if t not in before and t is not threading.current_thread()]
+    return [
+        t for t in threading.enumerate() if t not in before and t is not threading.current_thread()
+    ]
 
 
 def describe_first(threads: Iterable[threading.Thread]) -> str | None:
@@ -40,7 +42,9 @@ def describe_first(threads: Iterable[threading.Thread]) -> str | None:
             continue
         thread.join(max(0.0, until - time.monotonic()))
         if thread.is_alive() and (found := user_code_position(thread)) is not None:
-            return f"a thread that the training loop started is still running: `{thread.name}` {found}"
+            return (
+                f"a thread that the training loop started is still running: `{thread.name}` {found}"
+            )
     return None
 
 
@@ -54,8 +58,14 @@ def user_code_position(thread: threading.Thread) -> str | None:
         if is_user_code(frame.f_code.co_filename):
             return f"at {frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
-    code = _code_of(getattr(thread, "function", None)) or _code_of(getattr(thread, "_target", None))  # Of a Timer, or of a Thread.
-    return f"with the function at {code.co_filename}:{code.co_firstlineno}" if code is not None and is_user_code(code.co_filename) else None
+    code = _code_of(getattr(thread, "function", None)) or _code_of(
+        getattr(thread, "_target", None)
+    )  # Of a Timer, or of a Thread.
+    return (
+        f"with the function at {code.co_filename}:{code.co_firstlineno}"
+        if code is not None and is_user_code(code.co_filename)
+        else None
+    )
 
 
 def _code_of(function: Any) -> CodeType | None:
@@ -70,11 +80,18 @@ def is_user_code(file: str) -> bool:
     if file.startswith("<"):
         return False
     path = Path(file).resolve()
-    return {"site-packages", "dist-packages"}.isdisjoint(path.parts) and not any(folder in path.parents for folder in _libraries())
+    return {"site-packages", "dist-packages"}.isdisjoint(path.parts) and not any(
+        folder in path.parents for folder in _libraries()
+    )
 
 
 @functools.cache
 def _libraries() -> tuple[Path, ...]:
     paths = sysconfig.get_paths()
     ours = Path(sweeps.__file__).resolve().parent
-    return (Path(paths["stdlib"]).resolve(), Path(os.__file__).resolve().parent, ours, (ours / "trainers").resolve())
+    return (
+        Path(paths["stdlib"]).resolve(),
+        Path(os.__file__).resolve().parent,
+        ours,
+        (ours / "trainers").resolve(),
+    )

@@ -61,7 +61,13 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
         try:
             with _start_timeout(limit), minimal_processes(), _own_process_groups(), _on_loopback():
                 # "local" ignores RAY_ADDRESS and `ray start`.
-                ray.init(address="local", num_cpus=cpus, include_dashboard=False, runtime_env=runtime_env or None, **QUIET)
+                ray.init(
+                    address="local",
+                    num_cpus=cpus,
+                    include_dashboard=False,
+                    runtime_env=runtime_env or None,
+                    **QUIET,
+                )
             return
         except Exception as e:  # Ray raises exceptions of many classes here.
             log.exception("Ray did not start within %g s", limit)
@@ -176,7 +182,11 @@ def _end_ray(before: set[int]) -> None:
     Args:
         before: Ids of the children of this process before the start. All newer children are killed, except the one that writes to MLflow.
     """
-    left = [child for child in psutil.Process().children() if child.pid not in before and not _tracks(child)]
+    left = [
+        child
+        for child in psutil.Process().children()
+        if child.pid not in before and not _tracks(child)
+    ]
     for process in left:
         with contextlib.suppress(psutil.Error):
             process.kill()
@@ -204,9 +214,17 @@ class RayWatch(threading.Thread):
         super().__init__(name="watch", daemon=True)
         found = node.all_processes
         ours = [child.pid for child in psutil.Process().children() if _tracks(child)]
-        crash_cleanup.record_ray(folder, node.get_session_dir_path(), [*ours, *(p.process.pid for each in found.values() for p in each)])
+        crash_cleanup.record_ray(
+            folder,
+            node.get_session_dir_path(),
+            [*ours, *(p.process.pid for each in found.values() for p in each)],
+        )
         self.folder = folder
-        self.vital = {name: psutil.Process(found[name][0].process.pid) for name in ("raylet", "gcs_server") if found.get(name)}
+        self.vital = {
+            name: psutil.Process(found[name][0].process.pid)
+            for name in ("raylet", "gcs_server")
+            if found.get(name)
+        }
         self.over = threading.Event()
         self.start()
 
@@ -215,7 +233,9 @@ class RayWatch(threading.Thread):
         while not self.over.wait(LOOK_EVERY):
             for name, process in self.vital.items():
                 if not _is_running(process) and not self.over.is_set():
-                    os.write(2, f"Ray's process {name} has died{_resume_hint(self.folder)}\n".encode())
+                    os.write(
+                        2, f"Ray's process {name} has died{_resume_hint(self.folder)}\n".encode()
+                    )
                     os._exit(1)
 
     def end(self) -> None:

@@ -44,7 +44,10 @@ ANSWER_AGAIN, RUN_AGAIN = 1.0, 5.0
 LOOK_EVERY = 0.1
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 # Limits for calls of a server. By default, MLflow retries for minutes.
-BOUNDS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": f"{ANSWER_WITHIN:.0f}"}
+BOUNDS = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": f"{ANSWER_WITHIN:.0f}",
+}
 # Methods of a store that log to a run or read a run. The first argument of each is the run's id.
 CALLS = ("log_batch", "log_metric", "log_param", "set_tag", "get_run")
 
@@ -56,7 +59,9 @@ def watch() -> None:
     """Patch MLflow in this process, now or when MLflow is imported. MLflow then logs to the run of the trial that this process runs."""
     if FLUENT in sys.modules:
         _attach(sys.modules[FLUENT])
-    elif not any(isinstance(finder, ImportHook) and finder.module == FLUENT for finder in sys.meta_path):
+    elif not any(
+        isinstance(finder, ImportHook) and finder.module == FLUENT for finder in sys.meta_path
+    ):
         sys.meta_path.insert(0, ImportHook(FLUENT, _attach))
 
 
@@ -84,10 +89,16 @@ def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
                 _end_runs(fluent, run, status)
                 if not keep:
                     settings.put_back(fluent)
-                elif fluent._active_experiment_id == run.experiment:  # The run set this experiment, and not the user's module.
+                elif (
+                    fluent._active_experiment_id == run.experiment
+                ):  # The run set this experiment, and not the user's module.
                     fluent._active_experiment_id = settings.experiment
-        except Exception as e:  # A trial must not fail because MLflow's settings cannot be restored.
-            run.say(f"the settings of MLflow could not be restored after the trial: {type(e).__name__}: {e}")
+        except (
+            Exception
+        ) as e:  # A trial must not fail because MLflow's settings cannot be restored.
+            run.say(
+                f"the settings of MLflow could not be restored after the trial: {type(e).__name__}: {e}"
+            )
         finally:
             _current_run = None
 
@@ -125,7 +136,11 @@ class TrialRun:
         Do nothing if an earlier call has done this already, or if the loop has set another tracking URI.
         """
         with self._lock:
-            if self.uri is not None or self._connecting or os.environ.get(URI) not in (self._given[0], self.tracking):
+            if (
+                self.uri is not None
+                or self._connecting
+                or os.environ.get(URI) not in (self._given[0], self.tracking)
+            ):
                 return
             self._connecting = True
             try:
@@ -141,7 +156,11 @@ class TrialRun:
             os.environ.setdefault(name, value)
         found = None if self.tracking is None else find(self.tracking, self.folder, self.say)
         if found is not None and self.tracking is not None:
-            self.uri, self.id, self.experiment = self.tracking, found["run_id"], found["experiment_id"]
+            self.uri, self.id, self.experiment = (
+                self.tracking,
+                found["run_id"],
+                found["experiment_id"],
+            )
             _guard(_get_store(self.uri))
         else:
             self.uri, self.experiment, self.id = self._local()
@@ -157,14 +176,20 @@ class TrialRun:
         """
         from mlflow.tracking import MlflowClient
 
-        name = f"mlflow-rank-{self.rank}" if self.rank else "mlflow"  # Two ranks cannot create the tables of one file at the same time.
+        name = (
+            f"mlflow-rank-{self.rank}" if self.rank else "mlflow"
+        )  # Two ranks cannot create the tables of one file at the same time.
         uri = f"sqlite:///{self.folder.resolve() / name}.db"
         client = MlflowClient(uri)
-        made = client.get_experiment_by_name("trial")  # An earlier attempt may have created the experiment.
+        made = client.get_experiment_by_name(
+            "trial"
+        )  # An earlier attempt may have created the experiment.
         artifacts = (self.folder / f"{name}-artifacts").resolve().as_uri()
         experiment = made.experiment_id if made else client.create_experiment("trial", artifacts)
         run = client.create_run(experiment, run_name=self.folder.name).info.run_id
-        self.say(f"the data that the loop logs to MLflow is written to {uri}; `mlflow ui --backend-store-uri {uri}` shows this data")
+        self.say(
+            f"the data that the loop logs to MLflow is written to {uri}; `mlflow ui --backend-store-uri {uri}` shows this data"
+        )
         return uri, experiment, run
 
     @property
@@ -176,7 +201,10 @@ class TrialRun:
         if utils._tracking_uri not in (None, self.tracking):
             return False
         self.connect()
-        return utils.get_tracking_uri() == self.uri and fluent._active_experiment_id in (None, self.experiment)
+        return utils.get_tracking_uri() == self.uri and fluent._active_experiment_id in (
+            None,
+            self.experiment,
+        )
 
     def forget_outer_run(self) -> None:
         """Remove the environment variable `MLFLOW_RUN_ID` if it still has the value that it had before the trial.
@@ -200,7 +228,9 @@ class TrialRun:
             try:
                 return plain(**given)
             except Exception as e:
-                if logs_params and "IntegrityError" in str(e):  # Another rank logged the same parameter at the same time.
+                if logs_params and "IntegrityError" in str(
+                    e
+                ):  # Another rank logged the same parameter at the same time.
                     return plain(**self._without_known(plain, given))
                 if self.tracking is None or answers(self.tracking, ANSWER_AGAIN):
                     raise
@@ -226,7 +256,9 @@ class TrialRun:
             known = plain.__self__.get_run(self.id).data.params  # type: ignore[attr-defined]
         others = [p for p in params if known.get(p.key, str(p.value)) != str(p.value)]
         for param in others:
-            kept = f"in MLflow, the trial's parameter `{param.key}` keeps the value {known[param.key]}"
+            kept = (
+                f"in MLflow, the trial's parameter `{param.key}` keeps the value {known[param.key]}"
+            )
             self.say(f"{kept}; the value {param.value} that the loop logged is ignored")
         if not others:
             return given
@@ -262,24 +294,42 @@ def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, s
         time, or if the tracking URI names an SQLite file that is not on this node.
     """
     global _last_wait_failed
-    within, made_within = (ANSWER_AGAIN, RUN_AGAIN) if _last_wait_failed else (ANSWER_WITHIN, RUN_WITHIN)
+    within, made_within = (
+        (ANSWER_AGAIN, RUN_AGAIN) if _last_wait_failed else (ANSWER_WITHIN, RUN_WITHIN)
+    )
     began, shown, found = time.monotonic(), _shown(tracking), None
-    while not (reachable := answers(tracking, max(LOOK_EVERY, began + within - time.monotonic()))) and time.monotonic() - began < within:
+    while (
+        not (reachable := answers(tracking, max(LOOK_EVERY, began + within - time.monotonic())))
+        and time.monotonic() - began < within
+    ):
         time.sleep(LOOK_EVERY)
-    while reachable and (found := _recorded_run(folder, shown)) is None and time.monotonic() - began < made_within:
+    while (
+        reachable
+        and (found := _recorded_run(folder, shown)) is None
+        and time.monotonic() - began < made_within
+    ):
         time.sleep(LOOK_EVERY)
-    if reachable and found is not None and (file := _file_of(tracking)) is not None and not file.exists():
+    if (
+        reachable
+        and found is not None
+        and (file := _file_of(tracking)) is not None
+        and not file.exists()
+    ):
         say(f"MLflow's database {file} is not on this node")
         found = None
     elif found is None:
-        say(f"MLflow at {shown} {'has no run of this trial' if reachable else 'does not answer'} after {time.monotonic() - began:.0f} s")
+        say(
+            f"MLflow at {shown} {'has no run of this trial' if reachable else 'does not answer'} after {time.monotonic() - began:.0f} s"
+        )
     _last_wait_failed = found is None
     return found
 
 
 def _shown(tracking: str) -> str:
     """Return a tracking URI without its password, for logs."""
-    from sweeps.core.secrets import without_password  # Imported here, because only workers whose loop uses MLflow need it.
+    from sweeps.core.secrets import (
+        without_password,
+    )  # Imported here, because only workers whose loop uses MLflow need it.
 
     return without_password(tracking)
 
@@ -295,7 +345,11 @@ def _recorded_run(folder: Path, shown: str) -> dict[str, str] | None:
 
 def _file_of(tracking: str) -> Path | None:
     """Return the file of an SQLite tracking URI; None for other URIs."""
-    return Path(tracking.partition("///")[2].partition("?")[0]) if tracking.startswith("sqlite") else None
+    return (
+        Path(tracking.partition("///")[2].partition("?")[0])
+        if tracking.startswith("sqlite")
+        else None
+    )
 
 
 def answers(tracking: str, within: float) -> bool:
@@ -309,14 +363,18 @@ def answers(tracking: str, within: float) -> bool:
     scheme = parts.scheme.partition("+")[0]
     try:
         if scheme in ("http", "https"):
-            address = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+            address = parts._replace(
+                netloc=parts.netloc.rpartition("@")[2], query="", fragment=""
+            ).geturl()
             urllib.request.urlopen(address, timeout=within).close()
         elif parts.hostname and scheme in PORTS:
             socket.create_connection((parts.hostname, parts.port or PORTS[scheme]), within).close()
     except urllib.error.HTTPError:
         return True  # The server answers, for example with a request for a password.
     except (OSError, http.client.HTTPException) as e:
-        return isinstance(getattr(e, "reason", e), ssl.SSLError)  # MLflow's client decides whether to trust the certificate.
+        return isinstance(
+            getattr(e, "reason", e), ssl.SSLError
+        )  # MLflow's client decides whether to trust the certificate.
     return True
 
 
@@ -351,8 +409,14 @@ def _attach(fluent: Any) -> None:
         given, run = dict(signature.bind(*args, **kwargs).arguments), _current_run
         if run is not None:
             run.forget_outer_run()
-            elsewhere = given.get("run_id") or os.environ.get(RUN_ID) or fluent._active_run_stack.get()
-            if not elsewhere and run.logs_here and given.get("experiment_id") in (None, run.experiment):
+            elsewhere = (
+                given.get("run_id") or os.environ.get(RUN_ID) or fluent._active_run_stack.get()
+            )
+            if (
+                not elsewhere
+                and run.logs_here
+                and given.get("experiment_id") in (None, run.experiment)
+            ):
                 if given.get("nested") or given.get("parent_run_id"):
                     given["parent_run_id"] = given.get("parent_run_id") or run.id
                 else:
@@ -370,7 +434,9 @@ def _guard(store: Any) -> None:
 
     If the store's server stops answering, calls for the trial's run use an SQLite file instead; see `TrialRun.calls`.
     """
-    if hasattr(store, "_sweeps_guards"):  # MLflow caches stores, so a store serves later trials as well.
+    if hasattr(
+        store, "_sweeps_guards"
+    ):  # MLflow caches stores, so a store serves later trials as well.
         return
     store._sweeps_guards = True
     for name in (*CALLS, "update_run_info"):
@@ -407,9 +473,19 @@ def _end_runs(fluent: Any, run: TrialRun, status: str) -> None:
     for monitor in list(fluent.run_id_to_system_metrics_monitor.values()):
         monitor.finish()
     fluent.run_id_to_system_metrics_monitor.clear()
-    left = [active for stack in fluent._active_run_stack.get_all_thread_values().values() for active in stack]
-    ends = [active.info.run_id for active in left if run.uri != run.tracking or not run.is_run(active.info.run_id)]
-    if run.uri is not None and run.uri != run.tracking:  # The run is in a file, so the sweep does not end it.
+    left = [
+        active
+        for stack in fluent._active_run_stack.get_all_thread_values().values()
+        for active in stack
+    ]
+    ends = [
+        active.info.run_id
+        for active in left
+        if run.uri != run.tracking or not run.is_run(active.info.run_id)
+    ]
+    if (
+        run.uri is not None and run.uri != run.tracking
+    ):  # The run is in a file, so the sweep does not end it.
         ends.append(run.id)
     for run_id in dict.fromkeys(ends):
         with contextlib.suppress(Exception):  # The loop may have set another server since.
@@ -423,7 +499,9 @@ def _end_runs(fluent: Any, run: TrialRun, status: str) -> None:
         with contextlib.suppress(Exception):
             fluent._get_store(run.uri).flush_async_logging()
     for value in vars(fluent).values():
-        if type(value).__name__ == "ThreadLocalVariable":  # The active run, the last run and the last model.
+        if (
+            type(value).__name__ == "ThreadLocalVariable"
+        ):  # The active run, the last run and the last model.
             value.reset()
 
 
@@ -447,7 +525,9 @@ class _Settings:
             self.tracking, self.registry = utils._tracking_uri, registry._registry_uri
             self.experiment = fluent._active_experiment_id
             self.autologs = dict(autologging_utils.AUTOLOGGING_INTEGRATIONS)
-            self.hooks = {name: list(hooks) for name, hooks in import_hooks._post_import_hooks.items()}
+            self.hooks = {
+                name: list(hooks) for name, hooks in import_hooks._post_import_hooks.items()
+            }
 
     def put_back(self, fluent: Any) -> None:
         """Restore the settings, and undo calls of `mlflow.autolog`, also for libraries that are not imported yet.

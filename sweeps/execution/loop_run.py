@@ -30,7 +30,12 @@ class LoopRun:
     """
 
     def __init__(self, session: TrialSession, data: DatasetCache):
-        self.name, self.folder, self.ranks, self.job = session.name, session.folder, session.ranks, session.job
+        self.name, self.folder, self.ranks, self.job = (
+            session.name,
+            session.folder,
+            session.ranks,
+            session.job,
+        )
         self.assignment = dataclasses.replace(session.assignment, checkpoint=None)
         self.metrics: list[dict[str, float]] = []
         self._session, self._data = session, data
@@ -65,5 +70,9 @@ def best_step(reports: Sequence[Mapping[str, float]], metric: str | None, minimi
         metric: The metric that decides which report is the best. None selects the last one. So does a metric without any value.
         minimize: True if smaller values of this metric are better.
     """
-    curve = [(step, numbers[metric]) for step, numbers in enumerate(reports, 1) if metric in numbers] if metric else []
+    curve = (
+        [(step, numbers[metric]) for step, numbers in enumerate(reports, 1) if metric in numbers]
+        if metric
+        else []
+    )
     return ranking.best_of(curve, minimize)[0] or len(reports)

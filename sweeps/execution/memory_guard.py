@@ -54,7 +54,10 @@ class Guard:
 
     async def watch(self) -> None:
         """Check the memory every `LOOK_EVERY` seconds. This method never returns."""
-        from ray._private.utils import get_system_memory, get_used_memory  # Both functions respect the memory limit of a container.
+        from ray._private.utils import (
+            get_system_memory,
+            get_used_memory,
+        )  # Both functions respect the memory limit of a container.
 
         total = get_system_memory()
         while True:
@@ -62,7 +65,9 @@ class Guard:
             used = get_used_memory()
             if used <= self.threshold * total:
                 continue
-            held = _held(psutil.Process(os.getppid()).children())  # The ranks are children of the raylet, like the pool.
+            held = _held(
+                psutil.Process(os.getppid()).children()
+            )  # The ranks are children of the raylet, like the pool.
             if (pid := victim(used, total, self.threshold, held)) is not None:
                 log.warning(
                     "memory is low (%.1f of %.1f GB are used), so process %d is killed, which uses %.1f GB",
@@ -75,7 +80,9 @@ class Guard:
                 with contextlib.suppress(psutil.Error):
                     process = psutil.Process(pid)
                     process.kill()
-                    await asyncio.get_running_loop().run_in_executor(None, psutil.wait_procs, [process], 5.0)
+                    await asyncio.get_running_loop().run_in_executor(
+                        None, psutil.wait_procs, [process], 5.0
+                    )
 
 
 def _held(processes: Iterable[psutil.Process]) -> dict[int, int]:

@@ -96,7 +96,11 @@ class Silence:
     stack: str = ""
 
     def __str__(self) -> str:
-        stack = f"; the stack of its training loop:\n{self.stack}" if self.stack else " and does not answer"
+        stack = (
+            f"; the stack of its training loop:\n{self.stack}"
+            if self.stack
+            else " and does not answer"
+        )
         return f"rank {self.rank} has not reported for {self.seconds:.0f} s{stack}"
 
 

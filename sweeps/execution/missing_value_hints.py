@@ -31,9 +31,14 @@ def explain(error: BaseException, shards: Mapping[str, Any], steps: Iterable[Any
                 missing[name] = columns
     if not missing:
         return None
-    from sweeps.space.synonyms import UNSEEN  # Each worker imports this module, and `sweeps.space` takes long to import.
+    from sweeps.space.synonyms import (
+        UNSEEN,
+    )  # Each worker imports this module, and `sweeps.space` takes long to import.
 
-    where = "; ".join(f"{', '.join(columns[:5])}{' and more' if len(columns) > 5 else ''} in {name}" for name, columns in missing.items())
+    where = "; ".join(
+        f"{', '.join(columns[:5])}{' and more' if len(columns) > 5 else ''} in {name}"
+        for name, columns in missing.items()
+    )
     if any(step.name == "OrdinalEncoder" for step in steps) and "train" not in missing:
         way = f"`OrdinalEncoder` turns a category that the train split does not have into a missing value; write {UNSEEN}"
     else:

@@ -24,7 +24,16 @@ from sweeps.execution.background import Background
 from sweeps.execution.data_requests import DataRequests
 from sweeps.execution.gates import STOP
 from sweeps.execution.memory_guard import MONITOR, Guard
-from sweeps.execution.messages import Job, Labels, Progress, RankUpdate, ResumeState, Silence, Stage, Usage
+from sweeps.execution.messages import (
+    Job,
+    Labels,
+    Progress,
+    RankUpdate,
+    ResumeState,
+    Silence,
+    Stage,
+    Usage,
+)
 from sweeps.execution.running_trial import RunningTrial
 from sweeps.execution.trial_driver import TrialDriver
 from sweeps.execution.trial_progress import TrialProgress
@@ -75,7 +84,15 @@ class _Pool:
         self.stopping: State | None = None
         self.guard = Guard()
         files = ThreadPoolExecutor(max_workers=32, thread_name_prefix="files")
-        self.driver = TrialDriver(job, max_failures, self.workers, self.data_requests, self.spawn, files, self._kills_for_memory)
+        self.driver = TrialDriver(
+            job,
+            max_failures,
+            self.workers,
+            self.data_requests,
+            self.spawn,
+            files,
+            self._kills_for_memory,
+        )
         self.spawn(self.workers.watch())
 
     def _kills_for_memory(self) -> int:
@@ -89,7 +106,9 @@ class _Pool:
         """
         self.workers.warm(shapes)
 
-    async def configure(self, data_actor: Any, labels: Labels, reload: LoadArguments | None = None) -> None:
+    async def configure(
+        self, data_actor: Any, labels: Labels, reload: LoadArguments | None = None
+    ) -> None:
         """Set the data actor and the labels. The driver calls this method when the data has been read.
 
         Args:
@@ -120,7 +139,9 @@ class _Pool:
 
     # ---- methods for the driver
 
-    async def prefit(self, fits: Sequence[tuple[dict[str, Any], tuple[Any, ...]]], warm: Sequence[Shape] = ()) -> None:
+    async def prefit(
+        self, fits: Sequence[tuple[dict[str, Any], tuple[Any, ...]]], warm: Sequence[Shape] = ()
+    ) -> None:
         """Fit preprocessing chains before the first trial. Later, the workers of trials would hold the CPU that a fit needs.
 
         Args:
@@ -155,12 +176,19 @@ class _Pool:
             row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on more train rows. Otherwise ().
         """
         metric = None if self.job.keep_last or self.job.folds or row_steps else self.job.metric
-        progress = TrialProgress(trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest)
-        before = self.trials.get(trial.id)  # A trial that was paused may continue while its ranks still stop.
+        progress = TrialProgress(
+            trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest
+        )
+        before = self.trials.get(
+            trial.id
+        )  # A trial that was paused may continue while its ranks still stop.
         running = self.trials[trial.id] = RunningTrial(trial, folder, progress, replay, row_steps)
         if resume_from is not None:
             progress.restore(resume_from)
-            running.seconds, running.worker_seconds = resume_from.seconds, resume_from.worker_seconds
+            running.seconds, running.worker_seconds = (
+                resume_from.seconds,
+                resume_from.worker_seconds,
+            )
         if self.stopping is not None:
             running.finish(self.stopping)
         else:
@@ -187,7 +215,12 @@ class _Pool:
         """
         running = self.trials.get(trial_id)
         if running is not None and running.awaits(step):
-            running.yields = continues and self.job.takes_turns and step in self.job.milestones and self.workers.has_queue
+            running.yields = (
+                continues
+                and self.job.takes_turns
+                and step in self.job.milestones
+                and self.workers.has_queue
+            )
             running.decide(step, continues and not running.yields)
 
     async def renew(self, trial: Trial, step: int, resume_from: ResumeState) -> None:
@@ -240,17 +273,44 @@ class _Pool:
     async def usage(self) -> Usage:
         """Return the resources in use and the stage of each active trial."""
         busy, idle = self.workers.held()
-        active = {name: running for name, running in self.trials.items() if running.progress.state is None}
+        active = {
+            name: running for name, running in self.trials.items() if running.progress.state is None
+        }
         stages = {name: (running.stage, running.progress.rung) for name, running in active.items()}
         seconds = {name: running.worker_seconds_spent() for name, running in active.items()}
-        silent = {name: "\n".join(map(str, running.silent.values())) for name, running in active.items() if running.silent}
-        waiting = {name: running.trial.shape for name, running in active.items() if running.stage is Stage.WAITING}
-        missing = {name: text for name, shape in waiting.items() if (text := self.workers.what_is_missing(shape)) is not None}
-        return Usage(self.workers.total, busy, idle, self.data_requests.fits, stages, seconds, silent, missing)
+        silent = {
+            name: "\n".join(map(str, running.silent.values()))
+            for name, running in active.items()
+            if running.silent
+        }
+        waiting = {
+            name: running.trial.shape
+            for name, running in active.items()
+            if running.stage is Stage.WAITING
+        }
+        missing = {
+            name: text
+            for name, shape in waiting.items()
+            if (text := self.workers.what_is_missing(shape)) is not None
+        }
+        return Usage(
+            self.workers.total,
+            busy,
+            idle,
+            self.data_requests.fits,
+            stages,
+            seconds,
+            silent,
+            missing,
+        )
 
     async def await_stopped(self, timeout: float = STOP_WITHIN) -> None:
         """Wait until all ranks of stopped trials have ended, for at most `timeout` seconds."""
-        if tasks := [running.task for running in self.trials.values() if running.stopped and running.task is not None]:
+        if tasks := [
+            running.task
+            for running in self.trials.values()
+            if running.stopped and running.task is not None
+        ]:
             await asyncio.wait(tasks, timeout=timeout)
 
     async def shutdown(self, timeout: float = 10.0) -> None:
@@ -288,7 +348,9 @@ class _Pool:
                 break
             running.changed.clear()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(running.changed.wait(), max(left, 0.05) if progress.has_undelivered else None)
+                await asyncio.wait_for(
+                    running.changed.wait(), max(left, 0.05) if progress.has_undelivered else None
+                )
         return progress.next_progress(running.spent(), running.worker_seconds_spent())
 
     async def step(self, trial_id: str) -> dict[str, Any]:
@@ -316,7 +378,11 @@ class _Pool:
         The duration of the attempt then does not include the import.
         """
         running = self.trials.get(trial_id)
-        if running is not None and running.progress.attempt == attempt and running.began is not None:
+        if (
+            running is not None
+            and running.progress.attempt == attempt
+            and running.began is not None
+        ):
             running.began = time.monotonic()
 
     async def resumed(self, trial_id: str, rank: int, asked: bool) -> bool:
@@ -337,7 +403,9 @@ class _Pool:
             running.resumed.set_result(asked)
         return await asyncio.shield(running.resumed)
 
-    async def exchange(self, trial_id: str, attempt: int, rank: int, number: int, value: Any) -> list[Any]:
+    async def exchange(
+        self, trial_id: str, attempt: int, rank: int, number: int, value: Any
+    ) -> list[Any]:
         """Wait until every rank of a trial has given a value; return all values, ordered by rank.
 
         Args:
@@ -388,7 +456,11 @@ class _Pool:
             return STOP
         if update.step in self.job.rungs and not await self._decision(running, update):
             return STOP
-        return await self.driver.elastic.may_continue(running, update.step) if running.progress.attempt == attempt else STOP
+        return (
+            await self.driver.elastic.may_continue(running, update.step)
+            if running.progress.attempt == attempt
+            else STOP
+        )
 
     async def _decision(self, running: RunningTrial, update: RankUpdate) -> bool:
         """Wait for the driver's decision at a rung: True if the trial continues."""
@@ -396,7 +468,9 @@ class _Pool:
         running.update_rungs(together=bool(self.job.milestones))
         since, began = time.monotonic(), running.began
         continues = await asyncio.shield(decision)
-        if update.rank == 0 and began is not None and running.began == began:  # An attempt does not include the time of the decision.
+        if (
+            update.rank == 0 and began is not None and running.began == began
+        ):  # An attempt does not include the time of the decision.
             running.began += time.monotonic() - since
         return continues
 

@@ -79,8 +79,12 @@ class Worker:
     def state(self) -> WorkerState:
         """Return the worker's state in the form that `allocation.decide` takes."""
         keys = frozenset(key.partition("|")[0] for key, _ in self.cached)
-        gang, rank = (self.gang.id, self.gang.workers.index(self)) if self.gang is not None else (None, 0)
-        return WorkerState(self.id, self.node, self.resources, self.phase, self.used, keys, gang, rank)
+        gang, rank = (
+            (self.gang.id, self.gang.workers.index(self)) if self.gang is not None else (None, 0)
+        )
+        return WorkerState(
+            self.id, self.node, self.resources, self.phase, self.used, keys, gang, rank
+        )
 
     async def call(self, method: str, *arguments: Any) -> None:
         """Call a method of `WorkerRuntime` in a separate thread of the worker, and wait until the method returns.

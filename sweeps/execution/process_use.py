@@ -30,7 +30,11 @@ class ProcessUse:
 def process_use() -> ProcessUse:
     """Return the resources that this process uses now."""
     process = psutil.Process()
-    return ProcessUse(process.memory_info().rss, process.num_fds() if hasattr(process, "num_fds") else 0, process.num_threads())
+    return ProcessUse(
+        process.memory_info().rss,
+        process.num_fds() if hasattr(process, "num_fds") else 0,
+        process.num_threads(),
+    )
 
 
 def excess_growth(first: ProcessUse, now: ProcessUse) -> str | None:
@@ -42,7 +46,11 @@ def excess_growth(first: ProcessUse, now: ProcessUse) -> str | None:
         first: Resources in use after the worker's first trial.
         now: Resources in use after the worker's latest trial.
     """
-    bounds = {"memory": max(MEMORY_GROWTH, first.memory), "descriptors": DESCRIPTOR_GROWTH, "threads": THREAD_GROWTH}
+    bounds = {
+        "memory": max(MEMORY_GROWTH, first.memory),
+        "descriptors": DESCRIPTOR_GROWTH,
+        "threads": THREAD_GROWTH,
+    }
     for what, bound in bounds.items():
         had, has = getattr(first, what), getattr(now, what)
         if has - had > bound:

@@ -23,7 +23,9 @@ except AuthenticationError:
     sys.exit(77)
 """
 TAKEN, NEEDS_TOKEN = 0, 77
-_mode: str | None = None  # Value of `RAY_AUTH_MODE` from `prepare_authentication`; None if the variable was not changed.
+_mode: str | None = (
+    None  # Value of `RAY_AUTH_MODE` from `prepare_authentication`; None if the variable was not changed.
+)
 
 
 def prepare_authentication(address: str) -> None:
@@ -49,7 +51,11 @@ def prepare_authentication(address: str) -> None:
         if mode == "disabled" and answer != NEEDS_TOKEN:
             return  # `cluster.join` reports the problem later.
     kept = os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token"
-    token = "the token in RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else f"the token in {kept}"
+    token = (
+        "the token in RAY_AUTH_TOKEN"
+        if os.environ.get("RAY_AUTH_TOKEN")
+        else f"the token in {kept}"
+    )
     has = bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(kept).expanduser().exists()
     why = f"{token} is a different token" if has else f"there is no token in {kept}"
     text = (
@@ -80,7 +86,10 @@ def _ask(address: str, mode: str) -> int | None:
     """Run the script `ASK` with a value of `RAY_AUTH_MODE`. Return its exit code, or None if the cluster does not answer in time."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", ASK, address], env={**os.environ, AUTH_MODE: mode}, capture_output=True, timeout=ANSWER_WITHIN
+            [sys.executable, "-c", ASK, address],
+            env={**os.environ, AUTH_MODE: mode},
+            capture_output=True,
+            timeout=ANSWER_WITHIN,
         )
     except subprocess.TimeoutExpired:
         return None

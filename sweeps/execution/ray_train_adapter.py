@@ -77,7 +77,9 @@ class Context(TrainContext):
         """Return the name of the sweep, a hyphen and the id of the trial; "" between trials."""
         return "" if self._session is None else self._session.name
 
-    def get_trial_name(self) -> str:  # Train V2 deprecates this method and `get_trial_id`. Older tutorials of Ray still call them.
+    def get_trial_name(
+        self,
+    ) -> str:  # Train V2 deprecates this method and `get_trial_id`. Older tutorials of Ray still call them.
         """Return the same name as `get_experiment_name`."""
         return self.get_experiment_name()
 
@@ -218,10 +220,15 @@ class TuneSession:
         self.experiment_name = self.trial_name = self.trial_id = self.run_id = session.name
         self.trial_dir = session.folder
         self.world_rank, self.world_size = context.get_world_rank(), context.get_world_size()
-        self.local_rank, self.local_world_size = context.get_local_rank(), context.get_local_world_size()
+        self.local_rank, self.local_world_size = (
+            context.get_local_rank(),
+            context.get_local_world_size(),
+        )
         self.node_rank = context.get_node_rank()
 
-    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None = None) -> None:
+    def report(
+        self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None = None
+    ) -> None:
         """Record a report of the loop."""
         self._session.report(metrics, checkpoint)
 
@@ -244,7 +251,9 @@ class TuneSession:
         """Placement group factory with one bundle for each worker of the gang."""
         from ray.tune import PlacementGroupFactory
 
-        return PlacementGroupFactory([ray.get_runtime_context().get_assigned_resources()] * self.world_size)
+        return PlacementGroupFactory(
+            [ray.get_runtime_context().get_assigned_resources()] * self.world_size
+        )
 
 
 class Shard(DataIteratorImpl):
@@ -268,7 +277,9 @@ class Stream(DataIteratorImpl):
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(ray.data.Dataset, name):
-            raise AttributeError(f"a streamed shard has no method `{name}`; call `materialize().{name}(...)`, or transform its batches")
+            raise AttributeError(
+                f"a streamed shard has no method `{name}`; call `materialize().{name}(...)`, or transform its batches"
+            )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
@@ -287,7 +298,15 @@ class LazyData(RuntimeError, AttributeError):
 
 
 # Methods of a Dataset that run Ray tasks without the executor.
-TASKS = ("split", "split_at_indices", "split_proportionately", "train_test_split", "to_arrow_refs", "to_numpy_refs", "to_pandas_refs")
+TASKS = (
+    "split",
+    "split_at_indices",
+    "split_proportionately",
+    "train_test_split",
+    "to_arrow_refs",
+    "to_numpy_refs",
+    "to_pandas_refs",
+)
 REFUSAL = "a training loop cannot transform a Ray Dataset, because the transformation would wait for CPUs that the trials hold"
 INSTEAD = "put the transformation into `space.preprocessor`, or transform the batches or the result of `to_pandas()`"
 SHUFFLE = "to shuffle the rows, pass `local_shuffle_buffer_size` to `iter_batches` or `iter_torch_batches` of the shard"
@@ -315,9 +334,15 @@ def read_data_in_place() -> None:
         return refuse
 
     def execute(self: Any, dag: Any, *args: Any, **kwargs: Any) -> Any:
-        reads = dag.input_dependencies[0] if isinstance(dag, LimitOperator) else dag  # `take` and `show` slice without a task.
+        reads = (
+            dag.input_dependencies[0] if isinstance(dag, LimitOperator) else dag
+        )  # `take` and `show` slice without a task.
         if not isinstance(reads, InputDataBuffer):
-            refused(" -> ".join(op.name for op in dag.post_order_iter() if not isinstance(op, InputDataBuffer)))()
+            refused(
+                " -> ".join(
+                    op.name for op in dag.post_order_iter() if not isinstance(op, InputDataBuffer)
+                )
+            )()
         return plain(self, dag, *args, **kwargs)
 
     executor.execute = execute
@@ -333,7 +358,9 @@ def refuse_shutdown() -> None:
     """
 
     def refuse(*args: Any, **kwargs: Any) -> None:
-        raise RuntimeError("a training loop must not call ray.shutdown(), because the call would end the loop's worker; remove the call")
+        raise RuntimeError(
+            "a training loop must not call ray.shutdown(), because the call would end the loop's worker; remove the call"
+        )
 
     ray.shutdown = refuse
 

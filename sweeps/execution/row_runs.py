@@ -40,7 +40,9 @@ class RowRun(LoopRun):
     def __init__(self, session: TrialSession, data: DatasetCache, scratch: Path):
         super().__init__(session, data)
         self._latest = scratch / "checkpoint"
-        self._model_step: int | None = None  # The loop's step whose model is in the latest checkpoint; None without a checkpoint.
+        self._model_step: int | None = (
+            None  # The loop's step whose model is in the latest checkpoint; None without a checkpoint.
+        )
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
         """Record a report of the loop, and keep a copy of the checkpoint in place of the previous checkpoint of this run."""
@@ -52,14 +54,18 @@ class RowRun(LoopRun):
             shutil.copytree(folder, self._latest)
         note = self._latest / CHECKPOINT_NOTE
         noted = json.loads(note.read_text())["best_step"] if note.is_file() else self.reports
-        self._model_step = noted if 1 <= noted <= self.reports else self.reports  # A loop may count its steps in another way.
+        self._model_step = (
+            noted if 1 <= noted <= self.reports else self.reports
+        )  # A loop may count its steps in another way.
 
     def result(self) -> dict[str, float]:
         """Return the metrics of the run's model: those at the step whose model is in the latest checkpoint.
 
         Without a checkpoint, these are the metrics at the loop's best step.
         """
-        step = self._model_step or best_step(self.metrics, self.job.metric, self.job.goal == "minimize")
+        step = self._model_step or best_step(
+            self.metrics, self.job.metric, self.job.goal == "minimize"
+        )
         rows = self._data.rows // self.ranks.world_size * self.ranks.world_size
         return {**self.metrics[step - 1], BEST_LOOP_STEP: float(step), TRAIN_ROWS: float(rows)}
 
@@ -110,11 +116,17 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun
             with ray_train_adapter.in_place(run), seeded(assignment.trial.seed, current.threads):
                 train(run)
             if not run.metrics:
-                raise ValueError(f"the loop reported nothing on {step} of {steps[-1]} parts of the train rows")
+                raise ValueError(
+                    f"the loop reported nothing on {step} of {steps[-1]} parts of the train rows"
+                )
             current.final = own.final
             folder = run.folder_of_checkpoint
             # If only some ranks began with their model of fewer rows, the ranks would train different models.
-            everywhere = all(session.exchange(folder is not None)) if session.ranks.world_size > 1 else folder is not None
+            everywhere = (
+                all(session.exchange(folder is not None))
+                if session.ranks.world_size > 1
+                else folder is not None
+            )
             session.report(run.result(), run.latest_checkpoint(step, everywhere), step)
             if previous is not None and previous.is_relative_to(scratch):
                 shutil.rmtree(previous)

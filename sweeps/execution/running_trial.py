@@ -53,7 +53,12 @@ class RunningTrial:
     """
 
     def __init__(
-        self, trial: Trial, folder: str, progress: TrialProgress, replay: Sequence[GangSizePeriod] = (), row_steps: tuple[int, ...] = ()
+        self,
+        trial: Trial,
+        folder: str,
+        progress: TrialProgress,
+        replay: Sequence[GangSizePeriod] = (),
+        row_steps: tuple[int, ...] = (),
     ):
         self.trial, self.folder, self.progress, self.row_steps = trial, folder, progress, row_steps
         self.stage = Stage.PREPARING
@@ -122,7 +127,10 @@ class RunningTrial:
     def end_attempt(self) -> float:
         """Add the time of an attempt that has ended to `seconds` and `worker_seconds`. Return how many seconds the attempt took."""
         seconds = self._spent_now()
-        self.seconds, self.worker_seconds = self.seconds + seconds, self.worker_seconds + seconds * self.progress.workers
+        self.seconds, self.worker_seconds = (
+            self.seconds + seconds,
+            self.worker_seconds + seconds * self.progress.workers,
+        )
         self.workers, self.began = [], None
         return seconds
 
@@ -141,7 +149,11 @@ class RunningTrial:
         late = {rank: silence for rank, silence in self.silent.items() if silence.seconds >= limit}
         for rank in set(range(workers)) - set(late):
             quiet = now - max(self.last_update.get(rank, 0.0), self.began)
-            if not self.progress.has_ended(rank) and not self.gates.holds(rank) and quiet > limit + STACKS_WITHIN:
+            if (
+                not self.progress.has_ended(rank)
+                and not self.gates.holds(rank)
+                and quiet > limit + STACKS_WITHIN
+            ):
                 late[rank] = Silence(rank, quiet)
         return [late[rank] for rank in sorted(late)]
 
@@ -181,7 +193,9 @@ class RunningTrial:
         for step, decision in self.decisions.items():
             if decision.done() or progress.rung == step:
                 continue
-            if progress.has_ended(0):  # Rank 0 never reaches this step, because the numbers of reports of the ranks differ.
+            if progress.has_ended(
+                0
+            ):  # Rank 0 never reaches this step, because the numbers of reports of the ranks differ.
                 decision.set_result(False)
             elif progress.all_have_reached(step) if together else progress.has_reached(0, step):
                 progress.wait_at(step)
@@ -193,7 +207,11 @@ class RunningTrial:
         Decisions to stop are deleted. They were made because an exception on rank 0 also stops the ranks that wait at a rung.
         """
         if not self.stopped:
-            self.decisions = {step: decision for step, decision in self.decisions.items() if not decision.done() or decision.result()}
+            self.decisions = {
+                step: decision
+                for step, decision in self.decisions.items()
+                if not decision.done() or decision.result()
+            }
 
     def stop(self) -> None:
         """Stop the trial's ranks at their next rung, because the driver has recorded the end of the trial."""
@@ -203,7 +221,11 @@ class RunningTrial:
                 decision.set_result(False)
 
     def finish(
-        self, state: State, error: str | None = None, refused: tuple[str, str] | None = None, final: dict[str, float] | None = None
+        self,
+        state: State,
+        error: str | None = None,
+        refused: tuple[str, str] | None = None,
+        final: dict[str, float] | None = None,
     ) -> None:
         """End the trial and answer the driver. If the trial has ended already, its result does not change.
 

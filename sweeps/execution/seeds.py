@@ -40,5 +40,7 @@ def seeded(seed: int, threads: int) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError):  # The hook has removed itself, because torch was imported.
+        with contextlib.suppress(
+            ValueError
+        ):  # The hook has removed itself, because torch was imported.
             sys.meta_path.remove(hook)

@@ -32,7 +32,9 @@ def check_store_on_nodes(store: str) -> None:
         InputError: A node does not reach the store, or did not answer. The error has a problem for each of these nodes.
     """
     problems = []
-    for node, reason in _ask_nodes(stores.unreachable_from_here, store, stores.needed_environment()).items():
+    for node, reason in _ask_nodes(
+        stores.unreachable_from_here, store, stores.needed_environment()
+    ).items():
         if reason is NO_ANSWER:
             problems.append(_silent_node(node))
         elif reason is not None:
@@ -68,14 +70,21 @@ def _ask_nodes(function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     for node in ray.nodes():
         if node["Alive"]:
             on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            asked[task.options(scheduling_strategy=on_node).remote(*arguments)] = node["NodeManagerAddress"]
+            asked[task.options(scheduling_strategy=on_node).remote(*arguments)] = node[
+                "NodeManagerAddress"
+            ]
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_WITHIN)
     seen: dict[str, Any] = {asked[ref]: NO_ANSWER for ref in silent}
     for ref in answered:
         try:
             seen[asked[ref]] = ray.get(ref)
         except ray.exceptions.RayError as e:
-            raise InputError(Problem("--address", f"node {asked[ref]} cannot run the code that sweeps sent: {last_line(e)}")) from e
+            raise InputError(
+                Problem(
+                    "--address",
+                    f"node {asked[ref]} cannot run the code that sweeps sent: {last_line(e)}",
+                )
+            ) from e
     return seen
 
 
@@ -87,7 +96,9 @@ def _has_content(file: str, expected: bytes) -> bool:
         return False
 
 
-def storage_problems(shared: Path, seen: dict[str, bool | None], place: str = "--dir") -> list[Problem]:
+def storage_problems(
+    shared: Path, seen: dict[str, bool | None], place: str = "--dir"
+) -> list[Problem]:
     """Return one problem for each node on which `shared` is not the same folder as on this node, and for each node that did not answer.
 
     Args:

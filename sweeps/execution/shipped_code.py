@@ -19,8 +19,32 @@ from sweeps.space.model import command_files, user_references
 # Limits on the code that is sent to a cluster. Data files, generated folders and hidden files are not sent.
 MOST_BYTES = 50 * 2**20
 LARGEST_FILE = 2 * 2**20
-LEFT_OUT = ("__pycache__", "node_modules", "site-packages", DEFAULT_ROOT, "mlruns", "mlartifacts", "venv", "build", "dist")
-DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".db", ".pt", ".bin", ".npy", ".npz", ".zip", ".gz")
+LEFT_OUT = (
+    "__pycache__",
+    "node_modules",
+    "site-packages",
+    DEFAULT_ROOT,
+    "mlruns",
+    "mlartifacts",
+    "venv",
+    "build",
+    "dist",
+)
+DATA = (
+    ".csv",
+    ".csv.gz",
+    ".tsv",
+    ".tsv.gz",
+    ".parquet",
+    ".pq",
+    ".db",
+    ".pt",
+    ".bin",
+    ".npy",
+    ".npz",
+    ".zip",
+    ".gz",
+)
 # Ray sets this variable for the command of a Ray job (`ray job submit`).
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
@@ -44,7 +68,9 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
     if folder := given.pop("working_dir", None):
         if "://" in folder:
             text = f"must be a folder on this machine, because sweeps adds your code to this folder, got {folder}"
-            raise InputError(Problem(space.place("runtime_env.working_dir"), f"runtime_env.working_dir: {text}"))
+            raise InputError(
+                Problem(space.place("runtime_env.working_dir"), f"runtime_env.working_dir: {text}")
+            )
         shutil.copytree(folder, stage, dirs_exist_ok=True)
     roots = tuple(roots)
     needed = {*roots_needed(user_references(space), roots), *command_files(space, roots).values()}
@@ -81,7 +107,10 @@ def with_job_modules(shipped: dict[str, Any]) -> dict[str, Any]:
 def own_code() -> dict[str, Any]:
     """Return the part of a runtime environment that contains the package `sweeps`."""
     file = references.source_of("sweeps")
-    return {"py_modules": [str(file.parent)] if file is not None else [], "excludes": ["__pycache__"]}
+    return {
+        "py_modules": [str(file.parent)] if file is not None else [],
+        "excludes": ["__pycache__"],
+    }
 
 
 def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
@@ -115,6 +144,11 @@ def _is_code(path: Path) -> bool:
     if name.startswith(".") or name in LEFT_OUT or name.endswith((".egg-info", *DATA)):
         return False
     if path.is_dir():
-        markers = ("pyvenv.cfg", ORIGIN, "mlflow.db", "MLmodel")  # A virtual environment, a sweep, a folder of sweeps, a bundle.
+        markers = (
+            "pyvenv.cfg",
+            ORIGIN,
+            "mlflow.db",
+            "MLmodel",
+        )  # A virtual environment, a sweep, a folder of sweeps, a bundle.
         return not any((path / marker).exists() for marker in markers)
     return path.is_file() and path.stat().st_size <= LARGEST_FILE

@@ -31,8 +31,12 @@ class TrainStreams:
         given = None
         if ranks.rank == 0:
             parts = session.cache.dataset("train").streaming_split(ranks.world_size, equal=True)
-            self._started[attempt_name(session.assignment.trial.id, session.assignment.attempt)] = parts
-            given = [ray.put(parts)]  # In a list, so that the pool passes the reference on and does not load the iterators.
+            self._started[attempt_name(session.assignment.trial.id, session.assignment.attempt)] = (
+                parts
+            )
+            given = [
+                ray.put(parts)
+            ]  # In a list, so that the pool passes the reference on and does not load the iterators.
         session.train_stream = ray.get(session.exchange(given)[0][0])[ranks.rank]
 
     def close(self, attempt: str) -> None:

@@ -44,11 +44,16 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
         loop = references.resolve(job.loop)
 
         def train(running: TrialSession | LoopRun) -> None:
-            _report_result(running, loop(copy.deepcopy(assignment.trial.params)) if takes_config(loop) else loop())
+            _report_result(
+                running,
+                loop(copy.deepcopy(assignment.trial.params)) if takes_config(loop) else loop(),
+            )
 
         with ray_train_adapter.in_place(session):
             ray.train.get_context()  # The first call in a process draws from `random`, so it must come before the seeds are set.
-            with loop_mlflow.logged(loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank)):
+            with loop_mlflow.logged(
+                loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank)
+            ):
                 if job.folds:
                     run_folds(session, current, train)
                 elif assignment.row_steps:
@@ -58,16 +63,34 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
                         train(session)
     except Stopped:
         pass
-    except BaseException as e:  # Also a BaseException of the loop, such as SystemExit, must not end the process.
+    except (
+        BaseException
+    ) as e:  # Also a BaseException of the loop, such as SystemExit, must not end the process.
         if not session.stopped:
-            refused = (e.place, str(e)) if isinstance(e, (MetricMissing, CheckpointIgnored)) else None
-            lines = [trace(e), gpu_memory_hints.explain(e), missing_value_hints.explain(e, session.opened, assignment.trial.preprocessor)]
+            refused = (
+                (e.place, str(e)) if isinstance(e, (MetricMissing, CheckpointIgnored)) else None
+            )
+            lines = [
+                trace(e),
+                gpu_memory_hints.explain(e),
+                missing_value_hints.explain(e, session.opened, assignment.trial.preprocessor),
+            ]
             retry = refused is None and is_worth_a_retry(e, job.retry_on)
-            return Ended(session.rank, State.FAIL, "\n".join(filter(None, lines)), refused=refused, retry=retry)
+            return Ended(
+                session.rank,
+                State.FAIL,
+                "\n".join(filter(None, lines)),
+                refused=refused,
+                retry=retry,
+            )
     finally:
         trial.set_current(None)
     # A stopped loop may also catch `Stopped` and return, or raise another exception.
-    return Ended(session.rank, State.PRUNED if session.stopped and not session.finished else State.COMPLETE, final=current.final)
+    return Ended(
+        session.rank,
+        State.PRUNED if session.stopped and not session.finished else State.COMPLETE,
+        final=current.final,
+    )
 
 
 def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
@@ -77,7 +100,11 @@ def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
         error: The exception.
         names: Names of classes, with or without their module.
     """
-    return any(name in names for cls in type(error).__mro__ for name in (cls.__name__, f"{cls.__module__}.{cls.__qualname__}"))
+    return any(
+        name in names
+        for cls in type(error).__mro__
+        for name in (cls.__name__, f"{cls.__module__}.{cls.__qualname__}")
+    )
 
 
 def _report_result(session: TrialSession | LoopRun, returned: Any) -> None:
@@ -94,11 +121,17 @@ def _report_result(session: TrialSession | LoopRun, returned: Any) -> None:
         with contextlib.closing(returned):
             for metrics in filter(None, returned):
                 if not isinstance(metrics, Mapping):
-                    raise TypeError(f"the loop yielded {metrics!r}, but must yield dicts of metrics, such as {{'loss': 0.5}}")
+                    raise TypeError(
+                        f"the loop yielded {metrics!r}, but must yield dicts of metrics, such as {{'loss': 0.5}}"
+                    )
                 session.report(dict(metrics), None)
     elif isinstance(returned, Mapping) and returned:
         never_reported = not session.reports and session.assignment.checkpoint is None
-        if never_reported or session.job.metric is None or session.job.metric in numeric(flatten(returned)):
+        if (
+            never_reported
+            or session.job.metric is None
+            or session.job.metric in numeric(flatten(returned))
+        ):
             session.report(dict(returned), None)
 
 
@@ -118,9 +151,17 @@ def trace(error: BaseException) -> str:
     """
     here = str(Path(__file__).parent)
     formatted = traceback.TracebackException.from_exception(error)
-    if isinstance(error, SweepsError) and all(frame.filename.startswith(PACKAGE) for frame in formatted.stack):
+    if isinstance(error, SweepsError) and all(
+        frame.filename.startswith(PACKAGE) for frame in formatted.stack
+    ):
         return shorten(masked(f"{type(error).__name__}: {error}"))
-    theirs = [number for number, frame in enumerate(formatted.stack) if not frame.filename.startswith(here)]
+    theirs = [
+        number
+        for number, frame in enumerate(formatted.stack)
+        if not frame.filename.startswith(here)
+    ]
     if theirs:
-        formatted.stack = traceback.StackSummary.from_list(formatted.stack[theirs[0] : theirs[-1] + 1])
+        formatted.stack = traceback.StackSummary.from_list(
+            formatted.stack[theirs[0] : theirs[-1] + 1]
+        )
     return shorten(masked("".join(formatted.format()).rstrip()))

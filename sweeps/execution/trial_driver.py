@@ -25,7 +25,16 @@ from sweeps.execution.background import Background
 from sweeps.execution.data_affinity import keep, room_of
 from sweeps.execution.data_requests import DataRequests, is_data_loss
 from sweeps.execution.elastic import ElasticGangs
-from sweeps.execution.messages import Assignment, Data, Ended, Job, Labels, RankUpdate, Stage, attempt_name
+from sweeps.execution.messages import (
+    Assignment,
+    Data,
+    Ended,
+    Job,
+    Labels,
+    RankUpdate,
+    Stage,
+    attempt_name,
+)
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
 from sweeps.execution.trial_logs import append_line, log_of
@@ -73,11 +82,18 @@ class TrialDriver:
         files: ThreadPoolExecutor,
         kills_for_memory: Callable[[], int],
     ):
-        self.job, self.max_failures, self.workers, self.data_requests = job, max_failures, workers, data_requests
+        self.job, self.max_failures, self.workers, self.data_requests = (
+            job,
+            max_failures,
+            workers,
+            data_requests,
+        )
         self.spawn, self.files, self._kills_for_memory = spawn, files, kills_for_memory
         self.labels = Labels()
         self.unneeded: dict[str, None] = {}
-        self._deletions: dict[asyncio.Future[bool], str] = {}  # Path of the checkpoint that each background thread deletes now.
+        self._deletions: dict[
+            asyncio.Future[bool], str
+        ] = {}  # Path of the checkpoint that each background thread deletes now.
         self.elastic = ElasticGangs(workers)
 
     async def drive(self, running: RunningTrial) -> None:
@@ -90,7 +106,9 @@ class TrialDriver:
                 running.stage = Stage.PREPARING
                 self.elastic.without_workers.add(running.trial.id)
                 fit = self.data_requests.request(running.trial.data, running.trial.preprocessor)
-                if not fit.done():  # The fit needs a CPU, and the workers of an elastic trial may hold all of them.
+                if (
+                    not fit.done()
+                ):  # The fit needs a CPU, and the workers of an elastic trial may hold all of them.
                     workers, running.kept = running.kept, []
                     self.workers.give_back(workers)
                 prepared = await asyncio.shield(fit)
@@ -122,7 +140,9 @@ class TrialDriver:
             with contextlib.suppress(OSError):  # The folder has files in it, or does not exist.
                 Path(running.folder, FILES).rmdir()
 
-    def record(self, running: RunningTrial, attempt: int, update: RankUpdate, ended: Ended | None = None) -> bool:
+    def record(
+        self, running: RunningTrial, attempt: int, update: RankUpdate, ended: Ended | None = None
+    ) -> bool:
         """Record a message of a rank.
 
         Args:
@@ -134,7 +154,9 @@ class TrialDriver:
         Returns:
             False if the message was ignored, because the trial has ended or another attempt has started.
         """
-        if not running.progress.record_update(attempt, update, ended is not None, ended is not None and ended.state is State.FAIL):
+        if not running.progress.record_update(
+            attempt, update, ended is not None, ended is not None and ended.state is State.FAIL
+        ):
             return False
         if update.reports:
             running.blameless = 0
@@ -185,8 +207,12 @@ class TrialDriver:
         for path in unneeded:
             self.unneeded.pop(path, None)
             self._delete(path)
-        if deletions := [deletion for deletion, path in self._deletions.items() if path.startswith(f"{root}/")]:
-            await asyncio.wait(deletions)  # Unlike `gather`, this does not cancel the deletions if the trial is cancelled.
+        if deletions := [
+            deletion for deletion, path in self._deletions.items() if path.startswith(f"{root}/")
+        ]:
+            await asyncio.wait(
+                deletions
+            )  # Unlike `gather`, this does not cancel the deletions if the trial is cancelled.
 
     # ---- attempts
 
@@ -216,10 +242,16 @@ class TrialDriver:
             return
         running.failures += 1
         if LOST not in self.job.retry_on:
-            running.finish(State.FAIL, f"a worker process died, and `limits.retry_on` does not list `{LOST}`: {lost}")
+            running.finish(
+                State.FAIL,
+                f"a worker process died, and `limits.retry_on` does not list `{LOST}`: {lost}",
+            )
         elif running.failures > self.max_failures:
             limit = f"`limits.max_failures` allows only {self.max_failures}"
-            running.finish(State.FAIL, f"a worker process died in {running.failures} attempts, and {limit}; the last loss: {lost}")
+            running.finish(
+                State.FAIL,
+                f"a worker process died in {running.failures} attempts, and {limit}; the last loss: {lost}",
+            )
 
     async def _attempt(self, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
         """Reserve workers, run one attempt on them, and release them. Return the result of the attempt."""
@@ -227,7 +259,9 @@ class TrialDriver:
         started_before = running.failures > 0 or running.blameless > 0
         try:
             workers, running.kept = running.kept, []
-            workers = workers or await self.workers.reserve(running.shape, prepared["key"], started_before)
+            workers = workers or await self.workers.reserve(
+                running.shape, prepared["key"], started_before
+            )
             running.stage = Stage.STARTING
             gang = await self.workers.form(workers, running.shape)
         except WorkerLost as e:
@@ -257,10 +291,14 @@ class TrialDriver:
         """
         self.data_requests.forget(prepared)
         for worker in gang.workers:
-            worker.cached = tuple(entry for entry in worker.cached if not entry[0].startswith(f"{prepared['key']}|"))
+            worker.cached = tuple(
+                entry for entry in worker.cached if not entry[0].startswith(f"{prepared['key']}|")
+            )
         return WorkerLost("the process that had prepared the data has died", blameless=True)
 
-    async def _run_on(self, gang: Gang, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
+    async def _run_on(
+        self, gang: Gang, running: RunningTrial, prepared: dict[str, Any]
+    ) -> Ended | WorkerLost:
         size = len(gang.workers)
         attempt, kills = running.begin_attempt(size), self._kills_for_memory()
         running.asks = self.elastic.may_change(running, size)
@@ -268,12 +306,17 @@ class TrialDriver:
             await self._delete_incomplete(running)
         assignments = self._assignments(gang, running, attempt, prepared)
         running.began = time.monotonic()
-        ranks = [self.spawn(self._run_rank(*pair, running)) for pair in zip(gang.workers, assignments, strict=True)]
+        ranks = [
+            self.spawn(self._run_rank(*pair, running))
+            for pair in zip(gang.workers, assignments, strict=True)
+        ]
         late = await self._await_ranks(gang, running, ranks)
         shares_stream = bool(prepared.get("stream")) and size > 1
         if late is None:
             if shares_stream and any(isinstance(_result(rank), WorkerLost) for rank in ranks):
-                self._close_stream(gang, running, attempt)  # Otherwise a peer would wait for rows until the lost rank reads its own.
+                self._close_stream(
+                    gang, running, attempt
+                )  # Otherwise a peer would wait for rows until the lost rank reads its own.
             await self._end_peers(gang, running, ranks)
         for worker, rank in zip(gang.workers, ranks, strict=True):
             if not rank.done():  # The rank hangs, or waits for a peer that has raised an exception.
@@ -286,7 +329,9 @@ class TrialDriver:
         """End the split coordinator of an attempt. Do nothing if it has ended already."""
         gang.workers[0].send("close_stream", attempt_name(running.trial.id, attempt))
 
-    async def _end_peers(self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> None:
+    async def _end_peers(
+        self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]
+    ) -> None:
         """After a rank has died or raised an exception, wait up to `PEERS_END_WITHIN` seconds until all ranks have ended.
 
         Each rank that has ended is made to leave the gang. If a peer waits for this rank in a collective operation, such as an all-reduce,
@@ -295,21 +340,29 @@ class TrialDriver:
         give_up = time.monotonic() + PEERS_END_WITHIN
         left: set[int] = set()
         running.gates.close()
-        while (pending := [rank for rank in ranks if not rank.done()]) and time.monotonic() < give_up:
+        while (
+            pending := [rank for rank in ranks if not rank.done()]
+        ) and time.monotonic() < give_up:
             for number, rank in enumerate(ranks):
                 if isinstance(_result(rank), Ended) and number not in left:
                     left.add(number)
                     self.spawn(self.workers.ask_to_leave(gang.workers[number]))
-            await asyncio.wait(pending, timeout=give_up - time.monotonic(), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                pending, timeout=give_up - time.monotonic(), return_when=asyncio.FIRST_COMPLETED
+            )
 
-    def _assignments(self, gang: Gang, running: RunningTrial, attempt: int, prepared: dict[str, Any]) -> list[Assignment]:
+    def _assignments(
+        self, gang: Gang, running: RunningTrial, attempt: int, prepared: dict[str, Any]
+    ) -> list[Assignment]:
         """Return the assignment of each rank.
 
         Cached data is used only if all ranks cache it, because all ranks must build an object such as XGBoost's matrix at the same time.
         """
         size = len(gang.workers)
         keys = [f"{prepared['key']}|{size}|{rank}" for rank in range(size)]
-        cached = all(key in dict(worker.cached) for worker, key in zip(gang.workers, keys, strict=True))
+        cached = all(
+            key in dict(worker.cached) for worker, key in zip(gang.workers, keys, strict=True)
+        )
         whole = running.is_elastic and size > 1
         data = None if cached else data_of(prepared, 1 if whole else size, whole)
         room = room_of(self.workers.total, running.trial.shape.of_size(size))
@@ -319,33 +372,59 @@ class TrialDriver:
             worker.cached = keep(worker.cached, key, prepared["bytes"], room)
             kept = tuple(name for name, _ in worker.cached)
             checkpoint, spent = running.progress.checkpoint, running.seconds
-            about = (running.trial, attempt, ranks, running.folder, key, kept, self.labels, data, checkpoint, spent)
+            about = (
+                running.trial,
+                attempt,
+                ranks,
+                running.folder,
+                key,
+                kept,
+                self.labels,
+                data,
+                checkpoint,
+                spent,
+            )
             assignments.append(Assignment(*about, running.asks, at, running.row_steps))
         return assignments
 
-    async def _run_rank(self, worker: Worker, assignment: Assignment, running: RunningTrial) -> Ended | WorkerLost:
+    async def _run_rank(
+        self, worker: Worker, assignment: Assignment, running: RunningTrial
+    ) -> Ended | WorkerLost:
         """Run an attempt on one rank. Return the result of the loop, or a `WorkerLost` if the worker's process has died."""
         try:
-            ended: Ended = await self.workers.until_lost(worker, worker.actor.run.remote(assignment))
+            ended: Ended = await self.workers.until_lost(
+                worker, worker.actor.run.remote(assignment)
+            )
         except WorkerLost as e:
             return e
         except RayTaskError as e:  # An error in sweeps itself, or data that could not be read.
             why = describe(e)
             error = str(e.cause) if e.cause is not None and not is_data_loss(why) else why
-            ended = Ended(assignment.ranks.rank, State.FAIL, error, broken=None if is_data_loss(why) else why)
+            ended = Ended(
+                assignment.ranks.rank, State.FAIL, error, broken=None if is_data_loss(why) else why
+            )
         except RayError as e:
             lost = await self.workers.reason_of(worker, e)
             self.workers.lose(worker, lost)
             return lost
         if ended.broken:
-            log.info("%s is closed, because it cannot run another trial: %s", worker.id, ended.broken)
-        if ended.update is not None and self.record(running, assignment.attempt, ended.update, ended):
+            log.info(
+                "%s is closed, because it cannot run another trial: %s", worker.id, ended.broken
+            )
+        if ended.update is not None and self.record(
+            running, assignment.attempt, ended.update, ended
+        ):
             running.update_rungs(together=bool(self.job.milestones))
             self.elastic.update_gates(running)
         return ended
 
     def _outcome(
-        self, gang: Gang, running: RunningTrial, results: Sequence[Ended | WorkerLost | None], late: str | None, kills: int
+        self,
+        gang: Gang,
+        running: RunningTrial,
+        results: Sequence[Ended | WorkerLost | None],
+        late: str | None,
+        kills: int,
     ) -> Ended | WorkerLost:
         """Compute the result of an attempt from the results of its ranks.
 
@@ -362,27 +441,54 @@ class TrialDriver:
         ended = [result for result in results if isinstance(result, Ended)]
         # Peers may raise because of the first error, so the first error is reported. Lost data and errors worth a retry have precedence.
         failed = [e for e in ended if e.state is State.FAIL]
-        failed.sort(key=lambda e: (not is_data_loss(e.error), not e.retry, running.last_update.get(e.rank, 0.0)))
+        failed.sort(
+            key=lambda e: (
+                not is_data_loss(e.error),
+                not e.retry,
+                running.last_update.get(e.rank, 0.0),
+            )
+        )
         for worker, result in zip(gang.workers, results, strict=True):
             if isinstance(result, Ended) and result.broken:
                 self.workers.close(worker)
-        gang.broken = gang.broken or bool(failed) or len(ended) < len(results) or any(e.disconnected for e in ended)
+        gang.broken = (
+            gang.broken
+            or bool(failed)
+            or len(ended) < len(results)
+            or any(e.disconnected for e in ended)
+        )
         if late is not None:
             return Ended(0, State.FAIL, late)
-        losses = [(rank, result) for rank, result in enumerate(results) if isinstance(result, WorkerLost)]
+        losses = [
+            (rank, result) for rank, result in enumerate(results) if isinstance(result, WorkerLost)
+        ]
         if losses:
-            rank, loss = min(losses, key=lambda pair: pair[1].blameless)  # A loss that counts towards the limit comes first.
+            rank, loss = min(
+                losses, key=lambda pair: pair[1].blameless
+            )  # A loss that counts towards the limit comes first.
             if loss.blameless:
                 return loss
             logged = exit_causes.last_attempt_log(log_of(running.folder, rank))
             cause = exit_causes.exit_cause(None, logged, self._kills_for_memory() > kills)
             return WorkerLost(f"rank {rank}: {cause}" if cause else str(loss))
         if not failed and len({e.reports for e in ended}) > 1:
-            counts = ", ".join(f"rank {e.rank}: {e.reports}" for e in sorted(ended, key=lambda e: e.rank))
-            return Ended(0, State.FAIL, f"all ranks must report the same number of times, but the numbers of reports are {counts}")
-        return with_peers(failed, [e for e in ended if e.state is State.COMPLETE]) if failed else min(ended, key=lambda e: e.rank)
+            counts = ", ".join(
+                f"rank {e.rank}: {e.reports}" for e in sorted(ended, key=lambda e: e.rank)
+            )
+            return Ended(
+                0,
+                State.FAIL,
+                f"all ranks must report the same number of times, but the numbers of reports are {counts}",
+            )
+        return (
+            with_peers(failed, [e for e in ended if e.state is State.COMPLETE])
+            if failed
+            else min(ended, key=lambda e: e.rank)
+        )
 
-    async def _await_ranks(self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]) -> str | None:
+    async def _await_ranks(
+        self, gang: Gang, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]
+    ) -> str | None:
         """Wait until all ranks have ended or one rank has failed.
 
         If a rank has returned, and no other rank has sent anything for `RETURNED_LEAVE_AFTER` seconds, the rank is made to leave the gang.
@@ -394,36 +500,63 @@ class TrialDriver:
         """
         limit, silence = self.job.trial_timeout, self.job.report_timeout
         pending = set(ranks)
-        returned: float | None = None  # Time of the latest sign of life after a rank returned, until this rank leaves.
+        returned: float | None = (
+            None  # Time of the latest sign of life after a rank returned, until this rank leaves.
+        )
         while pending:
             left = None
             if returned is not None:
-                returned = max(returned, *(running.last_update.get(n, 0.0) for n, rank in enumerate(ranks) if not rank.done()))
+                returned = max(
+                    returned,
+                    *(
+                        running.last_update.get(n, 0.0)
+                        for n, rank in enumerate(ranks)
+                        if not rank.done()
+                    ),
+                )
                 left = returned + RETURNED_LEAVE_AFTER - time.monotonic()
                 if left <= 0:
                     returned, left, gang.broken = None, None, True
                     for worker, rank in zip(gang.workers, ranks, strict=True):
                         if rank.done():
                             self.spawn(self.workers.ask_to_leave(worker))
-            if limit is not None and running.began is not None:  # The time limit includes earlier attempts.
+            if (
+                limit is not None and running.began is not None
+            ):  # The time limit includes earlier attempts.
                 until_limit = limit + STACKS_WITHIN - running.spent()
                 left = until_limit if left is None else min(left, until_limit)
                 if until_limit <= 0:
                     logs = "the log of each rank has the stack of every thread"
-                    return f"the trial took longer than `limits.trial_timeout` ({limit:g} s); {logs}"
+                    return (
+                        f"the trial took longer than `limits.trial_timeout` ({limit:g} s); {logs}"
+                    )
             if silence is not None:
                 left = min(left or LOOK_EVERY, LOOK_EVERY)
                 if running.overdue(silence, len(ranks), time.monotonic()):
-                    await asyncio.sleep(STACKS_WITHIN)  # Other ranks may wait for the late rank, and exceed the limit too.
+                    await asyncio.sleep(
+                        STACKS_WITHIN
+                    )  # Other ranks may wait for the late rank, and exceed the limit too.
                     if late := running.overdue(silence, len(ranks), time.monotonic()):
-                        return "\n".join([*map(str, late), f"a rank must report within `limits.report_timeout` ({silence:g} s)"])
-            done, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                        return "\n".join(
+                            [
+                                *map(str, late),
+                                f"a rank must report within `limits.report_timeout` ({silence:g} s)",
+                            ]
+                        )
+            done, pending = await asyncio.wait(
+                pending, timeout=left, return_when=asyncio.FIRST_COMPLETED
+            )
             results = [rank.result() for rank in done]
             if any(isinstance(result, WorkerLost) for result in results):
                 return None
             if any(isinstance(result, Ended) and result.error for result in results):
                 return None
-            if done and returned is None and not gang.broken and self.job.backend in gangs.LEFT_SAFELY:
+            if (
+                done
+                and returned is None
+                and not gang.broken
+                and self.job.backend in gangs.LEFT_SAFELY
+            ):
                 returned = time.monotonic()
         return None
 
@@ -437,9 +570,19 @@ def data_of(prepared: dict[str, Any], workers: int, whole: bool) -> Data:
         whole: See `Data.whole`.
     """
     folds = tuple(data_of(fold, workers, whole) for fold in prepared.get("folds", ()))
-    parts = {step: data_of(part, workers, whole) for step, part in prepared.get("parts", {}).items()}
+    parts = {
+        step: data_of(part, workers, whole) for step, part in prepared.get("parts", {}).items()
+    }
     stream, about = prepared.get("stream", False), (parts, prepared.get("rows", 0))
-    return Data(prepared["shards"][workers], prepared["check"], whole and not stream, folds, prepared["weight"], stream, *about)
+    return Data(
+        prepared["shards"][workers],
+        prepared["check"],
+        whole and not stream,
+        folds,
+        prepared["weight"],
+        stream,
+        *about,
+    )
 
 
 def with_peers(failed: Sequence[Ended], returned: Sequence[Ended]) -> Ended:
@@ -453,9 +596,19 @@ def with_peers(failed: Sequence[Ended], returned: Sequence[Ended]) -> Ended:
     """
     first, *others = failed
     last = [str(e.error).rstrip().rpartition("\n")[2] for e in failed]
-    lines = [f"rank {e.rank} returned after {e.reports} report{'s' * (e.reports != 1)}" for e in returned]
-    lines += [f"rank {e.rank} failed too: {line}" for e, line in zip(others, last[1:], strict=True) if line != last[0]]
-    return replace(first, error="\n".join([*lines, f"rank {first.rank}: {first.error}"])) if lines else first
+    lines = [
+        f"rank {e.rank} returned after {e.reports} report{'s' * (e.reports != 1)}" for e in returned
+    ]
+    lines += [
+        f"rank {e.rank} failed too: {line}"
+        for e, line in zip(others, last[1:], strict=True)
+        if line != last[0]
+    ]
+    return (
+        replace(first, error="\n".join([*lines, f"rank {first.rank}: {first.error}"]))
+        if lines
+        else first
+    )
 
 
 def _result(rank: asyncio.Task[Ended | WorkerLost]) -> Ended | WorkerLost | None:

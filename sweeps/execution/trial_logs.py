@@ -37,7 +37,10 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
         A function that writes a line to the log, even if the loop has closed or replaced Python's streams.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    streams = (sys.stdout, sys.stderr)  # A loop may replace `sys.stdout` while this stream still has unwritten output.
+    streams = (
+        sys.stdout,
+        sys.stderr,
+    )  # A loop may replace `sys.stdout` while this stream still has unwritten output.
     log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     kept = {number: os.dup(number) for number in (1, 2)}
     _flush(*streams)
@@ -46,7 +49,9 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
 
     def say(line: str) -> None:
         _flush(*streams)
-        os.write(log, f"--- {line}\n".encode(errors="replace"))  # `print` would fail if the loop has closed `sys.stdout`.
+        os.write(
+            log, f"--- {line}\n".encode(errors="replace")
+        )  # `print` would fail if the loop has closed `sys.stdout`.
 
     try:
         say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {title}")
@@ -102,7 +107,9 @@ def shorten(log: int | Path) -> None:
 def _flush(*streams: Any) -> None:
     """Flush the given streams, `sys.stdout`, `sys.stderr`, and C's standard output."""
     for stream in dict.fromkeys((*streams, sys.stdout, sys.stderr)):
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # A loop may have closed or replaced the streams.
+        with contextlib.suppress(
+            OSError, ValueError, AttributeError
+        ):  # A loop may have closed or replaced the streams.
             stream.flush()
     with contextlib.suppress(ValueError):  # This C library has another name for `stdout`.
         c = ctypes.CDLL(None)

@@ -54,13 +54,21 @@ class TrialProgress:
     refused: tuple[str, str] | None = None
     final: dict[str, float] = field(default_factory=dict)
     sizes: tuple[GangSizePeriod, ...] = ()
-    _stored: dict[str, None] = field(default_factory=dict)  # Paths of the complete checkpoints on disk. The latest checkpoint is last.
-    _named: set[str] = field(default_factory=set)  # Paths of the checkpoints that the driver's record may name.
-    _named_next: set[str] = field(default_factory=set)  # Paths that the record names after the driver stores the last progress.
+    _stored: dict[str, None] = field(
+        default_factory=dict
+    )  # Paths of the complete checkpoints on disk. The latest checkpoint is last.
+    _named: set[str] = field(
+        default_factory=set
+    )  # Paths of the checkpoints that the driver's record may name.
+    _named_next: set[str] = field(
+        default_factory=set
+    )  # Paths that the record names after the driver stores the last progress.
     _latest_step: int = 0
     _values: dict[int, float] = field(default_factory=dict)
     _steps: dict[int, int] = field(default_factory=dict)
-    _failed: dict[int, int] = field(default_factory=dict)  # Latest step of each rank that has raised an exception.
+    _failed: dict[int, int] = field(
+        default_factory=dict
+    )  # Latest step of each rank that has raised an exception.
     _parts: dict[int, dict[int, Checkpoint]] = field(default_factory=dict)
     _complete: list[Checkpoint] = field(default_factory=list)  # Also those that were deleted.
     _undelivered: list[Report] = field(default_factory=list)
@@ -70,7 +78,11 @@ class TrialProgress:
 
     def restore(self, recorded: ResumeState) -> None:
         """Restore the recorded state of a trial, which then continues from its checkpoint."""
-        self.attempt, self.checkpoint, self.best = recorded.attempts, recorded.checkpoint, recorded.best
+        self.attempt, self.checkpoint, self.best = (
+            recorded.attempts,
+            recorded.checkpoint,
+            recorded.best,
+        )
         self._stored = {c.path: None for c in (self.best, self.checkpoint) if c}
         self._named, self._named_next = set(self._stored), set(self._stored)
         self._restored = True
@@ -104,12 +116,21 @@ class TrialProgress:
         """
         paths = {Path(path).name: path for path in existing}
         if self._restored and self.checkpoint is not None:
-            latest = [paths[name] for name in reversed(newest_checkpoints(paths, Path(self.checkpoint.path).name, self.keep_latest))]
-            self._stored = dict.fromkeys([*(path for path in self._stored if path not in latest), *latest])
+            latest = [
+                paths[name]
+                for name in reversed(
+                    newest_checkpoints(paths, Path(self.checkpoint.path).name, self.keep_latest)
+                )
+            ]
+            self._stored = dict.fromkeys(
+                [*(path for path in self._stored if path not in latest), *latest]
+            )
             self._restored = False
         return [path for path in paths.values() if path not in self.kept]
 
-    def record_update(self, attempt: int, update: RankUpdate, ended: bool = False, failed: bool = False) -> bool:
+    def record_update(
+        self, attempt: int, update: RankUpdate, ended: bool = False, failed: bool = False
+    ) -> bool:
         """Record a message of a rank.
 
         Args:
@@ -126,16 +147,24 @@ class TrialProgress:
         for report in update.reports:
             if report.step > self._latest_step:
                 self._latest_step = report.step
-                self._values[report.step] = float("nan") if self.metric is None else report.metrics[self.metric]
+                self._values[report.step] = (
+                    float("nan") if self.metric is None else report.metrics[self.metric]
+                )
                 self._undelivered.append(report)
         for part in update.checkpoints:
             if self.checkpoint is None or part.step > self.checkpoint.step:
                 self._parts.setdefault(part.step, {})[update.rank] = part
-        self._steps[update.rank] = max(self._steps.get(update.rank, 0), ENDED if ended else update.step)
+        self._steps[update.rank] = max(
+            self._steps.get(update.rank, 0), ENDED if ended else update.step
+        )
         if failed:
             self._failed[update.rank] = update.step
         done = self._steps | self._failed
-        whole = [step for step in self._parts if all(done.get(rank, 0) >= step for rank in range(self.workers))]
+        whole = [
+            step
+            for step in self._parts
+            if all(done.get(rank, 0) >= step for rank in range(self.workers))
+        ]
         for step in sorted(whole):
             parts = self._parts.pop(step)
             self._keep(parts[min(parts)])
@@ -155,7 +184,9 @@ class TrialProgress:
             self.best = new
         self.checkpoint, self._fresh = new, True
         self._complete.append(new)
-        self._stored.pop(new.path, None)  # A loop that started from scratch writes the same step again.
+        self._stored.pop(
+            new.path, None
+        )  # A loop that started from scratch writes the same step again.
         self._stored[new.path] = None
 
     def return_to(self, step: int) -> None:
@@ -163,7 +194,9 @@ class TrialProgress:
 
         The files of this checkpoint must still exist.
         """
-        self.checkpoint = max((c for c in self._complete if c.step <= step), key=lambda c: c.step, default=None)
+        self.checkpoint = max(
+            (c for c in self._complete if c.step <= step), key=lambda c: c.step, default=None
+        )
 
     @property
     def kept(self) -> set[str]:
@@ -209,7 +242,11 @@ class TrialProgress:
         return True
 
     def finish(
-        self, state: State, error: str | None = None, refused: tuple[str, str] | None = None, final: dict[str, float] | None = None
+        self,
+        state: State,
+        error: str | None = None,
+        refused: tuple[str, str] | None = None,
+        final: dict[str, float] | None = None,
     ) -> None:
         """Record the end of the trial. Later calls have no effect."""
         if self.state is None:

@@ -101,9 +101,13 @@ class DatasetCache:
         """
         name = name if name in self.shards else ALIASES.get(name, name)
         if not self.shards:
-            raise KeyError(f"no dataset `{name}`: the space file has no section `data`; add this section, or read the data in the loop")
+            raise KeyError(
+                f"no dataset `{name}`: the space file has no section `data`; add this section, or read the data in the loop"
+            )
         if name == "test" and name not in self.shards:
-            raise KeyError("the search never sees the split `test`; evaluate on `valid`. After the sweep, the winner is scored on `test`")
+            raise KeyError(
+                "the search never sees the split `test`; evaluate on `valid`. After the sweep, the winner is scored on `test`"
+            )
         if name not in self.shards:
             raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(self.shards)}")
         return name
@@ -169,7 +173,9 @@ class TrialSession:
         self.train_stream: Any = None
         self._lock = threading.Lock()
         self._recorded = self._acknowledged_step = 0
-        self._wanted: int | None = None  # The pool waits for the report of this step, so this report is sent at once.
+        self._wanted: int | None = (
+            None  # The pool waits for the report of this step, so this report is sent at once.
+        )
         self._reports: list[Report] = []
         self._checkpoints: list[Checkpoint] = []
         self._resumed: bool | None = None if assignment.checkpoint else False
@@ -188,7 +194,12 @@ class TrialSession:
         """Rank of this process."""
         return self.ranks.rank
 
-    def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None, step: int | None = None) -> None:
+    def report(
+        self,
+        metrics: dict[str, Any],
+        checkpoint: ray.train.Checkpoint | None,
+        step: int | None = None,
+    ) -> None:
         """Record a report of the loop. At a rung, wait for the driver's decision.
 
         Args:
@@ -219,7 +230,9 @@ class TrialSession:
             due = saved is not None or (self._wanted is not None and self._wanted <= self.step)
         if due:
             self._send()
-        asks = self.step in self.job.rungs or (self.assignment.asks and self.step >= self._next_gate)
+        asks = self.step in self.job.rungs or (
+            self.assignment.asks and self.step >= self._next_gate
+        )
         if self.finished or (asks and not self._may_continue()):
             self.stopped = True
             raise Stopped(self.finished)
@@ -246,7 +259,9 @@ class TrialSession:
                 f"`report` takes a dict of metrics, such as {{'loss': 0.5}}, but got {type(metrics).__name__}: {quote(metrics)}"
             )
         if threading.current_thread() in self._leaked:
-            raise RuntimeError("this thread was started by a trial that has ended, so its reports belong to no trial")
+            raise RuntimeError(
+                "this thread was started by a trial that has ended, so its reports belong to no trial"
+            )
         if self.stopped:  # The loop has caught the first `Stopped`.
             raise Stopped
 
@@ -260,8 +275,12 @@ class TrialSession:
         """
         if self._resumed is not None:
             return
-        self._resumed = ray.get(self.pool.resumed.remote(self.assignment.trial.id, self.rank, self._checkpoint_read))
-        self.step = self.assignment.checkpoint.step if self._resumed and self.assignment.checkpoint else 0
+        self._resumed = ray.get(
+            self.pool.resumed.remote(self.assignment.trial.id, self.rank, self._checkpoint_read)
+        )
+        self.step = (
+            self.assignment.checkpoint.step if self._resumed and self.assignment.checkpoint else 0
+        )
         if self.job.milestones and not self._resumed:
             raise CheckpointIgnored(
                 "the scheduler needs a loop that continues from its checkpoint, but this loop did not call `ray.train.get_checkpoint()`"
@@ -275,7 +294,9 @@ class TrialSession:
             return numbers
         if metric is not None and metric not in numbers:
             if metric in flat:
-                raise ValueError(f"the objective's metric `{metric}` must be a number, got {quote(flat[metric])} at step {step}")
+                raise ValueError(
+                    f"the objective's metric `{metric}` must be a number, got {quote(flat[metric])} at step {step}"
+                )
             names = ", ".join(sorted(flat)) or "nothing"
             missing = f"the objective's metric `{metric}` was not reported at step {step}; the loop reported: {names}"
             raise (MetricMissing if step == 1 else ValueError)(missing)
@@ -290,7 +311,11 @@ class TrialSession:
         self._last_report = math.inf
         try:
             update = self.unacknowledged()
-            self._next_gate = ray.get(self.pool.may_continue.remote(self.assignment.trial.id, self.assignment.attempt, update))
+            self._next_gate = ray.get(
+                self.pool.may_continue.remote(
+                    self.assignment.trial.id, self.assignment.attempt, update
+                )
+            )
             self._acknowledge(update)
             return self._next_gate != STOP
         finally:
@@ -307,13 +332,19 @@ class TrialSession:
         Later messages contain the same reports and checkpoints until the pool acknowledges them.
         """
         update = self.unacknowledged()
-        sent = self.pool.record_update.remote(self.assignment.trial.id, self.assignment.attempt, update)
-        sent.future().add_done_callback(lambda answer: self._acknowledge(update) if answer.exception() is None else None)
+        sent = self.pool.record_update.remote(
+            self.assignment.trial.id, self.assignment.attempt, update
+        )
+        sent.future().add_done_callback(
+            lambda answer: self._acknowledge(update) if answer.exception() is None else None
+        )
 
     def unacknowledged(self) -> RankUpdate:
         """Return all reports and checkpoints that the pool has not acknowledged."""
         with self._lock:
-            return RankUpdate(self.rank, self._recorded, tuple(self._reports), tuple(self._checkpoints))
+            return RankUpdate(
+                self.rank, self._recorded, tuple(self._reports), tuple(self._checkpoints)
+            )
 
     def _acknowledge(self, update: RankUpdate) -> None:
         with self._lock:
@@ -348,8 +379,13 @@ class TrialSession:
 
         There are two time limits: `SILENT_AFTER` and `limits.report_timeout`. Between two reports, each limit causes at most one notice.
         """
-        quiet, limits = time.monotonic() - self._last_report, (SILENT_AFTER, self.job.report_timeout)
-        passed = max((limit for limit in limits if limit is not None and limit <= quiet), default=0.0)
+        quiet, limits = (
+            time.monotonic() - self._last_report,
+            (SILENT_AFTER, self.job.report_timeout),
+        )
+        passed = max(
+            (limit for limit in limits if limit is not None and limit <= quiet), default=0.0
+        )
         if passed > self._silent_for:
             self._silent_for = passed
             silence = Silence(self.rank, quiet, stack_of(self._thread))
@@ -387,7 +423,9 @@ class TrialSession:
             return [value]
         self._exchanges += 1
         trial, attempt = self.assignment.trial.id, self.assignment.attempt
-        values: list[Any] = ray.get(self.pool.exchange.remote(trial, attempt, self.rank, self._exchanges, value))
+        values: list[Any] = ray.get(
+            self.pool.exchange.remote(trial, attempt, self.rank, self._exchanges, value)
+        )
         return values
 
     def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
@@ -424,5 +462,12 @@ def stack_of(thread: int) -> str:
     if frame is None:
         return ""
     frames = list(reversed(list(traceback.walk_stack(frame))))
-    first = next((i for i, (one, _) in enumerate(frames) if leaked_threads.is_user_code(one.f_code.co_filename)), 0)
+    first = next(
+        (
+            i
+            for i, (one, _) in enumerate(frames)
+            if leaked_threads.is_user_code(one.f_code.co_filename)
+        ),
+        0,
+    )
     return shorten("".join(traceback.StackSummary.extract(iter(frames[first:])).format()).rstrip())

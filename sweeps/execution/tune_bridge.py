@@ -63,7 +63,9 @@ class StudySearcher(Searcher):
         self._begun[trial_id] = begun
         return {"trial": begun}
 
-    def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
+    def on_trial_complete(
+        self, trial_id: str, result: dict | None = None, error: bool = False
+    ) -> None:
         """If Tune gives up a trial after an error, tell the controller. `VerdictScheduler` handles trials that end without an error."""
         trial = self._begun.pop(trial_id, None)
         if error and trial is not None:

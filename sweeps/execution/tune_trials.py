@@ -92,7 +92,9 @@ class PoolTrial:
     """
 
     def __init__(self, pool: Any, trial: str):
-        self.train = _Method(lambda: pool.step.options(max_task_retries=-1).remote(trial))  # Ray repeats a call that a restart cuts off.
+        self.train = _Method(
+            lambda: pool.step.options(max_task_retries=-1).remote(trial)
+        )  # Ray repeats a call that a restart cuts off.
         self.stop = _Method(lambda: ray.put(None))
         self.get_auto_filled_metrics = _Method(lambda **_: {})
         setattr(self, "__ray_ready__", self.stop)  # noqa: B010 - Inside a class, Python would change the name `__ray_ready__`.

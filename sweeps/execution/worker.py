@@ -38,7 +38,9 @@ class Worker:
         self.runtime.leave()
 
 
-def start(pool: Any, worker: str, job: Job, resources: dict[str, float], node: str | None) -> tuple[Any, Any]:
+def start(
+    pool: Any, worker: str, job: Job, resources: dict[str, float], node: str | None
+) -> tuple[Any, Any]:
     """Start a worker.
 
     Args:

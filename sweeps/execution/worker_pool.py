@@ -84,19 +84,32 @@ class WorkerPool:
         reserves: bool = False,
     ):
         self._reserves = reserves
-        self.job, self._fixed, self._parked, self.spawn, self._limit = job, resources, parked, spawn, limit
+        self.job, self._fixed, self._parked, self.spawn, self._limit = (
+            job,
+            resources,
+            parked,
+            spawn,
+            limit,
+        )
         self.workers: dict[str, Worker] = {}
         self.nodes: dict[str, Mapping[str, float]] = {}
         self.misfits: dict[Shape, float] = {}
-        self._queue: list[tuple[Request, asyncio.Future[Any], float]] = []  # With the time since when each request waits.
+        self._queue: list[
+            tuple[Request, asyncio.Future[Any], float]
+        ] = []  # With the time since when each request waits.
         self._grants: dict[int, tuple[str, Mapping[str, float]]] = {}
         self._count = itertools.count(1)
         self._numbers = itertools.count(1)
         self._gang_numbers = itertools.count(1)
         self._node_requests = NodeRequests()
         self._here = ray.get_runtime_context().get_node_id()
-        self._failed_start = -math.inf  # Time of the latest failure of a worker to start, by the monotonic clock.
-        self._seconds = (0, 0.0)  # Number of released gangs, and the sum of the seconds that their trials ran.
+        self._failed_start = (
+            -math.inf
+        )  # Time of the latest failure of a worker to start, by the monotonic clock.
+        self._seconds = (
+            0,
+            0.0,
+        )  # Number of released gangs, and the sum of the seconds that their trials ran.
         self.update_nodes(ray.nodes())
 
     # ---- methods for trials
@@ -111,11 +124,18 @@ class WorkerPool:
         taken: set[str] = set()
         while waiting:
             cluster = self._cluster()
-            states = [replace(state, phase=Phase.BUSY) if state.id in taken else state for state in cluster.workers]
+            states = [
+                replace(state, phase=Phase.BUSY) if state.id in taken else state
+                for state in cluster.workers
+            ]
             cluster = replace(cluster, workers=states)
             action = allocation.decide(cluster, waiting)
             is_whole = isinstance(action, Place)
-            placed = action if isinstance(action, Place) else allocation.part_of_gang(waiting[0], cluster)
+            placed = (
+                action
+                if isinstance(action, Place)
+                else allocation.part_of_gang(waiting[0], cluster)
+            )
             if placed is None or placed.request.shape is None:
                 return
             new = [self._start(placed.request.shape.per_worker, node) for node in placed.start]
@@ -126,7 +146,9 @@ class WorkerPool:
             taken |= {*placed.workers, *(started.id for started in new)}
             waiting.remove(placed.request)
 
-    async def reserve(self, shape: Shape, key: str | None = None, is_retry: bool = False) -> list[Worker]:
+    async def reserve(
+        self, shape: Shape, key: str | None = None, is_retry: bool = False
+    ) -> list[Worker]:
         """Reserve the workers of a trial, and return them. Some of the workers may still be starting.
 
         If the cluster lacks resources now, the trial waits in the queue.
@@ -140,7 +162,9 @@ class WorkerPool:
             CannotStart: The shape does not fit even on the empty cluster. On a cluster that may get new nodes, the error is raised only
                 after `FITS_WITHIN` seconds.
         """
-        workers: list[Worker] = await self._wait_for(Request(next(self._count), shape.total, shape, key, is_retry=is_retry))
+        workers: list[Worker] = await self._wait_for(
+            Request(next(self._count), shape.total, shape, key, is_retry=is_retry)
+        )
         return workers
 
     async def form(self, workers: Sequence[Worker], shape: Shape) -> Gang:
@@ -155,11 +179,15 @@ class WorkerPool:
         try:
             await asyncio.gather(*(asyncio.shield(worker.up) for worker in workers))
             gang = await self._gang_of(workers)
-            if len(workers) > 1 and (not gang.connected or self.job.backend in gangs.RENEWED_FOR_EACH_TRIAL):
+            if len(workers) > 1 and (
+                not gang.connected or self.job.backend in gangs.RENEWED_FOR_EACH_TRIAL
+            ):
                 await self._connect(gang, dict(shape.per_worker))
             return gang
         except BaseException:
-            for gang in {one.gang for one in workers if one.gang is not None and not one.gang.connected}:
+            for gang in {
+                one.gang for one in workers if one.gang is not None and not one.gang.connected
+            }:
                 gang.broken = True
             self._give_back(workers)
             raise
@@ -169,9 +197,15 @@ class WorkerPool:
 
         On a single machine, the machine's resources limit this number. On a cluster, which may get new nodes, only the shape limits it.
         """
-        return shape.sizes[-1] if self._fixed is None else allocation.largest_gang(shape, self._cluster())
+        return (
+            shape.sizes[-1]
+            if self._fixed is None
+            else allocation.largest_gang(shape, self._cluster())
+        )
 
-    def grow(self, shape: Shape, members: Sequence[Worker], trials_pending: bool, reserve: bool) -> list[Worker] | None:
+    def grow(
+        self, shape: Shape, members: Sequence[Worker], trials_pending: bool, reserve: bool
+    ) -> list[Worker] | None:
         """Reserve additional workers for an elastic gang, if resources are free.
 
         If not enough workers are idle, start workers and reserve none. The gang can then grow at a later step, when all have started.
@@ -188,7 +222,14 @@ class WorkerPool:
             step. None if the gang cannot grow now, because a trial may need the resources or none are free.
         """
         nodes = {worker.node for worker in members}
-        wanted = allocation.growth(self._cluster(), [request for request, _, _ in self._queue], shape, len(members), nodes, trials_pending)
+        wanted = allocation.growth(
+            self._cluster(),
+            [request for request, _, _ in self._queue],
+            shape,
+            len(members),
+            nodes,
+            trials_pending,
+        )
         if wanted is None:
             return None
         joining = [self.workers[name] for name in wanted.workers]
@@ -272,7 +313,10 @@ class WorkerPool:
     def total(self) -> dict[str, float]:
         """Amounts of all resources of the cluster, but at most the amounts that the sweep may hold."""
         there = _sum([dict(node) for node in self.nodes.values()])
-        return there | {name: min(amount, there.get(name, 0.0)) for name, amount in (self._limit_now() or {}).items()}
+        return there | {
+            name: min(amount, there.get(name, 0.0))
+            for name, amount in (self._limit_now() or {}).items()
+        }
 
     def _limit_now(self) -> Mapping[str, float] | None:
         """Return the amounts that workers and fits may hold together, without the CPUs that they leave to Ray Data. None for no limit."""
@@ -291,7 +335,9 @@ class WorkerPool:
         try:
             return await granted
         except asyncio.CancelledError:
-            if granted.done() and not granted.cancelled():  # The request was granted just before the cancellation.
+            if (
+                granted.done() and not granted.cancelled()
+            ):  # The request was granted just before the cancellation.
                 self._undo(granted.result())
             self._queue = [entry for entry in self._queue if entry[1] is not granted]
             self.serve()
@@ -304,7 +350,13 @@ class WorkerPool:
             self._grants.pop(granted, None)
 
     def _cluster(self) -> Cluster:
-        return Cluster(self.nodes, [w.state() for w in self.workers.values()], list(self._grants.values()), self._parked, self._limit_now())
+        return Cluster(
+            self.nodes,
+            [w.state() for w in self.workers.values()],
+            list(self._grants.values()),
+            self._parked,
+            self._limit_now(),
+        )
 
     def serve(self) -> None:
         """Serve the queue: carry out the actions of `allocation.decide` until the action is to wait."""
@@ -312,11 +364,15 @@ class WorkerPool:
             self._queue = [entry for entry in self._queue if not entry[1].done()]
             count, seconds = self._seconds
             short = count > 0 and seconds / count < SHORT_TRIAL
-            action = allocation.decide(self._cluster(), [request for request, _, _ in self._queue], reuse_larger=short)
+            action = allocation.decide(
+                self._cluster(), [request for request, _, _ in self._queue], reuse_larger=short
+            )
             match action:
                 case Place(request, ids, start):
                     assert request.shape is not None
-                    workers = [self.workers[name] for name in ids] + [self._start(request.shape.per_worker, node) for node in start]
+                    workers = [self.workers[name] for name in ids] + [
+                        self._start(request.shape.per_worker, node) for node in start
+                    ]
                     for one in workers:
                         one.phase, one.used = Phase.BUSY, next(self._count)
                     self._answer(request, workers)
@@ -330,9 +386,18 @@ class WorkerPool:
                     return
 
     def _answer(self, request: Request, result: Any) -> None:
-        rest = {other.id: other for other in allocation.served([waiting for waiting, _, _ in self._queue], request)}
-        next(granted for waiting, granted, _ in self._queue if waiting.id == request.id).set_result(result)
-        self._queue = [(rest[waiting.id], granted, since) for waiting, granted, since in self._queue if waiting.id in rest]
+        rest = {
+            other.id: other
+            for other in allocation.served([waiting for waiting, _, _ in self._queue], request)
+        }
+        next(granted for waiting, granted, _ in self._queue if waiting.id == request.id).set_result(
+            result
+        )
+        self._queue = [
+            (rest[waiting.id], granted, since)
+            for waiting, granted, since in self._queue
+            if waiting.id in rest
+        ]
 
     def _refuse(self, too_large: Sequence[Request]) -> None:
         """Raise `CannotStart` in the waiting callers of requests that are too large even for the empty cluster.
@@ -340,12 +405,22 @@ class WorkerPool:
         On a single machine, do this immediately. A cluster may get new nodes, so there the requests first wait `FITS_WITHIN` seconds.
         """
         now = time.time()
-        self.misfits = {shape: self.misfits.get(shape, now) for request in too_large if (shape := request.shape) is not None}
+        self.misfits = {
+            shape: self.misfits.get(shape, now)
+            for request in too_large
+            if (shape := request.shape) is not None
+        }
         for request, granted, since in self._queue:
             shape = request.shape
-            if shape in self.misfits and (self._fixed is not None or now - max(since, self.misfits[shape]) > FITS_WITHIN):
+            if shape in self.misfits and (
+                self._fixed is not None or now - max(since, self.misfits[shape]) > FITS_WITHIN
+            ):
                 needs = missing_resources(shape, self.total, list(self.nodes.values()))
-                waited = "" if self._fixed is not None else f", and no such node has joined within {FITS_WITHIN / 60:g} minutes"
+                waited = (
+                    ""
+                    if self._fixed is not None
+                    else f", and no such node has joined within {FITS_WITHIN / 60:g} minutes"
+                )
                 granted.set_exception(CannotStart(f"scaling: {shape} needs {needs}{waited}"))
 
     def what_is_missing(self, shape: Shape) -> str | None:
@@ -380,13 +455,18 @@ class WorkerPool:
         return gang
 
     async def _connect(self, gang: Gang, resources: dict[str, float]) -> None:
-        nodes, gpus = [w.node for w in gang.workers], [w.info.gpus if w.info else () for w in gang.workers]
+        nodes, gpus = (
+            [w.node for w in gang.workers],
+            [w.info.gpus if w.info else () for w in gang.workers],
+        )
         handles = tuple(w.actor for w in gang.workers)
         began = time.monotonic()
         try:
             if gang.connected:
                 await asyncio.wait_for(gang.workers[0].call("disband"), DISBAND_WITHIN)
-            form = gang.workers[0].call("form", handles, gang.ranks, resources, gangs.visible_gpus(nodes, gpus))
+            form = gang.workers[0].call(
+                "form", handles, gang.ranks, resources, gangs.visible_gpus(nodes, gpus)
+            )
             await asyncio.wait_for(form, CONNECT_WITHIN)
         except Exception as e:
             gang.broken = True
@@ -394,9 +474,16 @@ class WorkerPool:
             await self._disband(gang)
             if lost := next((one.lost for one in gang.workers if one.lost is not None), None):
                 raise lost from e
-            raise CannotStart(f"trainer.backend: `{self.job.backend}` could not connect the trial's workers: {describe(e)}") from e
+            raise CannotStart(
+                f"trainer.backend: `{self.job.backend}` could not connect the trial's workers: {describe(e)}"
+            ) from e
         gang.connected = True
-        log.info("%s connected %s in %.0f ms", gang.id, ", ".join(w.id for w in gang.workers), 1000 * (time.monotonic() - began))
+        log.info(
+            "%s connected %s in %.0f ms",
+            gang.id,
+            ", ".join(w.id for w in gang.workers),
+            1000 * (time.monotonic() - began),
+        )
 
     async def _disband(self, gang: Gang) -> None:
         """Disband a gang and wait until this is done. If an earlier call is disbanding the gang, only wait.
@@ -445,7 +532,9 @@ class WorkerPool:
         started = Worker(next(self._numbers), resources, node, next(self._count))
         self.workers[started.id] = started
         me = ray.get_runtime_context().current_actor
-        started.actor, info = worker.start(me, started.id, self.job, dict(resources), node if len(self.nodes) > 1 else None)
+        started.actor, info = worker.start(
+            me, started.id, self.job, dict(resources), node if len(self.nodes) > 1 else None
+        )
         self.spawn(self._await_start(started, info))
         self.spawn(self._make_room(started))
         return started
@@ -456,7 +545,9 @@ class WorkerPool:
         except RayError as e:
             cause = getattr(e, "cause", None)
             self._failed_start = time.monotonic()
-            self.lose(worker, CannotStart(describe(e)) if cause is not None else WorkerLost(describe(e)))
+            self.lose(
+                worker, CannotStart(describe(e)) if cause is not None else WorkerLost(describe(e))
+            )
             return
         worker.node = worker.info.node
         if not worker.up.done():
@@ -470,10 +561,18 @@ class WorkerPool:
                 return
             names = {name for name, _ in starting.resources}
             idle = [
-                w for w in self.workers.values() if w.phase is Phase.IDLE and w.node == starting.node and names & dict(w.resources).keys()
+                w
+                for w in self.workers.values()
+                if w.phase is Phase.IDLE
+                and w.node == starting.node
+                and names & dict(w.resources).keys()
             ]
             if starting.phase is Phase.BUSY and idle:
-                log.warning("%s did not start within %g s, so an idle worker is closed to free its resources", starting.id, PLACED_WITHIN)
+                log.warning(
+                    "%s did not start within %g s, so an idle worker is closed to free its resources",
+                    starting.id,
+                    PLACED_WITHIN,
+                )
                 self.close(min(idle, key=lambda w: w.used))
 
     async def _close(self, worker: Worker) -> None:
@@ -500,7 +599,11 @@ class WorkerPool:
                         error = e
         self.update_nodes(await asyncio.get_running_loop().run_in_executor(None, ray.nodes))
         why = describe(error)
-        return WorkerLost(why, blameless=why == exit_causes.NODE_LOST or (worker.info is not None and worker.info.node not in self.nodes))
+        return WorkerLost(
+            why,
+            blameless=why == exit_causes.NODE_LOST
+            or (worker.info is not None and worker.info.node not in self.nodes),
+        )
 
     def lose(self, worker: Worker, reason: Exception) -> None:
         """Remove a worker from the pool, and kill its process if it is alive.
@@ -536,7 +639,10 @@ class WorkerPool:
             WorkerLost: The worker was lost before the call returned.
             RayError: The call raised an exception, or Ray could not reach the process.
         """
-        result, gone = asyncio.ensure_future(_result(reference)), asyncio.ensure_future(worker.gone.wait())
+        result, gone = (
+            asyncio.ensure_future(_result(reference)),
+            asyncio.ensure_future(worker.gone.wait()),
+        )
         try:
             await asyncio.wait([result, gone], return_when=asyncio.FIRST_COMPLETED)
             if not result.done() and worker.lost is not None:
@@ -556,7 +662,12 @@ class WorkerPool:
             try:
                 await asyncio.wait_for(_result(one.actor.execute.remote(os.getpid)), DISBAND_WITHIN)
             except TimeoutError:
-                self.lose(one, WorkerLost(f"{one.id} did not answer for {DISBAND_WITHIN:.0f} s while its gang was being connected"))
+                self.lose(
+                    one,
+                    WorkerLost(
+                        f"{one.id} did not answer for {DISBAND_WITHIN:.0f} s while its gang was being connected"
+                    ),
+                )
             except Exception as e:
                 self.lose(one, WorkerLost(describe(e)))
 
@@ -587,7 +698,9 @@ class WorkerPool:
         waiting = [request for request, granted, _ in self._queue if not granted.done()]
         unused = None if self._limit is None else subtract(self._limit, [self.held()[0]])
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._node_requests.update, select_within_limit(waiting, unused), now)
+            await asyncio.get_running_loop().run_in_executor(
+                None, self._node_requests.update, select_within_limit(waiting, unused), now
+            )
         except Exception:  # Ray raises exceptions of many classes here.
             log.exception("the autoscaler could not be asked for nodes")
 
@@ -603,7 +716,10 @@ class WorkerPool:
         if one.info is not None and one.node == self._here and not is_alive(one.info.pid):
             return WorkerLost(exit_causes.KILLED)
         if one.heartbeat is not None and now - one.heartbeat > self.job.heartbeat_timeout:
-            return WorkerLost(f"the worker sent no heartbeat for {now - one.heartbeat:.0f} s (limits.heartbeat_timeout)", blameless=True)
+            return WorkerLost(
+                f"the worker sent no heartbeat for {now - one.heartbeat:.0f} s (limits.heartbeat_timeout)",
+                blameless=True,
+            )
         return None
 
     def update_nodes(self, found: Sequence[Mapping[str, Any]]) -> None:
@@ -617,7 +733,11 @@ class WorkerPool:
             self.nodes = {next(iter(alive)): self._fixed}
         else:
             self.nodes = {
-                name: {resource: amount for resource, amount in have.items() if not resource.startswith("node:")}
+                name: {
+                    resource: amount
+                    for resource, amount in have.items()
+                    if not resource.startswith("node:")
+                }
                 for name, have in alive.items()
             }
 
@@ -649,7 +769,11 @@ class WorkerPool:
             error: Traceback of the exception that the method raised; None if the method returned.
         """
         one = self.workers.get(worker_id)
-        if one is not None and (answer := one.answers.get(number)) is not None and not answer.done():
+        if (
+            one is not None
+            and (answer := one.answers.get(number)) is not None
+            and not answer.done()
+        ):
             if error is None:
                 answer.set_result(None)
             else:

@@ -30,7 +30,14 @@ from sweeps.core.errors import StoreError
 from sweeps.core.processes import working_directory
 from sweeps.core.sweep_folder import FILES, ORIGIN
 from sweeps.core.trial import Current
-from sweeps.execution import backends, child_processes, isolation, loop_mlflow, ray_train_adapter, trial_logs
+from sweeps.execution import (
+    backends,
+    child_processes,
+    isolation,
+    loop_mlflow,
+    ray_train_adapter,
+    trial_logs,
+)
 from sweeps.execution.gangs import RENEWED_FOR_EACH_TRIAL
 from sweeps.execution.messages import Assignment, Ended, Job, Ranks, WorkerInfo
 from sweeps.execution.process_use import ProcessUse, excess_growth, process_use
@@ -64,7 +71,9 @@ class WorkerRuntime:
         self.session: TrialSession | None = None
         self._log: Path | None = None  # Log of the running trial.
         self._membership: backends.Membership | None = None
-        self._group: tuple[Any, Any, Any] | None = None  # Backend, worker group and configuration; set on rank 0 only.
+        self._group: tuple[Any, Any, Any] | None = (
+            None  # Backend, worker group and configuration; set on rank 0 only.
+        )
         self._caches: dict[str, DatasetCache] = {}
         self._streams = TrainStreams()
         self._leaked: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
@@ -77,7 +86,9 @@ class WorkerRuntime:
         for root in reversed(self.job.roots):
             if root not in sys.path:
                 sys.path.insert(0, root)
-        logging.getLogger("ray.data").setLevel(logging.ERROR)  # Ray Data would log each read shard to the trial's log.
+        logging.getLogger("ray.data").setLevel(
+            logging.ERROR
+        )  # Ray Data would log each read shard to the trial's log.
         ray.data.DataContext.get_current().enable_progress_bars = False
         if self.job.stream is None:
             ray_train_adapter.read_data_in_place()
@@ -118,7 +129,13 @@ class WorkerRuntime:
         ray_train_adapter.set_ranks(None)
         isolation.empty_cuda()
 
-    def form(self, workers: tuple[Any, ...], ranks: tuple[Ranks, ...], resources: dict[str, float], visible_gpus: tuple[str, ...]) -> None:
+    def form(
+        self,
+        workers: tuple[Any, ...],
+        ranks: tuple[Ranks, ...],
+        resources: dict[str, float],
+        visible_gpus: tuple[str, ...],
+    ) -> None:
         """Connect the workers of a gang with Ray Train's backend. The pool calls this on rank 0, in a thread other than the main thread.
 
         Args:
@@ -134,7 +151,12 @@ class WorkerRuntime:
         if shared:  # After CUDA is initialized, a process cannot change its visible devices.
             shared = not any(group.execute(isolation.uses_cuda))
         ray.get(
-            [group.execute_single_async(rank, _join, ranks[rank], visible_gpus[rank] if shared else None) for rank in range(len(workers))]
+            [
+                group.execute_single_async(
+                    rank, _join, ranks[rank], visible_gpus[rank] if shared else None
+                )
+                for rank in range(len(workers))
+            ]
         )
         self._group = (backend, group, config)
         backend.on_start(group, config)
@@ -182,12 +204,21 @@ class WorkerRuntime:
         if self.job.store is not None:
             assignment = replace(assignment, folder=_folder_on_node(assignment.folder))
         if self._membership is not None:
-            isolation.destroy_groups(self._membership.groups)  # Not earlier: peers may still have used the groups.
+            isolation.destroy_groups(
+                self._membership.groups
+            )  # Not earlier: peers may still have used the groups.
         if assignment.ranks.world_size == 1:
             self._form_alone(dict(assignment.trial.shape.per_worker))
         membership = self.membership
         self._keep_caches(assignment)
-        session = TrialSession(self.pool, assignment.ranks, self.job, assignment, self._caches[assignment.data_key], self._leaked)
+        session = TrialSession(
+            self.pool,
+            assignment.ranks,
+            self.job,
+            assignment,
+            self._caches[assignment.data_key],
+            self._leaked,
+        )
         self.session = session
         ranks = assignment.ranks
         title = f"trial {assignment.trial.id}, attempt {assignment.attempt}, rank {ranks.rank} of {ranks.world_size} on {self.worker}"
@@ -199,7 +230,10 @@ class WorkerRuntime:
             self._streams.open(session)
             with trial_logs.into(self._log, title) as say, contextlib.closing(session):
                 ended, reset = self._run_isolated(session, assignment, is_first)
-                say(f"{ended.state.value} after {ended.reports} reports" + (f"\n{ended.error}" if ended.error else ""))
+                say(
+                    f"{ended.state.value} after {ended.reports} reports"
+                    + (f"\n{ended.error}" if ended.error else "")
+                )
         finally:
             self._save_files(assignment)
             self.session = self._log = None
@@ -208,7 +242,12 @@ class WorkerRuntime:
         use = process_use()
         self._first_use = self._first_use or use
         broken = reset.broken or excess_growth(self._first_use, use)
-        return replace(ended, update=session.unacknowledged(), broken=broken, disconnected=membership.lost_its_group())
+        return replace(
+            ended,
+            update=session.unacknowledged(),
+            broken=broken,
+            disconnected=membership.lost_its_group(),
+        )
 
     def _save_files(self, assignment: Assignment) -> None:
         """Copy this rank's log to the sweep's store. On rank 0, also copy the trial's other files. An error is only logged."""
@@ -228,9 +267,13 @@ class WorkerRuntime:
             del self._caches[key]
         if assignment.data is not None:
             self._caches[assignment.data_key] = DatasetCache(assignment.data)
-        assert assignment.data_key in self._caches, "the pool treats data as cached although it never sent this data"
+        assert assignment.data_key in self._caches, (
+            "the pool treats data as cached although it never sent this data"
+        )
 
-    def _run_isolated(self, session: TrialSession, assignment: Assignment, is_first: bool) -> tuple[Ended, isolation.ResetResult]:
+    def _run_isolated(
+        self, session: TrialSession, assignment: Assignment, is_first: bool
+    ) -> tuple[Ended, isolation.ResetResult]:
         limit = self.job.trial_timeout
         seconds = None if limit is None else max(0.1, limit - assignment.seconds)
         if is_first:
@@ -250,7 +293,11 @@ class WorkerRuntime:
         If the import changes the process, for example its environment variables, the changes stay for all trials.
         """
         run = loop_mlflow.TrialRun(self.job.tracking, assignment.folder, assignment.ranks.rank)
-        with _stacks_after(seconds), contextlib.suppress(BaseException), loop_mlflow.logged(run, keep=True):  # The trial reports errors.
+        with (
+            _stacks_after(seconds),
+            contextlib.suppress(BaseException),
+            loop_mlflow.logged(run, keep=True),
+        ):  # The trial reports errors.
             os.environ.update(self.job.environment)
             for reference in (self.job.loop, *self.job.references):
                 references.resolve(reference)
@@ -283,7 +330,11 @@ class WorkerRuntime:
 
     def _code_folders(self) -> tuple[Path, ...]:
         """Return the folders with the user's files: the copy that Ray made for the workers, if there is one, and the original folders."""
-        copy = [Path(working_directory())] if ray.get_runtime_context().runtime_env.get("working_dir") else []
+        copy = (
+            [Path(working_directory())]
+            if ray.get_runtime_context().runtime_env.get("working_dir")
+            else []
+        )
         return (*copy, *map(Path, self.job.roots))
 
     def hurry(self, trial: str, step: int) -> None:
@@ -313,7 +364,9 @@ class WorkerRuntime:
                     if received is not None:
                         threading.Thread(target=self._answer, args=received, daemon=True).start()
                 session = self.session
-                if session is not None and session is last and not ready:  # The end of a short trial sends its reports as well.
+                if (
+                    session is not None and session is last and not ready
+                ):  # The end of a short trial sends its reports as well.
                     session.send_if_new()
                 last = session
                 if session is not None:

@@ -28,7 +28,9 @@ def sql(query: str, uri: str) -> Any:
     import sqlalchemy
 
     if re.search(r"\$[A-Za-z_]", uri):
-        raise ValueError("an environment variable in `uri` needs braces; write ${NAME} in place of $NAME")
+        raise ValueError(
+            "an environment variable in `uri` needs braces; write ${NAME} in place of $NAME"
+        )
     prefix = "sqlite:///"
     if uri.startswith(prefix):
         uri = prefix + str(find(uri.removeprefix(prefix)).absolute())
@@ -51,10 +53,16 @@ def delta(path: str, version: int | None = None) -> pa.Table:
     Returns:
         All rows.
     """
-    return pa.table(library("deltalake").DeltaTable(path if "://" in path else str(find(path)), version=version).to_pyarrow_table())
+    return pa.table(
+        library("deltalake")
+        .DeltaTable(path if "://" in path else str(find(path)), version=version)
+        .to_pyarrow_table()
+    )
 
 
-def iceberg(table: str, *, catalog: str = "default", snapshot: int | None = None, **properties: str) -> pa.Table:
+def iceberg(
+    table: str, *, catalog: str = "default", snapshot: int | None = None, **properties: str
+) -> pa.Table:
     """Read a table of an Iceberg catalog.
 
     Args:
@@ -66,6 +74,10 @@ def iceberg(table: str, *, catalog: str = "default", snapshot: int | None = None
     Returns:
         All rows.
     """
-    loaded = library("pyiceberg.catalog", "pyiceberg").load_catalog(catalog, **properties).load_table(table)
+    loaded = (
+        library("pyiceberg.catalog", "pyiceberg")
+        .load_catalog(catalog, **properties)
+        .load_table(table)
+    )
     rows: pa.Table = loaded.scan(snapshot_id=snapshot).to_arrow()
     return rows

@@ -28,6 +28,8 @@ def huggingface(path: str, split: str = "train", **options: Any) -> Any:
         if isinstance(found, datasets.Dataset):
             return found
         if split not in found:
-            raise ValueError(f"split: `{path}` has no split `{split}`; its splits are {', '.join(found)}")
+            raise ValueError(
+                f"split: `{path}` has no split `{split}`; its splits are {', '.join(found)}"
+            )
         return found[split]
     return datasets.load_dataset(path, split=split, **options)

@@ -52,7 +52,9 @@ def images(
     if where.is_dir():
         files = sorted(file for file in where.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
         if not files:
-            raise ValueError(f"path: folder `{path}` has no image; valid suffixes: {', '.join(IMAGE_SUFFIXES)}")
+            raise ValueError(
+                f"path: folder `{path}` has no image; valid suffixes: {', '.join(IMAGE_SUFFIXES)}"
+            )
         names, encoded = [str(file.relative_to(where)) for file in files], list[Any](files)
         if label is not None and all(file.parent != where for file in files):
             others[label] = [file.parent.name for file in files]
@@ -90,9 +92,15 @@ def _decode(encoded: Path | bytes, size: tuple[int, int], mode: str, name: str) 
     image_module = library("PIL.Image", "pillow")
 
     try:
-        with image_module.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
+        with image_module.open(
+            io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded
+        ) as image:
             converted = image.convert(mode)
-            return np.asarray(converted if converted.size == size else converted.resize(size, image_module.Resampling.BILINEAR))
+            return np.asarray(
+                converted
+                if converted.size == size
+                else converted.resize(size, image_module.Resampling.BILINEAR)
+            )
     except Exception as e:
         raise ValueError(f"`{name}` cannot be decoded as an image: {e}") from e
 

@@ -44,10 +44,17 @@ def trials_per_cell(cells: Sequence[Cell], trials: int) -> list[int]:
 def has_conditional_grid(template: Template) -> bool:
     """Return True if a grid is nested in an option of a choice. The grid's cells are visited only when the sampler chooses this option."""
     choices = (dim for dim in dimensions(template) if dim.kind == "choice")
-    return any(inner.is_grid for choice in choices for option in choice.options for inner in dimensions(option.value))
+    return any(
+        inner.is_grid
+        for choice in choices
+        for option in choice.options
+        for inner in dimensions(option.value)
+    )
 
 
-def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[str] = ()) -> Template:
+def fix_cell(
+    template: Template, cell: Mapping[str, Any], undecided: Collection[str] = ()
+) -> Template:
     """Replace each grid in a template by the option that the cell has for this grid, and resolve conditions that depend only on the cell.
 
     A condition on a sampled dimension inside the template stays unchanged. A condition on a sampled dimension outside the template becomes
@@ -68,13 +75,19 @@ def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[
                 return pin(at.value(cell[at.name]))
             options = tuple(Option(o.key, pin(o.value)) for o in at.options)
             open_terms = [term for term in at.when if term.name not in cell]
-            inside = replace(at, options=options, when=tuple(term for term in open_terms if term.name in own))
+            inside = replace(
+                at, options=options, when=tuple(term for term in open_terms if term.name in own)
+            )
             if all(term.name in own for term in open_terms):
                 return inside
-            return Dimension(f"{at.name}?", "choice", (Option(True, inside), Option(False, pin(at.otherwise))))
+            return Dimension(
+                f"{at.name}?", "choice", (Option(True, inside), Option(False, pin(at.otherwise)))
+            )
         if isinstance(at, Chain):
             items = (pin(item) for item in at.items)
-            flat = itertools.chain.from_iterable(i.items if isinstance(i, Chain) else (i,) for i in items if i is not ABSENT)
+            flat = itertools.chain.from_iterable(
+                i.items if isinstance(i, Chain) else (i,) for i in items if i is not ABSENT
+            )
             return Chain(tuple(flat))
         if isinstance(at, Step):
             columns = pin(at.columns)
@@ -89,7 +102,9 @@ def fix_cell(template: Template, cell: Mapping[str, Any], undecided: Collection[
     return pin(template)
 
 
-def cell_templates(space: Space, sections: tuple[str, ...], counts: Iterable[int]) -> list[tuple[dict[str, Template], int]]:
+def cell_templates(
+    space: Space, sections: tuple[str, ...], counts: Iterable[int]
+) -> list[tuple[dict[str, Template], int]]:
     """Apply `fix_cell` to some sections of the space for every cell. Cells that differ only in other sections are counted together.
 
     Args:
@@ -141,7 +156,11 @@ def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
     trials = sum(counts)
     least, most = dict.fromkeys(space.shapes, 0), dict.fromkeys(space.shapes, 0)
     for template, count in cell_templates(space, ("scaling",), counts):
-        shapes = [shape for shape in shapes_of(template["scaling"] or {}, space.trainer.backend) if shape in most]  # some may be impossible
+        shapes = [
+            shape
+            for shape in shapes_of(template["scaling"] or {}, space.trainer.backend)
+            if shape in most
+        ]  # some may be impossible
         for shape in shapes:
             most[shape] += count
         if len(shapes) == 1:
@@ -151,7 +170,9 @@ def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
     return tuple(ShapeCount(shape, least[shape], most[shape]) for shape in space.shapes)
 
 
-def add_repeats(shapes: Sequence[ShapeCount], repeats: int, min_complete: int) -> tuple[ShapeCount, ...]:
+def add_repeats(
+    shapes: Sequence[ShapeCount], repeats: int, min_complete: int
+) -> tuple[ShapeCount, ...]:
     """Add the repeats to the number of trials of each shape. A repeat has the same shape as the trial that it repeats.
 
     Args:
@@ -160,5 +181,12 @@ def add_repeats(shapes: Sequence[ShapeCount], repeats: int, min_complete: int) -
         min_complete: Lower bound of the number of complete trials, over all shapes together. If it is unknown which shapes these trials
             have, no repeats are added to `least`.
     """
-    sure = len(shapes) == 1 or min_complete >= sum(e.least for e in shapes)  # if False, the shapes of the complete trials are unknown
-    return tuple(ShapeCount(e.shape, e.least + repeats * min(e.least, min_complete) * sure, e.most * (1 + repeats)) for e in shapes)
+    sure = len(shapes) == 1 or min_complete >= sum(
+        e.least for e in shapes
+    )  # if False, the shapes of the complete trials are unknown
+    return tuple(
+        ShapeCount(
+            e.shape, e.least + repeats * min(e.least, min_complete) * sure, e.most * (1 + repeats)
+        )
+        for e in shapes
+    )

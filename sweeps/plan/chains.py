@@ -48,9 +48,16 @@ def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
     for template, trials in cell_templates(space, ("data", "preprocessor"), counts):
         number = count_fillings(template)
         if number > MAX_ENUMERATED:
-            more, sampled, some = more + number, sampled + trials, some or not can_be_empty(template["preprocessor"])
+            more, sampled, some = (
+                more + number,
+                sampled + trials,
+                some or not can_be_empty(template["preprocessor"]),
+            )
             continue
-        chains = [(repr(filled["data"]), tuple(filled.get("preprocessor", ()))) for filled in fillings(template)]
+        chains = [
+            (repr(filled["data"]), tuple(filled.get("preprocessor", ())))
+            for filled in fillings(template)
+        ]
         keys = {repr(chain) for chain in chains if chain[1]}
         possible |= keys
         if len(chains) == 1:
@@ -80,7 +87,9 @@ def can_be_empty(template: Template) -> bool:
     if template is ABSENT:
         return True
     if isinstance(template, Dimension):
-        return any(can_be_empty(option.value) for option in template.options) or (bool(template.when) and can_be_empty(template.otherwise))
+        return any(can_be_empty(option.value) for option in template.options) or (
+            bool(template.when) and can_be_empty(template.otherwise)
+        )
     return not isinstance(template, Step) and all(map(can_be_empty, children(template)))
 
 

@@ -21,11 +21,23 @@ MIN_CHECKPOINTS = 2
 # If a space has at most this number of conditional parameters, every combination of present and absent parameters is evaluated.
 MAX_CONDITIONAL = 8
 # Names of the built-in steps that may return more columns than they receive.
-WIDENING_STEPS = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
+WIDENING_STEPS = (
+    "OneHotEncoder",
+    "MultiHotEncoder",
+    "CountVectorizer",
+    "HashingVectorizer",
+    "FeatureHasher",
+)
 
 
 # (rows, outputs) of the data sets that scikit-learn contains. A test compares these numbers with scikit-learn.
-SKLEARN_SIZES = {"breast_cancer": (569, 1), "diabetes": (442, 1), "digits": (1797, 10), "iris": (150, 3), "wine": (178, 3)}
+SKLEARN_SIZES = {
+    "breast_cancer": (569, 1),
+    "diabetes": (442, 1),
+    "digits": (1797, 10),
+    "iris": (150, 3),
+    "wine": (178, 3),
+}
 
 
 @dataclass(frozen=True)
@@ -64,17 +76,27 @@ def estimate_disk(space: Space, free: int | None) -> DiskUse:
         space: The search space.
         free: Free bytes on the disk of the sweep's folder; None if this number is unknown.
     """
-    count = max(MIN_CHECKPOINTS, space.checkpoints.per_trial) * space.limits.max_trials * space.repeats.count
+    count = (
+        max(MIN_CHECKPOINTS, space.checkpoints.per_trial)
+        * space.limits.max_trials
+        * space.repeats.count
+    )
     formula = space.trainer_definition.checkpoint_bytes
     if formula is None:
         return DiskUse(count, None, None, free)
     variants = [_known_sizes(spec) for spec in space.variants]
-    largest = {name: max(v[name] for v in variants) for name in ("rows", "features", "outputs") if all(name in v for v in variants)}
+    largest = {
+        name: max(v[name] for v in variants)
+        for name in ("rows", "features", "outputs")
+        if all(name in v for v in variants)
+    }
     known = {
         "max_t": space.scheduler.max_t or 0,
         "rows": largest.get("rows", math.inf),
         "outputs": largest.get("outputs", 1),
-        "features": None if adds_columns(space.sections.get("preprocessor")) else largest.get("features"),
+        "features": None
+        if adds_columns(space.sections.get("preprocessor"))
+        else largest.get("features"),
     }
     # If a conditional parameter is absent, the formula uses its default, which may be larger than all values of the parameter's domain.
     params = largest_values(space.sections.get("params", {}))
@@ -83,7 +105,11 @@ def estimate_disk(space: Space, free: int | None) -> DiskUse:
         present = {name: value for name, value in params.items() if name not in absent}
         sizes.append(evaluate_formula(formula, present | known))
     each = None if None in sizes else max(size for size in sizes if size is not None)
-    two_classes = "two classes at most" if each is not None and "outputs" not in largest and "outputs" in formula else None
+    two_classes = (
+        "two classes at most"
+        if each is not None and "outputs" not in largest and "outputs" in formula
+        else None
+    )
     return DiskUse(count, each, two_classes, free)
 
 
@@ -97,7 +123,11 @@ def _known_sizes(data: DataSpec) -> dict[str, float]:
     if name != data.train and name in SKLEARN_SIZES and data.label == "target":
         rows, outputs = SKLEARN_SIZES[name]
         removed = {*data.drop, *data.weight_columns}
-        known = {"rows": rows, "features": len(sklearn_datasets.feature_names(name)) - len(removed), "outputs": outputs}
+        known = {
+            "rows": rows,
+            "features": len(sklearn_datasets.feature_names(name)) - len(removed),
+            "outputs": outputs,
+        }
     if len(data.labels) > 1:
         return known | {"outputs": len(data.labels)}
     return known | ({"outputs": 1} if data.task in ("binary", "regression") else {})
@@ -110,7 +140,9 @@ def _absences(params: Template) -> Iterator[tuple[str, ...]]:
     """
     inside = params if isinstance(params, dict) else {}
     names = [name for name, value in inside.items() if isinstance(value, Dimension) and value.when]
-    sizes: Iterable[int] = range(len(names) + 1) if len(names) <= MAX_CONDITIONAL else (0, 1, len(names))
+    sizes: Iterable[int] = (
+        range(len(names) + 1) if len(names) <= MAX_CONDITIONAL else (0, 1, len(names))
+    )
     for size in sizes:
         yield from itertools.combinations(names, size)
 
@@ -155,7 +187,11 @@ def _numbers(template: Template) -> list[float]:
         keys = values_of(template)
         top = template.highest if keys is None else keys[-1]
         return [] if top is None else [float(top)]
-    return [float(template)] if isinstance(template, (int, float)) and not isinstance(template, bool) else []
+    return (
+        [float(template)]
+        if isinstance(template, (int, float)) and not isinstance(template, bool)
+        else []
+    )
 
 
 _OPERATORS: dict[type, Callable[[float, float], float]] = {

@@ -31,12 +31,19 @@ def find_infeasible_shapes(
         nodes: Resources of each node, by name. If empty, the cluster is treated as one node.
         can_provide: Returns whether the cluster can start nodes for a shape that does not fit now. None if it cannot start nodes.
     """
-    short = [(shape, why) for shape in space.shapes if (why := missing_resources(shape, cluster, nodes or (cluster,)))]
+    short = [
+        (shape, why)
+        for shape in space.shapes
+        if (why := missing_resources(shape, cluster, nodes or (cluster,)))
+    ]
     if can_provide is not None:
         short = [(shape, why) for shape, why in short if not can_provide(shape)]
     place = space.place("scaling")
     if len(short) <= MAX_LINES:
-        return [Problem(place, f"scaling: {shape} can never run, because it needs {why}") for shape, why in short]
+        return [
+            Problem(place, f"scaling: {shape} can never run, because it needs {why}")
+            for shape, why in short
+        ]
     shape, why = min(short, key=lambda found: sum(found[0].total.values()))
     all_of_them = f"{len(short)} of the {len(space.shapes)} shapes can never run"
     return [Problem(place, f"scaling: {all_of_them}; the smallest of these, {shape}, needs {why}")]
@@ -52,4 +59,6 @@ def find_infeasible_shapes_here(space: Space, cpus: int | None = None) -> list[P
         cpus: Number of CPUs that the sweep may use. None means all CPUs of this machine.
     """
     others = {name: PLENTY for shape in space.shapes for name, _ in shape.per_worker}
-    return find_infeasible_shapes(space, others | {"CPU": detect()["CPU"] if cpus is None else float(cpus)})
+    return find_infeasible_shapes(
+        space, others | {"CPU": detect()["CPU"] if cpus is None else float(cpus)}
+    )

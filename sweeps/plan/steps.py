@@ -45,7 +45,9 @@ class StepCount:
     counts_rows: bool = False
 
 
-def count_steps(scheduler: Scheduler, trials: int, concurrency: int, seed: int = 0, repeats: int = 0) -> StepCount | None:
+def count_steps(
+    scheduler: Scheduler, trials: int, concurrency: int, seed: int = 0, repeats: int = 0
+) -> StepCount | None:
     """Estimate the number of steps of all trials under a scheduler. Return None if the scheduler has no `max_t`.
 
     The lower bound assumes that each trial is worse than all earlier trials, so that the scheduler stops as many trials as possible (see
@@ -61,20 +63,28 @@ def count_steps(scheduler: Scheduler, trials: int, concurrency: int, seed: int =
     """
     if scheduler.max_t is None:
         return None
-    rungs, max_t, most = all_rungs(scheduler), scheduler.max_t, trials * scheduler.max_t * (1 + repeats)
+    rungs, max_t, most = (
+        all_rungs(scheduler),
+        scheduler.max_t,
+        trials * scheduler.max_t * (1 + repeats),
+    )
     if not scheduler.stops or not rungs:
         return StepCount(most, most, most, (), max_t)
     if scheduler.resource == ROWS:
         least, between, most = _count_parts(scheduler, trials, concurrency, seed, repeats)
         return StepCount(least, between, most, tuple(rungs), max_t, counts_rows=True)
-    least = scheduler.min_steps(trials, seed) + repeats * scheduler.min_complete(trials, seed) * max_t
+    least = (
+        scheduler.min_steps(trials, seed) + repeats * scheduler.min_complete(trials, seed) * max_t
+    )
     between = min(max(typical_steps(scheduler, trials, concurrency, repeats), least), most)
     if isinstance(rungs, range) and rungs.step == 1:
         return StepCount(least, between, most, (rungs[0],), max_t, every=True)
     return StepCount(least, between, most, tuple(rungs), max_t)
 
 
-def _count_parts(scheduler: Scheduler, trials: int, concurrency: int, seed: int, repeats: int) -> tuple[int, int, int]:
+def _count_parts(
+    scheduler: Scheduler, trials: int, concurrency: int, seed: int, repeats: int
+) -> tuple[int, int, int]:
     """Return the least, a typical and the largest number of parts of the train split that all runs of all trials train on.
 
     The arguments are those of `count_steps`. A repeat trains only on all rows.
@@ -84,14 +94,23 @@ def _count_parts(scheduler: Scheduler, trials: int, concurrency: int, seed: int,
     ends = [(*scheduler.rungs(scheduler.bracket(seed, number)), max_t) for number in range(trials)]
     first, whole = [own[0] for own in ends], [sum(own) for own in ends]
     complete = scheduler.min_complete(trials, seed)
-    least = sum(first) + sum(sorted(w - f for w, f in zip(whole, first, strict=True))[:complete]) + complete * repeats * max_t
+    least = (
+        sum(first)
+        + sum(sorted(w - f for w, f in zip(whole, first, strict=True))[:complete])
+        + complete * repeats * max_t
+    )
     most = sum(whole) + trials * repeats * max_t
     few = min(trials, SIMULATED)
     totals = []
     for simulated in range(max(5, min(41, 1000 // few) | 1)):
         rng = random.Random(simulated)
-        lengths = simulate(scheduler, few, concurrency, [rng.random() for _ in range(few)].__getitem__, simulated)
-        parts = sum(parts_until(scheduler, number, length, simulated) for number, length in enumerate(lengths))
+        lengths = simulate(
+            scheduler, few, concurrency, [rng.random() for _ in range(few)].__getitem__, simulated
+        )
+        parts = sum(
+            parts_until(scheduler, number, length, simulated)
+            for number, length in enumerate(lengths)
+        )
         totals.append(parts + repeats * max_t * lengths.count(max_t))
     return least, min(max(round(median(totals) * trials / few), least), most), most
 
@@ -127,14 +146,22 @@ def typical_steps(scheduler: Scheduler, trials: int, concurrency: int, repeats: 
     totals = []
     for seed in range(max(5, min(41, 1000 // few) | 1)):
         rng = random.Random(seed)
-        lengths = simulate(scheduler, few, concurrency, [rng.random() for _ in range(few)].__getitem__, seed)
+        lengths = simulate(
+            scheduler, few, concurrency, [rng.random() for _ in range(few)].__getitem__, seed
+        )
         totals.append(sum(length + last * (length == scheduler.max_t) for length in lengths))
     if (late := scheduler.late_trial_steps(repeats)) is None:
         return round(median(totals) * trials / few)
     return round(median(totals) + (trials - few) * late)
 
 
-def simulate(scheduler: Scheduler, trials: int, concurrency: int, quality: Callable[[int], float], seed: int = 0) -> list[int]:
+def simulate(
+    scheduler: Scheduler,
+    trials: int,
+    concurrency: int,
+    quality: Callable[[int], float],
+    seed: int = 0,
+) -> list[int]:
     """Simulate a sweep in which every step takes the same time, and return the last step of each trial.
 
     If the scheduler counts rows, a run takes as long as the parts of the rows that it trains on.
@@ -148,13 +175,20 @@ def simulate(scheduler: Scheduler, trials: int, concurrency: int, quality: Calla
     """
     assert scheduler.max_t is not None
     view = StudyView(seed=seed)
-    ends = [(*scheduler.rungs(scheduler.bracket(seed, number)), scheduler.max_t) for number in range(trials)]
+    ends = [
+        (*scheduler.rungs(scheduler.bracket(seed, number)), scheduler.max_t)
+        for number in range(trials)
+    ]
     reached = [0] * trials  # number of the steps in `ends` that each trial has reached
     events: list[tuple[int, int]] = []  # (time, trial), a heap
 
     def run(number: int, now: int) -> None:
         """Let a trial train to its next rung, or to its end."""
-        before = ends[number][reached[number] - 1] if reached[number] and scheduler.resource != ROWS else 0
+        before = (
+            ends[number][reached[number] - 1]
+            if reached[number] and scheduler.resource != ROWS
+            else 0
+        )
         heapq.heappush(events, (now + ends[number][reached[number]] - before, number))
         reached[number] += 1
 
@@ -183,6 +217,9 @@ def simulate(scheduler: Scheduler, trials: int, concurrency: int, quality: Calla
         if action in (Action.CONTINUE, Action.EXPLOIT):
             run(number, now)
             continue
-        trial.running, trial.paused_at = action is Action.PAUSE, step if action is Action.PAUSE else None
+        trial.running, trial.paused_at = (
+            action is Action.PAUSE,
+            step if action is Action.PAUSE else None,
+        )
         fill(now)
     return [ends[number][count - 1] for number, count in enumerate(reached)]

@@ -77,7 +77,9 @@ class Plan:
     @property
     def cells(self) -> list[tuple[Cell, int]]:
         """(cell, number of trials) of each grid cell; [] if the space has no grid."""
-        return [(cell, count) for cell, count in zip(self.space.cells, self.counts, strict=True) if cell]
+        return [
+            (cell, count) for cell, count in zip(self.space.cells, self.counts, strict=True) if cell
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON data, with null for unknown numbers."""
@@ -85,10 +87,18 @@ class Plan:
             "name": self.space.name,
             "file": str(self.space.path),
             "resources": dict(self.resources),
-            "algorithm": {"name": self.space.search.algorithm, "reason": self.space.algorithm_reason},
+            "algorithm": {
+                "name": self.space.search.algorithm,
+                "reason": self.space.algorithm_reason,
+            },
             "learns_from": [sweep.summary() for sweep in self.earlier],
-            "constants": [{"name": name, "value": value} for name, value in constants(self.space.sections)],
-            "dimensions": [{"name": d.name, "domain": d.kind, "values": domain(d)} for d in self.space.dimensions],
+            "constants": [
+                {"name": name, "value": value} for name, value in constants(self.space.sections)
+            ],
+            "dimensions": [
+                {"name": d.name, "domain": d.kind, "values": domain(d)}
+                for d in self.space.dimensions
+            ],
             "cells": [{"values": dict(cell), "trials": count} for cell, count in self.cells],
             "trials": self.trials,
             "repeats": {"least": self.repeats[0], "most": self.repeats[1]},
@@ -121,7 +131,11 @@ def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
     """
     if dim.options:
         return [option.key for option in dim.options]
-    ends = {"mean": dim.mean, "sd": dim.sd} if dim.lower is None else {"lowest": dim.lower, "highest": dim.highest}
+    ends = (
+        {"mean": dim.mean, "sd": dim.sd}
+        if dim.lower is None
+        else {"lowest": dim.lower, "highest": dim.highest}
+    )
     return ends | ({} if dim.q in (None, 1) else {"q": dim.q})
 
 

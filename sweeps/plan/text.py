@@ -33,7 +33,9 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
         machine: Short name for the machine that has the resources, such as "this machine".
     """
     room = max(width, 60) - LEFT
-    resources = ", ".join(f"{amount:g} {name}" for name, amount in plan.resources.items()) or "nothing"
+    resources = (
+        ", ".join(f"{amount:g} {name}" for name, amount in plan.resources.items()) or "nothing"
+    )
     parts = {
         "dimensions": _dimensions(plan, room),
         "constants": _constants(plan, room),
@@ -48,7 +50,9 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
         "fits": _wrapped([_fits(plan)], room),
         "steps": _wrapped(_steps(plan), room),
         "disk": _wrapped(_disk(plan), room),
-        "trackers": _wrapped([", ".join(tracker.name for tracker in plan.space.trackers) or "none"], room),
+        "trackers": _wrapped(
+            [", ".join(tracker.name for tracker in plan.space.trackers) or "none"], room
+        ),
     }
     lines = [f"{plan.space.name} on {resources} ({machine})", ""]
     for name, part in parts.items():
@@ -58,17 +62,23 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
             part = [*part, None]
         named = False
         for text in part:
-            lines.append("" if text is None else (("" if named else name).ljust(LEFT) + text).rstrip())
+            lines.append(
+                "" if text is None else (("" if named else name).ljust(LEFT) + text).rstrip()
+            )
             named = named or text is not None
     return "\n".join(lines)
 
 
 def _wrapped(paragraphs: Sequence[str], width: int) -> list[Any]:
     """Wrap paragraphs into lines of at most `width` columns."""
-    return [line for text in paragraphs for line in textwrap.wrap(text, width, break_on_hyphens=False)]
+    return [
+        line for text in paragraphs for line in textwrap.wrap(text, width, break_on_hyphens=False)
+    ]
 
 
-def _table(rows: Sequence[Sequence[str]], right: Collection[int] = (), width: float = math.inf) -> list[Any]:
+def _table(
+    rows: Sequence[Sequence[str]], right: Collection[int] = (), width: float = math.inf
+) -> list[Any]:
     """Format rows as aligned columns, two spaces apart. While the lines are too wide, the widest column is made narrower.
 
     Args:
@@ -82,7 +92,10 @@ def _table(rows: Sequence[Sequence[str]], right: Collection[int] = (), width: fl
     lines = []
     for row in rows:
         cells = (_cut(text, size) for text, size in zip(row, sizes, strict=True))
-        padded = [c.rjust(s) if i in right else c.ljust(s) for i, (c, s) in enumerate(zip(cells, sizes, strict=True))]
+        padded = [
+            c.rjust(s) if i in right else c.ljust(s)
+            for i, (c, s) in enumerate(zip(cells, sizes, strict=True))
+        ]
         lines.append("  ".join(padded).rstrip())
     return lines
 
@@ -130,7 +143,11 @@ def dimension_values(dim: Dimension) -> str:
     """Return the values of a dimension as text."""
     if dim.options:
         return ", ".join(_as_yaml(option.key) for option in dim.options)
-    text = f"mean {dim.mean:g}, sd {dim.sd:g}" if dim.lower is None else f"{dim.lower:g} to {dim.highest:g}"
+    text = (
+        f"mean {dim.mean:g}, sd {dim.sd:g}"
+        if dim.lower is None
+        else f"{dim.lower:g} to {dim.highest:g}"
+    )
     return text + (f", by {dim.q:g}" if dim.q not in (None, 1) else "")
 
 
@@ -180,8 +197,13 @@ def _cells(plan: Plan, width: int) -> list[Any]:
     if not cells or len(cells) > MAX_LINES:
         return []
     names = list(dict.fromkeys(name for cell, _ in cells for name in cell))
-    rows = [[*(_as_yaml(cell[name]) if name in cell else "-" for name in names), str(count)] for cell, count in cells]
-    return _table([[*short_names(names).values(), "trials"], *rows], right=[len(names)], width=width)
+    rows = [
+        [*(_as_yaml(cell[name]) if name in cell else "-" for name in names), str(count)]
+        for cell, count in cells
+    ]
+    return _table(
+        [[*short_names(names).values(), "trials"], *rows], right=[len(names)], width=width
+    )
 
 
 def _shapes(plan: Plan, width: int) -> list[Any]:
@@ -190,19 +212,40 @@ def _shapes(plan: Plan, width: int) -> list[Any]:
     rows = []
     for e, fitting in zip(plan.shapes, plan.fitting_by_shape, strict=True):
         number = f"{e.most}" if e.least == e.most else f"{e.least} to {e.most}"
-        rows.append([str(e.shape), f"{number} trial{'s' * (e.most != 1)}", f"{fitting:>{digits}} at once"])
-    table = _table(rows if len(rows) <= MAX_LINES else [*rows[: MAX_LINES - 2], rows[-1]], right=[1], width=width)
-    return table if len(rows) <= MAX_LINES else [*table[:-1], f"… {len(rows) - MAX_LINES + 1} more", table[-1]]
+        rows.append(
+            [str(e.shape), f"{number} trial{'s' * (e.most != 1)}", f"{fitting:>{digits}} at once"]
+        )
+    table = _table(
+        rows if len(rows) <= MAX_LINES else [*rows[: MAX_LINES - 2], rows[-1]],
+        right=[1],
+        width=width,
+    )
+    return (
+        table
+        if len(rows) <= MAX_LINES
+        else [*table[:-1], f"… {len(rows) - MAX_LINES + 1} more", table[-1]]
+    )
 
 
 def _concurrency(plan: Plan) -> str:
     """Describe how many trials run at the same time, and what limits this number."""
-    limit, number = plan.space.limits.max_concurrent_trials, f"{plan.concurrency} trial{'s' * (plan.concurrency > 1)}"
+    limit, number = (
+        plan.space.limits.max_concurrent_trials,
+        f"{plan.concurrency} trial{'s' * (plan.concurrency > 1)}",
+    )
     if plan.concurrency == plan.trials:
         return "all trials"
     if limit is None:
-        return f"at most {number}, if each has the smallest shape" if len(plan.shapes) > 1 else f"{number}; more do not fit"
-    waits = f"; {plan.fitting_trials} fit, the others wait" if plan.concurrency > plan.fitting_trials else ""
+        return (
+            f"at most {number}, if each has the smallest shape"
+            if len(plan.shapes) > 1
+            else f"{number}; more do not fit"
+        )
+    waits = (
+        f"; {plan.fitting_trials} fit, the others wait"
+        if plan.concurrency > plan.fitting_trials
+        else ""
+    )
     return f"{number} (limits.max_concurrent_trials){waits}"
 
 
@@ -232,15 +275,23 @@ def _fits(plan: Plan) -> str:
         return "none: no preprocessing"
     if fits.least == fits.most:
         return (
-            f"1 preprocessor, fitted once{_each(plan)}" if fits.most == 1 else f"{fits.most} preprocessors, each fitted once{_each(plan)}"
+            f"1 preprocessor, fitted once{_each(plan)}"
+            if fits.most == 1
+            else f"{fits.most} preprocessors, each fitted once{_each(plan)}"
         )
-    why = f"; a trial may have a preprocessor of its own, because {fits.continuous} is continuous" if fits.continuous else ""
+    why = (
+        f"; a trial may have a preprocessor of its own, because {fits.continuous} is continuous"
+        if fits.continuous
+        else ""
+    )
     return f"{fits.least} to {fits.most} preprocessors, each fitted once{_each(plan)}{why}"
 
 
 def _each(plan: Plan) -> str:
     folds = plan.space.data.folds
-    return (" on its data variant" if plan.variants != 1 else "") + (f" for each of {folds} folds" if folds else "")
+    return (" on its data variant" if plan.variants != 1 else "") + (
+        f" for each of {folds} folds" if folds else ""
+    )
 
 
 def _steps(plan: Plan) -> list[str]:
@@ -251,13 +302,23 @@ def _steps(plan: Plan) -> list[str]:
     if steps is None:
         return ["unlimited: there is no scheduler.max_t, so each trial runs until its loop ends"]
     if not steps.rungs:
-        return [f"at most {steps.most:,}: every trial runs to step {steps.max_t} or to the end of its loop"]
+        return [
+            f"at most {steps.most:,}: every trial runs to step {steps.max_t} or to the end of its loop"
+        ]
     if steps.counts_rows:
         return _row_steps(plan, steps)
     compared = ", ".join(map(str, steps.rungs))
-    where = f"every step from {compared} on" if steps.every else f"step{'s' * (len(steps.rungs) > 1)} {compared}"
+    where = (
+        f"every step from {compared} on"
+        if steps.every
+        else f"step{'s' * (len(steps.rungs) > 1)} {compared}"
+    )
     scheduler = planned_scheduler(plan.space.scheduler)
-    brackets = [str(scheduler.rungs(bracket)[0]) for bracket in range(scheduler.bracket_count)] if scheduler.bracket_count > 1 else []
+    brackets = (
+        [str(scheduler.rungs(bracket)[0]) for bracket in range(scheduler.bracket_count)]
+        if scheduler.bracket_count > 1
+        else []
+    )
     begun = f"; its brackets start at steps {', '.join(brackets)}" if brackets else ""
     return [
         f"at least {steps.least:,}, at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random values",
@@ -267,7 +328,9 @@ def _steps(plan: Plan) -> list[str]:
 
 def _row_steps(plan: Plan, steps: StepCount) -> list[str]:
     """Describe on how many rows the trials train, if the scheduler counts rows."""
-    least, typical, most = (f"{parts / steps.max_t:,.1f}" for parts in (steps.least, steps.typical, steps.most))
+    least, typical, most = (
+        f"{parts / steps.max_t:,.1f}" for parts in (steps.least, steps.typical, steps.most)
+    )
     shares = [f"{rung}/{steps.max_t}" for rung in steps.rungs]
     compared = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else shares[0]
     whole = plan.trials + plan.repeats[1]
@@ -294,13 +357,19 @@ def _disk(plan: Plan) -> list[str]:
         lines = [f"at most {disk.checkpoints} checkpoints: {kept}; their size is unknown"]
     else:
         assumed = f" ({disk.assumed})" if disk.assumed else ""
-        lines = [f"at most {format_bytes(disk.total)} of checkpoints: {kept}, up to {format_bytes(disk.each)} each{assumed}"]
+        lines = [
+            f"at most {format_bytes(disk.total)} of checkpoints: {kept}, up to {format_bytes(disk.each)} each{assumed}"
+        ]
     test = "the test split, and " if plan.space.data.test is not None else ""
     runs = "about 0.3 KB per step and metric in MLflow" if plan.space.has_mlflow else ""
     if added := f"{test}{runs}".removesuffix(", and "):
         lines.append(f"plus {added}")
     if disk.free is not None:
-        lines.append(f"WARNING: only {format_bytes(disk.free)} are free" if disk.short else f"{format_bytes(disk.free)} are free")
+        lines.append(
+            f"WARNING: only {format_bytes(disk.free)} are free"
+            if disk.short
+            else f"{format_bytes(disk.free)} are free"
+        )
     return lines
 
 

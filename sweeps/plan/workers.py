@@ -9,7 +9,10 @@ from sweeps.plan.cells import ShapeCount
 
 
 def count_workers(
-    shapes: Sequence[ShapeCount], cluster: Mapping[str, float], concurrency: int, capacity: Mapping[str, float]
+    shapes: Sequence[ShapeCount],
+    cluster: Mapping[str, float],
+    concurrency: int,
+    capacity: Mapping[str, float],
 ) -> int | None:
     """Return the largest number of workers that a sweep starts, assuming that no worker dies.
 
@@ -31,7 +34,9 @@ def count_workers(
         if count.most:
             alone = count_fitting_trials(Shape(1, count.shape.per_worker), cluster)
             ranks = min(concurrency, count.most) * count.shape.sizes[-1]
-            wanted[count.shape.per_worker] = max(wanted.get(count.shape.per_worker, 0), min(ranks, alone))
+            wanted[count.shape.per_worker] = max(
+                wanted.get(count.shape.per_worker, 0), min(ranks, alone)
+            )
     needed: dict[str, float] = {}
     for per_worker, number in wanted.items():
         for name, amount in per_worker:

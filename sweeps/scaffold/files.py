@@ -14,7 +14,9 @@ def refuse_existing(paths: list[Path], force: bool) -> None:
     existing = [path for path in paths if path.exists()]
     if existing and not force:
         names = ", ".join(map(str, existing))
-        raise InputError(Problem(names, "already exists; name another FILE, or overwrite the file with --force"))
+        raise InputError(
+            Problem(names, "already exists; name another FILE, or overwrite the file with --force")
+        )
 
 
 def write_files(texts: Mapping[Path, str], force: bool) -> None:

@@ -76,7 +76,9 @@ def columns_of(summary: DataSummary) -> Columns:
             blank = " and blank texts" * finding.blank
             parse[column.name] = finding.rule, f"numbers as text, such as {finding.example}{blank}"
         elif finding.kind == "date_text":
-            other = f"; or {quoted(finding.other_rule)}, which also fits" if finding.other_rule else ""
+            other = (
+                f"; or {quoted(finding.other_rule)}, which also fits" if finding.other_rule else ""
+            )
             parse[column.name] = finding.rule, f"dates as text, such as {finding.example}{other}"
         elif column.kind == "date":
             parse[column.name] = "%Y-%m-%d", "dates become the days since 1970-01-01"
@@ -94,9 +96,18 @@ def dropped_lines(columns: Columns, file: str) -> list[str]:
         columns: the use of the columns.
         file: name of the space file, which has all of them.
     """
-    lines = [f"dropped {shown(name)} ({shown(reason, 110)})" for name, reason in columns.drop.items()]
+    lines = [
+        f"dropped {shown(name)} ({shown(reason, 110)})" for name, reason in columns.drop.items()
+    ]
     more = len(lines) - NAMED
-    return [*lines[:NAMED], *([f"dropped {more} more column{'s' * (more > 1)}; see data.drop in {file}"] if more > 0 else [])]
+    return [
+        *lines[:NAMED],
+        *(
+            [f"dropped {more} more column{'s' * (more > 1)}; see data.drop in {file}"]
+            if more > 0
+            else []
+        ),
+    ]
 
 
 def _drop_reason(column: ColumnSummary, finding: Finding) -> str | None:
@@ -104,7 +115,11 @@ def _drop_reason(column: ColumnSummary, finding: Finding) -> str | None:
     if finding.kind == "leak":
         return f"alone explains {percent(finding.share)} of the label: keep it only if it is known before the label"
     if finding.kind == "identifier":
-        what = "prose, which this trainer cannot read" if finding.words >= PROSE_WORDS else "identifies rows"
+        what = (
+            "prose, which this trainer cannot read"
+            if finding.words >= PROSE_WORDS
+            else "identifies rows"
+        )
         return f"{what}: {finding.count:,} different values"
     if finding.kind == "number_text" and finding.count:
         return f"has numbers, and texts such as {finding.example!r}: make them empty, then parse the column"
@@ -130,7 +145,12 @@ def space_text(table: Table, name: str = "") -> str:
     """
     columns = columns_of(table.summary)
     small = table.summary.rows["train"] < FOLDS_BELOW
-    parts = [_head(table, name), _data(table, columns, small), _search(table, small), _space(table, columns, small)]
+    parts = [
+        _head(table, name),
+        _data(table, columns, small),
+        _search(table, small),
+        _space(table, columns, small),
+    ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
@@ -138,36 +158,75 @@ def _head(table: Table, name: str) -> list[str]:
     about = "" if table.exact else "about "
     name = name or table.source.rpartition("/")[2].partition(".")[0]
     return [
-        *comment_lines(f"Written by `sweeps init` from {table.source}: {about}{one_line(table.summary)}."),
+        *comment_lines(
+            f"Written by `sweeps init` from {table.source}: {about}{one_line(table.summary)}."
+        ),
         "#",
         "#   sweeps plan FILE --data   shows the trials, the columns, and warnings about them",
         "#   sweeps run FILE           searches the space and exports the best trial",
         f"name: {quoted(sweep_name(name))}",
-        line("trainer: xgboost", "gradient-boosted trees; docs/how-to/trainers.md lists the other trainers"),
+        line(
+            "trainer: xgboost",
+            "gradient-boosted trees; docs/how-to/trainers.md lists the other trainers",
+        ),
     ]
 
 
 def _data(table: Table, columns: Columns, small: bool) -> list[str]:
     """Return the section `data`."""
-    lines = ["data:", line(f"train: {quoted(table.source)}", indent=2), line(f"label: {quoted(table.label)}", _label_comment(table), 2)]
+    lines = [
+        "data:",
+        line(f"train: {quoted(table.source)}", indent=2),
+        line(f"label: {quoted(table.label)}", _label_comment(table), 2),
+    ]
     if table.given_task:
         lines.append(line(f"task: {table.task}", "the label has numbers that are classes", 2))
     if small:
-        lines.append(line("valid: {folds: 5}", "few rows: each trial trains on four fifths of them, five times", 2))
+        lines.append(
+            line(
+                "valid: {folds: 5}",
+                "few rows: each trial trains on four fifths of them, five times",
+                2,
+            )
+        )
     else:
         lines.append(line("valid: 0.2", "trials are compared on a fifth of the rows", 2))
         if dates := [name for name, (rule, _) in columns.parse.items() if "%" in rule]:
-            lines.append(f"  # valid: {{time: {quoted(dates[0])}, last: 0.2}}  for a model that predicts later rows than it has seen")
+            lines.append(
+                f"  # valid: {{time: {quoted(dates[0])}, last: 0.2}}  for a model that predicts later rows than it has seen"
+            )
     if table.summary.rows["train"] >= TEST_FROM:
-        lines.append(line("test: 0.1", "the search never uses these rows; the best trial is scored on them once", 2))
+        lines.append(
+            line(
+                "test: 0.1",
+                "the search never uses these rows; the best trial is scored on them once",
+                2,
+            )
+        )
     if table.missing_labels:
-        lines.append(line("drop_missing_label: true", f"{table.missing_labels:,} rows have no label", 2))
+        lines.append(
+            line("drop_missing_label: true", f"{table.missing_labels:,} rows have no label", 2)
+        )
     for finding in table.summary.findings:
         if finding.kind == "duplicates":
-            lines.append(line("drop_duplicates: true", f"about {percent(finding.share)} of the rows are copies of others", 2))
-    lines += _entries("drop", {f"- {quoted(name)}": reason for name, reason in columns.drop.items()})
-    rules = {f"{quoted(name)}: {quoted(rule)}": reason for name, (rule, reason) in columns.parse.items()}
-    own = {f"{quoted(table.label)}: {quoted(table.label_rule)}": "the label"} if table.label_rule else {}
+            lines.append(
+                line(
+                    "drop_duplicates: true",
+                    f"about {percent(finding.share)} of the rows are copies of others",
+                    2,
+                )
+            )
+    lines += _entries(
+        "drop", {f"- {quoted(name)}": reason for name, reason in columns.drop.items()}
+    )
+    rules = {
+        f"{quoted(name)}: {quoted(rule)}": reason for name, (rule, reason) in columns.parse.items()
+    }
+    own = (
+        {f"{quoted(table.label)}: {quoted(table.label_rule)}": "the label"}
+        if table.label_rule
+        else {}
+    )
     return [*lines, *_entries("parse", own | rules)]
 
 
@@ -187,16 +246,25 @@ def _label_comment(table: Table) -> str:
     total = max(1, sum(table.summary.label.values()))
     first = sorted(table.summary.label.items(), key=lambda item: -item[1])[:4]
     shares = ", ".join(f"{shown(name)} {percent(count / total)}" for name, count in first)
-    more = f", … {len(table.summary.label)} classes" if len(table.summary.label) > len(first) else ""
+    more = (
+        f", … {len(table.summary.label)} classes" if len(table.summary.label) > len(first) else ""
+    )
     rare = min(table.summary.label.values()) / total < 0.05
-    return f"{table.task}: {shares}{more}" + ("; a class is rare: consider `class_weight: balanced`" if rare else "")
+    return f"{table.task}: {shares}{more}" + (
+        "; a class is rare: consider `class_weight: balanced`" if rare else ""
+    )
 
 
 def _search(table: Table, small: bool) -> list[str]:
     metric = METRICS[table.task]
     lines = [line(f"objective: {{metric: {metric}, goal: minimize}}")]
     if not small:
-        lines.append(line("scheduler: {name: asha, max_t: 100, grace_period: 10}", "a step is one tree; poor trials stop early"))
+        lines.append(
+            line(
+                "scheduler: {name: asha, max_t: 100, grace_period: 10}",
+                "a step is one tree; poor trials stop early",
+            )
+        )
     return [*lines, line("limits: {max_trials: 30, timeout: 30m}", "whichever comes first")]
 
 
@@ -205,7 +273,9 @@ def _space(table: Table, columns: Columns, small: bool) -> list[str]:
     lines = ["space:"]
     if columns.texts:
         lines += _preprocessor(table, columns)
-    rounds = [line("num_boost_round: {choice: [25, 50, 100]}", "number of trees", 4)] if small else []
+    rounds = (
+        [line("num_boost_round: {choice: [25, 50, 100]}", "number of trees", 4)] if small else []
+    )
     return [
         *lines,
         "  params:",
@@ -222,11 +292,23 @@ def _preprocessor(table: Table, columns: Columns) -> list[str]:
     """Return the steps that turn texts into numbers. Missing numbers stay missing, because the trainer reads them."""
     lines = ["  preprocessor:"]
     if any(column.missing for column in columns.texts) or not table.exact:
-        lines.append(line("- SimpleImputer: {columns: categorical, strategy: constant, fill_value: missing}", "", 4))
+        lines.append(
+            line(
+                "- SimpleImputer: {columns: categorical, strategy: constant, fill_value: missing}",
+                "",
+                4,
+            )
+        )
     many = [column.name for column in columns.texts if (column.distinct or 0) > ONE_HOT]
     few = len(columns.texts) - len(many)
     if many:
-        lines.append(line(f"- OrdinalEncoder: {{columns: {quoted(many)}}}", f"more than {ONE_HOT} different texts", 4))
+        lines.append(
+            line(
+                f"- OrdinalEncoder: {{columns: {quoted(many)}}}",
+                f"more than {ONE_HOT} different texts",
+                4,
+            )
+        )
     if few:
         what = f"the other {few} column{'s' * (few > 1)} of text" if many else "the columns of text"
         lines.append(line("- choice: [OneHotEncoder, OrdinalEncoder]", what, 4))

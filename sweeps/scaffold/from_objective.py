@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 # Names of the methods of a trial that suggest a value. The others are deprecated forms of these.
-SUGGESTS = ("suggest_float", "suggest_int", "suggest_categorical", "suggest_uniform", "suggest_loguniform", "suggest_discrete_uniform")
+SUGGESTS = (
+    "suggest_float",
+    "suggest_int",
+    "suggest_categorical",
+    "suggest_uniform",
+    "suggest_loguniform",
+    "suggest_discrete_uniform",
+)
 
 
 @dataclass
@@ -72,14 +79,20 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
     text = type(error).__name__ + (f": {message}" if message else "")
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    own = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)
+    ]
     return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else text
 
 
 def _is_users(file: str) -> bool:
     """Return whether a source file is neither part of sweeps, nor of Python, nor of an installed package."""
     installed = (Path(__file__).parents[1], Path(traceback.__file__).parent)
-    return not file.startswith("<") and "site-packages" not in file and not any(Path(file).is_relative_to(folder) for folder in installed)
+    return (
+        not file.startswith("<")
+        and "site-packages" not in file
+        and not any(Path(file).is_relative_to(folder) for folder in installed)
+    )
 
 
 def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]) -> Recording:
@@ -117,14 +130,25 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
     except optuna.TrialPruned:
         returned = None
     except Exception as e:  # the user's code may raise anything
-        text = f"`{name}` raised {describe_error(e)}; it must run once, with the values {trial.params}"
+        text = (
+            f"`{name}` raised {describe_error(e)}; it must run once, with the values {trial.params}"
+        )
         raise InputError(Problem("--from-objective", text)) from e
     found.distributions = dict(trial.distributions)
     if not found.distributions:
-        raise InputError(Problem("--from-objective", f"`{name}` suggested no parameter with `trial.suggest_...`, so nothing can be tuned"))
+        raise InputError(
+            Problem(
+                "--from-objective",
+                f"`{name}` suggested no parameter with `trial.suggest_...`, so nothing can be tuned",
+            )
+        )
     if returned is not None:
         found.values = _values(returned, name, directions)
-    found.not_run = tuple((name, at) for name, at in suggestions_in(_source(objective)) if name not in found.distributions)
+    found.not_run = tuple(
+        (name, at)
+        for name, at in suggestions_in(_source(objective))
+        if name not in found.distributions
+    )
     return found
 
 
@@ -138,7 +162,12 @@ def _values(returned: Any, name: str, directions: Sequence[str]) -> tuple[float,
     if len(values) == len(directions):
         return values
     if not values:
-        raise InputError(Problem("--from-objective", f"`{name}` returned {returned!r}, but must return a number, or several numbers"))
+        raise InputError(
+            Problem(
+                "--from-objective",
+                f"`{name}` returned {returned!r}, but must return a number, or several numbers",
+            )
+        )
     text = f"`{name}` returned {len(values)} values; give `--direction minimize` or `--direction maximize` once for each of them"
     raise InputError(Problem("--direction", text))
 
@@ -146,7 +175,9 @@ def _values(returned: Any, name: str, directions: Sequence[str]) -> tuple[float,
 def _source(objective: Callable[..., Any]) -> str:
     """Return the source of the function or of the object's class; "" if it cannot be found."""
     try:
-        return textwrap.dedent(inspect.getsource(objective if inspect.isfunction(objective) else type(objective)))
+        return textwrap.dedent(
+            inspect.getsource(objective if inspect.isfunction(objective) else type(objective))
+        )
     except (OSError, TypeError):
         return ""
 
@@ -159,9 +190,19 @@ def suggestions_in(source: str) -> list[tuple[str, int]]:
         return []
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SUGGESTS:
-            names = node.args[:1] or [keyword.value for keyword in node.keywords if keyword.arg == "name"]
-            found += [(name.value, node.lineno) for name in names if isinstance(name, ast.Constant) and isinstance(name.value, str)]
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in SUGGESTS
+        ):
+            names = node.args[:1] or [
+                keyword.value for keyword in node.keywords if keyword.arg == "name"
+            ]
+            found += [
+                (name.value, node.lineno)
+                for name in names
+                if isinstance(name, ast.Constant) and isinstance(name.value, str)
+            ]
     return sorted(dict.fromkeys(found), key=lambda item: item[1])
 
 
@@ -170,12 +211,18 @@ def suggestions_in(source: str) -> list[tuple[str, int]]:
 
 def metric_names(directions: Sequence[str]) -> tuple[str, ...]:
     """Return the name of the metric for each value of an objective."""
-    return ("objective",) if len(directions) == 1 else tuple(f"objective_{i}" for i in range(len(directions)))
+    return (
+        ("objective",)
+        if len(directions) == 1
+        else tuple(f"objective_{i}" for i in range(len(directions)))
+    )
 
 
 def notes_of(found: Recording) -> list[str]:
     """Return notes about what one run cannot show."""
-    notes = ["One run of the objective was recorded. Parameters that it suggests in another branch are missing here."]
+    notes = [
+        "One run of the objective was recorded. Parameters that it suggests in another branch are missing here."
+    ]
     if found.not_run:
         names = ", ".join(f"{name} (line {at} of the function)" for name, at in found.not_run)
         notes.append(
@@ -189,7 +236,9 @@ def notes_of(found: Recording) -> list[str]:
     return notes
 
 
-def objective_space(name: str, found: Recording, directions: Sequence[str], loop: str, origin: str) -> str:
+def objective_space(
+    name: str, found: Recording, directions: Sequence[str], loop: str, origin: str
+) -> str:
     """Return the text of the space file for a recorded objective. Pure.
 
     Raises:
@@ -199,7 +248,9 @@ def objective_space(name: str, found: Recording, directions: Sequence[str], loop
     parameters = [Parameter(key, distribution) for key, distribution in found.distributions.items()]
     reports = len(found.steps)
     scheduler = (
-        f"{{name: asha, max_t: {reports + 1}, grace_period: {max(1, reports // 10)}}}" if reports > 1 and len(directions) == 1 else ""
+        f"{{name: asha, max_t: {reports + 1}, grace_period: {max(1, reports // 10)}}}"
+        if reports > 1 and len(directions) == 1
+        else ""
     )
     return space_text(name, origin, loop, parameters, goals, notes_of(found), scheduler=scheduler)
 
@@ -241,7 +292,19 @@ def loop_text(reference: str, directions: Sequence[str]) -> str:
     module, _, attr = reference.partition(":")
     names = metric_names(directions)
     several = len(names) > 1
-    metrics = ", ".join(f'"{name}": {f"values[{i}]" if several else "value"}' for i, name in enumerate(names))
-    filled: Mapping[str, str] = {"reference": reference, "module": module, "attr": attr.split(".")[0], "config": "config"}
-    text = LOOP.format(**filled, report=REPORT, returned="values" if several else "value", metrics="{" + metrics + "}")
+    metrics = ", ".join(
+        f'"{name}": {f"values[{i}]" if several else "value"}' for i, name in enumerate(names)
+    )
+    filled: Mapping[str, str] = {
+        "reference": reference,
+        "module": module,
+        "attr": attr.split(".")[0],
+        "config": "config",
+    }
+    text = LOOP.format(
+        **filled,
+        report=REPORT,
+        returned="values" if several else "value",
+        metrics="{" + metrics + "}",
+    )
     return text.replace(f"{attr.split('.')[0]}(Trial", f"{attr}(Trial")

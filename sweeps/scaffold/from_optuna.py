@@ -53,18 +53,30 @@ def open_study(storage: str, name: str | None) -> Study:
     place = masked(storage)
     try:
         stored = _storage(storage)
-        names = [study.study_name for study in optuna.get_all_study_summaries(stored, include_best_trial=False)]
+        names = [
+            study.study_name
+            for study in optuna.get_all_study_summaries(stored, include_best_trial=False)
+        ]
     except InputError:
         raise
     except Exception as e:  # SQLAlchemy's and Optuna's errors have no common class
         lines = str(e).splitlines() or [type(e).__name__]
-        raise InputError(Problem("--from-optuna", f"{place} cannot be read: {masked(lines[0])}")) from e
+        raise InputError(
+            Problem("--from-optuna", f"{place} cannot be read: {masked(lines[0])}")
+        ) from e
     if not names:
         raise InputError(Problem("--from-optuna", f"{place} has no study"))
     if name is None and len(names) > 1:
-        raise InputError(Problem("--study", f"{place} has {len(names)} studies; name one of them: {', '.join(names[:10])}"))
+        raise InputError(
+            Problem(
+                "--study",
+                f"{place} has {len(names)} studies; name one of them: {', '.join(names[:10])}",
+            )
+        )
     if name is not None and name not in names:
-        raise InputError(Problem("--study", f"{place} has no study `{name}`; {did_you_mean(name, names)}"))
+        raise InputError(
+            Problem("--study", f"{place} has no study `{name}`; {did_you_mean(name, names)}")
+        )
     return optuna.load_study(study_name=name or names[0], storage=stored)
 
 
@@ -81,11 +93,15 @@ def _storage(storage: str) -> Any:
     with path.open("rb") as opened:
         is_sqlite = opened.read(16).startswith(b"SQLite format 3")
     if is_sqlite:  # read-only, because Optuna would create its tables in a database that has none
-        return optuna.storages.RDBStorage(f"sqlite:///file:{quote(str(path.absolute()))}?mode=ro&uri=true")
+        return optuna.storages.RDBStorage(
+            f"sqlite:///file:{quote(str(path.absolute()))}?mode=ro&uri=true"
+        )
     return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
 
 
-def parameters_of(trials: Sequence[tuple[Mapping[str, Any], Mapping[str, BaseDistribution]]]) -> tuple[list[Parameter], list[str]]:
+def parameters_of(
+    trials: Sequence[tuple[Mapping[str, Any], Mapping[str, BaseDistribution]]],
+) -> tuple[list[Parameter], list[str]]:
     """Return the parameters of a study, and notes about what could not be found out.
 
     A parameter that only some trials have gets a condition, if the value of one choice decides in all trials whether the parameter exists.
@@ -99,22 +115,36 @@ def parameters_of(trials: Sequence[tuple[Mapping[str, Any], Mapping[str, BaseDis
     notes: list[str] = []
     changed: set[str] = set()
     for _, distributions in trials:
-        changed |= {name for name, own in distributions.items() if name in latest and latest[name] != own}
+        changed |= {
+            name for name, own in distributions.items() if name in latest and latest[name] != own
+        }
         latest |= distributions
     if changed:
-        notes.append(f"Trials differ in the ranges of {', '.join(sorted(changed))}; the ranges of the last trials are used.")
+        notes.append(
+            f"Trials differ in the ranges of {', '.join(sorted(changed))}; the ranges of the last trials are used."
+        )
     always = {name for name in latest if all(name in values for values, _ in trials)}
-    choices = [name for name, own in latest.items() if isinstance(own, CategoricalDistribution) and name in always]
+    choices = [
+        name
+        for name, own in latest.items()
+        if isinstance(own, CategoricalDistribution) and name in always
+    ]
     found = []
     for name, distribution in latest.items():
-        when = None if name in always else _condition(name, choices, [values for values, _ in trials])
+        when = (
+            None if name in always else _condition(name, choices, [values for values, _ in trials])
+        )
         if name not in always and when is None:
-            notes.append(f"{name}: only some trials have it, and no single choice decides which; it is sampled in every trial.")
+            notes.append(
+                f"{name}: only some trials have it, and no single choice decides which; it is sampled in every trial."
+            )
         found.append(Parameter(name, distribution, when))
     return found, notes
 
 
-def _condition(name: str, choices: Sequence[str], trials: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[Any, ...]] | None:
+def _condition(
+    name: str, choices: Sequence[str], trials: Sequence[Mapping[str, Any]]
+) -> tuple[str, tuple[Any, ...]] | None:
     """Return the choice, and its values, with which exactly those trials were run that have the parameter `name`."""
     for choice in choices:
         present = {values[choice] for values in trials if name in values}
@@ -133,7 +163,11 @@ def domain(distribution: BaseDistribution) -> str:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(distribution, CategoricalDistribution):
-        wrong = [choice for choice in distribution.choices if not isinstance(choice, (str, int, float, bool, type(None)))]
+        wrong = [
+            choice
+            for choice in distribution.choices
+            if not isinstance(choice, (str, int, float, bool, type(None)))
+        ]
         if wrong:
             raise ValueError(f"the option {wrong[0]!r} is no text, number or boolean")
         options = list(distribution.choices)
@@ -145,7 +179,11 @@ def domain(distribution: BaseDistribution) -> str:
         kind = "lograndint" if distribution.log else "randint"
         if step == 1:
             return f"{{{kind}: [{low}, {high + 1}]}}"
-        return f"{{qrandint: [{low}, {high}, {step}]}}" if low % step == 0 else f"{{choice: {quoted(list(range(low, high + 1, step)))}}}"
+        return (
+            f"{{qrandint: [{low}, {high}, {step}]}}"
+            if low % step == 0
+            else f"{{choice: {quoted(list(range(low, high + 1, step)))}}}"
+        )
     assert isinstance(distribution, FloatDistribution)
     ends = f"{number(distribution.low)}, {number(distribution.high)}"
     if distribution.low == distribution.high:
@@ -163,7 +201,9 @@ def _stepped(low: float, high: float, step: float) -> str:
     return f"{{choice: {quoted([float(f'{low + i * step:.12g}') for i in range(count + 1)])}}}"
 
 
-def params_lines(parameters: Sequence[Parameter], comments: Mapping[str, str] | None = None) -> list[str]:
+def params_lines(
+    parameters: Sequence[Parameter], comments: Mapping[str, str] | None = None
+) -> list[str]:
     """Return the lines of `space.params`.
 
     Raises:
@@ -174,14 +214,25 @@ def params_lines(parameters: Sequence[Parameter], comments: Mapping[str, str] | 
         try:
             text = domain(parameter.distribution)
         except ValueError as e:
-            problems.append(Problem(parameter.name, f"{e}; suggest names, and map them to the values in the objective"))
+            problems.append(
+                Problem(
+                    parameter.name,
+                    f"{e}; suggest names, and map them to the values in the objective",
+                )
+            )
             continue
         if parameter.when is not None:
             name, values = parameter.when
             condition = quoted(values[0] if len(values) == 1 else list(values))
             when = f"when: {{{quoted('params.' + name)}: {condition}}}"
-            text = f"{{{text[1:-1]}, {when}}}" if text.startswith("{") else f"{{choice: [{text}], {when}}}"
-        lines.append(line(f"{quoted(parameter.name)}: {text}", (comments or {}).get(parameter.name, ""), 4))
+            text = (
+                f"{{{text[1:-1]}, {when}}}"
+                if text.startswith("{")
+                else f"{{choice: [{text}], {when}}}"
+            )
+        lines.append(
+            line(f"{quoted(parameter.name)}: {text}", (comments or {}).get(parameter.name, ""), 4)
+        )
     if problems:
         raise InputError(problems)
     return lines
@@ -216,12 +267,22 @@ def space_text(
         head += ["#", *comment_lines(note)]
     objectives = [f"{{metric: {quoted(metric)}, goal: {goal}}}" for metric, goal in goals]
     lines = [*head, f"name: {quoted(sweep_name(name))}", f"trainer: {{loop: {quoted(loop)}}}", ""]
-    lines.append(f"objective: {objectives[0]}" if len(objectives) == 1 else f"objective: [{', '.join(objectives)}]")
+    lines.append(
+        f"objective: {objectives[0]}"
+        if len(objectives) == 1
+        else f"objective: [{', '.join(objectives)}]"
+    )
     lines += [f"scheduler: {scheduler}"] if scheduler else []
     lines.append(f"limits: {{max_trials: {trials}}}")
     if initial:
-        lines += ["search:", line("initial_points:", "the best trials of the study are run first", 2)]
-        lines += [f"    - {quoted({f'params.{key}': value for key, value in point.items()})}" for point in initial]
+        lines += [
+            "search:",
+            line("initial_points:", "the best trials of the study are run first", 2),
+        ]
+        lines += [
+            f"    - {quoted({f'params.{key}': value for key, value in point.items()})}"
+            for point in initial
+        ]
     return "\n".join([*lines, "", "space:", "  params:", *params_lines(parameters)]) + "\n"
 
 
@@ -257,19 +318,38 @@ def study_texts(study: Study, name: str, origin: str) -> StudyTexts:
     """
     trials = [trial for trial in study.get_trials(deepcopy=False) if trial.distributions]
     if not trials:
-        raise InputError(Problem("--from-optuna", f"the study `{study.study_name}` has no trial with parameters"))
+        raise InputError(
+            Problem("--from-optuna", f"the study `{study.study_name}` has no trial with parameters")
+        )
     parameters, notes = parameters_of([(trial.params, trial.distributions) for trial in trials])
     directions = [direction.name.lower() for direction in study.directions]
     goals = list(zip(_metrics(study), directions, strict=True))
-    initial = best_points(study, {parameter.name: parameter.distribution for parameter in parameters})
-    best = {0: "", 1: " Its best trial is run first."}.get(len(initial), f" Its {len(initial)} best trials are run first.")
+    initial = best_points(
+        study, {parameter.name: parameter.distribution for parameter in parameters}
+    )
+    best = {0: "", 1: " Its best trial is run first."}.get(
+        len(initial), f" Its {len(initial)} best trials are run first."
+    )
     notes = [*notes, f"The study `{study.study_name}` has {len(trials)} trials.{best}"]
-    space = space_text(name, origin, "LOOP_MODULE:train", parameters, goals, notes, max(TRIALS, len(trials)), initial)
+    space = space_text(
+        name,
+        origin,
+        "LOOP_MODULE:train",
+        parameters,
+        goals,
+        notes,
+        max(TRIALS, len(trials)),
+        initial,
+    )
     metrics = "{" + ", ".join(f'\\"{metric}\\": ...' for metric, _ in goals) + "}"
-    return StudyTexts(space, LOOP.format(study=study.study_name, first=parameters[0].name, metrics=metrics))
+    return StudyTexts(
+        space, LOOP.format(study=study.study_name, first=parameters[0].name, metrics=metrics)
+    )
 
 
-def best_points(study: Study, distributions: Mapping[str, BaseDistribution]) -> list[dict[str, Any]]:
+def best_points(
+    study: Study, distributions: Mapping[str, BaseDistribution]
+) -> list[dict[str, Any]]:
     """Return the different configurations of the best trials, at most `BEST`, the best first.
 
     The best trials of several objectives are those on the Pareto front. Infeasible trials, and values outside the ranges, are left out.
@@ -285,12 +365,20 @@ def best_points(study: Study, distributions: Mapping[str, BaseDistribution]) -> 
         best = study.best_trials
     else:
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        feasible = [trial for trial in trials if all(value <= 0 for value in trial.constraints.values())]
+        feasible = [
+            trial for trial in trials if all(value <= 0 for value in trial.constraints.values())
+        ]
         sign = -1 if study.direction == StudyDirection.MAXIMIZE else 1
-        best = sorted((trial for trial in feasible if trial.value is not None), key=lambda trial: sign * (trial.value or 0.0))
+        best = sorted(
+            (trial for trial in feasible if trial.value is not None),
+            key=lambda trial: sign * (trial.value or 0.0),
+        )
     points: list[dict[str, Any]] = []
     for trial in best:
-        inside = all(name in distributions and _contains(distributions[name], value) for name, value in trial.params.items())
+        inside = all(
+            name in distributions and _contains(distributions[name], value)
+            for name, value in trial.params.items()
+        )
         if trial.params and inside and trial.params not in points:
             points.append(dict(trial.params))
     return points[:BEST]

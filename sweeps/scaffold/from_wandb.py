@@ -14,7 +14,19 @@ from sweeps.space.nodes import Mark, Node
 from sweeps.space.yaml_writer import number
 
 ALGORITHMS = {"grid": "grid", "random": "random", "bayes": "gp"}
-KNOWN = {"program", "command", "method", "metric", "parameters", "early_terminate", "run_cap", "name", "description", "project", "entity"}
+KNOWN = {
+    "program",
+    "command",
+    "method",
+    "metric",
+    "parameters",
+    "early_terminate",
+    "run_cap",
+    "name",
+    "description",
+    "project",
+    "entity",
+}
 DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 # Number of trials if the configuration has no `run_cap`, and largest step if `early_terminate` names none.
 TRIALS, STEPS = 30, 100
@@ -43,25 +55,50 @@ def space_text(root: Node, source: str) -> str:
     Raises:
         InputError: the configuration has no parameters, or a parameter has no counterpart.
     """
-    if not root.is_map or not _child(root, "parameters").is_map or not _child(root, "parameters").value:
+    if (
+        not root.is_map
+        or not _child(root, "parameters").is_map
+        or not _child(root, "parameters").value
+    ):
         raise InputError(Problem(source, "is not a W&B sweep: it has no mapping `parameters`"))
     method = str(_child(root, "method").value or "bayes")
     found = _Translation(source, method)
     if method not in ALGORITHMS:
-        found.problem(_child(root, "method").mark, "method", f"must be {', '.join(ALGORITHMS)}, got {method}")
+        found.problem(
+            _child(root, "method").mark, "method", f"must be {', '.join(ALGORITHMS)}, got {method}"
+        )
     parameters = list(_parameters(_child(root, "parameters"), found, 4))
     trainer = _trainer(root, found)
     rest = [_objective(root, found), *_search(root, found)]
     unknown = [str(key) for key in root.value if key not in KNOWN]
     if unknown:
-        found.notes.append(f"These keys have no counterpart and were left out: {', '.join(unknown)}.")
+        found.notes.append(
+            f"These keys have no counterpart and were left out: {', '.join(unknown)}."
+        )
     if found.problems:
         raise InputError(found.problems)
-    name = sweep_name(str(_child(root, "name").value or source.rpartition("/")[2].partition(".")[0]))
+    name = sweep_name(
+        str(_child(root, "name").value or source.rpartition("/")[2].partition(".")[0])
+    )
     head = comment_lines(f"Written by `sweeps init --from-wandb {source}`.")
     for note in found.notes:
         head += ["#", *comment_lines(note)]
-    return "\n".join([*head, f"name: {quoted(name)}", trainer, "", *rest, "", "space:", "  params:", *parameters]) + "\n"
+    return (
+        "\n".join(
+            [
+                *head,
+                f"name: {quoted(name)}",
+                trainer,
+                "",
+                *rest,
+                "",
+                "space:",
+                "  params:",
+                *parameters,
+            ]
+        )
+        + "\n"
+    )
 
 
 def _child(node: Node, key: str) -> Node:
@@ -77,7 +114,11 @@ def _parameters(node: Node, found: _Translation, indent: int) -> Iterator[str]:
             yield from _parameters(child.value["parameters"], found, indent + 2)
             continue
         if not child.is_map:
-            found.problem(child.mark, f"parameters.{name}", f"must be a mapping such as {{min: 0, max: 1}}, got {child.show()}")
+            found.problem(
+                child.mark,
+                f"parameters.{name}",
+                f"must be a mapping such as {{min: 0, max: 1}}, got {child.show()}",
+            )
             continue
         domain = _domain(child, f"parameters.{name}", found)
         if domain is not None:
@@ -89,25 +130,39 @@ def _domain(node: Node, path: str, found: _Translation) -> str | None:
     given = {str(key): child for key, child in node.value.items()}
     kind = str(given["distribution"].value) if "distribution" in given else _implied(given)
     if "probabilities" in given:
-        found.notes.append(f"{path}: `probabilities` has no counterpart, so all values are equally likely.")
+        found.notes.append(
+            f"{path}: `probabilities` has no counterpart, so all values are equally likely."
+        )
     if kind == "constant" and "value" in given:
         return quoted(given["value"].plain())
-    if kind in ("categorical", "categorical_w_probabilities") and "values" in given and given["values"].is_list:
+    if (
+        kind in ("categorical", "categorical_w_probabilities")
+        and "values" in given
+        and given["values"].is_list
+    ):
         values = given["values"].plain()
         if len(values) == 1:
             return quoted(values[0])
         return f"{{{'grid' if found.method == 'grid' else 'choice'}: {quoted(values)}}}"
     ends = [given[key].value if key in given else None for key in ("min", "max")]
-    if kind in _DISTRIBUTIONS_OF_EXPONENTS and all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in ends):
+    if kind in _DISTRIBUTIONS_OF_EXPONENTS and all(
+        isinstance(end, (int, float)) and not isinstance(end, bool) for end in ends
+    ):
         step = [str(_child(node, "q").value or 1)] if kind.startswith("q") else []
         bounds = [number(float(f"{math.exp(float(end)):.6g}")) for end in ends if end is not None]
         return f"{{{_DISTRIBUTIONS_OF_EXPONENTS[kind]}: [{', '.join([*bounds, *step])}]}}"
-    named = {key: child for key, child in given.items() if key not in ("probabilities", "description")}
+    named = {
+        key: child for key, child in given.items() if key not in ("probabilities", "description")
+    }
     named["distribution"] = Node(kind, node.mark, raw=kind)
     hint = translate_mapping(Node(named, node.mark, dict.fromkeys(named, node.mark)))
     written = re.fullmatch(r"write (\{\w+: \[.*\]\})", hint or "", re.S)
     if written is None:
-        found.problem(node.mark, path, f"the distribution `{kind}` has no counterpart; {hint or 'write a domain of sweeps'}")
+        found.problem(
+            node.mark,
+            path,
+            f"the distribution `{kind}` has no counterpart; {hint or 'write a domain of sweeps'}",
+        )
         return None
     return written[1]
 
@@ -137,12 +192,16 @@ def _trainer(root: Node, found: _Translation) -> str:
             continue
         if part.startswith("${args"):
             if part != "${args}":
-                found.notes.append(f'`{part}` became "{{args}}", which passes `--NAME=VALUE` for each parameter: adapt the script.')
+                found.notes.append(
+                    f'`{part}` became "{{args}}", which passes `--NAME=VALUE` for each parameter: adapt the script.'
+                )
             words.append("{args}")
         else:
             text = part.replace("${interpreter}", "python").replace("${program}", program)
             words.append(re.sub(r"\$\{envvar:(\w+)\}", r"${\1}", text))
-    found.notes.append("The script must print the metric as lines of JSON, or call sweeps.report: see docs/how-to/command.md.")
+    found.notes.append(
+        "The script must print the metric as lines of JSON, or call sweeps.report: see docs/how-to/command.md."
+    )
     listed = ", ".join(f'"{word}"' if "{" in word else quoted(word) for word in words)
     return f"trainer: {{command: [{listed}]}}"
 
@@ -152,7 +211,9 @@ def _objective(root: Node, found: _Translation) -> str:
     metric = _child(root, "metric")
     name, goal = _child(metric, "name").value, _child(metric, "goal").value or "minimize"
     if name is None:
-        found.notes.append("The sweep had no metric: replace `loss` by the metric that the script reports.")
+        found.notes.append(
+            "The sweep had no metric: replace `loss` by the metric that the script reports."
+        )
     if target := _child(metric, "target").value:
         found.notes.append(f"metric.target: add `target: {target}` to `limits`.")
     return f"objective: {{metric: {quoted(str(name or 'loss'))}, goal: {goal}}}"
@@ -160,19 +221,28 @@ def _objective(root: Node, found: _Translation) -> str:
 
 def _search(root: Node, found: _Translation) -> Iterator[str]:
     """Yield the keys `search`, `scheduler` and `limits`."""
-    yield line(f"search: {{algorithm: {ALGORITHMS.get(found.method, 'gp')}}}", f"method: {found.method}")
+    yield line(
+        f"search: {{algorithm: {ALGORITHMS.get(found.method, 'gp')}}}", f"method: {found.method}"
+    )
     early = _child(root, "early_terminate")
     if early.is_map:
         values: dict[str, Any] = early.plain()
         most = values.get("max_iter")
         if most is None:
-            found.notes.append(f"scheduler.max_t: {STEPS} is a guess: write the number of reports of a whole trial.")
-        options = {"name": "hyperband" if values.get("s", 0) and int(values["s"]) > 1 else "asha", "max_t": most or STEPS}
+            found.notes.append(
+                f"scheduler.max_t: {STEPS} is a guess: write the number of reports of a whole trial."
+            )
+        options = {
+            "name": "hyperband" if values.get("s", 0) and int(values["s"]) > 1 else "asha",
+            "max_t": most or STEPS,
+        }
         options |= {"grace_period": values["min_iter"]} if "min_iter" in values else {}
         options |= {"reduction_factor": values["eta"]} if "eta" in values else {}
         yield f"scheduler: {quoted(options)}"
     cap = _child(root, "run_cap").value
     if found.method != "grid" or cap:
         if cap is None:
-            found.notes.append(f"limits.max_trials: {TRIALS} is a guess, because the sweep had no `run_cap`.")
+            found.notes.append(
+                f"limits.max_trials: {TRIALS} is a guess, because the sweep had no `run_cap`."
+            )
         yield f"limits: {{max_trials: {cap or TRIALS}}}"

@@ -41,7 +41,10 @@ def open_table(path: str, folder: Path) -> tuple[str, TableReader, pa.Table]:
     """
     try:
         source = source_in(path, folder)
-        large = not source.startswith("sklearn:") and ingest.estimate_bytes(find_files(source, folder, "--data")) >= ingest.STREAM_FROM
+        large = (
+            not source.startswith("sklearn:")
+            and ingest.estimate_bytes(find_files(source, folder, "--data")) >= ingest.STREAM_FROM
+        )
         reader = TableReader(large)
         table = reader(source, folder, "data.train", {})
     except InputError as e:
@@ -65,17 +68,32 @@ def likely_label(names: list[str]) -> str:
     return next((name for word in LABEL_NAMES for name in names if name.lower() == word), names[-1])
 
 
-def describe_table(source: str, reader: TableReader, table: pa.Table, label: str, folder: Path) -> Table:
+def describe_table(
+    source: str, reader: TableReader, table: pa.Table, label: str, folder: Path
+) -> Table:
     """Find out what the label is, and summarise the table.
 
     Raises:
         InputError: the table has no such column, or the column cannot be a label.
     """
     if label not in table.column_names:
-        raise InputError(Problem("--label", f"the data has no column `{label}`; {did_you_mean(label, table.column_names)}"))
+        raise InputError(
+            Problem(
+                "--label",
+                f"the data has no column `{label}`; {did_you_mean(label, table.column_names)}",
+            )
+        )
     missing = table.column(label).null_count
     rule = _label_rule(table, label)
-    spec = DataSpec(source, label, Split("fraction", fraction=0.2), None, None, folder, parse={label: rule} if rule else {})
+    spec = DataSpec(
+        source,
+        label,
+        Split("fraction", fraction=0.2),
+        None,
+        None,
+        folder,
+        parse={label: rule} if rule else {},
+    )
     try:
         parts = parse_parts(spec, texts_to_parse(spec, {"train": table}))
         parts = drop_unlabeled((label,), parts)[0] if missing else parts
@@ -97,7 +115,14 @@ def _label_rule(table: pa.Table, label: str) -> str:
     if not pa.types.is_large_string(column.type):
         return ""
     about = ColumnSummary(label, "label", "text", column.null_count, None, "")
-    found = next((finding for finding in text_findings(column, about) if finding.kind == "number_text" and not finding.count), None)
+    found = next(
+        (
+            finding
+            for finding in text_findings(column, about)
+            if finding.kind == "number_text" and not finding.count
+        ),
+        None,
+    )
     return "" if found is None else found.rule
 
 
@@ -108,7 +133,9 @@ def _task(label: str, parts: dict[str, pa.Table]) -> tuple[str, tuple[Any, ...] 
     if task == "regression" and pa.types.is_floating(column.type):
         values = pc.unique(column)
         whole = pc.all(pc.equal(values, pc.floor(values))).as_py()
-        if whole and 2 < len(values) <= 20 and len(column) >= 20 * len(values):  # integers, read as floats because a label was missing
+        if (
+            whole and 2 < len(values) <= 20 and len(column) >= 20 * len(values)
+        ):  # integers, read as floats because a label was missing
             task, classes = infer_task(label, "multiclass", {"train": column})
             return task, classes, True
     if classes is not None and len(classes) > max(20, min(MOST_CLASSES, len(column) // 5)):

@@ -40,7 +40,10 @@ def comment_lines(text: str, width: int = 100) -> list[str]:
     """Return a text as lines of comments of at most `width` characters."""
     import textwrap
 
-    return [f"# {part}" for part in textwrap.wrap(text, width - 2, break_on_hyphens=False, break_long_words=False)]
+    return [
+        f"# {part}"
+        for part in textwrap.wrap(text, width - 2, break_on_hyphens=False, break_long_words=False)
+    ]
 
 
 def sweep_name(text: str) -> str:

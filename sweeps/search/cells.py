@@ -25,11 +25,17 @@ def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
         The index of the cell in `cells`, or None if no cell matches. With nested grids, several cells can match. Then the index of the cell
         with the most dimensions is returned.
     """
-    matching = [i for i, cell in enumerate(cells) if all(k in values and values[k] == v for k, v in cell.items())]
+    matching = [
+        i
+        for i, cell in enumerate(cells)
+        if all(k in values and values[k] == v for k, v in cell.items())
+    ]
     return max(matching, key=lambda i: len(cells[i])) if matching else None
 
 
-def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, Any] | None = None) -> int:
+def next_cell(
+    cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, Any] | None = None
+) -> int:
     """Return the index of the cell for the next trial: the cell with the fewest trials.
 
     If several cells have the fewest trials, the order of the current round decides. One round visits every cell once. Within a round, cells
@@ -43,9 +49,19 @@ def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, 
             are considered. If no cell contains them all, all cells that do not contradict these values are considered. If every cell
             contradicts these values, all cells are considered.
     """
-    fixed = {name: key for name, key in (fixed or {}).items() if any(name in cell for cell in cells)}
-    able = [i for i, cell in enumerate(cells) if all(name in cell and cell[name] == key for name, key in fixed.items())]
-    able = able or [i for i, cell in enumerate(cells) if all(name not in cell or cell[name] == key for name, key in fixed.items())]
+    fixed = {
+        name: key for name, key in (fixed or {}).items() if any(name in cell for cell in cells)
+    }
+    able = [
+        i
+        for i, cell in enumerate(cells)
+        if all(name in cell and cell[name] == key for name, key in fixed.items())
+    ]
+    able = able or [
+        i
+        for i, cell in enumerate(cells)
+        if all(name not in cell or cell[name] == key for name, key in fixed.items())
+    ]
     able = able or list(range(len(cells)))
     fewest = min(counts[i] for i in able)
     order = sorted(able, key=lambda i: (scaling_key(cells[i]), i))
@@ -56,7 +72,11 @@ def next_cell(cells: Sequence[Cell], counts: Sequence[int], fixed: Mapping[str, 
 
 def scaling_key(cell: Cell) -> str:
     """Return the cell's values of the `scaling` section as JSON text. Cells with equal texts can use the same workers."""
-    return json.dumps({k: v for k, v in cell.items() if k == "scaling" or k.startswith("scaling.")}, sort_keys=True, default=str)
+    return json.dumps(
+        {k: v for k, v in cell.items() if k == "scaling" or k.startswith("scaling.")},
+        sort_keys=True,
+        default=str,
+    )
 
 
 def first_shapes(space: Space, count: int) -> list[Shape]:
@@ -85,7 +105,13 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
             """Return the cell's key for a grid dimension. For another dimension, which does not affect the shape, return any valid key."""
             if dimension.name in cell:
                 return cell[dimension.name]
-            return dimension.options[0].key if dimension.options else 0.5 if dimension.lower is None else dimension.lower
+            return (
+                dimension.options[0].key
+                if dimension.options
+                else 0.5
+                if dimension.lower is None
+                else dimension.lower
+            )
 
         filled = space.fill(choose)
         shapes.append(shape_of(filled["scaling"], space.trainer.backend))

@@ -39,7 +39,9 @@ def try_build(space: Space, number: int, choose: Callable[[Dimension], Any]) -> 
         return None
 
 
-def find_configuration(space: Space, number: int, described: Mapping[str, Any]) -> dict[str, Any] | None:
+def find_configuration(
+    space: Space, number: int, described: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """Find the keys of a trial from its description in the sweep's result.
 
     Numbers are looked up in the description. Options are found by trying all combinations, at most `MAX_ATTEMPTS`. A combination is
@@ -53,24 +55,35 @@ def find_configuration(space: Space, number: int, described: Mapping[str, Any]) 
     Returns:
         The key of each active dimension. None if no configuration matches the description.
     """
-    pending: list[dict[str, Any]] = [{}]  # combinations of options to try; the last entry is tried next
+    pending: list[dict[str, Any]] = [
+        {}
+    ]  # combinations of options to try; the last entry is tried next
     for _ in range(MAX_ATTEMPTS):
         if not pending:
             return None
         options = pending.pop()
         keys: dict[str, Any] = {}
 
-        def choose(dimension: Dimension, options: dict[str, Any] = options, keys: dict[str, Any] = keys) -> Any:
+        def choose(
+            dimension: Dimension, options: dict[str, Any] = options, keys: dict[str, Any] = keys
+        ) -> Any:
             name = dimension.name
             if dimension.options and name not in options:
                 raise _OpenOption(dimension)
-            keys[name] = options[name] if dimension.options else key_of_value(dimension, _look_up(described, name))
+            keys[name] = (
+                options[name]
+                if dimension.options
+                else key_of_value(dimension, _look_up(described, name))
+            )
             return keys[name]
 
         try:
             trial = try_build(space, number, choose)
         except _OpenOption as e:
-            pending += [{**options, e.dimension.name: option.key} for option in reversed(e.dimension.options)]
+            pending += [
+                {**options, e.dimension.name: option.key}
+                for option in reversed(e.dimension.options)
+            ]
         else:
             if trial is not None and _matches(trial, described):
                 return keys
@@ -81,7 +94,11 @@ def _matches(trial: Trial, described: Mapping[str, Any]) -> bool:
     """Return True if a trial has the parameters, preprocessor, scaling and data in a description."""
     scaling = trial.shape.scaling
     actual = [trial.chain, scaling, trial.params, trial.data]
-    expected = [described["preprocessor"], {name: described["scaling"].get(name) for name in scaling}, described["params"]]
+    expected = [
+        described["preprocessor"],
+        {name: described["scaling"].get(name) for name in scaling},
+        described["params"],
+    ]
     return equal_values(to_json_value(actual), [*expected, described.get("data", {})])
 
 
@@ -108,10 +125,16 @@ def key_of_value(dimension: Dimension, value: Any) -> Any:
         return value
     if is_number(value):
         key = (
-            cumulative_probability(dimension, value) if dimension.mean is not None else int(value) if dimension.is_integer else float(value)
+            cumulative_probability(dimension, value)
+            if dimension.mean is not None
+            else int(value)
+            if dimension.is_integer
+            else float(value)
         )
         distribution = distribution_of(dimension)
-        if distribution._contains(distribution.to_internal_repr(key)) and equal_values(dimension.value(key), value):
+        if distribution._contains(distribution.to_internal_repr(key)) and equal_values(
+            dimension.value(key), value
+        ):
             return key
     raise ValueError(f"{dimension.name}: {value!r} is not in the domain")
 

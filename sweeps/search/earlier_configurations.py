@@ -69,7 +69,14 @@ class Translator:
             if (outer := self._outer[name]) is None:
                 continue
             parent, before = dimensions[outer[0]], self._earlier.get(names[outer[0]])
-            number = next((i for i, option in enumerate(before.options if before else ()) if equal_values(option.key, outer[1])), None)
+            number = next(
+                (
+                    i
+                    for i, option in enumerate(before.options if before else ())
+                    if equal_values(option.key, outer[1])
+                ),
+                None,
+            )
             start = f"{parent.name}.{parent.kind}.{[option.key for option in parent.options].index(outer[1])}"
             if before is not None and number is not None and name.startswith(start):
                 names[name] = f"{before.name}.{before.kind}.{number}{name.removeprefix(start)}"
@@ -104,11 +111,16 @@ class Translator:
         self._space.fill(choose)
         return found
 
-    def _key(self, dimension: Dimension, name: str, keys: Mapping[str, Any], constants: Mapping[str, Any]) -> Any:
+    def _key(
+        self, dimension: Dimension, name: str, keys: Mapping[str, Any], constants: Mapping[str, Any]
+    ) -> Any:
         """Return the key of a new dimension that has the name `name` in the earlier space; ABSENT if the configuration lacks it."""
         if name in keys and name in self._earlier:
             earlier = self._earlier[name]
-            return key_in(dimension, EarlierValue(earlier.value(keys[name]), keys[name] if earlier.options else ABSENT))
+            return key_in(
+                dimension,
+                EarlierValue(earlier.value(keys[name]), keys[name] if earlier.options else ABSENT),
+            )
         if (constant := self._constant(name, constants)) is None:
             return ABSENT
         try:
@@ -128,7 +140,9 @@ class Translator:
                 value = value[part]
             else:
                 return None
-        return None if value is None else EarlierValue(value, value if _is_scalar(value) else ABSENT)
+        return (
+            None if value is None else EarlierValue(value, value if _is_scalar(value) else ABSENT)
+        )
 
 
 def key_in(dimension: Dimension, earlier: EarlierValue) -> Any:
@@ -152,7 +166,11 @@ def key_in(dimension: Dimension, earlier: EarlierValue) -> Any:
     value = earlier.value
     if not is_number(value):
         raise OutsideDomain(dimension)
-    if dimension.lower is not None and dimension.highest is not None and not dimension.lower <= value <= dimension.highest:
+    if (
+        dimension.lower is not None
+        and dimension.highest is not None
+        and not dimension.lower <= value <= dimension.highest
+    ):
         raise OutsideDomain(dimension)
     if dimension.q is not None:
         value = multiple(value, dimension.q)

@@ -43,8 +43,13 @@ class EarlierTrial:
 
     def to_json(self) -> dict[str, Any]:
         """Return the trial as a JSON object. Values that are not finite become null."""
-        shown: dict[str, Any] = {"keys": dict(self.keys), "rungs": [[step, _finite(value)] for step, value in sorted(self.rungs.items())]}
-        shown |= {} if self.values is None else {"values": [_finite(value) for value in self.values]}
+        shown: dict[str, Any] = {
+            "keys": dict(self.keys),
+            "rungs": [[step, _finite(value)] for step, value in sorted(self.rungs.items())],
+        }
+        shown |= (
+            {} if self.values is None else {"values": [_finite(value) for value in self.values]}
+        )
         return shown | ({} if self.violation == 0 else {"violation": _finite(self.violation)})
 
     @classmethod
@@ -54,7 +59,9 @@ class EarlierTrial:
         return cls(
             dict(shown["keys"]),
             {step: math.nan if value is None else value for step, value in shown["rungs"]},
-            None if values is None else tuple(math.nan if value is None else value for value in values),
+            None
+            if values is None
+            else tuple(math.nan if value is None else value for value in values),
             math.inf if shown.get("violation", 0.0) is None else shown.get("violation", 0.0),
         )
 
@@ -97,7 +104,9 @@ class EarlierSweep:
     def from_json(cls, shown: Mapping[str, Any]) -> EarlierSweep:
         """Return the sweep that `to_json` returned."""
         trials = tuple(EarlierTrial.from_json(trial) for trial in shown["trials"])
-        return cls(shown["name"], shown["place"], trials, dict(shown["left_out"]), tuple(shown["new"]))
+        return cls(
+            shown["name"], shown["place"], trials, dict(shown["left_out"]), tuple(shown["new"])
+        )
 
 
 def save(folder: Path, sweeps: Sequence[EarlierSweep]) -> None:
@@ -122,12 +131,21 @@ def read(folder: Path, space: Space) -> tuple[EarlierSweep, ...]:
         text = f"is missing or no JSON, but the space file has `search.from`; restore {EARLIER_TRIALS} from a backup"
         raise InputError(Problem(str(file), text))
     if errors := find_errors(_RULES, content):
-        raise InputError(Problem(str(file), f"{next(iter(errors.values()))}; restore the file from a backup"))
+        raise InputError(
+            Problem(str(file), f"{next(iter(errors.values()))}; restore the file from a backup")
+        )
     sweeps = tuple(map(EarlierSweep.from_json, content["sweeps"]))
     distributions = {dimension.name: distribution_of(dimension) for dimension in space.dimensions}
-    for name, key in (item for sweep in sweeps for trial in sweep.trials for item in trial.keys.items()):
+    for name, key in (
+        item for sweep in sweeps for trial in sweep.trials for item in trial.keys.items()
+    ):
         if name not in distributions or not _contains(distributions[name], key):
-            raise InputError(Problem(str(file), f"`{name}`: {key!r} is not in the space; restore the file from a backup"))
+            raise InputError(
+                Problem(
+                    str(file),
+                    f"`{name}`: {key!r} is not in the space; restore the file from a backup",
+                )
+            )
     return sweeps
 
 
@@ -143,7 +161,12 @@ def _finite(value: float) -> float | None:
 
 
 def _check_rung(rung: list[Any]) -> list[Any]:
-    if len(rung) != 2 or type(rung[0]) is not int or rung[0] < 0 or not (rung[1] is None or is_number(rung[1])):
+    if (
+        len(rung) != 2
+        or type(rung[0]) is not int
+        or rung[0] < 0
+        or not (rung[1] is None or is_number(rung[1]))
+    ):
         raise ValueError("must be a step and a value")
     return rung
 

@@ -19,7 +19,14 @@ from pydantic import TypeAdapter
 from sweeps.core.trial import format_trial_id
 from sweeps.space import Space
 from sweeps.study.distributions import distribution_of
-from sweeps.study.journal_records import COMPLETE, TRIAL_ATTRIBUTES, SetParam, SetState, is_valid, parse_line
+from sweeps.study.journal_records import (
+    COMPLETE,
+    TRIAL_ATTRIBUTES,
+    SetParam,
+    SetState,
+    is_valid,
+    parse_line,
+)
 from sweeps.study.record import ENQUEUED, PROGRESS_PREFIX
 
 # `worker_id` of the records that a repair inserts.
@@ -53,7 +60,11 @@ class Line:
     @property
     def text(self) -> bytes:
         """Bytes of the line in the rebuilt journal, with the line feed."""
-        return self.raw if self.raw is not None else json.dumps(self.record, separators=(",", ":")).encode() + b"\n"
+        return (
+            self.raw
+            if self.raw is not None
+            else json.dumps(self.record, separators=(",", ":")).encode() + b"\n"
+        )
 
     @property
     def value(self) -> Any:
@@ -87,10 +98,16 @@ class TrialLines:
     def lines(self) -> list[Line]:
         """All lines except `create`, in an order that `journal_rules` allows. Lines keep their order where possible."""
         starts = [line for line in self.others if line.op == Op.SET_TRIAL_STATE_VALUES]
-        others = [(line.index, line) for line in self.others if line.op != Op.SET_TRIAL_STATE_VALUES]
+        others = [
+            (line.index, line) for line in self.others if line.op != Op.SET_TRIAL_STATE_VALUES
+        ]
         progress = placed([self.progress[n] for n in sorted(self.progress)])
         body = [line for _, line in sorted([*progress, *others], key=lambda pair: pair[0])]
-        return [line for line in (*starts, *self.params.values(), self.start, *body, self.end) if line is not None]
+        return [
+            line
+            for line in (*starts, *self.params.values(), self.start, *body, self.end)
+            if line is not None
+        ]
 
     @property
     def given(self) -> bool:
@@ -137,19 +154,29 @@ class JournalLines:
         self.trials: dict[int, TrialLines] = {}
         self._value_count = len(space.objectives)
         self._distributions = {d.name: distribution_of(d) for d in space.dimensions}
-        lines = [Line(record, i, text) for i, text in enumerate(raw) if isinstance(record := parse_line(text), dict)]
+        lines = [
+            Line(record, i, text)
+            for i, text in enumerate(raw)
+            if isinstance(record := parse_line(text), dict)
+        ]
         lines = [line for line in lines if type(line.record.get("op_code")) is int]
         repeated = {b.index for a, b in itertools.pairwise(lines) if a.record == b.record}
-        creates = [line for line in lines if line.op == Op.CREATE_TRIAL and line.index not in repeated]
+        creates = [
+            line for line in lines if line.op == Op.CREATE_TRIAL and line.index not in repeated
+        ]
         limits, points = space.limits, len(space.search.initial_points)
-        self.limit = max(min(limits.max_trials * space.repeats.count + points, MAX_TRIALS), len(creates))
+        self.limit = max(
+            min(limits.max_trials * space.repeats.count + points, MAX_TRIALS), len(creates)
+        )
         for line in lines:
             number = line.record.get("trial_id")
             if line.op in _STUDY:
                 self.study.append(line)
             elif type(number) is int and 0 <= number < self.limit:
                 self._add(self.trials.setdefault(number, TrialLines()), number, line)
-        self.started = {n for n, trial in self.trials.items() if trial.start is not None or len(trial.lines) > 1}
+        self.started = {
+            n for n, trial in self.trials.items() if trial.start is not None or len(trial.lines) > 1
+        }
         self._number(creates)
 
     def _add(self, trial: TrialLines, number: int, line: Line) -> None:
@@ -157,20 +184,36 @@ class JournalLines:
 
         A line is left out if its parameter, its progress record or its `begun` attribute is not valid.
         """
-        if line.op == Op.SET_TRIAL_PARAM and is_valid(_PARAM, line.record) and self._is_param(line.record):
+        if (
+            line.op == Op.SET_TRIAL_PARAM
+            and is_valid(_PARAM, line.record)
+            and self._is_param(line.record)
+        ):
             trial.params.setdefault(line.record["param_name"], line)
-        elif line.op == Op.SET_TRIAL_USER_ATTR and isinstance(attribute := line.record.get("user_attr"), dict) and len(attribute) == 1:
+        elif (
+            line.op == Op.SET_TRIAL_USER_ATTR
+            and isinstance(attribute := line.record.get("user_attr"), dict)
+            and len(attribute) == 1
+        ):
             ((name, value),) = attribute.items()
             if name.startswith(PROGRESS_PREFIX):
-                if name.removeprefix(PROGRESS_PREFIX).isdecimal() and is_valid(TRIAL_ATTRIBUTES[PROGRESS_PREFIX], value):
+                if name.removeprefix(PROGRESS_PREFIX).isdecimal() and is_valid(
+                    TRIAL_ATTRIBUTES[PROGRESS_PREFIX], value
+                ):
                     trial.progress.setdefault(int(name.removeprefix(PROGRESS_PREFIX)), line)
             elif name != "begun":
                 trial.others.append(line)
-            elif is_valid(TRIAL_ATTRIBUTES["begun"], value) and value["id"] == format_trial_id(number):
+            elif is_valid(TRIAL_ATTRIBUTES["begun"], value) and value["id"] == format_trial_id(
+                number
+            ):
                 trial.start = trial.start or line
         elif line.op == Op.SET_TRIAL_STATE_VALUES and self._is_end(line.record):
             trial.end = trial.end or line
-        elif line.op in (Op.SET_TRIAL_STATE_VALUES, Op.SET_TRIAL_INTERMEDIATE_VALUE, Op.SET_TRIAL_SYSTEM_ATTR):
+        elif line.op in (
+            Op.SET_TRIAL_STATE_VALUES,
+            Op.SET_TRIAL_INTERMEDIATE_VALUE,
+            Op.SET_TRIAL_SYSTEM_ATTR,
+        ):
             trial.others.append(line)
 
     def _is_end(self, record: dict[str, Any]) -> bool:
@@ -178,13 +221,17 @@ class JournalLines:
         if not is_valid(_STATE, record) or not record["state"]:
             return False
         values = record["values"]
-        return record["state"] != COMPLETE or (len(values) == self._value_count and all(v == v for v in values))
+        return record["state"] != COMPLETE or (
+            len(values) == self._value_count and all(v == v for v in values)
+        )
 
     def _is_param(self, record: dict[str, Any]) -> bool:
         """Return True if a record sets a parameter of the space to a value that the parameter's distribution contains."""
         try:
             distribution = json_to_distribution(record["distribution"])
-            check_distribution_compatibility(self._distributions[record["param_name"]], distribution)
+            check_distribution_compatibility(
+                self._distributions[record["param_name"]], distribution
+            )
             return bool(distribution._contains(record["param_value_internal"]))
         except Exception:  # Optuna raises various exceptions for a text that is not a distribution
             return False
@@ -198,9 +245,14 @@ class JournalLines:
         the order of their CREATE_TRIAL records.
         """
         events = [(line.index, None, line) for line in creates]
-        first_lines = ((n, min(self.trials[n].lines, key=lambda line: line.index)) for n in self.started)
+        first_lines = (
+            (n, min(self.trials[n].lines, key=lambda line: line.index)) for n in self.started
+        )
         last, waiting = -1, list[Line]()
-        for _, number, line in sorted([*events, *((line.index, n, line) for n, line in first_lines)], key=lambda event: event[0]):
+        for _, number, line in sorted(
+            [*events, *((line.index, n, line) for n, line in first_lines)],
+            key=lambda event: event[0],
+        ):
             if number is None:
                 waiting.append(line)
                 number = given_number(line.record)
@@ -220,7 +272,11 @@ def given_number(record: dict[str, Any]) -> int | None:
     """Return the trial number in a CREATE_TRIAL record, or None. Only the record of an initial point with a known result has the number."""
     start = _user_attributes(record).get("begun")
     trial_id = start.get("id") if isinstance(start, dict) else None
-    return int(trial_id) if isinstance(trial_id, str) and trial_id.isdecimal() and len(trial_id) < 10 else None
+    return (
+        int(trial_id)
+        if isinstance(trial_id, str) and trial_id.isdecimal() and len(trial_id) < 10
+        else None
+    )
 
 
 def _user_attributes(record: dict[str, Any]) -> dict[str, Any]:
@@ -231,7 +287,9 @@ def _user_attributes(record: dict[str, Any]) -> dict[str, Any]:
 
 def external_key(record: dict[str, Any]) -> Any:
     """Return the value to which a record sets its parameter: a number, a cumulative probability, or the key of an option."""
-    return json_to_distribution(record["distribution"]).to_external_repr(record["param_value_internal"])
+    return json_to_distribution(record["distribution"]).to_external_repr(
+        record["param_value_internal"]
+    )
 
 
 def new_line(op: Op, **values: Any) -> Line:
@@ -241,7 +299,9 @@ def new_line(op: Op, **values: Any) -> Line:
 
 def progress_line(trial: int, index: int, value: dict[str, Any]) -> Line:
     """Return a line that sets the progress record number `index` of a trial."""
-    return new_line(Op.SET_TRIAL_USER_ATTR, trial_id=trial, user_attr={f"{PROGRESS_PREFIX}{index}": value})
+    return new_line(
+        Op.SET_TRIAL_USER_ATTR, trial_id=trial, user_attr={f"{PROGRESS_PREFIX}{index}": value}
+    )
 
 
 def format_time(seconds: float) -> str:

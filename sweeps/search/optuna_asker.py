@@ -38,7 +38,9 @@ class OptunaAsker:
     def __init__(self, study: optuna.Study):
         self._study = study
         self._interrupted: deque[FrozenTrial] = deque()
-        self._recorded: dict[str, Any] = {}  # recorded parameters of the trial that is sampled again; {} for a new trial
+        self._recorded: dict[
+            str, Any
+        ] = {}  # recorded parameters of the trial that is sampled again; {} for a new trial
 
     def add_interrupted(self, t: FrozenTrial) -> bool:
         """If a trial of the study was created but never started, remember it for a later call of `ask`.
@@ -49,7 +51,9 @@ class OptunaAsker:
         Returns:
             True if the trial was never started.
         """
-        interrupted = t.state is TrialState.WAITING or (t.state is TrialState.RUNNING and "begun" not in t.user_attrs)
+        interrupted = t.state is TrialState.WAITING or (
+            t.state is TrialState.RUNNING and "begun" not in t.user_attrs
+        )
         if interrupted:
             self._interrupted.append(t)
         return interrupted
@@ -66,13 +70,19 @@ class OptunaAsker:
         interrupted, self._recorded = self._interrupted.popleft() if item.interrupted else None, {}
         if interrupted is not None and interrupted.state is TrialState.RUNNING:
             return self._sample_again(interrupted)
-        if interrupted is None and item.fixed is not None:  # The sampler chooses the parameters that are not fixed.
-            self._study.enqueue_trial(dict(item.fixed), None if item.repeat_of is None else {REPEAT_OF: item.repeat_of})
+        if (
+            interrupted is None and item.fixed is not None
+        ):  # The sampler chooses the parameters that are not fixed.
+            self._study.enqueue_trial(
+                dict(item.fixed), None if item.repeat_of is None else {REPEAT_OF: item.repeat_of}
+            )
         if interrupted is not None or item.fixed is not None:
             return self._study.ask()
         # `Study.ask` is slower: it first searches all trials for an enqueued one.
         self._study._thread_local.cached_all_trials = None
-        return optuna.Trial(self._study, self._study._storage.create_new_trial(self._study._study_id))
+        return optuna.Trial(
+            self._study, self._study._storage.create_new_trial(self._study._study_id)
+        )
 
     def _sample_again(self, interrupted: FrozenTrial) -> optuna.Trial:
         trial = optuna.Trial(self._study, interrupted._trial_id)

@@ -35,10 +35,20 @@ def scheduler_of(spec: SchedulerSpec) -> Scheduler:
         return scheduler
     scheduler_class = _import("scheduler.name", "scheduler", spec.name)
     if not (isinstance(scheduler_class, type) and issubclass(scheduler_class, Scheduler)):
-        raise InputError(Problem("scheduler.name", f"`{spec.name}` must be a class that inherits from sweeps.search.schedulers.Scheduler"))
+        raise InputError(
+            Problem(
+                "scheduler.name",
+                f"`{spec.name}` must be a class that inherits from sweeps.search.schedulers.Scheduler",
+            )
+        )
     own: Scheduler = _call("scheduler", spec.name, scheduler_class, spec.options)
     if not hasattr(own, "max_t"):
-        raise InputError(Problem("scheduler.name", f"`{spec.name}` must have a field `max_t`: the step at which a trial ends, or None"))
+        raise InputError(
+            Problem(
+                "scheduler.name",
+                f"`{spec.name}` must have a field `max_t`: the step at which a trial ends, or None",
+            )
+        )
     return own
 
 
@@ -48,7 +58,11 @@ def planned_scheduler(spec: SchedulerSpec) -> Scheduler:
     Args:
         spec: The `scheduler` section of the space.
     """
-    return scheduler_of(spec) if registry.is_built_in("scheduler", spec.name) else NoScheduler(spec.max_t)
+    return (
+        scheduler_of(spec)
+        if registry.is_built_in("scheduler", spec.name)
+        else NoScheduler(spec.max_t)
+    )
 
 
 def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSampler:
@@ -64,13 +78,17 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
     if registry.is_built_in("sampler", search.algorithm):
         if problems := missing_package(search.algorithm):
             raise InputError(problems)
-        algorithm: Algorithm = registry.built_in("sampler", search.algorithm)(**(search.options or {}))
+        algorithm: Algorithm = registry.built_in("sampler", search.algorithm)(
+            **(search.options or {})
+        )
         return algorithm.build(context)
     from sweeps.search.samplers.foreign import build_foreign
 
     factory = _import("search.algorithm", "sampler", search.algorithm)
     build = lambda **options: build_foreign(search.algorithm, factory, options, context)  # noqa: E731
-    built: Model | ReseededSampler = _call("search.options", search.algorithm, build, search.options or {})
+    built: Model | ReseededSampler = _call(
+        "search.options", search.algorithm, build, search.options or {}
+    )
     return built
 
 
@@ -83,10 +101,19 @@ def missing_package(algorithm: str) -> list[Problem]:
     Returns:
         A list with one problem if the package is not installed. [] if it is installed, or if the algorithm needs no optional package.
     """
-    package = registry.built_in("sampler", algorithm).package if registry.is_built_in("sampler", algorithm) else None
+    package = (
+        registry.built_in("sampler", algorithm).package
+        if registry.is_built_in("sampler", algorithm)
+        else None
+    )
     if package is None or importlib.util.find_spec(package) is not None:
         return []
-    return [Problem("search.algorithm", f"{algorithm} needs the package `{package}`, which is not installed: {install(package)}")]
+    return [
+        Problem(
+            "search.algorithm",
+            f"{algorithm} needs the package `{package}`, which is not installed: {install(package)}",
+        )
+    ]
 
 
 def check_plugins(space: Space) -> list[Problem]:
@@ -137,7 +164,12 @@ def row_problems(spec: SchedulerSpec, scheduler: Scheduler) -> list[Problem]:
     if not spec.counts_rows:
         return []
     if scheduler.max_t is None or scheduler.perturbs:
-        return [Problem(place, f"{ROWS} needs a scheduler with a `max_t` that changes no parameters; choose asha or hyperband")]
+        return [
+            Problem(
+                place,
+                f"{ROWS} needs a scheduler with a `max_t` that changes no parameters; choose asha or hyperband",
+            )
+        ]
     if (count := len(all_rungs(scheduler))) > MOST_ROW_RUNGS:
         text = f"{ROWS} allows at most {MOST_ROW_RUNGS} rungs, because the rows of each are held in memory; got {count}; return fewer rungs"
         return [Problem(place, text)]
@@ -151,7 +183,9 @@ def _import(place: str, kind: str, name: str) -> Any:
     except references.RefError as e:
         raise InputError(Problem(place, str(e))) from None
     except Exception as e:
-        raise InputError(Problem(place, f"`{name}` cannot be imported: {type(e).__name__}: {e}")) from e
+        raise InputError(
+            Problem(place, f"`{name}` cannot be imported: {type(e).__name__}: {e}")
+        ) from e
 
 
 def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:
@@ -159,4 +193,6 @@ def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[s
     try:
         return factory(**options)
     except Exception as e:
-        raise InputError(Problem(place, f"`{name}` does not take these options: {type(e).__name__}: {e}")) from e
+        raise InputError(
+            Problem(place, f"`{name}` does not take these options: {type(e).__name__}: {e}")
+        ) from e

@@ -53,11 +53,18 @@ class SearchLoop:
     """
 
     def __init__(self, store: StudyStore, scheduler: Scheduler, sampler: CellSampler):
-        self.store, self.scheduler, self.sampler, self.space = store, scheduler, sampler, store.space
+        self.store, self.scheduler, self.sampler, self.space = (
+            store,
+            scheduler,
+            sampler,
+            store.space,
+        )
         store.study.sampler = sampler
         compares = bool(scheduler.rungs())
         store.record_comparisons(compares)
-        self.queue = TrialQueue(self.space, scheduler_stops=compares, starting_points=sampler.starting_points)
+        self.queue = TrialQueue(
+            self.space, scheduler_stops=compares, starting_points=sampler.starting_points
+        )
         self.view = StudyView(self.space.search.seed, store.minimize)
         self.budget = BudgetState(store.objectives.goals)
         self.interrupted: deque[int] = deque()
@@ -88,7 +95,9 @@ class SearchLoop:
 
         Running trials and the repeats that they may still add are not counted.
         """
-        return (len(self.interrupted) + len(self.view.paused)) * self.space.repeats.count + self.queue.remaining
+        return (
+            len(self.interrupted) + len(self.view.paused)
+        ) * self.space.repeats.count + self.queue.remaining
 
     # Start
 
@@ -106,15 +115,22 @@ class SearchLoop:
             warnings.simplefilter("ignore")
             optuna_trial = self._asker.ask(item)
             trial = trial_building.build_trial(
-                self.space, optuna_trial.number, lambda dimension: self._asker.key(optuna_trial, dimension), item.repeat_of
+                self.space,
+                optuna_trial.number,
+                lambda dimension: self._asker.key(optuna_trial, dimension),
+                item.repeat_of,
             )
         self.queue.record_start(optuna_trial.params, item.repeat_of, item.interrupted)
         if record.is_enqueued(optuna_trial._cached_frozen_trial):
             trial = dataclasses.replace(trial, enqueued=True)
         bracket = self.scheduler.bracket(self.space.search.seed, trial.number)
-        self.store.record_start(optuna_trial, trial, bracket if self.scheduler.bracket_count > 1 else None)
+        self.store.record_start(
+            optuna_trial, trial, bracket if self.scheduler.bracket_count > 1 else None
+        )
         if trial.repeat_of is None:
-            self.view.trials[trial.number] = TrialView(trial.number, bracket, population=self._population(trial))
+            self.view.trials[trial.number] = TrialView(
+                trial.number, bracket, population=self._population(trial)
+            )
             self.view.all_started = not self.queue.configurations_left
         return trial
 
@@ -192,7 +208,9 @@ class SearchLoop:
         if live.trial.repeat_of is not None:
             return CONTINUE
         if self.scheduler.perturbs:
-            return CONTINUE if rung <= live.decided_rung else self._decide_perturbation(number, rung)
+            return (
+                CONTINUE if rung <= live.decided_rung else self._decide_perturbation(number, rung)
+            )
         if live.steps > rung or live.passed_rung >= rung:
             return CONTINUE
         rungs = self.scheduler.rungs(self.view.trials[number].bracket)
@@ -214,7 +232,14 @@ class SearchLoop:
         if decision.action is Action.EXPLOIT and decision.donor is not None:
             live, donor = self.store.live_trial(number), self.store.live_trial(decision.donor)
             explore = self.scheduler.explorer(self.view, number, rung)
-            perturbation = exploit_donor(self.space, live, donor, explore, rung, checkpoint_root(self.store.folder, live.trial.id))
+            perturbation = exploit_donor(
+                self.space,
+                live,
+                donor,
+                explore,
+                rung,
+                checkpoint_root(self.store.folder, live.trial.id),
+            )
             if perturbation is not None:
                 self.store.record_perturbation(number, perturbation)
                 return decision
@@ -227,12 +252,21 @@ class SearchLoop:
         for trial in self.view.trials.values():
             if trial.running:
                 checkpoint = self.store.live_trial(trial.number).checkpoint
-                trial.checkpoint_step = checkpoint.step if checkpoint is not None and checkpoint_exists(checkpoint.path) else None
+                trial.checkpoint_step = (
+                    checkpoint.step
+                    if checkpoint is not None and checkpoint_exists(checkpoint.path)
+                    else None
+                )
 
     # End
 
     def tell(
-        self, number: int, state: State, error: str | None = None, reason: str | None = None, final: dict[str, float] | None = None
+        self,
+        number: int,
+        state: State,
+        error: str | None = None,
+        reason: str | None = None,
+        final: dict[str, float] | None = None,
     ) -> Result:
         """Record the end of a trial, and update the queue, the view and the budget.
 
@@ -258,7 +292,9 @@ class SearchLoop:
         results, repeats = self.queue.record_end(number, repeat_of, result), self.space.repeats
         self.budget.add_trial(result)
         if settled(results, repeats):
-            self.budget.add_configuration(number if repeat_of is None else repeat_of, merged(results, repeats))
+            self.budget.add_configuration(
+                number if repeat_of is None else repeat_of, merged(results, repeats)
+            )
 
     # Resume
 
@@ -268,7 +304,9 @@ class SearchLoop:
         for t in self.store.trials():
             enqueued = record.is_enqueued(t)
             if self._asker.add_interrupted(t):
-                self.queue.record_interrupted_start(record.repeat_of(t), record.fixed_keys(t) if enqueued else None)
+                self.queue.record_interrupted_start(
+                    record.repeat_of(t), record.fixed_keys(t) if enqueued else None
+                )
                 continue
             if record.is_given(t):
                 continue
@@ -281,7 +319,9 @@ class SearchLoop:
                 self.interrupted.append(t.number)
         self.view.all_started = not self.queue.configurations_left
         for _, number, t in sorted(ended, key=lambda e: e[:2]):
-            self._record_end(number, record.repeat_of(t), record.result_of(t, self.store.objectives))
+            self._record_end(
+                number, record.repeat_of(t), record.result_of(t, self.store.objectives)
+            )
 
     def _replayed_view(self, t: FrozenTrial) -> TrialView:
         bracket = self.scheduler.bracket(self.space.search.seed, t.number)
@@ -293,7 +333,9 @@ class SearchLoop:
             running,
             record.paused_at(t) if running else None,
             record.latest_progress(t).get("seconds", 0.0),
-            population=self._population(self.store.trial(t.number)) if self.scheduler.perturbs else "",
+            population=self._population(self.store.trial(t.number))
+            if self.scheduler.perturbs
+            else "",
         )
 
     def _population(self, trial: Trial) -> str:
@@ -304,7 +346,9 @@ class SearchLoop:
         """
         if not self.scheduler.perturbs:
             return ""
-        grids = [d.name for d in self.space.dimensions if d.is_grid and not d.name.startswith("scaling.")]
+        grids = [
+            d.name for d in self.space.dimensions if d.is_grid and not d.name.startswith("scaling.")
+        ]
         return repr((trial.preprocessor, trial.data, [trial.labels.get(name) for name in grids]))
 
     def trial_at_start(self, number: int) -> Trial:

@@ -72,10 +72,14 @@ class TrialQueue:
         self._started_in_cell = [0] * len(space.cells)
         self._enqueued = 0  # number of configurations that `sweeps enqueue` added; these are counted in `configurations_started`
         self._repeats_started: Counter[int] = Counter()  # by the number of the first trial
-        self._pending_repeats: list[int] = []  # one entry for each repeat to start: the number of the configuration's first trial
+        self._pending_repeats: list[
+            int
+        ] = []  # one entry for each repeat to start: the number of the configuration's first trial
         self._first_trials_running = 0
         self._first_trials_complete = 0
-        self._first_trials_incomplete = 0  # number of first trials that were pruned or failed; these are not repeated
+        self._first_trials_incomplete = (
+            0  # number of first trials that were pruned or failed; these are not repeated
+        )
         # Trials that the study already contains. Each entry is the item of a new configuration, or the number of the trial to repeat.
         self._interrupted: deque[QueueItem | int] = deque()
 
@@ -109,7 +113,9 @@ class TrialQueue:
         self._started_in_cell[self._space.cells.index(dict(item.cell))] += 1
         self.configurations_started += 1
 
-    def record_start(self, keys: Keys, repeat_of: int | None, interrupted: bool = False, enqueued: bool = False) -> None:
+    def record_start(
+        self, keys: Keys, repeat_of: int | None, interrupted: bool = False, enqueued: bool = False
+    ) -> None:
         """Record that a trial has started.
 
         Args:
@@ -178,7 +184,9 @@ class TrialQueue:
         interrupted = self._interrupted[0] if self._interrupted else None
         if isinstance(interrupted, QueueItem):
             return interrupted if interrupted.configurations_before < limit else None
-        repeat_of = interrupted if interrupted is not None else next(iter(self._pending_repeats), None)
+        repeat_of = (
+            interrupted if interrupted is not None else next(iter(self._pending_repeats), None)
+        )
         if repeat_of is None:
             return self._new_configuration() if self.configurations_started < limit else None
         return self._item(keys_of(repeat_of), repeat_of, interrupted is not None)
@@ -196,7 +204,9 @@ class TrialQueue:
         """Number of configurations still to start, without their repeats."""
         limit = self._space.limits.max_trials
         interrupted = [item for item in self._interrupted if isinstance(item, QueueItem)]
-        return max(0, limit - self.configurations_started) + sum(item.configurations_before < limit for item in interrupted)
+        return max(0, limit - self.configurations_started) + sum(
+            item.configurations_before < limit for item in interrupted
+        )
 
     @property
     def known_total(self) -> int:
@@ -218,9 +228,18 @@ class TrialQueue:
         points, started = self._initial_points, self.configurations_started - self._enqueued
         return self._item(points[started] if started < len(points) else None)
 
-    def _item(self, fixed: Keys | None, repeat_of: int | None = None, interrupted: bool = False) -> QueueItem:
+    def _item(
+        self, fixed: Keys | None, repeat_of: int | None = None, interrupted: bool = False
+    ) -> QueueItem:
         cell = cells.next_cell(self._space.cells, self._started_in_cell, fixed)
-        return QueueItem(self._space.cells[cell], self.configurations_started, self._started_in_cell[cell], repeat_of, fixed, interrupted)
+        return QueueItem(
+            self._space.cells[cell],
+            self.configurations_started,
+            self._started_in_cell[cell],
+            repeat_of,
+            fixed,
+            interrupted,
+        )
 
     def _cell_of(self, keys: Keys) -> int:
         cell = cells.cell_of(keys, self._space.cells)

@@ -17,8 +17,20 @@ from sweeps.core.json_files import is_number
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.trial import Checkpoint, format_trial_id
-from sweeps.search.configuration_search import equal_values, find_configuration, key_of_value, try_build
-from sweeps.search.journal_lines import TrialLines, external_key, format_time, given_number, new_line, progress_line
+from sweeps.search.configuration_search import (
+    equal_values,
+    find_configuration,
+    key_of_value,
+    try_build,
+)
+from sweeps.search.journal_lines import (
+    TrialLines,
+    external_key,
+    format_time,
+    given_number,
+    new_line,
+    progress_line,
+)
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Space
 from sweeps.space.domains import Dimension
@@ -29,7 +41,14 @@ from sweeps.study.objectives import Objectives
 from sweeps.study.record import PROGRESS_PREFIX
 
 # Values for a progress record if all progress records of the trial are lost.
-_NO_PROGRESS: dict[str, Any] = {"steps": 0, "checkpoint": None, "best": None, "attempts": 1, "seconds": 0.0, "at": 0.0}
+_NO_PROGRESS: dict[str, Any] = {
+    "steps": 0,
+    "checkpoint": None,
+    "best": None,
+    "attempts": 1,
+    "seconds": 0.0,
+    "at": 0.0,
+}
 
 
 @dataclass(frozen=True)
@@ -104,40 +123,72 @@ class TrialRepair:
 
         def choose(dimension: Dimension) -> Any:
             name = dimension.name
-            keys[name] = recorded[name] if name in recorded else key_of_value(dimension, labels[name])
+            keys[name] = (
+                recorded[name] if name in recorded else key_of_value(dimension, labels[name])
+            )
             return keys[name]
 
         built = try_build(self._space, number, choose)
         if built is None or start is None:
             return keys if built is not None else None
-        same = keys.keys() == labels.keys() and equal_values(to_json_value(built.params), start["params"])
+        same = keys.keys() == labels.keys() and equal_values(
+            to_json_value(built.params), start["params"]
+        )
         return keys if same else None
 
     def _complete_start(self, number: int, trial: TrialLines, keys: Mapping[str, Any]) -> None:
         """Insert the missing records of a trial's start: its parameters, its change to RUNNING, and its `begun` attribute."""
         recorded, trial.params = trial.params, {}
-        distributions = {d.name: distribution_of(d) for d in self._space.dimensions if d.name in keys}
+        distributions = {
+            d.name: distribution_of(d) for d in self._space.dimensions if d.name in keys
+        }
         for name, key in keys.items():
-            value, text = distributions[name].to_internal_repr(key), distribution_to_json(distributions[name])
-            line = new_line(Op.SET_TRIAL_PARAM, trial_id=number, param_name=name, param_value_internal=value, distribution=text)
+            value, text = (
+                distributions[name].to_internal_repr(key),
+                distribution_to_json(distributions[name]),
+            )
+            line = new_line(
+                Op.SET_TRIAL_PARAM,
+                trial_id=number,
+                param_name=name,
+                param_value_internal=value,
+                distribution=text,
+            )
             trial.params[name] = recorded.get(name, line)
         if _waits(trial) and not any(line.op == Op.SET_TRIAL_STATE_VALUES for line in trial.others):
             time = format_time(self.start_time(trial))
-            trial.others.append(new_line(Op.SET_TRIAL_STATE_VALUES, trial_id=number, state=RUNNING, values=None, datetime_start=time))
+            trial.others.append(
+                new_line(
+                    Op.SET_TRIAL_STATE_VALUES,
+                    trial_id=number,
+                    state=RUNNING,
+                    values=None,
+                    datetime_start=time,
+                )
+            )
         if trial.start is None:
             built = try_build(self._space, number, lambda dimension: keys[dimension.name])
             assert built is not None
             start = record.start_attributes(built)
             if self.scheduler.bracket_count > 1:
                 start["bracket"] = self.scheduler.bracket(self._space.search.seed, number)
-            trial.start = new_line(Op.SET_TRIAL_USER_ATTR, trial_id=number, user_attr={"begun": json.loads(json.dumps(start))})
+            trial.start = new_line(
+                Op.SET_TRIAL_USER_ATTR,
+                trial_id=number,
+                user_attr={"begun": json.loads(json.dumps(start))},
+            )
 
     def start_time(self, trial: TrialLines) -> float:
         """Return the start time to record for a trial: the time of its first remaining report.
 
         If no report is left, return the time that the repair writes into inserted records (`SweepFacts.time`).
         """
-        times = (time for progress in trial.reports for _, time, *_ in progress["reports"] if 0 <= time < 10**11)
+        times = (
+            time
+            for progress in trial.reports
+            for _, time, *_ in progress["reports"]
+            if 0 <= time < 10**11
+        )
         return float(next(times, self._facts.time))
 
     def _complete_progress(self, number: int, trial: TrialLines) -> None:
@@ -154,9 +205,13 @@ class TrialRepair:
         if before_gap == len(lines) and (closed or trial.end is None):
             return
         complete = trial.end is not None and trial.end.record["state"] == COMPLETE
-        if trial.end is None or (complete and self._values(number, trial, trial.reports) != trial.end.record["values"]):
+        if trial.end is None or (
+            complete and self._values(number, trial, trial.reports) != trial.end.record["values"]
+        ):
             trial.progress, trial.end = dict(enumerate(lines[:before_gap])), None
-            last = max((step for progress in trial.reports for step, *_ in progress["reports"]), default=0)
+            last = max(
+                (step for progress in trial.reports for step, *_ in progress["reports"]), default=0
+            )
             trial.others = [line for line in trial.others if not _is_after(line.record, last)]
             return
         trial.lost_reports = True
@@ -168,16 +223,24 @@ class TrialRepair:
             latest = lines[-1].value if lines else _NO_PROGRESS
             trial.progress[len(lines)] = progress_line(number, len(lines), latest | {"reports": []})
 
-    def _values(self, number: int, trial: TrialLines, progress: Sequence[dict[str, Any]]) -> list[float | None] | None:
+    def _values(
+        self, number: int, trial: TrialLines, progress: Sequence[dict[str, Any]]
+    ) -> list[float | None] | None:
         """Return the objective values of a COMPLETE trial that has these progress records; None if there are no progress records."""
         assert trial.start is not None
-        attributes = {"begun": trial.start.value} | {f"{PROGRESS_PREFIX}{i}": value for i, value in enumerate(progress)}
-        t = FrozenTrial(number, TrialState.COMPLETE, 0.0, None, None, {}, {}, attributes, {}, {}, number)
+        attributes = {"begun": trial.start.value} | {
+            f"{PROGRESS_PREFIX}{i}": value for i, value in enumerate(progress)
+        }
+        t = FrozenTrial(
+            number, TrialState.COMPLETE, 0.0, None, None, {}, {}, attributes, {}, {}, number
+        )
         return list(record.result_of(t, self.objectives).values) if progress else None
 
     # Restore ends from the result
 
-    def restore_end(self, number: int, trial: TrialLines, described: Mapping[str, Any]) -> TrialLines | None:
+    def restore_end(
+        self, number: int, trial: TrialLines, described: Mapping[str, Any]
+    ) -> TrialLines | None:
         """Restore the lost end of a trial from the result.
 
         The end is restored only if the trial's reports give exactly the objective values in the result. If the report of the best step is
@@ -206,9 +269,24 @@ class TrialRepair:
         for i, value in enumerate(progress[len(trial.progress) :], len(trial.progress)):
             trial.progress[i] = progress_line(number, i, value)
         for name, violation in self.objectives.violations(_numbers(described)).items():
-            trial.others.append(new_line(Op.SET_TRIAL_SYSTEM_ATTR, trial_id=number, system_attr={f"constraints:{name}": violation}))
-        state, time = COMPLETE if self._result["trials"].get("completed") else PRUNED, format_time(self._facts.time)
-        trial.end = new_line(Op.SET_TRIAL_STATE_VALUES, trial_id=number, state=state, values=values, datetime_complete=time)
+            trial.others.append(
+                new_line(
+                    Op.SET_TRIAL_SYSTEM_ATTR,
+                    trial_id=number,
+                    system_attr={f"constraints:{name}": violation},
+                )
+            )
+        state, time = (
+            COMPLETE if self._result["trials"].get("completed") else PRUNED,
+            format_time(self._facts.time),
+        )
+        trial.end = new_line(
+            Op.SET_TRIAL_STATE_VALUES,
+            trial_id=number,
+            state=state,
+            values=values,
+            datetime_complete=time,
+        )
         return trial
 
     def _described_values(self, number: int, described: Mapping[str, Any]) -> list[float | None]:
@@ -223,7 +301,11 @@ class TrialRepair:
         return [described["value"]]
 
     def _restored_progress(
-        self, number: int, trial: TrialLines, described: Mapping[str, Any], values: Sequence[float | None]
+        self,
+        number: int,
+        trial: TrialLines,
+        described: Mapping[str, Any],
+        values: Sequence[float | None],
     ) -> list[dict[str, Any]]:
         """Return progress records from which the trial gets the objective values in the result.
 
@@ -241,7 +323,10 @@ class TrialRepair:
         if last and self._values(number, trial, [*progress, latest]) == list(values):
             return [*progress, latest]
         step = saved.best_step if saved is not None and saved.best_step > last else last + 1
-        own = dict(zip((o.metric for o in self.objectives.objectives), values, strict=False)) | metrics
+        own = (
+            dict(zip((o.metric for o in self.objectives.objectives), values, strict=False))
+            | metrics
+        )
         value = None if leading is None else own.get(leading)
         others = {name: v for name, v in metrics.items() if name not in COSTS and name != leading}
         report = [step, self._facts.time, math.nan if value is None else float(value), others]
@@ -261,9 +346,15 @@ def _is_after(record: dict[str, Any], step: int) -> bool:
     """
     if record["op_code"] == Op.SET_TRIAL_INTERMEDIATE_VALUE:
         return not isinstance(record.get("step"), int) or record["step"] > step
-    return record["op_code"] == Op.SET_TRIAL_SYSTEM_ATTR and "constraints" in str(record.get("system_attr"))
+    return record["op_code"] == Op.SET_TRIAL_SYSTEM_ATTR and "constraints" in str(
+        record.get("system_attr")
+    )
 
 
 def _numbers(described: Mapping[str, Any]) -> dict[str, float]:
     """Return the metrics in a trial's description. Metrics whose values are not numbers are left out."""
-    return {name: float(value) for name, value in described.get("metrics", {}).items() if is_number(value)}
+    return {
+        name: float(value)
+        for name, value in described.get("metrics", {}).items()
+        if is_number(value)
+    }

@@ -49,7 +49,11 @@ class Access:
         """
         names = [h.strip().lower() for h in hosts.split(",")] if hosts is not None else []
         text = "must be a name or an address without scheme and port, such as `example.com`, `*.example.com`, `10.0.0.7` or `[::1]`"
-        if wrong := [Problem("--allowed-hosts", f"`{name}`: {text}") for name in names if not HOST.fullmatch(name)]:
+        if wrong := [
+            Problem("--allowed-hosts", f"`{name}`: {text}")
+            for name in names
+            if not HOST.fullmatch(name)
+        ]:
             raise InputError(wrong)
         return cls(tuple(names), None if token is None else _digest(token))
 
@@ -62,8 +66,13 @@ class Access:
                 return 400, "the host in the Host header is not allowed"
         if self.digest is not None:
             scheme, _, token = given.get(b"authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(_digest(token.strip()), self.digest):
-                return 401, "the request must have the header `Authorization: Bearer TOKEN` with the server's token"
+            if scheme.lower() != "bearer" or not hmac.compare_digest(
+                _digest(token.strip()), self.digest
+            ):
+                return (
+                    401,
+                    "the request must have the header `Authorization: Bearer TOKEN` with the server's token",
+                )
         return None
 
 
@@ -91,20 +100,35 @@ def token_of(token: str | None, file: Path | None) -> str | None:
         try:
             token = file.read_text().strip()
         except (OSError, UnicodeDecodeError) as e:
-            raise InputError(Problem(place, f"cannot be read: {getattr(e, 'strerror', None) or 'it is not a text file'}")) from None
+            raise InputError(
+                Problem(
+                    place,
+                    f"cannot be read: {getattr(e, 'strerror', None) or 'it is not a text file'}",
+                )
+            ) from None
     elif token is None:
         place, token = VARIABLE, os.environ.get(VARIABLE)
     if token is not None and not TOKEN.fullmatch(token):
         text = "is empty" if not token else "has invalid characters"
-        raise InputError(Problem(place, f"the token {text}; a token may contain letters, digits and `-._~+/`, and may end in `=`"))
+        raise InputError(
+            Problem(
+                place,
+                f"the token {text}; a token may contain letters, digits and `-._~+/`, and may end in `=`",
+            )
+        )
     return token
 
 
 def open_to_others(host: str) -> bool:
     """Return True if another machine can reach a server that listens on `host`, or if `host` cannot be resolved here."""
     try:
-        addresses = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return not all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in addresses)
+        addresses = socket.getaddrinfo(
+            host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        return not all(
+            ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback
+            for *_, address in addresses
+        )
     except (OSError, ValueError):  # perhaps only the head node of a cluster can resolve the name
         return True
 
@@ -132,7 +156,11 @@ class Guard:
         from starlette.responses import JSONResponse
 
         status, rule = refused
-        answer = JSONResponse({"detail": [{"rule": rule}]}, status, {"www-authenticate": "Bearer"} if status == 401 else None)
+        answer = JSONResponse(
+            {"detail": [{"rule": rule}]},
+            status,
+            {"www-authenticate": "Bearer"} if status == 401 else None,
+        )
         if scope["path"] == OPEN_PATH and scope["method"] == "GET":
             answer = JSONResponse({"status": "ok"})
         await answer(scope, receive, send)

@@ -10,7 +10,15 @@ from typing import Any
 
 import pydantic_core
 from fastapi import FastAPI, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    generate_latest,
+)
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 
@@ -53,17 +61,33 @@ class Metrics:
         self.replica = replica
         self.registry = CollectorRegistry()
         where: dict[str, Any] = {"registry": self.registry}
-        self.requests = Counter("sweeps_requests", "Answered requests.", ["path", "status"], **where)
-        self.seconds = Histogram("sweeps_request_seconds", "Time from the first byte of the body to the answer.", ["path"], **where)
+        self.requests = Counter(
+            "sweeps_requests", "Answered requests.", ["path", "status"], **where
+        )
+        self.seconds = Histogram(
+            "sweeps_request_seconds",
+            "Time from the first byte of the body to the answer.",
+            ["path"],
+            **where,
+        )
         self.rows = Counter("sweeps_rows", "Predicted rows.", **where)
-        self.batch = Histogram("sweeps_batch_rows", "Rows of one batch for the model.", buckets=[4**i for i in range(8)], **where)
-        self.working = Gauge("sweeps_requests_in_flight", "Requests to /predict without an answer yet.", **where)
+        self.batch = Histogram(
+            "sweeps_batch_rows",
+            "Rows of one batch for the model.",
+            buckets=[4**i for i in range(8)],
+            **where,
+        )
+        self.working = Gauge(
+            "sweeps_requests_in_flight", "Requests to /predict without an answer yet.", **where
+        )
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics. `generate_latest` calls this method."""
         for family in self.registry.collect():
             if self.replica is not None:
-                family.samples = [s._replace(labels={"replica": self.replica, **s.labels}) for s in family.samples]
+                family.samples = [
+                    s._replace(labels={"replica": self.replica, **s.labels}) for s in family.samples
+                ]
             yield family
 
 
@@ -88,7 +112,9 @@ class Counted:
         try:
             await self.app(scope, receive, send_and_record)
         finally:
-            self.metrics.requests.labels(scope["path"] if scope["path"] in PATHS else "other", status).inc()
+            self.metrics.requests.labels(
+                scope["path"] if scope["path"] in PATHS else "other", status
+            ).inc()
 
 
 def predict_batch(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
@@ -104,13 +130,21 @@ def predict_batch(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
     Raises:
         InputError: The preprocessor or the model refuses some of the rows.
     """
-    joined = {c.name: [v for rows in batch for v in rows.values[c.name]] for c in bundle.manifest.columns}
+    joined = {
+        c.name: [v for rows in batch for v in rows.values[c.name]] for c in bundle.manifest.columns
+    }
     frame = bundle.predict_values(joined, sum(rows.count for rows in batch))
     predictions = {str(name): frame[name].to_numpy().tolist() for name in frame.columns}
     answers, start = [], 0
     for rows in batch:
         part = {name: values[start : start + rows.count] for name, values in predictions.items()}
-        answer = part if rows.by_column else [dict(zip(part, values, strict=True)) for values in zip(*part.values(), strict=True)]
+        answer = (
+            part
+            if rows.by_column
+            else [
+                dict(zip(part, values, strict=True)) for values in zip(*part.values(), strict=True)
+            ]
+        )
         answers.append(pydantic_core.to_json({"predictions": answer}, inf_nan_mode="null"))
         start += rows.count
     return answers
@@ -119,7 +153,12 @@ def predict_batch(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
 def _problem_body(problem: Problem) -> dict[str, Any]:
     """Return a problem as an entry of the answer's `detail`, in the format of `request_checks.Refused.problems`."""
     if isinstance(problem, InvalidValue):
-        return {"field": problem.column, "row": problem.row, "rule": problem.rule, "value": request_checks.short(problem.value)}
+        return {
+            "field": problem.column,
+            "row": problem.row,
+            "rule": problem.rule,
+            "value": request_checks.short(problem.value),
+        }
     return {"rule": f"{problem.place}: {problem.text}"}
 
 
@@ -132,9 +171,7 @@ def require_columns(bundle: Bundle) -> None:
         InputError: The bundle has no columns.
     """
     if not bundle.manifest.columns:
-        reason = (
-            "the training loop read its own data, so the columns of a request are unknown; use `sweeps predict` or `sweeps.load_bundle`"
-        )
+        reason = "the training loop read its own data, so the columns of a request are unknown; use `sweeps predict` or `sweeps.load_bundle`"
         raise InputError(Problem(str(bundle.path), f"cannot be served: {reason}"))
 
 
@@ -142,14 +179,27 @@ class _Endpoints:
     """Handlers of the requests for `/predict`, `/health`, `/schema` and `/metrics`."""
 
     def __init__(self, bundle: Bundle, limits: Limits, replica: str | None, example: bool):
-        self.bundle, self.limits, self.manifest, self.metrics = bundle, limits, bundle.manifest, Metrics(replica)
+        self.bundle, self.limits, self.manifest, self.metrics = (
+            bundle,
+            limits,
+            bundle.manifest,
+            Metrics(replica),
+        )
         self.batcher: Batcher[Rows] = Batcher(self._predict_batch, lambda rows: rows.count)
         self.request_schema, self.answer_schema = request_checks.schemas(
-            self.manifest.columns, self.manifest.classes, limits.max_rows, self.manifest.label, self.manifest.task
+            self.manifest.columns,
+            self.manifest.classes,
+            limits.max_rows,
+            self.manifest.label,
+            self.manifest.task,
         )
         self.example_body = example_of(bundle) if example else None
         facts = self.manifest.training
-        self.about = {key: facts[key] for key in ("sweep", "trial", "metric", "value") if facts.get(key) is not None}
+        self.about = {
+            key: facts[key]
+            for key in ("sweep", "trial", "metric", "value")
+            if facts.get(key) is not None
+        }
         if self.manifest.members:
             self.about["members"] = self.manifest.members_text
 
@@ -161,7 +211,9 @@ class _Endpoints:
         start = time.perf_counter()
         self.metrics.working.inc()
         try:
-            rows = request_checks.read(await _body(request, self.limits), self.manifest.columns, self.limits.max_rows)
+            rows = request_checks.read(
+                await _body(request, self.limits), self.manifest.columns, self.limits.max_rows
+            )
             answer = await self.batcher.ask(rows)
             self.metrics.rows.inc(rows.count)
             return Response(answer, media_type=JSON)
@@ -169,7 +221,11 @@ class _Endpoints:
             headers = {"connection": "close"} if e.status == 408 else None
             return Response(pydantic_core.to_json(e.body()), e.status, headers, media_type=JSON)
         except InputError as e:
-            return Response(pydantic_core.to_json({"detail": [_problem_body(p) for p in e.problems]}), 422, media_type=JSON)
+            return Response(
+                pydantic_core.to_json({"detail": [_problem_body(p) for p in e.problems]}),
+                422,
+                media_type=JSON,
+            )
         except ClientDisconnect:  # the client closed the connection; nginx uses 499 for this, too
             return Response(status_code=499)
         finally:
@@ -181,7 +237,10 @@ class _Endpoints:
 
     async def schema(self) -> dict[str, Any]:
         return {
-            "columns": [{"name": c.name, "type": c.type, "rule": request_checks.rule_of(c)} for c in self.manifest.columns],
+            "columns": [
+                {"name": c.name, "type": c.type, "rule": request_checks.rule_of(c)}
+                for c in self.manifest.columns
+            ],
             **self.manifest.model_dump(include={"label", "task", "classes"}),
             "request": self.request_schema,
             "answer": self.answer_schema,
@@ -189,12 +248,18 @@ class _Endpoints:
 
     async def example(self) -> Any:
         if self.example_body is None:
-            return Response(pydantic_core.to_json({"detail": [{"rule": "the server shows no example row"}]}), 404, media_type=JSON)
+            return Response(
+                pydantic_core.to_json({"detail": [{"rule": "the server shows no example row"}]}),
+                404,
+                media_type=JSON,
+            )
         return self.example_body
 
     async def docs(self, request: Request) -> Response:
         app, about = request.app, await self.schema()
-        page = docs_page(app.title, app.description, self.about, about["columns"], self.example_body)
+        page = docs_page(
+            app.title, app.description, self.about, about["columns"], self.example_body
+        )
         return HTMLResponse(page, headers={"content-security-policy": POLICY})
 
     async def root(self) -> Response:
@@ -204,7 +269,13 @@ class _Endpoints:
         return Response(generate_latest(self.metrics), media_type=CONTENT_TYPE_LATEST)
 
 
-def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, replica: str | None = None, example: bool = True) -> FastAPI:
+def make_app(
+    bundle: Bundle,
+    limits: Limits = DEFAULT,
+    access: Access = OPEN,
+    replica: str | None = None,
+    example: bool = True,
+) -> FastAPI:
     """Return the ASGI application that serves a bundle.
 
     Args:
@@ -232,25 +303,46 @@ def make_app(bundle: Bundle, limits: Limits = DEFAULT, access: Access = OPEN, re
     description = f"Predict {predicts} from raw rows. Unknown fields are ignored."
     title = str(endpoints.about.get("sweep", "sweeps"))
     # FastAPI's own page loads its scripts from the network.
-    app = FastAPI(title=title, description=description, version=manifest.created, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title=title,
+        description=description,
+        version=manifest.created,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     # The last middleware is the outermost, so refused requests are counted, too.
     app.add_middleware(Guard, access=access)
     app.add_middleware(Counted, metrics=endpoints.metrics)
-    app.state.cancel_waiting = lambda: endpoints.batcher.cancel_waiting(lambda: Refused(503, [{"rule": SHUT_DOWN}]))
+    app.state.cancel_waiting = lambda: endpoints.batcher.cancel_waiting(
+        lambda: Refused(503, [{"rule": SHUT_DOWN}])
+    )
     content: dict[str, Any] = {JSON: {"schema": endpoints.request_schema}}
-    if endpoints.example_body is not None and None not in endpoints.example_body["records"][0].values():  # FastAPI leaves null out
+    if (
+        endpoints.example_body is not None
+        and None not in endpoints.example_body["records"][0].values()
+    ):  # FastAPI leaves null out
         content[JSON]["example"] = endpoints.example_body
-    answers: dict[int | str, dict[str, Any]] = {200: {"content": {JSON: {"schema": endpoints.answer_schema}}}, **ERRORS}
+    answers: dict[int | str, dict[str, Any]] = {
+        200: {"content": {JSON: {"schema": endpoints.answer_schema}}},
+        **ERRORS,
+    }
     extra = {"requestBody": {"required": True, "content": content}}
-    app.post("/predict", summary="Predict rows", openapi_extra=extra, responses=answers)(endpoints.predict)
+    app.post("/predict", summary="Predict rows", openapi_extra=extra, responses=answers)(
+        endpoints.predict
+    )
     app.get("/health", summary="Check that the server is running")(endpoints.health)
     app.get("/schema", summary="The fields of a row and of an answer")(endpoints.schema)
-    app.get("/example", summary="The body of an example request", responses={404: {"description": "The server shows no example row."}})(
-        endpoints.example
-    )
+    app.get(
+        "/example",
+        summary="The body of an example request",
+        responses={404: {"description": "The server shows no example row."}},
+    )(endpoints.example)
     app.get("/docs", include_in_schema=False)(endpoints.docs)
     app.get("/", include_in_schema=False)(endpoints.root)
-    app.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)(endpoints.prometheus)
+    app.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)(
+        endpoints.prometheus
+    )
     return app
 
 
@@ -278,5 +370,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
                     raise too_large
                 parts.append(part)
     except TimeoutError:
-        raise Refused(408, [{"rule": f"the body must arrive within {limits.receive_seconds:g} s"}]) from None
+        raise Refused(
+            408, [{"rule": f"the body must arrive within {limits.receive_seconds:g} s"}]
+        ) from None
     return b"".join(parts)

@@ -26,14 +26,19 @@ class Batcher(Generic[Item]):
         most: The largest number of rows of a batch. A request with more rows forms a batch of its own.
     """
 
-    def __init__(self, answer: Callable[[list[Item]], list[Any]], size: Callable[[Item], int], most: int = 4096):
+    def __init__(
+        self,
+        answer: Callable[[list[Item]], list[Any]],
+        size: Callable[[Item], int],
+        most: int = 4096,
+    ):
         self.answer, self.size, self.most = answer, size, most
         self.waiting: deque[tuple[Item, asyncio.Future[Any]]] = deque()
         self.pending: set[asyncio.Future[Any]] = set()
         self.busy = False
-        self._batches: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, list[tuple[Item, asyncio.Future[Any]]]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._batches: queue.SimpleQueue[
+            tuple[asyncio.AbstractEventLoop, list[tuple[Item, asyncio.Future[Any]]]] | None
+        ] = queue.SimpleQueue()
         # The thread is a daemon, so that the process can end while the model hangs.
         self.thread = threading.Thread(target=self._work, name="model", daemon=True)
 
@@ -84,7 +89,9 @@ class Batcher(Generic[Item]):
     def _answers(self, requests: list[Item]) -> list[Any]:
         try:
             return self.answer(requests)
-        except BaseException as e:  # a SystemExit in a step, or a panic in Rust code, must not end the server
+        except (
+            BaseException
+        ) as e:  # a SystemExit in a step, or a panic in Rust code, must not end the server
             if len(requests) == 1:
                 return [e if isinstance(e, Exception) else RuntimeError(f"{type(e).__name__}: {e}")]
             return [answer for request in requests for answer in self._answers([request])]
@@ -102,7 +109,9 @@ class Batcher(Generic[Item]):
             self.thread.join(timeout)
 
 
-def take(waiting: deque[tuple[Item, Any]], size: Callable[[Item], int], most: int) -> list[tuple[Item, Any]]:
+def take(
+    waiting: deque[tuple[Item, Any]], size: Callable[[Item], int], most: int
+) -> list[tuple[Item, Any]]:
     """Remove the next batch from the front of a queue of requests, and return it.
 
     The batch has as many requests as fit into `most` rows, but always at least one.

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 # The browser must not load or send anything elsewhere, even if a column's name were to contain markup.
-POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'"
-)
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'"
 STYLE = """
 :root { color-scheme: light dark }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 960px; margin: 2em auto; padding: 0 1em }
@@ -39,7 +37,11 @@ button.onclick = async () => {
 
 
 def docs_page(
-    title: str, description: str, facts: Mapping[str, Any], fields: Iterable[Mapping[str, str]], example: Mapping[str, Any] | None
+    title: str,
+    description: str,
+    facts: Mapping[str, Any],
+    fields: Iterable[Mapping[str, str]],
+    example: Mapping[str, Any] | None,
 ) -> str:
     """Return the page as HTML.
 
@@ -51,14 +53,28 @@ def docs_page(
         example: Body of a request; None if there is no example.
     """
     fields = list(fields)
-    body = example if example is not None else {"records": [dict.fromkeys(field["name"] for field in fields)]}
+    body = (
+        example
+        if example is not None
+        else {"records": [dict.fromkeys(field["name"] for field in fields)]}
+    )
     rows = body["records"][0] if example is not None else {}
-    named = f"<p>{_cells(', '.join(f'{name} {_fact(value)}' for name, value in facts.items()))}</p>" if facts else ""
-    table = _table(("field", "type", "rule", "example"), [(*_of(field), _example(rows, field["name"])) for field in fields])
+    named = (
+        f"<p>{_cells(', '.join(f'{name} {_fact(value)}' for name, value in facts.items()))}</p>"
+        if facts
+        else ""
+    )
+    table = _table(
+        ("field", "type", "rule", "example"),
+        [(*_of(field), _example(rows, field["name"])) for field in fields],
+    )
     paths = _table(
         ("path", "answer"),
         [
-            ("POST predict", 'predictions for a list of records, {"records": [...]} or {"columns": {...}}'),
+            (
+                "POST predict",
+                'predictions for a list of records, {"records": [...]} or {"columns": {...}}',
+            ),
             ("GET schema", "the fields of a row and of an answer, as JSON Schema"),
             ("GET example", "the body of an example request"),
             ("GET health", "whether the server runs, and which model it serves"),
@@ -95,7 +111,10 @@ def _example(rows: Mapping[str, Any], name: str) -> str:
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = ["".join(f"<th>{_cells(name)}</th>" for name in head), *("".join(f"<td>{_cells(cell)}</td>" for cell in row) for row in rows)]
+    lines = [
+        "".join(f"<th>{_cells(name)}</th>" for name in head),
+        *("".join(f"<td>{_cells(cell)}</td>" for cell in row) for row in rows),
+    ]
     return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 

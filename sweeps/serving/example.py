@@ -27,11 +27,20 @@ def example_of(bundle: Bundle) -> dict[str, Any] | None:
         return None
     try:
         rows = pd.read_parquet(file, columns=[c.name for c in bundle.manifest.columns])
-        complete = int(rows.isna().sum(axis=1).to_numpy().argmin())  # the first of the rows with the fewest missing values
+        complete = int(
+            rows.isna().sum(axis=1).to_numpy().argmin()
+        )  # the first of the rows with the fewest missing values
         row = {c.name: _json_value(rows[c.name].iloc[complete]) for c in bundle.manifest.columns}
         body = {"records": [row]}
         read(pydantic_core.to_json(body), bundle.manifest.columns)
-    except (Refused, KeyError, IndexError, ValueError, TypeError, OSError):  # such as a column of objects that JSON does not have
+    except (
+        Refused,
+        KeyError,
+        IndexError,
+        ValueError,
+        TypeError,
+        OSError,
+    ):  # such as a column of objects that JSON does not have
         return None
     return body
 

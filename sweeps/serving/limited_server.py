@@ -127,7 +127,10 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer a request that is not valid HTTP. uvicorn's own method raises an error if the request is already answered."""
         reason = sys.exception()
-        self.refuse(getattr(reason, "error_status_hint", 400), f"the request must be HTTP/1.1: {reason or msg}")
+        self.refuse(
+            getattr(reason, "error_status_hint", 400),
+            f"the request must be HTTP/1.1: {reason or msg}",
+        )
 
     def handle_events(self) -> None:
         """Handle the events that h11 has parsed. During a shutdown, also announce in the answer that the connection closes."""
@@ -160,9 +163,22 @@ class Server(uvicorn.Server):
         drain_seconds: Seconds after SIGTERM in which the application may answer requests.
     """
 
-    def __init__(self, app: Any, listener: socket.socket, limits: Limits, drain_seconds: float = DRAIN_SECONDS):
+    def __init__(
+        self,
+        app: Any,
+        listener: socket.socket,
+        limits: Limits,
+        drain_seconds: float = DRAIN_SECONDS,
+    ):
         # uvicorn's own configuration of logging would close the handlers of all other loggers, and files that they write to.
-        config = uvicorn.Config(app, log_config=None, log_level="error", access_log=False, ws="none", timeout_keep_alive=KEEP_ALIVE_SECONDS)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            ws="none",
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        )
         super().__init__(config)
         self.listener, self.limits, self.drain_seconds = listener, limits, drain_seconds
         self.cancel_waiting: Callable[[], None] = app.state.cancel_waiting
@@ -172,7 +188,9 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application, and accept connections."""
-        await super().startup(sockets=[])  # no sockets, because uvicorn would accept connections without a limit
+        await super().startup(
+            sockets=[]
+        )  # no sockets, because uvicorn would accept connections without a limit
         self.listener.setblocking(False)
         asyncio.get_running_loop().add_reader(self.listener, self._accept)
 
@@ -204,7 +222,9 @@ class Server(uvicorn.Server):
                 accepted, _ = self.listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # no file descriptor is left, or the client is gone; try again at the next tick
+            except (
+                OSError
+            ):  # no file descriptor is left, or the client is gone; try again at the next tick
                 break
             accepted.setblocking(False)
             task = loop.create_task(self._open(accepted))
@@ -221,7 +241,13 @@ class Server(uvicorn.Server):
 
     def _connection(self) -> Connection:
         state: Any = self.lifespan.state
-        return Connection(self.limits, self.ending, config=self.config, server_state=self.server_state, app_state=state)
+        return Connection(
+            self.limits,
+            self.ending,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=state,
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop accepting connections, answer the requests that have arrived, and end the server."""
@@ -231,7 +257,11 @@ class Server(uvicorn.Server):
         self.listener.close()
         for connection in list(self.server_state.connections):
             connection.end(begin)  # type: ignore[union-attr]
-        while (self.server_state.connections or self.opening) and not self.force_exit and time.monotonic() < begin + self.drain_seconds:
+        while (
+            (self.server_state.connections or self.opening)
+            and not self.force_exit
+            and time.monotonic() < begin + self.drain_seconds
+        ):
             self._check_connections()
             await asyncio.sleep(CHECK_SECONDS)
         self.cancel_waiting()
@@ -243,5 +273,7 @@ class Server(uvicorn.Server):
 
     async def _until_idle(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while (self.server_state.connections or self.server_state.tasks) and time.monotonic() < deadline:
+        while (
+            self.server_state.connections or self.server_state.tasks
+        ) and time.monotonic() < deadline:
             await asyncio.sleep(CHECK_SECONDS)

@@ -62,7 +62,11 @@ def allowed(phase: Phase, limits: Limits, ending: bool) -> float | None:
     """
     if phase is Phase.WORK:
         return None
-    most = {Phase.IDLE: HEADER_SECONDS, Phase.HEADERS: HEADER_SECONDS, Phase.LEFTOVER: REST_SECONDS}.get(phase, math.inf)
+    most = {
+        Phase.IDLE: HEADER_SECONDS,
+        Phase.HEADERS: HEADER_SECONDS,
+        Phase.LEFTOVER: REST_SECONDS,
+    }.get(phase, math.inf)
     if ending:
         most = min(most, IDLE_SECONDS if phase is Phase.IDLE else REST_SECONDS)
     return min(most, limits.receive_seconds)

@@ -98,7 +98,9 @@ def serve(
                 if _wait_until_running(bundle, replicas, stop):
                     place = url_of(host, port) + (" of the head node" if address else "")
                     paths = "/predict, /schema, /health, /metrics, /docs"
-                    say(f"serving {bundle} at {place} with --replicas {replicas} ({paths}); press Ctrl-C to stop")
+                    say(
+                        f"serving {bundle} at {place} with --replicas {replicas} ({paths}); press Ctrl-C to stop"
+                    )
                     if example:
                         say_example(loaded, url_of(host, port), access, say)
                     stop.wait()
@@ -116,7 +118,12 @@ def _check_installation(bundle: Path, port: int, address: str | None) -> Bundle:
         InputError, BundleError: See `serve`.
     """
     if address and port == 0:
-        raise InputError(Problem("--port", "0 is not allowed with --address; name a port that is free on the cluster's head node"))
+        raise InputError(
+            Problem(
+                "--port",
+                "0 is not allowed with --address; name a port that is free on the cluster's head node",
+            )
+        )
     logging_setup.set_environment()
     if address:
         ray_authentication.prepare_authentication(address)
@@ -125,14 +132,18 @@ def _check_installation(bundle: Path, port: int, address: str | None) -> Bundle:
 
         from sweeps.serving.app import require_columns
     except ImportError as e:
-        raise InputError(Problem("--replicas", f"needs the package `{e.name}`: {install('serve')}")) from None
+        raise InputError(
+            Problem("--replicas", f"needs the package `{e.name}`: {install('serve')}")
+        ) from None
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     loaded = load_bundle(bundle.resolve())
     require_columns(loaded)
     return loaded
 
 
-def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, replicas: int, example: bool) -> None:
+def _deploy(
+    bundle: Path, host: str, port: int, limits: Limits, access: Access, replicas: int, example: bool
+) -> None:
     """Start Ray Serve and deploy the replicas.
 
     Raises:
@@ -143,10 +154,16 @@ def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, 
 
     quiet = {"log_level": "WARNING", "enable_access_log": False}
     try:
-        listens = {"host": host or "0.0.0.0", "port": port, "keep_alive_timeout_s": KEEP_ALIVE_SECONDS}
+        listens = {
+            "host": host or "0.0.0.0",
+            "port": port,
+            "keep_alive_timeout_s": KEEP_ALIVE_SECONDS,
+        }
         serve.start(proxy_location="HeadOnly", http_options=listens, logging_config=quiet)
     except (OSError, RuntimeError, ray.exceptions.RayError) as e:
-        raise InputError(Problem("--port", f"Ray Serve cannot listen on port {port} of `{host}`: {last_line(e)}")) from e
+        raise InputError(
+            Problem("--port", f"Ray Serve cannot listen on port {port} of `{host}`: {last_line(e)}")
+        ) from e
     deployed = serve.deployment(
         name="bundle",
         num_replicas=replicas,
@@ -157,7 +174,9 @@ def _deploy(bundle: Path, host: str, port: int, limits: Limits, access: Access, 
         max_constructor_retry_count=1,
     )(serve.ingress()(Replica))
     target = serve.RunTarget(deployed.bind(str(bundle), limits, access, example), APP, "/", quiet)
-    serve.run_many([target], wait_for_ingress_deployment_creation=False, wait_for_applications_running=False)
+    serve.run_many(
+        [target], wait_for_ingress_deployment_creation=False, wait_for_applications_running=False
+    )
 
 
 @contextlib.contextmanager
@@ -172,7 +191,13 @@ def _ray(address: str | None, replicas: int) -> Iterator[None]:
         cluster.check_reachable(address)
         cluster.join(address, own_code())
     else:
-        ray.init(address="local", num_cpus=replicas, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address="local",
+            num_cpus=replicas,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
     try:
@@ -214,13 +239,23 @@ def _check(bundle: Path, replicas: int) -> None:
     """
     import ray
 
-    if any(actor["namespace"] == SERVE_NAMESPACE for actor in ray.util.list_named_actors(all_namespaces=True)):
+    if any(
+        actor["namespace"] == SERVE_NAMESPACE
+        for actor in ray.util.list_named_actors(all_namespaces=True)
+    ):
         text = "Ray Serve already runs on this cluster, perhaps for another user; if nobody needs it, stop it with `serve shutdown`"
         raise InputError(Problem("--address", text))
     cpus = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
     if cpus < replicas:
-        raise InputError(Problem("--replicas", f"{replicas} replicas need {replicas} CPUs, but the cluster has {cpus:g}"))
-    if problems := shared_storage.storage_problems(bundle, shared_storage.read_on_nodes(bundle / integrity.MANIFEST), "bundle"):
+        raise InputError(
+            Problem(
+                "--replicas",
+                f"{replicas} replicas need {replicas} CPUs, but the cluster has {cpus:g}",
+            )
+        )
+    if problems := shared_storage.storage_problems(
+        bundle, shared_storage.read_on_nodes(bundle / integrity.MANIFEST), "bundle"
+    ):
         raise InputError(problems)
 
 

@@ -113,14 +113,20 @@ _KINDS = {
     "double": _NUMBER,
     "boolean": _Kind("boolean", "must be true, false or null", _require_type(bool)),
     "string": _Kind("string", "must be text or null", _require_type(str)),
-    "datetime": _Kind("string", "must be a date or a time as text, such as 2026-01-31T12:00:00, or null", _date),
+    "datetime": _Kind(
+        "string", "must be a date or a time as text, such as 2026-01-31T12:00:00, or null", _date
+    ),
     "any": _Kind("", "can be any value", lambda value: value),
 }
 
 
 def _kind(column: ColumnSchema) -> _Kind:
     if column.type == "category":
-        return _KINDS["string" if not column.categories or any(isinstance(c, str) for c in column.categories) else "double"]
+        return _KINDS[
+            "string"
+            if not column.categories or any(isinstance(c, str) for c in column.categories)
+            else "double"
+        ]
     if column.type != "tensor":
         return _KINDS[column.type]
 
@@ -157,7 +163,14 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
     if isinstance(parsed, list):
         parsed = {"records": parsed}
     if not isinstance(parsed, dict) or ("records" in parsed) == ("columns" in parsed):
-        raise Refused(422, [{"rule": 'the body must be {"records": [...]}, {"columns": {...}} or a list of records'}])
+        raise Refused(
+            422,
+            [
+                {
+                    "rule": 'the body must be {"records": [...]}, {"columns": {...}} or a list of records'
+                }
+            ],
+        )
     problems: list[dict[str, Any]] = []
     if "records" in parsed:
         rows = _read_records(parsed["records"], columns, max_rows, problems)
@@ -169,7 +182,9 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
     return rows
 
 
-def _read_records(records: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]) -> Rows:
+def _read_records(
+    records: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]
+) -> Rows:
     """Convert a list of records to columns. Add missing fields and invalid values to `problems`."""
     if not isinstance(records, list):
         raise Refused(422, [{"field": "records", "rule": "must be a list of records"}])
@@ -177,7 +192,9 @@ def _read_records(records: Any, columns: Sequence[ColumnSchema], max_rows: int, 
     values: dict[str, list[Any]] = {}
     for row, record in enumerate(records):
         if not isinstance(record, dict):
-            problems.append({"row": row, "rule": "a record must be an object", "value": short(record)})
+            problems.append(
+                {"row": row, "rule": "a record must be an object", "value": short(record)}
+            )
     for column in () if problems else columns:
         name = column.name
         try:
@@ -190,10 +207,14 @@ def _read_records(records: Any, columns: Sequence[ColumnSchema], max_rows: int, 
     return Rows(len(records), values, False)
 
 
-def _read_columns(lists: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]) -> Rows:
+def _read_columns(
+    lists: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]
+) -> Rows:
     """Convert the lists of values in `columns`, one list for each field. Add missing fields and invalid values to `problems`."""
     if not isinstance(lists, dict):
-        raise Refused(422, [{"field": "columns", "rule": "must be an object with a list for each field"}])
+        raise Refused(
+            422, [{"field": "columns", "rule": "must be an object with a list for each field"}]
+        )
     first = next((c.name for c in columns if isinstance(lists.get(c.name), list)), None)
     count = 0 if first is None else len(lists[first])
     _check_row_count(count, max_rows)
@@ -205,7 +226,12 @@ def _read_columns(lists: Any, columns: Sequence[ColumnSchema], max_rows: int, pr
         elif not isinstance(lists[name], list):
             problems.append({"field": name, "rule": "must be a list of values"})
         elif len(lists[name]) != count:
-            problems.append({"field": name, "rule": f"must have as many values as `{first}` ({count}), but has {len(lists[name])}"})
+            problems.append(
+                {
+                    "field": name,
+                    "rule": f"must have as many values as `{first}` ({count}), but has {len(lists[name])}",
+                }
+            )
         else:
             values[name] = _convert(column, lists[name], problems)
     return Rows(count, values, True)
@@ -225,7 +251,9 @@ def _convert(column: ColumnSchema, values: list[Any], problems: list[dict[str, A
             converted.append(convert(value))
         except (ValueError, TypeError, KeyError, OverflowError):
             if len(problems) < MAX_PROBLEMS:
-                problems.append({"field": column.name, "row": row, "rule": kind.rule, "value": short(value)})
+                problems.append(
+                    {"field": column.name, "row": row, "rule": kind.rule, "value": short(value)}
+                )
     return converted
 
 
@@ -251,8 +279,18 @@ def schemas(
     in_columns = {"type": "object", "properties": by_column, "required": names}
     request = {
         "anyOf": [
-            {"type": "object", "properties": {"records": records}, "required": ["records"], "title": "records"},
-            {"type": "object", "properties": {"columns": in_columns}, "required": ["columns"], "title": "columns"},
+            {
+                "type": "object",
+                "properties": {"records": records},
+                "required": ["records"],
+                "title": "records",
+            },
+            {
+                "type": "object",
+                "properties": {"columns": in_columns},
+                "required": ["columns"],
+                "title": "columns",
+            },
             {**records, "title": "a list of records"},
         ]
     }
@@ -260,15 +298,37 @@ def schemas(
     prediction: dict[str, Any] = {"enum": list(classes)} if classes else {"type": "number"}
     if classes and type(classes[0]) in kinds:
         prediction["type"] = kinds[type(classes[0])]
-    answer = {"prediction": prediction} | {f"probability_{c}": {"type": "number"} for c in classes or ()}
+    answer = {"prediction": prediction} | {
+        f"probability_{c}": {"type": "number"} for c in classes or ()
+    }
     if task in SEVERAL:
         kind = {"type": "integer", "enum": [0, 1]} if task == MULTILABEL else {"type": "number"}
         answer = {f"prediction_{name}": kind for name in label_columns(label)}
-        answer |= {f"probability_{name}": {"type": "number"} for name in label_columns(label) if task == MULTILABEL}
-    each = {"type": "object", "properties": answer, "required": [name for name in answer if name.startswith("prediction")]}
-    lists = {"type": "object", "properties": {name: {"type": "array", "items": field} for name, field in answer.items()}}
-    predictions = {"anyOf": [{"type": "array", "items": each, "title": "of records"}, {**lists, "title": "of columns"}]}
-    return request, {"type": "object", "properties": {"predictions": predictions}, "required": ["predictions"]}
+        answer |= {
+            f"probability_{name}": {"type": "number"}
+            for name in label_columns(label)
+            if task == MULTILABEL
+        }
+    each = {
+        "type": "object",
+        "properties": answer,
+        "required": [name for name in answer if name.startswith("prediction")],
+    }
+    lists = {
+        "type": "object",
+        "properties": {name: {"type": "array", "items": field} for name, field in answer.items()},
+    }
+    predictions = {
+        "anyOf": [
+            {"type": "array", "items": each, "title": "of records"},
+            {**lists, "title": "of columns"},
+        ]
+    }
+    return request, {
+        "type": "object",
+        "properties": {"predictions": predictions},
+        "required": ["predictions"],
+    }
 
 
 def _field(column: ColumnSchema) -> dict[str, Any]:
@@ -284,5 +344,9 @@ def _field(column: ColumnSchema) -> dict[str, Any]:
         field["examples"] = list(column.categories or ())[:20]
     elif column.type == "datetime":
         # JSON Schema's `date-time` requires a time zone. If the training data had no time zone, a value with a time zone is refused.
-        field |= {"format": "date-time"} if "," in column.dtype else {"examples": ["2026-01-31T12:00:00"]}
+        field |= (
+            {"format": "date-time"}
+            if "," in column.dtype
+            else {"examples": ["2026-01-31T12:00:00"]}
+        )
     return field

@@ -24,7 +24,15 @@ BACKLOG = 2048
 OTHER_FILES = 256
 
 
-def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits: Limits, access: Access, example: bool = True) -> None:
+def serve(
+    bundle: Path,
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    limits: Limits,
+    access: Access,
+    example: bool = True,
+) -> None:
     """Serve a bundle in this process, without Ray, until SIGTERM or Ctrl-C.
 
     Args:
@@ -45,7 +53,9 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits
         from sweeps.serving.app import make_app
         from sweeps.serving.limited_server import Server
     except ImportError as e:
-        raise InputError(Problem("serve", f"needs the package `{e.name}`: {install('serve')}")) from None
+        raise InputError(
+            Problem("serve", f"needs the package `{e.name}`: {install('serve')}")
+        ) from None
     from sweeps.bundle.model import load_bundle
 
     _raise_file_limit(limits.max_connections)
@@ -55,7 +65,9 @@ def serve(bundle: Path, host: str, port: int, say: Callable[[str], None], limits
     with listening(host, port) as listener:
         server = Server(app, listener, limits)
         real = listener.getsockname()[1]
-        say(f"serving {bundle} at {url_of(host, real)} (/predict, /schema, /health, /metrics, /docs); press Ctrl-C to stop")
+        say(
+            f"serving {bundle} at {url_of(host, real)} (/predict, /schema, /health, /metrics, /docs); press Ctrl-C to stop"
+        )
         if example:
             say_example(loaded, url_of(host, real), access, say)
         # This handler is for a SIGTERM that arrives before uvicorn has set its own handler. uvicorn raises the signal again when it ends.
@@ -75,7 +87,9 @@ def say_example(bundle: Bundle, url: str, access: Access, say: Callable[[str], N
 def warn_if_open(host: str, access: Access, say: Callable[[str], None]) -> None:
     """Print a warning if other machines can send requests without a token."""
     if access.digest is None and open_to_others(host):
-        say(f"--host: other machines can reach `{host}`, and no token is required; add --token-file, or use a proxy with access control")
+        say(
+            f"--host: other machines can reach `{host}`, and no token is required; add --token-file, or use a proxy with access control"
+        )
 
 
 def _raise_file_limit(connections: int) -> None:
@@ -93,9 +107,7 @@ def _raise_file_limit(connections: int) -> None:
     if possible < least:
         most = hard - OTHER_FILES
         advice = f"give at most {most}, or raise `ulimit -Hn`" if most > 0 else "raise `ulimit -Hn`"
-        text = (
-            f"{connections} connections are too many: this process may open {hard} files, and needs {OTHER_FILES} for other uses; {advice}"
-        )
+        text = f"{connections} connections are too many: this process may open {hard} files, and needs {OTHER_FILES} for other uses; {advice}"
         raise InputError(Problem("--max-connections", text))
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(possible, soft), hard))
 
@@ -113,9 +125,13 @@ def listening(host: str, port: int) -> socket.socket:
         InputError: The server cannot listen on this host or this port.
     """
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
     except (socket.gaierror, UnicodeError) as e:
-        raise InputError(Problem("--host", f"`{host}` is not an address of this machine: {e}")) from e
+        raise InputError(
+            Problem("--host", f"`{host}` is not an address of this machine: {e}")
+        ) from e
     listener = socket.socket(family, kind, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -123,5 +139,7 @@ def listening(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as e:
         listener.close()
-        raise InputError(Problem("--port", f"cannot listen on port {port} of `{host}`: {e.strerror or e}")) from e
+        raise InputError(
+            Problem("--port", f"cannot listen on port {port} of `{host}`: {e.strerror or e}")
+        ) from e
     return listener

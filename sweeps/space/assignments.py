@@ -29,7 +29,12 @@ def parse_assignments(texts: Iterable[str], place: str) -> dict[str, Any]:
     for part in (part for text in texts for part in split(text)):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not name or not value:
-            problems.append(Problem(place, f"must be NAME=VALUE, such as eta=0.1, got {part.strip() or 'an empty text'}"))
+            problems.append(
+                Problem(
+                    place,
+                    f"must be NAME=VALUE, such as eta=0.1, got {part.strip() or 'an empty text'}",
+                )
+            )
         elif name in values:
             problems.append(Problem(place, f"`{name}` is given twice"))
         else:
@@ -49,7 +54,13 @@ def split(text: str) -> Iterator[str]:
         if quote:
             escaped = quote == '"' and (len(text[:i]) - len(text[:i].rstrip("\\"))) % 2
             quote = "" if c == quote and not escaped else quote
-        elif c in _QUOTES and text[begin:i].rstrip()[-1:] in ("", "=", ",", ":", *_OPENING):  # A quote inside a word is only a character.
+        elif c in _QUOTES and text[begin:i].rstrip()[-1:] in (
+            "",
+            "=",
+            ",",
+            ":",
+            *_OPENING,
+        ):  # A quote inside a word is only a character.
             quote = c
         elif c in _OPENING or c in _CLOSING:
             depth = max(0, depth + (1 if c in _OPENING else -1))

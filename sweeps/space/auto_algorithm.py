@@ -27,7 +27,14 @@ class Choice:
     reason: str = ""
 
 
-def choose(*, sampled: int, objectives: int, max_trials: int, perturbs: bool = False, takes_options: bool = True) -> Choice:
+def choose(
+    *,
+    sampled: int,
+    objectives: int,
+    max_trials: int,
+    perturbs: bool = False,
+    takes_options: bool = True,
+) -> Choice:
     """Choose the algorithm for `auto`.
 
     Args:

@@ -40,7 +40,9 @@ class ChainParser(DimensionParser):
         if isinstance(node.value, str):
             return self._step(node.mark, node.value, Node(None, node.mark), path, path)
         if not node.is_map or not node.value:
-            return self.wrong(node, path, f"a step must be a name or `{{Name: {{...}}}}`, got {node.show()}")
+            return self.wrong(
+                node, path, f"a step must be a name or `{{Name: {{...}}}}`, got {node.show()}"
+            )
         if kind := self.domain(node, path, "options"):
             dim = self.branches(node, path, kind, self.chain)
             return Chain((dim,)) if isinstance(dim, Dimension) else INVALID
@@ -50,9 +52,13 @@ class ChainParser(DimensionParser):
                 return INVALID
             text = f"a step must be a mapping with one key, got keys {', '.join(map(str, names))}"
             return self.wrong(
-                node, path, f"{text}; write each step as a separate entry of a list, and indent its parameters under its name"
+                node,
+                path,
+                f"{text}; write each step as a separate entry of a list, and indent its parameters under its name",
             )
-        return self._step(node.keys[names[0]], names[0], node.value[names[0]], path, f"{path}.{names[0]}")
+        return self._step(
+            node.keys[names[0]], names[0], node.value[names[0]], path, f"{path}.{names[0]}"
+        )
 
     def _step(self, mark: Mark, name: Any, args: Node, path: str, where: str) -> Template:
         """Parse a step, and return a chain with this single step.
@@ -72,7 +78,9 @@ class ChainParser(DimensionParser):
                 self.problems.add(mark, path, fault)
         elif name not in RAY_STEPS:
             self.problems.add(
-                mark, path, f"`{name}` is neither a built-in step nor a reference module:attr; {suggest('step', name, RAY_STEPS)}"
+                mark,
+                path,
+                f"`{name}` is neither a built-in step nor a reference module:attr; {suggest('step', name, RAY_STEPS)}",
             )
         # the parameters of an unknown step cannot be checked
         return INVALID if len(self.problems) > before else self._arguments(mark, name, args, where)
@@ -87,7 +95,13 @@ class ChainParser(DimensionParser):
             return self.wrong(args, where, f"parameters must be a mapping, got {args.show()}")
         if args.is_map and (kind := self.domain(args, where)):
             plain = Chain((Step(name, path=where),))  # the step with its defaults
-            dim = self.branches(args, where, kind, lambda child, path: self._arguments(mark, name, child, path), plain)
+            dim = self.branches(
+                args,
+                where,
+                kind,
+                lambda child, path: self._arguments(mark, name, child, path),
+                plain,
+            )
             if isinstance(dim, Dimension) and dim.when:
                 self._needed(args.keys["when"], name, where, ())
             return Chain((dim,)) if isinstance(dim, Dimension) else INVALID
@@ -104,7 +118,11 @@ class ChainParser(DimensionParser):
             elif key == "columns":
                 columns = self._columns(child, at)
             elif allowed is not None and key not in allowed:
-                self.problems.add(args.keys[key], at, f"unknown parameter of {name}; {suggest(name, key, ('columns', *allowed))}")
+                self.problems.add(
+                    args.keys[key],
+                    at,
+                    f"unknown parameter of {name}; {suggest(name, key, ('columns', *allowed))}",
+                )
             else:
                 params[key] = self.anything(child, at)
                 if allowed is not None and params[key] is not INVALID and not self.started:
@@ -114,7 +132,11 @@ class ChainParser(DimensionParser):
             if isinstance(value, Dimension) and value.when and key in required_parameters(name):
                 text = f"is required by {name}, so it cannot have a `when`"
                 self.problems.add(args.value[key].keys["when"], f"{where}.{key}", text)
-        return Chain((Step(name, columns, params, where),)) if len(self.problems) == before else INVALID
+        return (
+            Chain((Step(name, columns, params, where),))
+            if len(self.problems) == before
+            else INVALID
+        )
 
     def _needed(self, mark: Mark, name: str, where: str, given: Collection[str]) -> None:
         """Add a problem for each required parameter of the step `name` that is not in `given`."""
@@ -139,4 +161,8 @@ class ChainParser(DimensionParser):
             return node.value
         if node.is_list and node.value:
             return tuple(self.column(child, f"{path}.{i}") for i, child in enumerate(node.value))
-        return self.wrong(node, path, f"must be numeric, categorical, all, a pattern or a list of names, got {node.show()}")
+        return self.wrong(
+            node,
+            path,
+            f"must be numeric, categorical, all, a pattern or a list of names, got {node.show()}",
+        )

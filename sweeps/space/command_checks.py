@@ -19,9 +19,17 @@ from sweeps.space.trainer_definition import TrainerDefinition
 
 def command_options(trainer: TrainerSpec, definition: TrainerDefinition) -> dict[str, list[Any]]:
     """Return the value of each option of a trainer that is a valid command, by the option's name."""
-    commands = {name: fragment for name, fragment in definition.options.items() if fragment.get("format") == COMMAND_FORMAT}
+    commands = {
+        name: fragment
+        for name, fragment in definition.options.items()
+        if fragment.get("format") == COMMAND_FORMAT
+    }
     values = {name: trainer.options.get(name) for name in commands}
-    return {name: value for name, value in values.items() if value is not None and allows(commands[name], value)}
+    return {
+        name: value
+        for name, value in values.items()
+        if value is not None and allows(commands[name], value)
+    }
 
 
 def parameter_names(template: Template, prefix: str = "") -> dict[str, None]:
@@ -40,7 +48,13 @@ def parameter_names(template: Template, prefix: str = "") -> dict[str, None]:
     return names
 
 
-def check_commands(file: SpaceFile, trainer: TrainerSpec, definition: TrainerDefinition, params: Template, roots: Sequence[Path]) -> None:
+def check_commands(
+    file: SpaceFile,
+    trainer: TrainerSpec,
+    definition: TrainerDefinition,
+    params: Template,
+    roots: Sequence[Path],
+) -> None:
     """Add a problem for each mistake in the commands of a trainer.
 
     Args:
@@ -55,9 +69,7 @@ def check_commands(file: SpaceFile, trainer: TrainerSpec, definition: TrainerDef
         for index, text in problems(command, names):
             file.wrong(f"trainer.{option}.{index}", text)
         for name in unused(command, names):
-            text = (
-                f'`trainer.{option}` does not use this parameter; write "{{params.{name}}}" as an argument, or "{ARGS}" for all parameters'
-            )
+            text = f'`trainer.{option}` does not use this parameter; write "{{params.{name}}}" as an argument, or "{ARGS}" for all parameters'
             file.problems.add(_mark(file, name), f"params.{name}", text)
         if (wrong := _missing_script(command, roots)) is not None:
             file.wrong(f"trainer.{option}.{wrong[0]}", wrong[1])
@@ -69,13 +81,19 @@ def command_hint(node: Node) -> str:
         words = [f'"{word}"' if "{" in word else word for word in node.value.split()]
         return f"; write [{', '.join(words)}]"
     unquoted = [child for child in node.value if child.is_map] if node.is_list else []
-    return f'; put quotes around a placeholder, such as "{{{next(iter(unquoted[0].value), "params.lr")}}}"' if unquoted else ""
+    return (
+        f'; put quotes around a placeholder, such as "{{{next(iter(unquoted[0].value), "params.lr")}}}"'
+        if unquoted
+        else ""
+    )
 
 
 def _missing_script(command: Sequence[Any], roots: Sequence[Path]) -> tuple[int, str] | None:
     """If a command runs a Python script that does not exist, return the index of the script and a message. Otherwise, return None."""
     words = [str(word) for word in command]
-    index = next((index for index, word in enumerate(words) if index and not word.startswith("-")), 0)
+    index = next(
+        (index for index, word in enumerate(words) if index and not word.startswith("-")), 0
+    )
     takes_another = {"-m", "-c", "-X", "-W"} & set(words[:index])
     if words[0] not in INTERPRETERS or not index or takes_another or "{" in words[index]:
         return None
@@ -83,7 +101,10 @@ def _missing_script(command: Sequence[Any], roots: Sequence[Path]) -> tuple[int,
         return None
     found = sorted({file.name for root in roots for file in root.glob("*.py")})
     hint = did_you_mean(words[index], found) if found else "these folders have no Python file"
-    return index, f"no file `{words[index]}` in {' or '.join(dict.fromkeys(map(str, roots)))}; {hint}"
+    return (
+        index,
+        f"no file `{words[index]}` in {' or '.join(dict.fromkeys(map(str, roots)))}; {hint}",
+    )
 
 
 def _mark(file: SpaceFile, name: str) -> Mark:

@@ -13,7 +13,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 TESTS = COMPARISONS | {"==": operator.eq}
 
 
@@ -46,12 +51,16 @@ class Term:
 
     def holds(self, value: Any) -> bool:
         """Return True if a value of the other dimension is accepted. For a grid or a choice, `value` is the key of the chosen option."""
-        if any(key == value and isinstance(key, bool) == isinstance(value, bool) for key in self.keys):
+        if any(
+            key == value and isinstance(key, bool) == isinstance(value, bool) for key in self.keys
+        ):
             return True
         return any(TESTS[sign](value, number) for sign, number in self.tests)
 
 
-def holds(when: Collection[Term], known: Mapping[str, Any], undecided: Collection[str] = ()) -> bool | None:
+def holds(
+    when: Collection[Term], known: Mapping[str, Any], undecided: Collection[str] = ()
+) -> bool | None:
     """Evaluate a condition.
 
     Args:

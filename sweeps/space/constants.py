@@ -18,7 +18,12 @@ def constants(sections: Mapping[str, Template]) -> tuple[tuple[str, Any], ...]:
     Args:
         sections: the templates of the sections; see `Space.sections`.
     """
-    return tuple(pair for name, template in sections.items() if name != "data" for pair in _constants(template, name))
+    return tuple(
+        pair
+        for name, template in sections.items()
+        if name != "data"
+        for pair in _constants(template, name)
+    )
 
 
 def _constants(template: Template, path: str) -> Iterator[tuple[str, Any]]:
@@ -47,5 +52,10 @@ def _constants(template: Template, path: str) -> Iterator[tuple[str, Any]]:
 
 def _step_text(step: Step) -> str:
     """Return a step and its parameters as text, such as `OneHotEncoder(columns=color)`."""
-    arguments = {key: list(value) if isinstance(value, tuple) else value for key, value in step.arguments().items()}
-    return step.short + (f"({', '.join(f'{key}={value}' for key, value in arguments.items())})" if arguments else "")
+    arguments = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in step.arguments().items()
+    }
+    return step.short + (
+        f"({', '.join(f'{key}={value}' for key, value in arguments.items())})" if arguments else ""
+    )

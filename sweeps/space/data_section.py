@@ -33,7 +33,9 @@ from sweeps.space.section_models import (
 from sweeps.space.templates import Template, dimensions, fill, walk
 
 SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
-CLASS_WEIGHT_TASK = "is only for a classification, but this label is for a regression; leave this key out"
+CLASS_WEIGHT_TASK = (
+    "is only for a classification, but this label is for a regression; leave this key out"
+)
 SOURCES = "a path, a glob, a URI, sklearn:NAME or module:function"
 _REF = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
 
@@ -71,9 +73,17 @@ class DataSection:
             "weight": self._weight,
             "class_weight": self._class_weight,
         }
-        given = {key: child for key, child in node.value.items() if key in readers and child.value is not None}
+        given = {
+            key: child
+            for key, child in node.value.items()
+            if key in readers and child.value is not None
+        }
         templates = {key: readers[key](child, f"data.{key}") for key, child in given.items()}
-        tuned = {key: template for key, template in templates.items() if any(dimensions(template)) or not whole(template)}
+        tuned = {
+            key: template
+            for key, template in templates.items()
+            if any(dimensions(template)) or not whole(template)
+        }
         rest = {key: child for key, child in node.value.items() if key not in templates}
         if "train" in templates:
             rest["train"] = Node("parsed", at)
@@ -101,18 +111,28 @@ class DataSection:
             values |= fill({"train": tuned["train"]}, any_key)
         return variant_of(spec, values), tuned
 
-    def _check_columns(self, node: Node, keys: DataKeys, templates: dict[str, Template], weight_columns: tuple[str, ...]) -> None:
+    def _check_columns(
+        self,
+        node: Node,
+        keys: DataKeys,
+        templates: dict[str, Template],
+        weight_columns: tuple[str, ...],
+    ) -> None:
         """Check that the keys that name the label, the weights and dropped columns do not contradict each other."""
         dropped = set(_texts(templates.get("drop")))
         labels = label_columns(keys.label)
         for name in dropped & set(labels):
-            self.problems.add(node.value["drop"].mark, "data.drop", f"must not contain the label, `{name}`")
+            self.problems.add(
+                node.value["drop"].mark, "data.drop", f"must not contain the label, `{name}`"
+            )
         for name in weight_columns:
             if name in labels:
                 text = f"must be another column than the label, `{name}`; name a column of numbers"
                 self.problems.add(node.value["weight"].mark, "data.weight", text)
             elif name in dropped:
-                text = f"must not contain `{name}`, the column of data.weight; it is no feature anyway"
+                text = (
+                    f"must not contain `{name}`, the column of data.weight; it is no feature anyway"
+                )
                 self.problems.add(node.value["drop"].mark, "data.drop", text)
         for key in ("drop_missing_label", "class_weight"):
             given = templates.get(key) if key in templates else getattr(keys, key)
@@ -137,10 +157,14 @@ class DataSection:
         if node.is_map and (kind := self.reader.domain(node, path, "options")):
             dim = self.reader.branches(node, path, kind, self._train)
             if isinstance(dim, Dimension) and dim.when:
-                self.problems.add(node.keys["when"], path, "is always needed, so it cannot have a `when`")
+                self.problems.add(
+                    node.keys["when"], path, "is always needed, so it cannot have a `when`"
+                )
             return dim
         if not isinstance(node.value, str) or not node.value:
-            return self.reader.wrong(node, path, f"must be {SOURCES}, got {node.show()}{to_try_each(node)}")
+            return self.reader.wrong(
+                node, path, f"must be {SOURCES}, got {node.show()}{to_try_each(node)}"
+            )
         self._source(node, path, node.value)
         return node.value
 
@@ -160,11 +184,17 @@ class DataSection:
         if kind:
             if RULES[kind].integer or "lower" not in RULES[kind].args:
                 return self.reader.wrong(
-                    node, path, f"must be a fraction of the rows, a grid, a choice or a range of fractions, got {node.show()}"
+                    node,
+                    path,
+                    f"must be a fraction of the rows, a grid, a choice or a range of fractions, got {node.show()}",
                 )
             dim = self.reader.numbers(node, path, kind)
-            if isinstance(dim, Dimension) and not (dim.lower is not None and dim.lower > 0 and dim.upper is not None and dim.upper <= 1):
-                return self.reader.wrong(node, path, f"all values must be above 0 and at most 1, got {node.show()}")
+            if isinstance(dim, Dimension) and not (
+                dim.lower is not None and dim.lower > 0 and dim.upper is not None and dim.upper <= 1
+            ):
+                return self.reader.wrong(
+                    node, path, f"all values must be above 0 and at most 1, got {node.show()}"
+                )
             return dim
         rule = fragments(DataKeys)["rows"]
         if node.value is None or not allows(rule, node.plain()):
@@ -189,7 +219,11 @@ class DataSection:
 
     def _splits(self, node: Node) -> tuple[Split | None, Split | None]:
         """Parse `valid` and `test`, and check that they do not contradict each other."""
-        splits = {key: self._split(node.value[key], key, node.keys[key]) for key in ("valid", "test") if key in node.value}
+        splits = {
+            key: self._split(node.value[key], key, node.keys[key])
+            for key in ("valid", "test")
+            if key in node.value
+        }
         valid, test = splits.get("valid"), splits.get("test")
         if valid and test:
             fractions = (valid.fraction or 0, test.fraction or 0)
@@ -206,7 +240,11 @@ class DataSection:
         if text.startswith("sklearn:"):
             name = text.removeprefix("sklearn:")
             if name not in SKLEARN:
-                self.problems.add(node.mark, path, f"scikit-learn has no data set `{name}`; {did_you_mean(name, SKLEARN)}")
+                self.problems.add(
+                    node.mark,
+                    path,
+                    f"scikit-learn has no data set `{name}`; {did_you_mean(name, SKLEARN)}",
+                )
         elif _REF.match(text) and (fault := references.problem(text, self.roots)):
             self.problems.add(node.mark, path, fault)
 
@@ -215,12 +253,21 @@ class DataSection:
         if node is None or not node.is_map or len(node.value) != 1:
             return None
         name, inside = next(iter(node.value.items()))
-        if not isinstance(name, str) or not _REF.match(name) or name.startswith("sklearn:") or not (inside.is_map or inside.value is None):
+        if (
+            not isinstance(name, str)
+            or not _REF.match(name)
+            or name.startswith("sklearn:")
+            or not (inside.is_map or inside.value is None)
+        ):
             return None
         report_domains(inside, path, self.problems)
         for key in inside.value or {}:
             if not isinstance(key, str) or not key.isidentifier():
-                self.problems.add(inside.keys[key], f"{path}.{name}", f"an argument's name must be a Python identifier, got {key}")
+                self.problems.add(
+                    inside.keys[key],
+                    f"{path}.{name}",
+                    f"an argument's name must be a Python identifier, got {key}",
+                )
         return Node(name, node.keys[name], raw=name), inside.plain() or {}
 
     def _split(self, node: Node, key: str, at: Mark) -> Split | None:
@@ -234,14 +281,20 @@ class DataSection:
             return None  # the key is absent, or `check` reports its domains together with the domains of the other keys
         if isinstance(value, str) and value:
             if isinstance(scalar(value), (int, float)) and not isinstance(scalar(value), bool):
-                self.problems.add(node.mark, path, f"a fraction must be a number, got {node.show()} (text); write it without quotes")
+                self.problems.add(
+                    node.mark,
+                    path,
+                    f"a fraction must be a number, got {node.show()} (text); write it without quotes",
+                )
                 return None
             self._source(node, path, value)
             return Split("path", path=value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if 0 < value < 1:
                 return Split("fraction", fraction=float(value))
-            self.problems.add(node.mark, path, f"a fraction must be above 0 and below 1, got {node.show()}")
+            self.problems.add(
+                node.mark, path, f"a fraction must be above 0 and below 1, got {node.show()}"
+            )
             return None
         if node.is_map and key == "valid" and "rolling" in value:
             if rolling := check(ByRolling, node, path, at, self.problems):
@@ -250,7 +303,11 @@ class DataSection:
             if folds := check(ByFolds, node, path, at, self.problems):
                 return Split("folds", column=folds.groups, folds=folds.folds)
         elif node.is_map and {"rolling", "folds"} & set(value):
-            self.problems.add(node.mark, path, "cannot be a cross-validation, because the test rows must stay the same; only valid can")
+            self.problems.add(
+                node.mark,
+                path,
+                "cannot be a cross-validation, because the test rows must stay the same; only valid can",
+            )
         elif node.is_map and "column" in value:
             if by := check(ByColumn, node, path, at, self.problems):
                 return Split("column", column=by.column, value=by.value)

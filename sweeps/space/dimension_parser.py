@@ -11,7 +11,15 @@ from typing import Any
 from sweeps.core.parameter_schema import Fragment
 from sweeps.core.suggestions import closest
 from sweeps.space.conditions import ABSENT
-from sweeps.space.domains import BRANCHING, DOMAINS, RULES, Dimension, Option, argument_problems, build
+from sweeps.space.domains import (
+    BRANCHING,
+    DOMAINS,
+    RULES,
+    Dimension,
+    Option,
+    argument_problems,
+    build,
+)
 from sweeps.space.foreign_syntax import translate_call, translate_mapping
 from sweeps.space.nodes import Node, scalar_hint
 from sweeps.space.option_labels import canonical, option_keys
@@ -64,18 +72,34 @@ class DimensionParser:
         """
         if node.is_map:
             if kind := self.domain(node, path, "anything"):
-                return self.numbers(node, path, kind) if kind in RULES else self.branches(node, path, kind, self._option)
+                return (
+                    self.numbers(node, path, kind)
+                    if kind in RULES
+                    else self.branches(node, path, kind, self._option)
+                )
             # a misplaced `when` was reported by `domain`
-            return {key: self.anything(child, f"{path}.{key}") for key, child in node.value.items() if key != "when"}
+            return {
+                key: self.anything(child, f"{path}.{key}")
+                for key, child in node.value.items()
+                if key != "when"
+            }
         if node.is_list:
             return [self.anything(child, f"{path}.{i}") for i, child in enumerate(node.value)]
         return self._scalar(node, path)
 
     def _scalar(self, node: Node, path: str) -> Template:
         """Parse a scalar constant. Text that looks like a function call of another tool, such as `tune.uniform(0, 1)`, is a problem."""
-        if isinstance(node.value, str) and not self.started and (instead := translate_call(node.value)):
+        if (
+            isinstance(node.value, str)
+            and not self.started
+            and (instead := translate_call(node.value))
+        ):
             text = node.show()
-            self.problems.add(node.mark, path, f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: [{text}]}}")
+            self.problems.add(
+                node.mark,
+                path,
+                f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: [{text}]}}",
+            )
             return INVALID
         return node.value
 
@@ -106,21 +130,37 @@ class DimensionParser:
         if kinds and any(node.value[key].is_list for key in kinds):
             mark = node.keys[kinds[-1]]
             if len(kinds) > 1:
-                self.problems.add(mark, path, f"two domains in one mapping: {', '.join(kinds)}; a dimension must have only one domain")
+                self.problems.add(
+                    mark,
+                    path,
+                    f"two domains in one mapping: {', '.join(kinds)}; a dimension must have only one domain",
+                )
             else:
                 others = ", ".join(str(key) for key in names if key != kinds[0])
-                self.problems.add(mark, path, f"`{kinds[0]}` must be the only key of its mapping; the mapping also has: {others}")
+                self.problems.add(
+                    mark,
+                    path,
+                    f"`{kinds[0]}` must be the only key of its mapping; the mapping also has: {others}",
+                )
             return MALFORMED
         elif len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
             name = names[0].rpartition(".")[2]  # `tune.uniform` is `uniform`
             meant = our_name("domain", name) or closest(name.lower(), DOMAINS, cutoff=0.8)
             if meant and (name == names[0] or meant in DOMAINS):
                 bound = " Its upper bound is excluded" if meant == "randint" else ""
-                self.problems.add(node.keys[names[0]], path, f"unknown domain `{names[0]}`; did you mean `{meant}`?{bound}")
+                self.problems.add(
+                    node.keys[names[0]],
+                    path,
+                    f"unknown domain `{names[0]}`; did you mean `{meant}`?{bound}",
+                )
                 return MALFORMED
         if values and not self.started and (instead := translate_mapping(node, values)):
             constant = shown if len(shown := node.show()) < 60 else "{...}"
-            keep = f"; to use the mapping as a constant, write {{grid: [{constant}]}}" if values == "anything" else ""
+            keep = (
+                f"; to use the mapping as a constant, write {{grid: [{constant}]}}"
+                if values == "anything"
+                else ""
+            )
             self.problems.add(node.mark, path, f"{shown} is not a domain; {instead}{keep}")
             return MALFORMED
         if "when" in node.value:
@@ -128,7 +168,9 @@ class DimensionParser:
             self.problems.add(node.keys["when"], path, text)
         return None
 
-    def branches(self, node: Node, path: str, kind: str, read: Read, otherwise: Template = ABSENT) -> Template:
+    def branches(
+        self, node: Node, path: str, kind: str, read: Read, otherwise: Template = ABSENT
+    ) -> Template:
         """Parse a grid or a choice. Add a problem if the domain is of another kind.
 
         Args:
@@ -149,9 +191,13 @@ class DimensionParser:
         mark = node.keys[kind]
         if not args.is_list or not args.value:
             got = "an empty list" if args.is_list else args.show()
-            self.problems.add(mark, path, f"{kind} needs a list with at least one option, got {got}")
+            self.problems.add(
+                mark, path, f"{kind} needs a list with at least one option, got {got}"
+            )
             return INVALID
-        slot = len(self._slots)  # keeps the order of the file: this dimension, then the dimensions inside it
+        slot = len(
+            self._slots
+        )  # keeps the order of the file: this dimension, then the dimensions inside it
         self._slots.append(None)
         before = len(self.problems)
         when = self.when_parser.read(node, path, kind)
@@ -165,8 +211,14 @@ class DimensionParser:
             first = seen.setdefault(canonical(value), i)
             if first != i:
                 shown = args.value[i].show()
-                self.problems.add(args.value[i].mark, path, f"{kind} has the same option twice: {shown} (options {first + 1} and {i + 1})")
-        options = tuple(Option(key, value) for key, value in zip(option_keys(values), values, strict=True))
+                self.problems.add(
+                    args.value[i].mark,
+                    path,
+                    f"{kind} has the same option twice: {shown} (options {first + 1} and {i + 1})",
+                )
+        options = tuple(
+            Option(key, value) for key, value in zip(option_keys(values), values, strict=True)
+        )
         dim = Dimension(self._unique(path), kind, options, when=when, otherwise=otherwise)
         self._slots[slot] = self.when_parser.parsed[dim.name] = dim
         return dim
@@ -192,7 +244,9 @@ class DimensionParser:
         for index, rule in wrong_args:
             wrong = args if index is None else args.value[index]
             hint = scalar_hint(wrong.value) if index is not None else ""
-            self.problems.add(mark if index is None else wrong.mark, path, f"{rule}, got {wrong.show()}{hint}")
+            self.problems.add(
+                mark if index is None else wrong.mark, path, f"{rule}, got {wrong.show()}{hint}"
+            )
         if wrong_args:
             return INVALID
         dim = replace(build(self._unique(path), kind, args.plain()), when=when)

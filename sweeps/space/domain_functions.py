@@ -35,7 +35,9 @@ def _checked(function: Callable[P, dict[str, Any]]) -> Callable[P, dict[str, Any
     return call
 
 
-def _right_form(name: str, names: list[str], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> str:
+def _right_form(
+    name: str, names: list[str], args: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> str:
     """Return the message for a wrong call of a domain function.
 
     Args:
@@ -126,7 +128,9 @@ def qlograndint(lower: int, upper: int, q: int, *, when: When = None) -> dict[st
 
 
 @_checked
-def randn(mean: float | None = None, sd: float | None = None, *, when: When = None) -> dict[str, Any]:
+def randn(
+    mean: float | None = None, sd: float | None = None, *, when: When = None
+) -> dict[str, Any]:
     """Return a normal distribution with a mean, by default 0, and a standard deviation, by default 1. For `when`, see `grid`."""
     return _domain("randn", _given(0.0 if mean is None and sd is not None else mean, sd), when)
 

@@ -79,7 +79,13 @@ def domain_description(kind: str) -> str:
         return _BRANCHES[kind]
     rule = RULES[kind]
     normal = "mean" in rule.args
-    text = "A number from a normal distribution" if normal else "An integer" if rule.integer else "A float"
+    text = (
+        "A number from a normal distribution"
+        if normal
+        else "An integer"
+        if rule.integer
+        else "A float"
+    )
     if "q" in rule.args:
         text += ", rounded to a multiple of `q`" if normal else ", a multiple of `q`"
     if normal:
@@ -98,7 +104,9 @@ def _bounds_text(rule: Rule) -> str:
     if "q" not in rule.args:
         return ". **`upper` is excluded**, as in Ray Tune."
     without = "Without `q`, or with" if rule.needed < len(rule.args) else "With"
-    return f". Both bounds are included. {without} `q` = 1, **`upper` is excluded**, as in Ray Tune."
+    return (
+        f". Both bounds are included. {without} `q` = 1, **`upper` is excluded**, as in Ray Tune."
+    )
 
 
 _BRANCHES = {
@@ -191,7 +199,9 @@ class Dimension:
         for option in self.options:
             if option.key == key and isinstance(option.key, bool) == isinstance(key, bool):
                 return option
-        raise ValueError(f"{self.name}: no option {key!r}; valid: {', '.join(str(o.key) for o in self.options)}")
+        raise ValueError(
+            f"{self.name}: no option {key!r}; valid: {', '.join(str(o.key) for o in self.options)}"
+        )
 
 
 def cumulative_probability(dimension: Dimension, value: float) -> float:
@@ -248,7 +258,11 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
     rule = RULES[kind]
     form = "[" + ", ".join(rule.args) + "]"
     if not rule.needed <= len(args) <= len(rule.args):
-        count = str(len(rule.args)) if rule.needed == len(rule.args) else f"{rule.needed} to {len(rule.args)}"
+        count = (
+            str(len(rule.args))
+            if rule.needed == len(rule.args)
+            else f"{rule.needed} to {len(rule.args)}"
+        )
         yield None, f"{kind} takes {count} numbers {form}"
         return
     wrong = False
@@ -261,7 +275,10 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
         return
     given = dict(zip(rule.args, args, strict=False))
     if any(name in given and not given[name] > 0 for name in ("sd", "q")):
-        yield None, f"{kind} needs {' and '.join(f'{name} > 0' for name in ('sd', 'q') if name in rule.args)}"
+        yield (
+            None,
+            f"{kind} needs {' and '.join(f'{name} > 0' for name in ('sd', 'q') if name in rule.args)}",
+        )
     elif "lower" not in given:
         if not math.isfinite(abs(float(given.get("mean", 0))) + 10 * float(given.get("sd", 1))):
             yield None, f"{kind} needs values that a float can hold"

@@ -53,7 +53,11 @@ def _with_variables(schema: Schema) -> Schema:
     if "string" in types and "pattern" in schema:
         return schema | {"pattern": f"(?:{schema['pattern']})|{VARIABLE}"}
     if {"integer", "number", "boolean"} & set(types) and "string" not in types:
-        return schema | {"type": [*types, "string"], "pattern": VARIABLE, "errorMessage": _message(schema)}
+        return schema | {
+            "type": [*types, "string"],
+            "pattern": VARIABLE,
+            "errorMessage": _message(schema),
+        }
     return schema
 
 
@@ -64,11 +68,17 @@ def _message(schema: Schema) -> str:
 
 def _merged(schema: Schema) -> Schema:
     """Return a schema whose alternatives of different types are one schema, as far as this is possible."""
-    if "anyOf" not in schema or any("required" in form and "type" not in form for form in schema["anyOf"]):
+    if "anyOf" not in schema or any(
+        "required" in form and "type" not in form for form in schema["anyOf"]
+    ):
         return schema
     forms = list(_flat(schema["anyOf"]))
     claimed = [name for form in forms for name in set(_types(form))]
-    alone = [form for form in forms if _types(form) and all(claimed.count(name) == 1 for name in _types(form))]
+    alone = [
+        form
+        for form in forms
+        if _types(form) and all(claimed.count(name) == 1 for name in _types(form))
+    ]
     others = [form for form in forms if form not in alone]
     if len(alone) < 2:
         return schema | {"anyOf": forms}
@@ -117,7 +127,9 @@ def _one_schema(forms: list[Schema]) -> Schema:
             made["type"] += types_of(form)
             made |= {key: value for key, value in form.items() if key != "type"}
     if "then" in made and "errorMessage" in made:
-        made["errorMessage"] = made["errorMessage"].replace(", or a variable", ", a domain, or a variable")
+        made["errorMessage"] = made["errorMessage"].replace(
+            ", or a variable", ", a domain, or a variable"
+        )
     # An editor inserts the defaults of keys whose first type is a scalar, when it completes the key of a section.
     made["type"].sort(key=lambda name: name != "null")
     return made
@@ -128,8 +140,13 @@ def _with_snippets(schema: Schema) -> Schema:
     domains = [example for example in schema.get("examples", ()) if is_domain(example)]
     if not domains:
         return schema
-    constants = [_constant_of(example) if is_domain(example) else example for example in schema["examples"]]
-    snippets = [{"label": yaml_text(example), "body": yaml_text(example), "description": "Tune this value."} for example in domains]
+    constants = [
+        _constant_of(example) if is_domain(example) else example for example in schema["examples"]
+    ]
+    snippets = [
+        {"label": yaml_text(example), "body": yaml_text(example), "description": "Tune this value."}
+        for example in domains
+    ]
     return schema | {"examples": constants, "defaultSnippets": snippets}
 
 
@@ -146,7 +163,9 @@ def _constant_of(domain: Mapping[str, Any]) -> Any:
     lower, upper = args[0], args[1]
     if RULES[kind].integer:
         return math.isqrt(lower * upper) if RULES[kind].log else (lower + upper) // 2
-    return float(f"{math.sqrt(lower * upper):.1g}" if RULES[kind].log else f"{(lower + upper) / 2:.2g}")
+    return float(
+        f"{math.sqrt(lower * upper):.1g}" if RULES[kind].log else f"{(lower + upper) / 2:.2g}"
+    )
 
 
 def _with_texts(schema: Schema) -> Schema:
@@ -160,7 +179,11 @@ def _with_texts(schema: Schema) -> Schema:
         parts.append(f"Default: `{yaml_text(schema['default'])}`")
     elif "default" in schema and "default" not in schema["description"].lower():
         parts.append("Default: none")
-    if snippets := [snippet["label"] for snippet in schema.get("defaultSnippets", ()) if snippet["label"].startswith("{")]:
+    if snippets := [
+        snippet["label"]
+        for snippet in schema.get("defaultSnippets", ())
+        if snippet["label"].startswith("{")
+    ]:
         parts.append(f"Tune it: `{snippets[0]}`")
     return schema | {"markdownDescription": "\n\n".join(parts)}
 

@@ -33,14 +33,18 @@ def parse_point(space: Space, parameters: Mapping[str, Any]) -> dict[str, Any]:
         name = full_name(space, given)
         if name is None:
             known = [name.removeprefix("params.") for name in (d.name for d in space.dimensions)]
-            problems.add(mark, "", f"the space has no dimension `{given}`; {did_you_mean(given, known)}")
+            problems.add(
+                mark, "", f"the space has no dimension `{given}`; {did_you_mean(given, known)}"
+            )
         elif name in values:
             problems.add(mark, "", f"`{name}` is given twice")
         else:
             values[name] = _node(value, mark)
     if not parameters:
         problems.add(mark, "", "give at least one value, such as eta=0.1")
-    parser = InitialPointsParser(space.dimensions, space.sections, len(space.objectives), problems, decided=True)
+    parser = InitialPointsParser(
+        space.dimensions, space.sections, len(space.objectives), problems, decided=True
+    )
     point = parser.point(Node(values, mark, dict.fromkeys(values, mark))) if values else None
     if len(problems):
         raise InputError(problems.sorted())
@@ -51,7 +55,10 @@ def parse_point(space: Space, parameters: Mapping[str, Any]) -> dict[str, Any]:
 def full_name(space: Space, name: str) -> str | None:
     """Return the full name of a dimension, such as `params.eta` for `eta`. Return None if the space has no such dimension."""
     names = {dimension.name for dimension in space.dimensions}
-    return next((full for full in (name, *(f"{section}.{name}" for section in SHORT)) if full in names), None)
+    return next(
+        (full for full in (name, *(f"{section}.{name}" for section in SHORT)) if full in names),
+        None,
+    )
 
 
 def refusal(space: Space, perturbs: bool) -> str | None:
@@ -74,11 +81,19 @@ def refusal(space: Space, perturbs: bool) -> str | None:
 def _node(value: Any, mark: Mark) -> Node:
     """Return a JSON value as a tree of nodes."""
     if isinstance(value, Mapping):
-        return Node({key: _node(child, mark) for key, child in value.items()}, mark, dict.fromkeys(value, mark))
+        return Node(
+            {key: _node(child, mark) for key, child in value.items()},
+            mark,
+            dict.fromkeys(value, mark),
+        )
     if isinstance(value, (list, tuple)):
         return Node([_node(child, mark) for child in value], mark)
     quoted = isinstance(value, str) and not isinstance(scalar(value), str)
-    return Node(value, mark, raw=f"'{value}'" if quoted else value if isinstance(value, str) else json.dumps(value))
+    return Node(
+        value,
+        mark,
+        raw=f"'{value}'" if quoted else value if isinstance(value, str) else json.dumps(value),
+    )
 
 
 def problem_texts(error: InputError) -> tuple[str, ...]:

@@ -47,7 +47,9 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
     every = any(dim.when for dim in dimensions(template))
     # Stack of partial cells. An entry has the forks that are not yet processed, the options chosen so far, and the names of the processed
     # dimensions that are not grids, so that a cell does not fix their values.
-    stack: list[tuple[tuple[_Fork, ...], dict[str, Any], frozenset[str]]] = [(_forks(template, every), {}, frozenset())]
+    stack: list[tuple[tuple[_Fork, ...], dict[str, Any], frozenset[str]]] = [
+        (_forks(template, every), {}, frozenset())
+    ]
     while stack:
         remaining, cell, undecided = stack.pop()
         while remaining:
@@ -70,7 +72,9 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
 # ---- combinations of some dimensions
 
 
-def combinations(sections: Mapping[str, Template], names: Collection[str]) -> Iterator[dict[str, Any]]:
+def combinations(
+    sections: Mapping[str, Template], names: Collection[str]
+) -> Iterator[dict[str, Any]]:
     """Yield the sections with values in place of the dimensions, once for each combination of the values of some dimensions.
 
     All other dimensions have the same values in all combinations.
@@ -87,7 +91,10 @@ def combinations(sections: Mapping[str, Template], names: Collection[str]) -> It
     while pending:
         name = pending.pop()
         enclosing = outer[name]
-        related = [*(term.name for term in dims[name].when), *((enclosing[0],) if enclosing else ())]
+        related = [
+            *(term.name for term in dims[name].when),
+            *((enclosing[0],) if enclosing else ()),
+        ]
         pending += [n for n in related if n not in needed]
         needed.update(related)
     keys = {name: _keys(dims[name], name in names, dims.values()) for name in needed}
@@ -96,7 +103,9 @@ def combinations(sections: Mapping[str, Template], names: Collection[str]) -> It
         choices = stack.pop()
         made: list[int] = []
 
-        def choose(dim: Dimension, choices: tuple[int, ...] = choices, made: list[int] = made) -> Any:
+        def choose(
+            dim: Dimension, choices: tuple[int, ...] = choices, made: list[int] = made
+        ) -> Any:
             if dim.name not in keys:
                 return any_key(dim)
             if len(made) < len(choices):
@@ -148,7 +157,11 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
     inside = sorted({lower, upper, *(number for number in numbers if lower <= number <= upper)})
     if dim.is_integer or dim.q is not None:
         q = dim.q or 1
-        near = {multiple(at if isinstance(at, int) else float(at), q) + k * q for at in inside for k in (-1, 0, 1)}
+        near = {
+            multiple(at if isinstance(at, int) else float(at), q) + k * q
+            for at in inside
+            for k in (-1, 0, 1)
+        }
         return sorted({multiple(value, q) for value in near if lower <= value <= upper}) or [lower]
     return [(a + b) / 2 for a, b in itertools.pairwise(inside)]
 
@@ -156,7 +169,9 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
 # ---- conditions that can be true
 
 
-def conflicting_dimension(dim: Dimension, dims: Mapping[str, Dimension], outer: Mapping[str, tuple[str, Any] | None]) -> str | None:
+def conflicting_dimension(
+    dim: Dimension, dims: Mapping[str, Dimension], outer: Mapping[str, tuple[str, Any] | None]
+) -> str | None:
     """Find out why a dimension can never be active: its conditions need two different values of another dimension at the same time.
 
     Args:
@@ -172,7 +187,10 @@ def conflicting_dimension(dim: Dimension, dims: Mapping[str, Dimension], outer: 
     while stack:
         name = stack.pop()
         enclosing = outer.get(name)
-        for term in (*dims[name].when, *((Term(enclosing[0], keys=(enclosing[1],)),) if enclosing else ())):
+        for term in (
+            *dims[name].when,
+            *((Term(enclosing[0], keys=(enclosing[1],)),) if enclosing else ()),
+        ):
             needed.setdefault(term.name, []).append(term)
             if term.name not in seen:
                 seen.add(term.name)
@@ -244,4 +262,8 @@ def all_shapes(sections: Mapping[str, Template], backend: str) -> tuple[Shape, .
     if not any(dim.when for dim in dimensions(scaling)):
         return shapes_of(scaling, backend)
     filled = itertools.islice(combinations(sections, names), MAX_SHAPES)
-    return tuple(dict.fromkeys(_shape(sections_of_trial.get("scaling"), backend) for sections_of_trial in filled))
+    return tuple(
+        dict.fromkeys(
+            _shape(sections_of_trial.get("scaling"), backend) for sections_of_trial in filled
+        )
+    )

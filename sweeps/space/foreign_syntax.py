@@ -76,7 +76,9 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
     """
     if not all(isinstance(key, str) for key in node.value):
         return None
-    named = {normalized(key).lstrip("_"): child for key, child in node.value.items() if key != "when"}
+    named = {
+        normalized(key).lstrip("_"): child for key, child in node.value.items() if key != "when"
+    }
     if set(named) == {"samplefrom"}:
         return "a value cannot be a function of other values; use `when`, or compute the value in the loop"
     if not named or not set(named) <= set(_KEYS):
@@ -106,7 +108,11 @@ def translate_call(text: str) -> str | None:
     name = our_name("domain", match[1]) or match[1]
     if name in RULES:
         return _domain(name, [arg.strip() for arg in match[2].split(",")])
-    return f"write {{{name}: {match[2] if match[2].startswith('[') else '[...]'}}}" if name in DOMAINS else ANOTHER
+    return (
+        f"write {{{name}: {match[2] if match[2].startswith('[') else '[...]'}}}"
+        if name in DOMAINS
+        else ANOTHER
+    )
 
 
 def _properties(named: Mapping[str, Node]) -> set[str] | None:
@@ -130,17 +136,33 @@ def _properties(named: Mapping[str, Node]) -> set[str] | None:
     return properties
 
 
-def _translate(named: Mapping[str, Node], words: set[str], values: str, conditional: bool) -> str | None:
+def _translate(
+    named: Mapping[str, Node], words: set[str], values: str, conditional: bool
+) -> str | None:
     """Return a hint that names the domain to write in place of a distribution. Return None if the keys do not define the values."""
     given = {_KEYS[name]: child for name, child in named.items()}
     if "lognormal" in words:
         return "write {randn: [mean, sd]} for the logarithm of the value, and take the exponential in the loop"
-    if "base" in named or ("distribution" in named and normalized(named["distribution"].value) in ("loguniform", "qloguniform")):
+    if "base" in named or (
+        "distribution" in named
+        and normalized(named["distribution"].value) in ("loguniform", "qloguniform")
+    ):
         return EXPONENTS
-    options = given.get("options") or (given.get("value") or given.get("bounds") if "choice" in words else None)
+    options = given.get("options") or (
+        given.get("value") or given.get("bounds") if "choice" in words else None
+    )
     is_range = "lower" in given or "upper" in given
-    if options is not None and options.is_list and not is_range and ("choice" in words or {"values", "choices"} & set(named)):
-        return f"write {{choice: {options.show(80)}}}" if options.value else "write {choice: [...]} with at least one option"
+    if (
+        options is not None
+        and options.is_list
+        and not is_range
+        and ("choice" in words or {"values", "choices"} & set(named))
+    ):
+        return (
+            f"write {{choice: {options.show(80)}}}"
+            if options.value
+            else "write {choice: [...]} with at least one option"
+        )
     if "value" in given and ("constant" in words or set(named) <= {"value", "name"}):
         shown = given["value"].show(80)
         return f"write {{choice: [{shown}]}}" if conditional else f"write the value itself: {shown}"
@@ -154,13 +176,21 @@ def _translate(named: Mapping[str, Node], words: set[str], values: str, conditio
 def _range(given: Mapping[str, Node], words: set[str], step: str | None, values: str) -> str | None:
     """Return a hint that names the domain to write in place of a range of numbers. Return None if the range does not have two bounds."""
     pair = given.get("bounds") or (given.get("value") if "float" in words else None)
-    ends = pair.value if pair is not None and pair.is_list else [given.get("lower"), given.get("upper")]
+    ends = (
+        pair.value
+        if pair is not None and pair.is_list
+        else [given.get("lower"), given.get("upper")]
+    )
     texts = [text for text in map(_number, ends) if text is not None]
     if len(ends) != 2 or len(texts) != 2:
         return None
     lower, upper = texts
     log, steps = "log" if "log" in words else "", [step] if step else []
-    floats = None if values == "integers" else _domain(f"{'q' * bool(step)}{log}uniform", [lower, upper, *steps])
+    floats = (
+        None
+        if values == "integers"
+        else _domain(f"{'q' * bool(step)}{log}uniform", [lower, upper, *steps])
+    )
     integers = None
     if values != "floats" and all(isinstance(scalar(text), int) for text in (lower, upper, *steps)):
         if step in (None, "1"):  # other tools include the upper bound
@@ -176,7 +206,13 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
 
 def _number(node: Node | None) -> str | None:
     """Return a number as written, with or without quotes. Return None for anything else."""
-    if node is None or node.is_map or node.is_list or isinstance(node.value, bool) or node.value is None:
+    if (
+        node is None
+        or node.is_map
+        or node.is_list
+        or isinstance(node.value, bool)
+        or node.value is None
+    ):
         return None
     text = node.value if isinstance(node.value, str) else node.raw or str(node.value)
     try:

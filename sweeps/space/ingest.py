@@ -32,32 +32,61 @@ def stream_obstacles(
         scheduler: The scheduler; None if its section has a problem.
     """
     if scheduler is not None and scheduler.counts_rows:
-        yield "scheduler.resource", f"a stream cannot be cut into nested parts; {MEMORY}, or leave this key out to count reports"
+        yield (
+            "scheduler.resource",
+            f"a stream cannot be cut into nested parts; {MEMORY}, or leave this key out to count reports",
+        )
     if trainer.name is not None and not definition.streams:
-        yield "trainer", f"`{trainer.name}` needs the whole table in memory; {MEMORY}, or bring your own loop (docs/how-to/streaming.md)"
+        yield (
+            "trainer",
+            f"`{trainer.name}` needs the whole table in memory; {MEMORY}, or bring your own loop (docs/how-to/streaming.md)",
+        )
     if len(data.labels) > 1:
         yield "data.label", f"a stream has a label of one column; {MEMORY}, or name one column"
     tuned = sections.get("data", {})
     kind = data.valid.kind if data.valid is not None else ""
     if data.folds:
-        yield "data.valid", f"a cross-validation needs all rows in memory; {MEMORY}, or give another split"
+        yield (
+            "data.valid",
+            f"a cross-validation needs all rows in memory; {MEMORY}, or give another split",
+        )
     elif kind == "time":
-        yield "data.valid", "a stream has no latest rows before it ends; write these rows to a file of their own, and give its path"
+        yield (
+            "data.valid",
+            "a stream has no latest rows before it ends; write these rows to a file of their own, and give its path",
+        )
     if data.test is not None:
-        yield "data.test", "a stream has no test split; leave this key out, and score the bundle with `sweeps predict`"
+        yield (
+            "data.test",
+            "a stream has no test split; leave this key out, and score the bundle with `sweeps predict`",
+        )
     for key, given in (("weight", data.weight_columns), ("class_weight", data.class_weight)):
         if given or key in tuned:
-            yield f"data.{key}", f"streamed rows have no weights; {MEMORY}, or leave this key out and compute weights in the loop"
+            yield (
+                f"data.{key}",
+                f"streamed rows have no weights; {MEMORY}, or leave this key out and compute weights in the loop",
+            )
     if set(data.parse) & set(data.labels):
-        yield "data.parse", f"a stream cannot parse its label; {MEMORY}, or store the label as numbers"
+        yield (
+            "data.parse",
+            f"a stream cannot parse its label; {MEMORY}, or store the label as numbers",
+        )
     if data.drop_duplicates:
-        yield "data.drop_duplicates", f"a stream does not compare its rows; {MEMORY}, or leave this key out"
+        yield (
+            "data.drop_duplicates",
+            f"a stream does not compare its rows; {MEMORY}, or leave this key out",
+        )
     steps = {part.name for part in walk(sections.get("preprocessor")) if isinstance(part, Step)}
     for name in sorted(steps & UNFITTABLE.keys()):
-        yield "space.preprocessor", f"{name} cannot be fitted on a stream; use {UNFITTABLE[name]}, or {MEMORY}"
+        yield (
+            "space.preprocessor",
+            f"{name} cannot be fitted on a stream; use {UNFITTABLE[name]}, or {MEMORY}",
+        )
 
 
-def row_obstacles(data: DataSpec | None, sections: Mapping[str, Template], scheduler: SchedulerSpec) -> Iterator[tuple[str, str]]:
+def row_obstacles(
+    data: DataSpec | None, sections: Mapping[str, Template], scheduler: SchedulerSpec
+) -> Iterator[tuple[str, str]]:
     """Yield each key of the space file that rules out a scheduler that counts rows, with the reason and the next step.
 
     Args:
@@ -69,12 +98,20 @@ def row_obstacles(data: DataSpec | None, sections: Mapping[str, Template], sched
     if data is not None and not data.given:
         yield key, f"{ROWS} needs the section `data`, but this loop reads its own data; {steps}"
     elif data is not None and data.folds:
-        yield key, f"{ROWS} does not go with a cross-validation, whose steps are folds; {steps}, or give another split in data.valid"
+        yield (
+            key,
+            f"{ROWS} does not go with a cross-validation, whose steps are folds; {steps}, or give another split in data.valid",
+        )
     if "rows" in sections.get("data", {}):
-        yield "data.rows", f"must not be tuned, because the scheduler chooses the rows (`resource: {ROWS}`); write one number"
+        yield (
+            "data.rows",
+            f"must not be tuned, because the scheduler chooses the rows (`resource: {ROWS}`); write one number",
+        )
     if any(isinstance(part, Mapping) and ELASTIC in part for part in walk(sections.get("scaling"))):
         text = f"must not be elastic, because each run on more rows starts from scratch (`resource: {ROWS}`); write one number, or a choice"
         yield "space.scaling.num_workers", text
-    if scheduler.max_t is not None and (scheduler.max_t == 1 or scheduler.max_t == scheduler.options.get("grace_period")):
+    if scheduler.max_t is not None and (
+        scheduler.max_t == 1 or scheduler.max_t == scheduler.options.get("grace_period")
+    ):
         text = f"must be greater than grace_period, because `resource: {ROWS}` trains on grace_period / max_t of the rows first"
         yield "scheduler.max_t", f"{text}; got {scheduler.max_t}; write 9 to begin with a ninth"

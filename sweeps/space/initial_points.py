@@ -29,7 +29,12 @@ class InitialPointsParser:
     """
 
     def __init__(
-        self, dimensions: Sequence[Dimension], sections: dict[str, Template], objectives: int, problems: Problems, decided: bool = False
+        self,
+        dimensions: Sequence[Dimension],
+        sections: dict[str, Template],
+        objectives: int,
+        problems: Problems,
+        decided: bool = False,
     ):
         self.dims = {dim.name: dim for dim in dimensions}
         self.outer = enclosing_options(sections)
@@ -51,7 +56,11 @@ class InitialPointsParser:
         before = len(self.problems)
         if not node.is_map or not node.value:
             form = "{params.eta: 0.1}"
-            self.problems.add(node.mark, path, f"must be a mapping of dimensions to values, such as {form}, got {node.show()}")
+            self.problems.add(
+                node.mark,
+                path,
+                f"must be a mapping of dimensions to values, such as {form}, got {node.show()}",
+            )
             return None
         keys: dict[str, Any] = {}
         known: dict[str, Any] = {}
@@ -60,7 +69,9 @@ class InitialPointsParser:
                 continue
             if name not in self.dims:
                 hint = did_you_mean(str(name), [*self.dims, VALUE])
-                self.problems.add(node.keys[name], path, f"the space has no dimension `{name}`; {hint}")
+                self.problems.add(
+                    node.keys[name], path, f"the space has no dimension `{name}`; {hint}"
+                )
                 continue
             try:
                 keys[name], known[name] = key_and_value(self.dims[name], child)
@@ -88,7 +99,11 @@ class InitialPointsParser:
             active = holds(when, known, undecided)
             if active is False:
                 if name in known:
-                    self.problems.add(node.keys[name], _inside(path, name), "is inactive with the other values of this point")
+                    self.problems.add(
+                        node.keys[name],
+                        _inside(path, name),
+                        "is inactive with the other values of this point",
+                    )
                 continue
             if active is None and name in known and self.decided:
                 needed = " and ".join(f"`{term.name}`" for term in when if term.name not in known)
@@ -105,7 +120,11 @@ class InitialPointsParser:
         values = [child.value for child in children]
         if len(values) == self.objectives and all(_is_number(value) for value in values):
             return tuple(map(float, values))
-        form = "a number" if self.objectives == 1 else f"a list of {self.objectives} numbers, one for each objective"
+        form = (
+            "a number"
+            if self.objectives == 1
+            else f"a list of {self.objectives} numbers, one for each objective"
+        )
         self.problems.add(node.mark, path, f"must be {form}, got {node.show()}")
         return None
 
@@ -117,7 +136,12 @@ def _inside(path: str, name: str) -> str:
 
 def _is_number(value: Any) -> bool:
     """Return whether a value is a finite number. Booleans are not numbers."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value and abs(value) != float("inf")
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and value == value
+        and abs(value) != float("inf")
+    )
 
 
 def key_and_value(dim: Dimension, node: Node) -> tuple[Any, Any]:
@@ -138,7 +162,9 @@ def key_and_value(dim: Dimension, node: Node) -> tuple[Any, Any]:
         return key, key
     value = node.value
     if not _is_number(value) or (dim.is_integer and not isinstance(value, int)):
-        raise InvalidValue(f"must be {'an integer' if dim.is_integer else 'a number'}{scalar_hint(value)}")
+        raise InvalidValue(
+            f"must be {'an integer' if dim.is_integer else 'a number'}{scalar_hint(value)}"
+        )
     if dim.lower is not None and dim.highest is not None and not dim.lower <= value <= dim.highest:
         raise InvalidValue(f"must be within its bounds, {describe_values(dim)}")
     if dim.q is not None and multiple(value, dim.q) != value:

@@ -16,7 +16,18 @@ from sweeps.space.auto_algorithm import AUTO, AUTO_CANDIDATES
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.domains import BRANCHING, RULES, domain_description
 from sweeps.space.editor_hints import with_editor_hints
-from sweeps.space.schema_forms import ANY_OPTIONS, NULL, REFERENCE, TEXT, Schema, any_of, mapping, parameter, ref, section
+from sweeps.space.schema_forms import (
+    ANY_OPTIONS,
+    NULL,
+    REFERENCE,
+    TEXT,
+    Schema,
+    any_of,
+    mapping,
+    parameter,
+    ref,
+    section,
+)
 from sweeps.space.space_sections import AMOUNT, SCALING
 from sweeps.space.step_names import NONE, RAY_STEPS, STEP_DESCRIPTIONS, required_parameters
 from sweeps.space.trainer_schema import TrainerSchemas
@@ -121,10 +132,22 @@ def plain_schema(own_trainers: Sequence[str] = ()) -> Schema:
         "allOf": [{"if": _IS_NAME, "then": {"required": ["data"]}}, *trainers.rules()],
         "$defs": _definitions() | _plug_ins() | trainers.definitions(),
     }
-    properties = {**required, **{name: any_of(form, NULL, default=None) for name, form in optional.items()}}
-    shown = {name: {"examples": [EXAMPLES[name]]} if name in EXAMPLES else {} for name in properties}
-    described = {name: {**properties[name], "description": text, **shown[name]} for name, text in TOP_LEVEL.items()}
-    return {"$schema": DRAFT, "description": "A space file of sweeps.", **mapping(described, **rules)}
+    properties = {
+        **required,
+        **{name: any_of(form, NULL, default=None) for name, form in optional.items()},
+    }
+    shown = {
+        name: {"examples": [EXAMPLES[name]]} if name in EXAMPLES else {} for name in properties
+    }
+    described = {
+        name: {**properties[name], "description": text, **shown[name]}
+        for name, text in TOP_LEVEL.items()
+    }
+    return {
+        "$schema": DRAFT,
+        "description": "A space file of sweeps.",
+        **mapping(described, **rules),
+    }
 
 
 def _search() -> Schema:
@@ -134,7 +157,12 @@ def _search() -> Schema:
     described = {key: algorithm[key] for key in ("description", "default", "examples")}
     names = {AUTO: "Choose a sampler that suits the space and the limits.", **_summaries("sampler")}
     form["properties"]["algorithm"] = any_of(_enum(names), REFERENCE, NULL, **described)
-    not_named = {"anyOf": [{"not": {"required": ["algorithm"]}}, {"properties": {"algorithm": any_of({"const": AUTO}, NULL)}}]}
+    not_named = {
+        "anyOf": [
+            {"not": {"required": ["algorithm"]}},
+            {"properties": {"algorithm": any_of({"const": AUTO}, NULL)}},
+        ]
+    }
     rules = [{"if": not_named, "then": _options_of(AUTO)}]
     for name in registry.names("sampler"):
         is_named = {"properties": {"algorithm": {"const": name}}, "required": ["algorithm"]}
@@ -151,7 +179,10 @@ def _scheduler() -> Schema:
     text = "The scheduler. `module:attr` names a class of your own."
     name = any_of(_enum(_summaries("scheduler")), REFERENCE, description=text, examples=["asha"])
     rules = [
-        {"if": {"properties": {"name": {"const": each}}, "required": ["name"]}, "then": ref(f"scheduler.{each}")}
+        {
+            "if": {"properties": {"name": {"const": each}}, "required": ["name"]},
+            "then": ref(f"scheduler.{each}"),
+        }
         for each in registry.names("scheduler")
     ]
     return {"type": "object", "properties": {"name": name}, "required": ["name"], "allOf": rules}
@@ -161,26 +192,48 @@ def _plug_ins() -> dict[str, Schema]:
     """Return the schemas of the options of samplers and schedulers, by names such as `scheduler.asha`."""
     made: dict[str, Schema] = {}
     for name, text in _summaries("sampler").items():
-        made[f"search.options.{name}"] = section(registry.built_in("sampler", name), title=f"options of {name}", description=text)
+        made[f"search.options.{name}"] = section(
+            registry.built_in("sampler", name), title=f"options of {name}", description=text
+        )
     options = [made[f"search.options.{name}"]["properties"] for name in AUTO_CANDIDATES]
-    made[f"search.options.{AUTO}"] = mapping({key: inner for one in options for key, inner in one.items()}, title=f"options of {AUTO}")
+    made[f"search.options.{AUTO}"] = mapping(
+        {key: inner for one in options for key, inner in one.items()}, title=f"options of {AUTO}"
+    )
     for name, text in _summaries("scheduler").items():
         keys = section(registry.built_in("scheduler", name))
-        own = {"name": {"const": name, "description": text, "examples": [name]}, **keys["properties"]}
-        made[f"scheduler.{name}"] = mapping(own, required=["name", *keys["required"]], title=name, description=text)
+        own = {
+            "name": {"const": name, "description": text, "examples": [name]},
+            **keys["properties"],
+        }
+        made[f"scheduler.{name}"] = mapping(
+            own, required=["name", *keys["required"]], title=name, description=text
+        )
     return made
 
 
 def _trackers() -> Schema:
     """Return the schema of the list of trackers: built-in names, references, and mappings of one name to its options."""
     texts = _summaries("tracker")
-    options = {name: section(registry.built_in("tracker", name).Options, description=text) for name, text in texts.items()}
+    options = {
+        name: section(registry.built_in("tracker", name).Options, description=text)
+        for name, text in texts.items()
+    }
     needs_options = {name for name, form in options.items() if form["required"]}
     names = _enum({name: text for name, text in texts.items() if name not in needs_options})
     reference = REFERENCE | {"description": "`module:attr` of a class of your own"}
     keys = {name: form | {"examples": [_example_of(form)]} for name, form in options.items()}
-    keys = {name: form if name in needs_options else any_of(form, NULL, default=None, **_annotations(form)) for name, form in keys.items()}
-    with_options = mapping(keys, patternProperties={REFERENCE["pattern"]: ANY_OPTIONS}, minProperties=1, maxProperties=1)
+    keys = {
+        name: form
+        if name in needs_options
+        else any_of(form, NULL, default=None, **_annotations(form))
+        for name, form in keys.items()
+    }
+    with_options = mapping(
+        keys,
+        patternProperties={REFERENCE["pattern"]: ANY_OPTIONS},
+        minProperties=1,
+        maxProperties=1,
+    )
     return {"type": "array", "items": any_of(names, reference, with_options)}
 
 
@@ -200,7 +253,10 @@ def _enum(names: Mapping[str, str]) -> Schema:
 
 def _summaries(kind: str) -> dict[str, str]:
     """Return the first paragraph of the docstring of each built-in plug-in of a kind."""
-    return {name: docstrings.summary(registry.built_in(kind, name).__doc__) for name in registry.names(kind)}
+    return {
+        name: docstrings.summary(registry.built_in(kind, name).__doc__)
+        for name in registry.names(kind)
+    }
 
 
 def model_properties(model: type) -> dict[str, Schema]:
@@ -212,9 +268,15 @@ def model_properties(model: type) -> dict[str, Schema]:
 def _data() -> Schema:
     form = section(section_models.DataKeys)
     properties = form["properties"]
-    call = mapping({}, patternProperties={REFERENCE["pattern"]: ANY_OPTIONS}, minProperties=1, title="loader")
+    call = mapping(
+        {}, patternProperties={REFERENCE["pattern"]: ANY_OPTIONS}, minProperties=1, title="loader"
+    )
     source = any_of(TEXT, call)
-    by_rows = {"by column": section_models.ByColumn, "by time": section_models.ByTime, "by group": section_models.ByGroup}
+    by_rows = {
+        "by column": section_models.ByColumn,
+        "by time": section_models.ByTime,
+        "by group": section_models.ByGroup,
+    }
     by_folds = {"folds": section_models.ByFolds, "folds in time": section_models.ByRolling}
     forms = [section(model, title=title) for title, model in by_rows.items()]
     split = [{"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, TEXT, call, *forms]
@@ -228,8 +290,16 @@ def _data() -> Schema:
         "weight": any_of(TEXT, NULL, ref("branch")),
         "class_weight": any_of({"enum": ["balanced"]}, NULL, ref("branch")),
     }
-    for key, value in {"valid": any_of(*split, *cross_validation), "test": any_of(*split, NULL), **tuned}.items():
-        shown = {name: properties[key][name] for name in ("description", "default", "examples") if name in properties[key]}
+    for key, value in {
+        "valid": any_of(*split, *cross_validation),
+        "test": any_of(*split, NULL),
+        **tuned,
+    }.items():
+        shown = {
+            name: properties[key][name]
+            for name in ("description", "default", "examples")
+            if name in properties[key]
+        }
         properties[key] = value | shown
     return form
 
@@ -238,14 +308,31 @@ def _space() -> Schema:
     """Return the schema of `space`. The parameters of the named trainer are added by `TrainerSchemas.rules`."""
     scaling = {key: parameter(fragment) for key, fragment in SCALING.items()}
     forms = scaling["num_workers"]["anyOf"]
-    bounds = {"type": "array", "items": forms[0], "minItems": 2, "maxItems": 2, "examples": [[1, 4]]}
+    bounds = {
+        "type": "array",
+        "items": forms[0],
+        "minItems": 2,
+        "maxItems": 2,
+        "examples": [[1, 4]],
+    }
     text = "The smallest and the largest number of workers of a trial. The number may change while the trial runs."
-    forms.insert(0, mapping({ELASTIC: {**bounds, "description": text}}, required=[ELASTIC], title=ELASTIC))
+    forms.insert(
+        0, mapping({ELASTIC: {**bounds, "description": text}}, required=[ELASTIC], title=ELASTIC)
+    )
     amounts = {**SCALING["resources_per_worker"], "additionalProperties": parameter(AMOUNT)}
     scaling["resources_per_worker"] = parameter(amounts)
-    sections = {"preprocessor": ref("chain"), "scaling": any_of(mapping(scaling), ref("branch")), "params": {"type": "object"}}
+    sections = {
+        "preprocessor": ref("chain"),
+        "scaling": any_of(mapping(scaling), ref("branch")),
+        "params": {"type": "object"},
+    }
     return mapping(
-        {name: any_of(form, NULL, description=IN_SPACE[name], default=None, examples=[EXAMPLES[name]]) for name, form in sections.items()}
+        {
+            name: any_of(
+                form, NULL, description=IN_SPACE[name], default=None, examples=[EXAMPLES[name]]
+            )
+            for name, form in sections.items()
+        }
     )
 
 
@@ -269,7 +356,9 @@ def _definitions() -> dict[str, Schema]:
         "when": {
             "type": "object",
             "minProperties": 1,
-            "additionalProperties": any_of(scalar, {"type": "array", "items": scalar, "minItems": 1}),
+            "additionalProperties": any_of(
+                scalar, {"type": "array", "items": scalar, "minItems": 1}
+            ),
             "description": WHEN,
             "examples": [EXAMPLES["when"]],
         },
@@ -281,37 +370,79 @@ def _definitions() -> dict[str, Schema]:
 
 def _one_of(domains: Mapping[str, Schema], title: str) -> Schema:
     """Return the schema of a mapping with one domain and an optional condition."""
-    shown = {kind: {"description": domain_description(kind), "examples": [EXAMPLES[kind]]} for kind in domains}
-    properties = {**{kind: form | shown[kind] for kind, form in domains.items()}, "when": ref("when")}
+    shown = {
+        kind: {"description": domain_description(kind), "examples": [EXAMPLES[kind]]}
+        for kind in domains
+    }
+    properties = {
+        **{kind: form | shown[kind] for kind, form in domains.items()},
+        "when": ref("when"),
+    }
     one = {"minProperties": 1, "maxProperties": 1}
-    return mapping(properties, title=title, **{"if": {"required": ["when"]}, "then": {"minProperties": 2, "maxProperties": 2}, "else": one})
+    return mapping(
+        properties,
+        title=title,
+        **{
+            "if": {"required": ["when"]},
+            "then": {"minProperties": 2, "maxProperties": 2},
+            "else": one,
+        },
+    )
 
 
 def _step_names() -> Iterator[Schema]:
     """Yield the schemas of a step without parameters: a name, and a reference to the user's code."""
     text = "Unknown step. Write a preprocessor of Ray Data, or `module:attr` of yours."
-    yield _enum({**dict(sorted(STEP_DESCRIPTIONS.items())), NONE: "A chain without steps."}) | {"errorMessage": text}
+    yield _enum({**dict(sorted(STEP_DESCRIPTIONS.items())), NONE: "A chain without steps."}) | {
+        "errorMessage": text
+    }
     yield REFERENCE | {"patternErrorMessage": text, "title": "a step of yours"}
 
 
 def _columns() -> Schema:
     """Return the schema of the columns that a step changes."""
-    columns = any_of(TEXT, {"type": "array", "items": any_of(TEXT, ref("branch")), "minItems": 1}, NULL, ref("branch"))
-    return columns | {"description": COLUMNS, "default": None, "examples": ["numeric", ["age", "price_*"]]}
+    columns = any_of(
+        TEXT,
+        {"type": "array", "items": any_of(TEXT, ref("branch")), "minItems": 1},
+        NULL,
+        ref("branch"),
+    )
+    return columns | {
+        "description": COLUMNS,
+        "default": None,
+        "examples": ["numeric", ["age", "price_*"]],
+    }
 
 
 def _step() -> Schema:
     """Return the schema of a step with parameters: a mapping of its name to the parameters, or a domain whose options are chains."""
-    branches = {kind: {"description": domain_description(kind), "examples": [EXAMPLES["preprocessor"]]} for kind in BRANCHING}
+    branches = {
+        kind: {"description": domain_description(kind), "examples": [EXAMPLES["preprocessor"]]}
+        for kind in BRANCHING
+    }
     branches["when"] = ref("when")
     properties = {**branches}
     for step, parameters in RAY_STEPS.items():
         needed = required_parameters(step)
-        own = {name: parameter(fragment, required=name in needed) for name, fragment in parameters.items()}
+        own = {
+            name: parameter(fragment, required=name in needed)
+            for name, fragment in parameters.items()
+        }
         form = mapping({"columns": ref("columns"), **own}, required=needed, title=step)
-        shown = {"description": STEP_DESCRIPTIONS[step], "examples": [{"columns": "numeric", **_example_of(form)}]}
-        properties[step] = any_of(form, ref("branch"), **shown) if needed else _one_mapping(form, branches) | shown
-    return mapping(properties, patternProperties={REFERENCE["pattern"]: ANY_OPTIONS}, minProperties=1, maxProperties=2, title="step")
+        shown = {
+            "description": STEP_DESCRIPTIONS[step],
+            "examples": [{"columns": "numeric", **_example_of(form)}],
+        }
+        properties[step] = (
+            any_of(form, ref("branch"), **shown) if needed else _one_mapping(form, branches) | shown
+        )
+    return mapping(
+        properties,
+        patternProperties={REFERENCE["pattern"]: ANY_OPTIONS},
+        minProperties=1,
+        maxProperties=2,
+        title="step",
+    )
 
 
 def _one_mapping(form: Schema, branches: Mapping[str, Schema]) -> Schema:
@@ -320,5 +451,15 @@ def _one_mapping(form: Schema, branches: Mapping[str, Schema]) -> Schema:
     The parameters and the domains are keys of one mapping, so that an editor completes a step's name in a list as a name and as a mapping.
     """
     is_domain = {"type": "object", **any_of(*({"required": [kind]} for kind in BRANCHING))}
-    tuned = {"if": is_domain, "then": ref("branch"), "else": {"not": {"type": "object", "required": ["when"]}}}
-    return {**form, "type": ["null", "object"], "properties": {**form["properties"], **branches}, "default": None, **tuned}
+    tuned = {
+        "if": is_domain,
+        "then": ref("branch"),
+        "else": {"not": {"type": "object", "required": ["when"]}},
+    }
+    return {
+        **form,
+        "type": ["null", "object"],
+        "properties": {**form["properties"], **branches},
+        "default": None,
+        **tuned,
+    }

@@ -27,7 +27,16 @@ from sweeps.space.passed_tables import ROWS, overrides_of
 from sweeps.space.problems import Problems, SpaceFile, key_names, report_domains
 from sweeps.space.runtime_env_section import KEY, read_runtime_env
 from sweeps.space.search_sections import SearchSections, option_names, perturbs, scheduler_keys
-from sweeps.space.section_models import Checkpoints, DataKeys, DataSpec, Limits, Objective, RuntimeEnv, SchedulerSpec, Search
+from sweeps.space.section_models import (
+    Checkpoints,
+    DataKeys,
+    DataSpec,
+    Limits,
+    Objective,
+    RuntimeEnv,
+    SchedulerSpec,
+    Search,
+)
 from sweeps.space.source import TOP, override_tree, source_of
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
@@ -77,13 +86,17 @@ def load(
     if root is None or len(problems):
         raise InputError(problems.sorted())
     found = Variables({**os.environ, **(variables or {})}, optional=algorithm is not None)
-    if algorithm is None or variables is not None:  # earlier versions of sweeps did not replace variables
+    if (
+        algorithm is None or variables is not None
+    ):  # earlier versions of sweeps did not replace variables
         root = replace_variables(root, found, problems)
     if len(problems):
         raise InputError(problems.sorted())
     folder = Path(base).absolute() if base is not None else source.base
     functions = functions or source.functions
-    loaded = _Loader(SpaceFile(root, problems), folder, algorithm, functions).space(source.path, source.text, overrides)
+    loaded = _Loader(SpaceFile(root, problems), folder, algorithm, functions).space(
+        source.path, source.text, overrides
+    )
     return replace(
         loaded,
         notes=tuple(dict.fromkeys((*loaded.notes, *source.notes))),
@@ -105,13 +118,22 @@ class _Loader:
         functions: Folder of a module with functions that a script passed; None if there is none.
     """
 
-    def __init__(self, file: SpaceFile, folder: Path, algorithm: str | None, functions: Path | None):
-        self.file, self.problems, self.folder, self.algorithm = file, file.problems, folder, algorithm
+    def __init__(
+        self, file: SpaceFile, folder: Path, algorithm: str | None, functions: Path | None
+    ):
+        self.file, self.problems, self.folder, self.algorithm = (
+            file,
+            file.problems,
+            folder,
+            algorithm,
+        )
         self.started = algorithm is not None
         self.roots = (folder, Path.cwd(), *filter(None, (functions,)))
         self.trainers = TrainerSection(self.roots, self.problems, self.started)
         self.trainer = self.trainers.read(file.node("trainer"), file.at("trainer"))
-        self.parser = SpaceParser(self.problems, self.roots, self.started, self.trainers.definition, self.trainers.name)
+        self.parser = SpaceParser(
+            self.problems, self.roots, self.started, self.trainers.definition, self.trainers.name
+        )
         self.search = SearchSections(file, self.roots)
 
     def space(self, path: Path, text: str, overrides: tuple[str, ...]) -> Space:
@@ -184,7 +206,11 @@ class _Loader:
         Under the name `data`, also return the templates of the tuned keys of `data`.
         """
         sections = self.parser.space(self.file.node("space"))
-        if data is not None and not data.given and any(isinstance(part, Step) for part in walk(sections.get("preprocessor"))):
+        if (
+            data is not None
+            and not data.given
+            and any(isinstance(part, Step) for part in walk(sections.get("preprocessor")))
+        ):
             text = "needs `data`, which the file does not have; add `data`, or remove this key"
             self.problems.add(self.file.node("space").keys["preprocessor"], "preprocessor", text)
         if tuned and all(map(whole, tuned.values())):
@@ -195,7 +221,9 @@ class _Loader:
             check_commands(self.file, self.trainer, self.trainers.definition, params, self.roots)
         return sections
 
-    def _finish_search(self, data: DataSpec | None, sections: dict[str, Template], cells: int) -> str:
+    def _finish_search(
+        self, data: DataSpec | None, sections: dict[str, Template], cells: int
+    ) -> str:
         """Complete the values that depend on the dimensions: initial points, `limits.max_trials`, the population and the algorithm.
 
         Args:
@@ -212,14 +240,21 @@ class _Loader:
         self._check_folds(data, scheduler)
         self._check_rows(data, sections, scheduler)
         self._check_ingest(data, sections, scheduler)
-        if scheduler and perturbs(scheduler) and not any(dim.name.startswith("params.") and not dim.is_grid for dim in dims):
+        if (
+            scheduler
+            and perturbs(scheduler)
+            and not any(dim.name.startswith("params.") and not dim.is_grid for dim in dims)
+        ):
             self.file.wrong(
-                "scheduler.name", f"{scheduler.name} changes the sampled dimensions of `params`, but `params` has no sampled dimension"
+                "scheduler.name",
+                f"{scheduler.name} changes the sampled dimensions of `params`, but `params` has no sampled dimension",
             )
         if limits:
             search.limits = limits = replace(limits, max_trials=limits.max_trials or cells)
         if scheduler and limits and perturbs(scheduler):
-            search.scheduler = replace(scheduler, options=scheduler.options | {"population": limits.max_trials})
+            search.scheduler = replace(
+                scheduler, options=scheduler.options | {"population": limits.max_trials}
+            )
         if search.search and search.search.algorithm == AUTO:
             choice = self._choice(limits.max_trials if limits else cells)
             search.choose(choice)
@@ -235,13 +270,22 @@ class _Loader:
 
     def _algorithm_notes(self) -> tuple[str, ...]:
         """Return a note if the file names a sampler, but has no dimension that the sampler can choose."""
-        named, dims = self.search.search.algorithm if self.search.search else AUTO, self.parser.dimensions
+        named, dims = (
+            self.search.search.algorithm if self.search.search else AUTO,
+            self.parser.dimensions,
+        )
         if not self.file.node("search").is_map or "algorithm" not in self.file.node("search").value:
             return ()
         if named in (AUTO, "grid") or any(not dim.is_grid for dim in dims):
             return ()
-        why = "only grids are tuned, and sweeps tries every cell" if dims else "nothing is tuned, so the trials differ only in their seeds"
-        return (f"search.algorithm: `{named}` has no effect, because {why}; leave this key out, or tune a value under `space:`",)
+        why = (
+            "only grids are tuned, and sweeps tries every cell"
+            if dims
+            else "nothing is tuned, so the trials differ only in their seeds"
+        )
+        return (
+            f"search.algorithm: `{named}` has no effect, because {why}; leave this key out, or tune a value under `space:`",
+        )
 
     def _check_folds(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
         """Add a problem if the scheduler does not fit a cross-validation, in which each step of a trial is one fold."""
@@ -258,17 +302,23 @@ class _Loader:
             text = f"must be at most {folds}, because each step of a trial is one of the {folds} folds of data.valid, got {scheduler.max_t}"
             self.file.wrong("scheduler.max_t", text)
 
-    def _check_rows(self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec | None) -> None:
+    def _check_rows(
+        self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec | None
+    ) -> None:
         """Add a problem for each key that does not fit a scheduler that counts rows."""
         if scheduler is not None and scheduler.counts_rows:
             for key, text in row_obstacles(data, sections, scheduler):
                 self.file.wrong(key, text)
 
-    def _check_ingest(self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec | None) -> None:
+    def _check_ingest(
+        self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec | None
+    ) -> None:
         """Add a problem for each key that does not fit `data.ingest: stream`."""
         if data is None or self.trainer is None or data.ingest != "stream":
             return
-        for key, text in stream_obstacles(data, sections, self.trainer, self.trainers.definition, scheduler):
+        for key, text in stream_obstacles(
+            data, sections, self.trainer, self.trainers.definition, scheduler
+        ):
             self.file.wrong(key, f"{text}; this file has `data.ingest: stream`")
 
     def _choice(self, max_trials: int) -> Choice:
@@ -290,7 +340,9 @@ class _Loader:
         search = self.search
         if search.search is None or not search.search.initial_points:
             return
-        parser = InitialPointsParser(self.parser.dimensions, sections, max(1, len(search.objectives)), self.problems)
+        parser = InitialPointsParser(
+            self.parser.dimensions, sections, max(1, len(search.objectives)), self.problems
+        )
         points = parser.read(self.file.node("search").value["initial_points"])
         search.search = replace(search.search, initial_points=points)
         count = sum(point.values is None for point in points)
@@ -306,13 +358,23 @@ class _Loader:
         node = self.file.node("name")
         if node.value is None:
             return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")[:100] or "sweep"
-        if not report_domains(node, "name", self.problems) and not (isinstance(node.value, str) and _NAME.match(node.value)):
+        if not report_domains(node, "name", self.problems) and not (
+            isinstance(node.value, str) and _NAME.match(node.value)
+        ):
             number = isinstance(node.value, (int, float)) and _NAME.match(node.raw)
             rule = "must have 1 to 100 characters out of A-Z a-z 0-9 _ - . and must not begin with - or ."
-            text = f"must be text, got {node.show()}; put quotes around it" if number else f"{rule}, got {node.show()}"
+            text = (
+                f"must be text, got {node.show()}; put quotes around it"
+                if number
+                else f"{rule}, got {node.show()}"
+            )
             self.problems.add(node.mark, "name", text)
         if node.value == "latest":
-            self.problems.add(node.mark, "name", "`latest` means the newest sweep in every command; choose another name")
+            self.problems.add(
+                node.mark,
+                "name",
+                "`latest` means the newest sweep in every command; choose another name",
+            )
         return str(node.value)
 
     def _data(self) -> tuple[DataSpec | None, dict[str, Template]]:
@@ -322,22 +384,37 @@ class _Loader:
         """
         if "data" not in self.file.root.value and self.file.node("trainer").is_map:
             return DataSpec("", None, None, None, None, self.folder), {}
-        return DataSection(self.parser, self.folder, self.roots).read(self.file.node("data"), self.file.at("data"))
+        return DataSection(self.parser, self.folder, self.roots).read(
+            self.file.node("data"), self.file.at("data")
+        )
 
     def _check_workers(self, sections: dict[str, Template]) -> None:
         """Add a problem if the trainer cannot train on the workers of a shape, or Ray's backend for JAX cannot connect them."""
         if self.trainer is None:
             return
         limit = self.trainers.definition.max_workers
-        most = max((shape.most or shape.workers for shape in enumeration.all_shapes(sections, self.trainer.backend)), default=1)
+        most = max(
+            (
+                shape.most or shape.workers
+                for shape in enumeration.all_shapes(sections, self.trainer.backend)
+            ),
+            default=1,
+        )
         if limit is not None and most > limit:
             text = f"trains on at most {limit} worker{'s' if limit > 1 else ''}, but the space has trials with {most} workers"
-            self.file.wrong("space.scaling", f"`{self.trainers.name}` {text}; set num_workers to {limit}")
+            self.file.wrong(
+                "space.scaling", f"`{self.trainers.name}` {text}; set num_workers to {limit}"
+            )
         if self.trainer.backend != "jax":
             return
-        if alone := [shape for shape in enumeration.all_shapes(sections, "jax") if not jax_connects(shape)]:
+        if alone := [
+            shape for shape in enumeration.all_shapes(sections, "jax") if not jax_connects(shape)
+        ]:
             text = f"Ray's backend for `jax` connects workers only if each worker has whole GPUs or TPUs, but the shape {alone[0]} has none"
-            self.file.wrong("space.scaling", f"{text}; give each worker a GPU with `use_gpu: true`, or set num_workers to 1")
+            self.file.wrong(
+                "space.scaling",
+                f"{text}; give each worker a GPU with `use_gpu: true`, or set num_workers to 1",
+            )
 
     def _check_cost(self, sections: dict[str, Template]) -> None:
         """Add a problem if the search saves GPU time, but no trial uses a GPU."""
@@ -345,18 +422,28 @@ class _Loader:
         if self.trainer is None or search is None or search.algorithm not in (AUTO, "gp"):
             return
         shapes = enumeration.all_shapes(sections, self.trainer.backend)
-        if (search.options or {}).get("cost") == "gpu_seconds" and not any("GPU" in shape.total for shape in shapes):
+        if (search.options or {}).get("cost") == "gpu_seconds" and not any(
+            "GPU" in shape.total for shape in shapes
+        ):
             text = "`gpu_seconds` is always 0, because no trial uses a GPU; write cpu_seconds or seconds, or give each worker a GPU"
             self.file.wrong("search.options.cost", f"{text} with `scaling: {{use_gpu: true}}`")
 
     def _check_label(self) -> None:
         """Add a problem if the trainer needs a label and the file names none."""
         node = self.file.node("data")
-        has_label = node.is_map and (label := node.value.get("label")) is not None and label.value is not None
-        needed = self.trainer is not None and self.trainers.definition.needs_label and not self.started
+        has_label = (
+            node.is_map
+            and (label := node.value.get("label")) is not None
+            and label.value is not None
+        )
+        needed = (
+            self.trainer is not None and self.trainers.definition.needs_label and not self.started
+        )
         if needed and not has_label and (node.is_map or node.value is None):
             self.problems.add(
-                self.file.at("data"), "data.label", f"is required by `{self.trainers.name}`; give the name of the column to predict"
+                self.file.at("data"),
+                "data.label",
+                f"is required by `{self.trainers.name}`; give the name of the column to predict",
             )
 
     def _check_weights(self) -> None:
@@ -366,43 +453,80 @@ class _Loader:
             return
         for key in ("weight", "class_weight"):
             if key in node.value and node.value[key].value is not None:
-                others = ", ".join(name for name in trainer_names() if definition_of(f"{PACKAGE}.{name}").weights)
+                others = ", ".join(
+                    name for name in trainer_names() if definition_of(f"{PACKAGE}.{name}").weights
+                )
                 text = f"`{self.trainers.name}` does not use weights; leave this key out, or choose a trainer that uses them: {others}"
-                own = f', or write `"weights": True` into `{NAME}` if your loop uses them' if self.trainer.name is None else ""
+                own = (
+                    f', or write `"weights": True` into `{NAME}` if your loop uses them'
+                    if self.trainer.name is None
+                    else ""
+                )
                 self.problems.add(node.keys[key], f"data.{key}", text + own)
 
     def _check_several_labels(self) -> None:
         """Add a problem if the label has several columns, and the trainer predicts only one."""
         node, definition = self.file.node("data"), self.trainers.definition
         label = node.value.get("label") if node.is_map else None
-        if self.trainer is None or definition.several_labels or label is None or not label.is_list or len(label.value) < 2:
+        if (
+            self.trainer is None
+            or definition.several_labels
+            or label is None
+            or not label.is_list
+            or len(label.value) < 2
+        ):
             return
-        others = ", ".join(name for name in trainer_names() if definition_of(f"{PACKAGE}.{name}").several_labels)
+        others = ", ".join(
+            name for name in trainer_names() if definition_of(f"{PACKAGE}.{name}").several_labels
+        )
         text = f"`{self.trainers.name}` predicts one column, but the label has {len(label.value)}; name one column, or choose a trainer"
-        own = f', or write `"several_labels": True` into `{NAME}` if your loop predicts them' if self.trainer.name is None else ""
+        own = (
+            f', or write `"several_labels": True` into `{NAME}` if your loop predicts them'
+            if self.trainer.name is None
+            else ""
+        )
         self.problems.add(label.mark, "data.label", f"{text} that predicts several: {others}{own}")
 
     def _cells(self, sections: dict[str, Template]) -> tuple[dict[str, Any], ...]:
         """Return the grid cells. Add a problem if there are too many cells, shapes or data variants, or too few trials for the cells."""
         cells = tuple(itertools.islice(enumeration.cells_of(sections), MAX_CELLS + 1))
         if len(cells) > MAX_CELLS:
-            self.file.wrong("space", f"the grids make more than {MAX_CELLS} cells; change some grids to choices")
+            self.file.wrong(
+                "space", f"the grids make more than {MAX_CELLS} cells; change some grids to choices"
+            )
             return cells
         if _more_than(MAX_SHAPES, enumeration.variants(sections.get("scaling", {}))):
             text = f"makes more than {MAX_SHAPES} combinations; give fewer options"
             self.problems.add(self.file.node("space").keys["scaling"], "scaling", text)
-        names = [dim.name for key, template in sections.get("data", {}).items() if key != "rows" for dim in dimensions(template)]
+        names = [
+            dim.name
+            for key, template in sections.get("data", {}).items()
+            if key != "rows"
+            for dim in dimensions(template)
+        ]
         if _more_than(MAX_VARIANTS, enumeration.combinations(sections, names)):
-            self.problems.add(self.file.at("data"), "data", f"makes more than {MAX_VARIANTS} variants; give fewer options")
+            self.problems.add(
+                self.file.at("data"),
+                "data",
+                f"makes more than {MAX_VARIANTS} variants; give fewer options",
+            )
         search, limits = self.search.search, self.search.limits
         sampled = [dim.name for dim in self.parser.dimensions if not dim.is_grid]
         if search and search.algorithm == "grid" and sampled:
             names = sampled[:5] + ["..."] * (len(sampled) > 5)
-            self.file.wrong("search.algorithm", f"grid search allows only `grid` dimensions, but these are sampled: {', '.join(names)}")
+            self.file.wrong(
+                "search.algorithm",
+                f"grid search allows only `grid` dimensions, but these are sampled: {', '.join(names)}",
+            )
         if search and search.earlier and not sampled:
-            self.file.wrong("search.from", "has no effect, because no dimension is sampled; leave this key out")
+            self.file.wrong(
+                "search.from", "has no effect, because no dimension is sampled; leave this key out"
+            )
         if limits and 0 < limits.max_trials < len(cells):
-            self.file.wrong("limits.max_trials", f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}")
+            self.file.wrong(
+                "limits.max_trials",
+                f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}",
+            )
         elif limits and not limits.max_trials and sampled:
             text = (
                 f"is required, because {sampled[0]} is sampled; "
@@ -418,7 +542,14 @@ def _more_than(count: int, items: Iterable[Any]) -> bool:
 
 
 # Sections whose keys users may write at the top of the file by mistake.
-_HOMES = {"data": DataKeys, "objective": Objective, "search": Search, "limits": Limits, "checkpoints": Checkpoints, KEY: RuntimeEnv}
+_HOMES = {
+    "data": DataKeys,
+    "objective": Objective,
+    "search": Search,
+    "limits": Limits,
+    "checkpoints": Checkpoints,
+    KEY: RuntimeEnv,
+}
 
 
 def _hint(key: str) -> str:

@@ -97,7 +97,9 @@ class Space:
     algorithm_reason: str = field(default="", compare=False, repr=False)
     trackers: tuple[TrackerSpec, ...] = DEFAULT_TRACKERS
     runtime_env: RuntimeEnv = field(default_factory=RuntimeEnv)
-    trainer_definition: TrainerDefinition = field(default_factory=TrainerDefinition, compare=False, repr=False)
+    trainer_definition: TrainerDefinition = field(
+        default_factory=TrainerDefinition, compare=False, repr=False
+    )
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
     variables: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     secrets: tuple[str, ...] = field(default=(), compare=False, repr=False)
@@ -172,7 +174,10 @@ class Space:
         known: dict[str, Any] = {}
         filled = {name: fill(template, choose, known) for name, template in self.sections.items()}
         empty: dict[str, Any] = {"data": {}, "params": {}, "preprocessor": (), "scaling": {}}
-        return {name: nothing if filled.get(name, ABSENT) is ABSENT else filled[name] for name, nothing in empty.items()}
+        return {
+            name: nothing if filled.get(name, ABSENT) is ABSENT else filled[name]
+            for name, nothing in empty.items()
+        }
 
     def variant(self, data: Mapping[str, Any]) -> DataSpec:
         """Return the data of a trial.
@@ -188,8 +193,16 @@ class Space:
         data = self.sections.get("data")
         if not data:
             return (self.data,)
-        names = [dim.name for key, template in data.items() if key != "rows" for dim in dimensions(template)]
-        specs = (self.variant(filled["data"] | ({"rows": 1.0} if "rows" in data else {})) for filled in combinations({"data": data}, names))
+        names = [
+            dim.name
+            for key, template in data.items()
+            if key != "rows"
+            for dim in dimensions(template)
+        ]
+        specs = (
+            self.variant(filled["data"] | ({"rows": 1.0} if "rows" in data else {}))
+            for filled in combinations({"data": data}, names)
+        )
         return tuple({repr(spec): spec for spec in specs}.values())
 
 
@@ -197,9 +210,20 @@ def user_references(space: Space) -> list[str]:
     """Return every distinct reference `module:attr` in a space: in the trainer, the data and the steps."""
     from sweeps.core import references
 
-    sources = [*(spec.train for spec in space.variants), *(s.path for s in (space.data.valid, space.data.test) if s is not None)]
-    names = [space.trainer.loop, space.trainer.load, space.trainer.backend, *space.trainer.references, *sources]
-    names += [part.name for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step)]
+    sources = [
+        *(spec.train for spec in space.variants),
+        *(s.path for s in (space.data.valid, space.data.test) if s is not None),
+    ]
+    names = [
+        space.trainer.loop,
+        space.trainer.load,
+        space.trainer.backend,
+        *space.trainer.references,
+        *sources,
+    ]
+    names += [
+        part.name for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step)
+    ]
     references_found = []
     for name in names:
         with contextlib.suppress(references.RefError):
@@ -232,7 +256,10 @@ def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
         pass
 
     fits = {}
-    dims = [*dimensions(space.sections.get("data")), *dimensions(space.sections.get("preprocessor"))]
+    dims = [
+        *dimensions(space.sections.get("data")),
+        *dimensions(space.sections.get("preprocessor")),
+    ]
     referenced = {term.name for dim in dims for term in dim.when}
     for cell in space.cells:
         guessed: set[str] = set()
@@ -248,5 +275,8 @@ def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
         with contextlib.suppress(Unknown):
             filled = space.fill(choose)
             if not referenced & guessed:
-                fits[repr((filled["data"], filled["preprocessor"]))] = (filled["data"], filled["preprocessor"])
+                fits[repr((filled["data"], filled["preprocessor"]))] = (
+                    filled["data"],
+                    filled["preprocessor"],
+                )
     return list(fits.values())

@@ -104,7 +104,10 @@ class Node:
 
 _SEPARATED = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?\Z")
 _BASE_60 = re.compile(r"[-+]?[0-9]+(:[0-5]?[0-9])+\Z")
-_OLD_BOOLEANS = {**dict.fromkeys(("yes", "y", "on"), "true"), **dict.fromkeys(("no", "n", "off"), "false")}
+_OLD_BOOLEANS = {
+    **dict.fromkeys(("yes", "y", "on"), "true"),
+    **dict.fromkeys(("no", "n", "off"), "false"),
+}
 
 
 def scalar_hint(text: Any, boolean: bool = False) -> str:
@@ -144,7 +147,9 @@ def places(root: Node) -> dict[str, str]:
     by_path = {"": str(root.mark._replace(line=1, column=1))}
 
     def walk(node: Node, path: str) -> None:
-        children = node.value.items() if node.is_map else enumerate(node.value) if node.is_list else ()
+        children = (
+            node.value.items() if node.is_map else enumerate(node.value) if node.is_list else ()
+        )
         for key, child in children:
             mark = node.keys[key] if child.is_map and node.is_map else child.mark
             where = f"{path}.{key}" if path else str(key)

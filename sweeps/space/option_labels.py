@@ -21,13 +21,22 @@ def canonical(template: Template) -> Any:
     """
     if isinstance(template, Dimension):
         numbers = (template.lower, template.upper, template.q, template.mean, template.sd)
-        return ("dimension", template.kind, tuple(canonical(option.value) for option in template.options), numbers, template.when)
+        return (
+            "dimension",
+            template.kind,
+            tuple(canonical(option.value) for option in template.options),
+            numbers,
+            template.when,
+        )
     if isinstance(template, Chain):
         return ("chain", *map(canonical, template.items))
     if isinstance(template, Step):
         return ("step", template.name, canonical(template.columns), canonical(template.params))
     if isinstance(template, dict):
-        return ("mapping", frozenset((canonical(key), canonical(value)) for key, value in template.items()))
+        return (
+            "mapping",
+            frozenset((canonical(key), canonical(value)) for key, value in template.items()),
+        )
     if isinstance(template, (list, tuple)):
         return ("list", *map(canonical, template))
     if isinstance(template, float) and math.isnan(template):
@@ -51,9 +60,17 @@ def option_keys(values: list[Template]) -> list[Key]:
     keys: list[Key] = []
     for value, label in zip(values, chains, strict=True):
         if label is not None:
-            same_names = [v for v, other in zip(values, chains, strict=True) if other == label] if counts[label] > 1 else []
+            same_names = (
+                [v for v, other in zip(values, chains, strict=True) if other == label]
+                if counts[label] > 1
+                else []
+            )
             keys.append(_cut(_chain_key(value, same_names)))
-        elif value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
+        elif (
+            value is None
+            or isinstance(value, (bool, int, str))
+            or (isinstance(value, float) and math.isfinite(value))
+        ):
             keys.append(value)
         else:
             keys.append(_cut(say(value)))
@@ -67,7 +84,9 @@ def _numbered(keys: list[Key]) -> list[Key]:
     """
     unique_keys: list[Key] = []
     for key in keys:
-        unique: Key = key if key not in unique_keys else say(key) if not isinstance(key, str) else key
+        unique: Key = (
+            key if key not in unique_keys else say(key) if not isinstance(key, str) else key
+        )
         number = 2
         while unique in unique_keys:
             unique = f"{key if isinstance(key, str) else say(key)}#{number}"
@@ -96,8 +115,15 @@ def _chain_key(chain: Chain, same_names: list[Chain] | None = None) -> str:
         differing: dict[str, set[Any]] = defaultdict(set)
         steps = [step for twin in same_names or () if isinstance(step := twin.items[i], Step)]
         for name in dict.fromkeys(name for step in steps for name in step.arguments()):
-            differing[name] = {canonical(step.arguments()[name]) if name in step.arguments() else "absent" for step in steps}
-        shown = [f"{name}={say(value)}" for name, value in item.arguments().items() if len(differing[name]) > 1]
+            differing[name] = {
+                canonical(step.arguments()[name]) if name in step.arguments() else "absent"
+                for step in steps
+            }
+        shown = [
+            f"{name}={say(value)}"
+            for name, value in item.arguments().items()
+            if len(differing[name]) > 1
+        ]
         parts.append(item.short + (f"({', '.join(shown)})" if shown else ""))
     return "+".join(parts) or NONE
 

@@ -59,7 +59,11 @@ def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
 
 def to_try_each(node: Node) -> str:
     """Return a hint to write a list as a `choice`. Return "" if the node is not a list, or is an empty list."""
-    return f"; to try each value, write {{choice: {node.show()}}}" if node.is_list and node.value else ""
+    return (
+        f"; to try each value, write {{choice: {node.show()}}}"
+        if node.is_list and node.value
+        else ""
+    )
 
 
 def _domain_of(node: Node) -> str | None:
@@ -76,7 +80,9 @@ def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
     names = types_of(fragment)
     rule = f"must be {rule_of(fragment)}"
     if "enum" in fragment:
-        return rule if not all(isinstance(value, (int, float)) for value in fragment["enum"]) else None
+        return (
+            rule if not all(isinstance(value, (int, float)) for value in fragment["enum"]) else None
+        )
     if names and not {"integer", "number"} & set(names):
         return rule
     steps = dim.q is not None and float(dim.q).is_integer()
@@ -85,10 +91,17 @@ def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
     if dim.lower is None or dim.highest is None:  # a normal distribution has no bounds
         return None
     ends = [dim.lower, dim.highest]
-    if not dim.is_integer and dim.q is None:  # the bounds of a continuous domain are practically never sampled
+    if (
+        not dim.is_integer and dim.q is None
+    ):  # the bounds of a continuous domain are practically never sampled
         open_ends = {fragment.get("exclusiveMinimum"), fragment.get("exclusiveMaximum")}
         ends = [end for end in ends if end not in open_ends]
     return None if all(is_within_bounds(fragment, end) for end in ends) else rule
 
 
-_INTEGERS = {"uniform": "randint", "loguniform": "lograndint", "quniform": "qrandint", "qloguniform": "qlograndint"}
+_INTEGERS = {
+    "uniform": "randint",
+    "loguniform": "lograndint",
+    "quniform": "qrandint",
+    "qloguniform": "qlograndint",
+}

@@ -83,9 +83,13 @@ def importable_name(function: Any, roots: Sequence[Path]) -> str | None:
     if _attribute(module, name) is not function or references.source_of(module, roots) is None:
         return None
     parts = module.split(".")
-    if any(part.startswith("_") for part in parts):  # `sklearn.svm._classes:SVC` is also `sklearn.svm:SVC`
+    if any(
+        part.startswith("_") for part in parts
+    ):  # `sklearn.svm._classes:SVC` is also `sklearn.svm:SVC`
         parents = (".".join(parts[:count]) for count in range(1, len(parts)))
-        module = next((parent for parent in parents if _attribute(parent, name) is function), module)
+        module = next(
+            (parent for parent in parents if _attribute(parent, name) is function), module
+        )
     return f"{module}:{name}"
 
 
@@ -114,7 +118,10 @@ def write_module(functions: Mapping[str, Any], place: str, folder: Path) -> str:
         first=first,
         version="{}.{}".format(*sys.version_info),
         numbers=sys.version_info[:2],
-        source="\n#\n".join(textwrap.indent(_source(each).rstrip(), "# ", lambda line: True) for each in functions.values()),
+        source="\n#\n".join(
+            textwrap.indent(_source(each).rstrip(), "# ", lambda line: True)
+            for each in functions.values()
+        ),
         imports=_import_lines(recorder.modules, ""),
         later=_import_lines(recorder.later, "    ") or "    pass",
         pickled="\n".join(textwrap.wrap(base64.b64encode(pickled).decode(), 120)),
@@ -126,8 +133,12 @@ def write_module(functions: Mapping[str, Any], place: str, folder: Path) -> str:
 
 def _import_lines(modules: Iterable[str], indent: str) -> str:
     """Return statements that import modules, without those of Python itself."""
-    others = (name for name in sorted(modules) if name.partition(".")[0] not in sys.stdlib_module_names)
-    return "\n".join(f"{indent}import {name}" for name in others if name.partition(".")[0] != "cloudpickle")
+    others = (
+        name for name in sorted(modules) if name.partition(".")[0] not in sys.stdlib_module_names
+    )
+    return "\n".join(
+        f"{indent}import {name}" for name in others if name.partition(".")[0] != "cloudpickle"
+    )
 
 
 def free_name(function: Any, taken: Mapping[str, Any]) -> str:
@@ -136,7 +147,11 @@ def free_name(function: Any, taken: Mapping[str, Any]) -> str:
     name = re.sub(r"\W", "", getattr(inner, "__name__", "")).strip("_")
     if not name.isidentifier() or keyword.iskeyword(name):  # such as `lambda`
         name = "function"
-    return next(each for each in (name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))) if each not in taken)
+    return next(
+        each
+        for each in (name, *(f"{name}_{i}" for i in range(2, len(taken) + 3)))
+        if each not in taken
+    )
 
 
 def _pickle(functions: Mapping[str, Any], place: str) -> tuple[bytes, Any, dict[str, Any]]:
@@ -154,15 +169,29 @@ def _pickle(functions: Mapping[str, Any], place: str) -> tuple[bytes, Any, dict[
         except Exception as e:
             reason = next(iter(str(e).splitlines()), "") or type(e).__name__
             advice = "create this value inside the function"
-            raise InputError(Problem(place, f"the function uses a value that cannot be sent to workers: {reason}; {advice}")) from e
+            raise InputError(
+                Problem(
+                    place,
+                    f"the function uses a value that cannot be sent to workers: {reason}; {advice}",
+                )
+            ) from e
         for each in recorder.by_value:
-            if each not in everything.values() and "<locals>" not in each.__qualname__ and each.__qualname__.isidentifier():
+            if (
+                each not in everything.values()
+                and "<locals>" not in each.__qualname__
+                and each.__qualname__.isidentifier()
+            ):
                 everything.setdefault(each.__qualname__, each)
     pickled = recorder.file.getvalue()
     recorder.modules |= _named_modules(pickled)
     if len(pickled) > MOST_BYTES:
         size = f"the function and the values that it uses have {len(pickled) / 2**20:.0f} MB, but at most {MOST_BYTES >> 20} MB are allowed"
-        raise InputError(Problem(place, f"{size}{_largest_value(functions)}; pass tables with `data`, or read them inside the function"))
+        raise InputError(
+            Problem(
+                place,
+                f"{size}{_largest_value(functions)}; pass tables with `data`, or read them inside the function",
+            )
+        )
     return pickled, recorder, everything
 
 
@@ -189,7 +218,9 @@ def _recorder() -> Any:
                 self.modules.add(value.__name__)
             elif isinstance(value, types.FunctionType) and by_value:
                 self.later.update(_imported(value.__code__))
-            elif isinstance(value, type) and by_value and not value.__module__.startswith("builtins"):
+            elif (
+                isinstance(value, type) and by_value and not value.__module__.startswith("builtins")
+            ):
                 self.by_value.append(value)
             return reduced
 
@@ -210,7 +241,9 @@ def _named_modules(pickled: bytes) -> set[str]:
             texts = [texts[1], memo[int(value or 0)]]
         elif opcode.name == "MEMOIZE":
             memo.append(texts[1] if "BINUNICODE" in previous else "")
-        elif opcode.name == "STACK_GLOBAL":  # The two values on top of the stack are the names of the module and of its member.
+        elif (
+            opcode.name == "STACK_GLOBAL"
+        ):  # The two values on top of the stack are the names of the module and of its member.
             modules.add(texts[0])
         previous = opcode.name
     return modules - {"__main__"}
@@ -220,10 +253,15 @@ def _imported(code: types.CodeType) -> Iterator[str]:
     """Yield the names of the modules that a function imports when it runs, also inside functions that it defines."""
     package = ""
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "IMPORT_NAME" and references.is_reference(f"{instruction.argval}:a"):
+        if instruction.opname == "IMPORT_NAME" and references.is_reference(
+            f"{instruction.argval}:a"
+        ):
             package = instruction.argval
             yield package
-        elif instruction.opname == "IMPORT_FROM" and references.source_of(f"{package}.{instruction.argval}", ()) is not None:
+        elif (
+            instruction.opname == "IMPORT_FROM"
+            and references.source_of(f"{package}.{instruction.argval}", ()) is not None
+        ):
             yield f"{package}.{instruction.argval}"  # `from package import module`
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -248,7 +286,11 @@ def _largest_value(functions: Mapping[str, Any]) -> str:
             if name in used and not isinstance(used[name], types.ModuleType):
                 sizes[name] = len(cloudpickle.dumps(used[name]))
     largest = max(sizes, key=lambda name: sizes[name], default="")
-    return f"; the largest is `{largest}` with {sizes[largest] / 2**20:.0f} MB" if largest and sizes[largest] > MOST_BYTES // 2 else ""
+    return (
+        f"; the largest is `{largest}` with {sizes[largest] / 2**20:.0f} MB"
+        if largest and sizes[largest] > MOST_BYTES // 2
+        else ""
+    )
 
 
 # ---- the generated module in the sweep's folder

@@ -66,8 +66,15 @@ def read_passed(space: Mapping[str, Any]) -> PassedSpace:
     plain = converter.convert(space)
     text = block(plain)
     if len(text.encode()) > MAX_BYTES:
-        raise InputError(Problem(PLACE, f"has more than {MAX_BYTES:,} bytes as YAML; pass tables with `data`, and long values in a file"))
-    return PassedSpace(path, text, parse_passed(text), converter.tables, converter.folder, converter.notes)
+        raise InputError(
+            Problem(
+                PLACE,
+                f"has more than {MAX_BYTES:,} bytes as YAML; pass tables with `data`, and long values in a file",
+            )
+        )
+    return PassedSpace(
+        path, text, parse_passed(text), converter.tables, converter.folder, converter.notes
+    )
 
 
 def parse_passed(text: str) -> Node:
@@ -82,7 +89,12 @@ def script_path() -> Path:
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     file = Path(main).resolve() if main else None
-    if file is None or not file.is_file() or is_library_file(file) or file.is_relative_to(Path(sys.prefix).resolve()):
+    if (
+        file is None
+        or not file.is_file()
+        or is_library_file(file)
+        or file.is_relative_to(Path(sys.prefix).resolve())
+    ):
         return Path.cwd() / NAME
     return file
 
@@ -96,9 +108,18 @@ def _with_key_paths(node: Node, path: str) -> Node:
     mark = node.mark._replace(key_path=path or PLACE)
     if node.is_map:
         keys = {key: at._replace(key_path=below(key)) for key, at in node.keys.items()}
-        return replace(node, value={key: _with_key_paths(child, below(key)) for key, child in node.value.items()}, mark=mark, keys=keys)
+        return replace(
+            node,
+            value={key: _with_key_paths(child, below(key)) for key, child in node.value.items()},
+            mark=mark,
+            keys=keys,
+        )
     if node.is_list:
-        return replace(node, value=[_with_key_paths(child, below(i)) for i, child in enumerate(node.value)], mark=mark)
+        return replace(
+            node,
+            value=[_with_key_paths(child, below(i)) for i, child in enumerate(node.value)],
+            mark=mark,
+        )
     return replace(node, mark=mark)
 
 
@@ -128,7 +149,9 @@ class _Converter:
             space["trainer"] = {"estimator" if hasattr(trainer, "fit") else "loop": trainer}
         data = space.get("data")
         if isinstance(data, Mapping):
-            self.tables = {key: data[key] for key in KEYS if key in data and not _is_source(data[key])}
+            self.tables = {
+                key: data[key] for key in KEYS if key in data and not _is_source(data[key])
+            }
             space["data"] = {key: value for key, value in data.items() if key not in self.tables}
         self._collect(space, "", 0)
         if self._problems:
@@ -137,20 +160,33 @@ class _Converter:
             self.folder = passed_functions.new_folder()
             self._module = passed_functions.write_module(self._stored, self._first, self.folder)
             names = ", ".join(f"`{name}`" for name in self._stored)
-            text = f"{names} {'is' if len(self._stored) == 1 else 'are'} stored in the sweep's folder"
-            self.notes = (f"{self._first}: {text}; `sweeps resume` and `rerun` use this copy, even if you change your code later",)
+            text = (
+                f"{names} {'is' if len(self._stored) == 1 else 'are'} stored in the sweep's folder"
+            )
+            self.notes = (
+                f"{self._first}: {text}; `sweeps resume` and `rerun` use this copy, even if you change your code later",
+            )
         plain: dict[Any, Any] = self._plain(space)
         return plain
 
     def _collect(self, value: Any, path: str, depth: int) -> None:
         """Find the functions to store in a part of the dict, and the values that YAML does not have."""
         if depth > MAX_DEPTH:
-            self._problems.append(Problem(path, f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed"))
+            self._problems.append(
+                Problem(
+                    path, f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed"
+                )
+            )
         elif isinstance(value, Mapping):
             for key, inner in value.items():
                 below = f"{path}.{getattr(key, '__name__', key)}" if path else str(key)
                 if isinstance(key, (Mapping, list, tuple, range)):
-                    self._problems.append(Problem(path or PLACE, f"the key {key!r} must be a text, a number, a function or a class"))
+                    self._problems.append(
+                        Problem(
+                            path or PLACE,
+                            f"the key {key!r} must be a text, a number, a function or a class",
+                        )
+                    )
                 elif not isinstance(key, (*SCALARS, type(None))):
                     self._collect(key, below, depth)
                 self._collect(inner, below, depth + 1)
@@ -158,7 +194,10 @@ class _Converter:
             for i, inner in enumerate(value):
                 self._collect(inner, f"{path}.{i}", depth + 1)
         elif passed_functions.is_function(value):
-            if passed_functions.importable_name(value, self.roots) is None and value not in self._stored.values():
+            if (
+                passed_functions.importable_name(value, self.roots) is None
+                and value not in self._stored.values()
+            ):
                 self._first = self._first or path
                 self._stored[passed_functions.free_name(value, self._stored)] = value
         elif (numpy := _from_numpy(value)) is not value:
@@ -173,7 +212,11 @@ class _Converter:
             return [self._plain(inner) for inner in value]
         if passed_functions.is_function(value):
             stored = next((name for name, each in self._stored.items() if each == value), None)
-            return f"{self._module}:{stored}" if stored else passed_functions.importable_name(value, self.roots)
+            return (
+                f"{self._module}:{stored}"
+                if stored
+                else passed_functions.importable_name(value, self.roots)
+            )
         if isinstance(value, PurePath):
             return str(value)
         if (numpy := _from_numpy(value)) is not value:
@@ -186,7 +229,11 @@ class _Converter:
 def _is_source(value: Any) -> bool:
     """Return whether a value of the section `data` is a source that a space file can have, and not a table."""
     value = _from_numpy(value)
-    return value is None or isinstance(value, (*SCALARS, PurePath, Mapping, list, tuple)) or passed_functions.is_function(value)
+    return (
+        value is None
+        or isinstance(value, (*SCALARS, PurePath, Mapping, list, tuple))
+        or passed_functions.is_function(value)
+    )
 
 
 def _from_numpy(value: Any) -> Any:

@@ -22,7 +22,11 @@ def table_overrides(folder: Path) -> tuple[str, ...]:
 
     These overrides are not recorded in `origin.json`, because the sweep's folder may be moved.
     """
-    return overrides_of(path for path in sorted(folder.glob("*")) if path.suffix in (ROWS, LAZY) and path.stem in KEYS)
+    return overrides_of(
+        path
+        for path in sorted(folder.glob("*"))
+        if path.suffix in (ROWS, LAZY) and path.stem in KEYS
+    )
 
 
 def is_recipe(source: str) -> bool:

@@ -25,7 +25,9 @@ class Problems:
     """Collects the problems of one space file. All problems can then be reported together."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, int, str, str], Problem] = {}  # the key removes repetitions and sorts by place
+        self._found: dict[
+            tuple[int, int, str, str], Problem
+        ] = {}  # the key removes repetitions and sorts by place
 
     def add(self, mark: Mark, key: str, text: str) -> None:
         """Add a problem.
@@ -65,7 +67,11 @@ def place_and_key(key_path: str, key: str) -> tuple[str, str]:
     """
     if key_path.removeprefix("space.").startswith(key) or key_path.startswith(key):
         return key_path, ""
-    return (key, "") if key.startswith(key_path.removeprefix("space.")) or key_path == "space" else (key_path, key)
+    return (
+        (key, "")
+        if key.startswith(key_path.removeprefix("space.")) or key_path == "space"
+        else (key_path, key)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +105,13 @@ class SpaceFile:
         section, *parts = path.split(".")
         mark, node = self.at(section), self.node(section)
         for part in parts:
-            inside = {str(i): child for i, child in enumerate(node.value)} if node.is_list else node.value if node.is_map else {}
+            inside = (
+                {str(i): child for i, child in enumerate(node.value)}
+                if node.is_list
+                else node.value
+                if node.is_map
+                else {}
+            )
             node = inside.get(part, Node(None, self.at(section)))
             mark = node.mark
         self.problems.add(mark, path, text)
@@ -120,7 +132,9 @@ def fragments(model: type) -> Mapping[str, Fragment]:
     for name, fragment in adapter(model).json_schema().get("properties", {}).items():
         forms = [form for form in fragment.pop("anyOf", ()) if form != {"type": "null"}]
         outside = {key: value for key, value in fragment.items() if key != "title"}
-        by_name[name] = outside | (forms[0] if len(forms) == 1 else {"anyOf": forms} if forms else {})
+        by_name[name] = outside | (
+            forms[0] if len(forms) == 1 else {"anyOf": forms} if forms else {}
+        )
     return by_name
 
 
@@ -129,7 +143,10 @@ def key_names(model: Any) -> tuple[str, ...]:
     """Return the keys of a section: the names of the fields of its dataclass, or their aliases, such as `from`."""
     hints = typing.get_type_hints(model, include_extras=True)
     parts = {f.name: getattr(hints[f.name], "__metadata__", ()) for f in dataclasses.fields(model)}
-    return tuple(next((alias for part in found if (alias := getattr(part, "alias", None))), name) for name, found in parts.items())
+    return tuple(
+        next((alias for part in found if (alias := getattr(part, "alias", None))), name)
+        for name, found in parts.items()
+    )
 
 
 def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -> T | None:
@@ -146,14 +163,20 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
     before = len(problems)
     tuned = report_domains(node, path, problems)
     if not node.is_map and node.value is not None:
-        problems.add(node.mark, path, f"must be a mapping with keys {', '.join(names)}, got {node.show()}")
+        problems.add(
+            node.mark, path, f"must be a mapping with keys {', '.join(names)}, got {node.show()}"
+        )
         return None
     if () in tuned:
         return None
     given: dict[str, Any] = {}
     for key, child in (node.value or {}).items():
         if key not in names:
-            problems.add(node.keys[key], f"{path}.{key}", f"unknown key; {suggest(path.split('.')[0], key, names)}")
+            problems.add(
+                node.keys[key],
+                f"{path}.{key}",
+                f"unknown key; {suggest(path.split('.')[0], key, names)}",
+            )
         elif child.value is not None:
             given[key] = child.plain()
     try:
@@ -162,7 +185,10 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
         for error in e.errors(include_url=False):
             key = str(error["loc"][0])
             if error["type"] == "missing":
-                needed = REQUIRED.get((model, key)) or f"set {key} to {fragments(cast(Any, model))[key].get('description', 'a value')}"
+                needed = (
+                    REQUIRED.get((model, key))
+                    or f"set {key} to {fragments(cast(Any, model))[key].get('description', 'a value')}"
+                )
                 problems.add(at, f"{path}.{key}", f"is required; {needed}")
             elif not any(place[0] == key for place in tuned):  # a domain has its own problem
                 _add_error(model, error, node, path, problems)
@@ -220,7 +246,11 @@ def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, 
         if len(names) == 1 and (kind := names[0]) in DOMAINS:
             where = ".".join((path, *map(str, parts)))
             section = path.split(".")[0]
-            rule = "only train, drop and rows of data can be tuned" if section == "data" else "only values under `space:` can be tuned"
+            rule = (
+                "only train, drop and rows of data can be tuned"
+                if section == "data"
+                else "only values under `space:` can be tuned"
+            )
             problems.add(at.keys[kind], where, f"cannot be tuned (`{kind}`); {rule}")
             paths.add(parts)
             return

@@ -27,10 +27,14 @@ from sweeps.space.section_models import TrainerSpec
 
 def roots_of(space: Space) -> tuple[Path, ...]:
     """Return the folders to search for the user's modules: the space file's folder, the working directory, and that of passed functions."""
-    return tuple(dict.fromkeys((space.data.base.resolve(), Path.cwd(), *filter(None, (space.functions,)))))
+    return tuple(
+        dict.fromkeys((space.data.base.resolve(), Path.cwd(), *filter(None, (space.functions,))))
+    )
 
 
-def save_space(folder: Path, space: Space, began: float, **more: str | int | list[str] | None) -> None:
+def save_space(
+    folder: Path, space: Space, began: float, **more: str | int | list[str] | None
+) -> None:
     """Save the space file, its original place and the overrides in the sweep's folder. The sweep can be resumed from this folder alone.
 
     Args:
@@ -42,19 +46,35 @@ def save_space(folder: Path, space: Space, began: float, **more: str | int | lis
     write_text(SweepFolder(folder).space, space.text)
     if space.functions is not None:
         save_module(space.functions, SweepFolder(folder).functions)
-    origin: dict[str, Any] = {"name": space.name, "base": str(space.data.base), "cwd": str(Path.cwd()), "began": round(began, 3)}
+    origin: dict[str, Any] = {
+        "name": space.name,
+        "base": str(space.data.base),
+        "cwd": str(Path.cwd()),
+        "began": round(began, 3),
+    }
     origin["algorithm"] = space.search.algorithm  # a resume must not choose again for `auto`
-    origin["variables"] = dict(space.variables)  # a resume must have the same space, even if the environment has changed
-    write_text(SweepFolder(folder).origin, json.dumps(origin | more | _limits(space), indent=2) + "\n")
+    origin["variables"] = dict(
+        space.variables
+    )  # a resume must have the same space, even if the environment has changed
+    write_text(
+        SweepFolder(folder).origin, json.dumps(origin | more | _limits(space), indent=2) + "\n"
+    )
 
 
 def save_limits(folder: Path, space: Space) -> None:
     """Save the overrides and the limits of a resumed sweep in `origin.json`."""
-    write_text(SweepFolder(folder).origin, json.dumps(read_origin(folder) | _limits(space), indent=2) + "\n")
+    write_text(
+        SweepFolder(folder).origin,
+        json.dumps(read_origin(folder) | _limits(space), indent=2) + "\n",
+    )
 
 
 def _limits(space: Space) -> dict[str, Any]:
-    limits = {"overrides": list(space.overrides), "metric": space.objective.metric, "max_trials": space.limits.max_trials}
+    limits = {
+        "overrides": list(space.overrides),
+        "metric": space.objective.metric,
+        "max_trials": space.limits.max_trials,
+    }
     return limits | ({"repeats": space.repeats.count} if space.repeats.count > 1 else {})
 
 
@@ -123,10 +143,14 @@ def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     name than the original.
     """
     origin, tables = read_origin(folder), table_overrides(SweepFolder(folder).tables)
-    algorithm = str(origin.get("algorithm", "tpe"))  # sweeps that began before 2026-11-23 did not save the algorithm; the default was `tpe`
+    algorithm = str(
+        origin.get("algorithm", "tpe")
+    )  # sweeps that began before 2026-11-23 did not save the algorithm; the default was `tpe`
     functions = SweepFolder(folder).functions if SweepFolder(folder).functions.is_dir() else None
     variables = origin.get("variables")
-    space = load(SweepFolder(folder).space, (*tables, *overrides), base, algorithm, variables, functions)
+    space = load(
+        SweepFolder(folder).space, (*tables, *overrides), base, algorithm, variables, functions
+    )
     return replace(space, name=origin.get("name", space.name), overrides=overrides)
 
 
@@ -160,30 +184,44 @@ def bundle_of(folder: Path) -> Path:
     if bundle.is_dir():
         return bundle
     export = f"{shell_command('sweeps')} export {shell_quoted(folder)}"
-    exported = sorted(manifest.parent for manifest in SweepFolder(folder).exports.glob(f"*/{MANIFEST}"))
+    exported = sorted(
+        manifest.parent for manifest in SweepFolder(folder).exports.glob(f"*/{MANIFEST}")
+    )
     origin, result = read_origin(folder), read_result(folder) or {}
     trainer = None
-    with contextlib.suppress(InputError):  # another version of sweeps may have written the space file
+    with contextlib.suppress(
+        InputError
+    ):  # another version of sweeps may have written the space file
         trainer = _loaded(folder, tuple(origin["overrides"]), Path(origin["base"])).trainer
     if is_driven(folder):
         why = "the sweep is running, and writes its bundle when it ends; wait until then, or stop the sweep with Ctrl-C"
     elif trainer is not None and trainer.load is None:
         why = f"the sweep has no bundle, because its trainer has no `load`; {how_to_get_a_bundle(trainer)}"
     elif exported:
-        why = f"the sweep has no bundle; name one of its exports, such as {shell_quoted(exported[0])}"
+        why = (
+            f"the sweep has no bundle; name one of its exports, such as {shell_quoted(exported[0])}"
+        )
     elif result.get("front"):
         why = f"the sweep has several objectives and no single winner; choose a trial with `{export} --trial ID`"
     elif result and not result.get("best") and result.get("reason") != "interrupted":
         show = f"{shell_command('sweeps')} show {shell_quoted(folder)}"
         why = f"the sweep failed and has no winner; `{show}` says why, and `{export} --trial ID` exports a trial that saved a checkpoint"
     else:
-        how = "ended without a bundle" if result else "was interrupted or killed before it wrote its bundle"
+        how = (
+            "ended without a bundle"
+            if result
+            else "was interrupted or killed before it wrote its bundle"
+        )
         why = f"the sweep {how}; `{export}` writes a bundle and prints the bundle's folder"
     raise InputError(Problem(str(folder), why))
 
 
 def resumed_space(
-    folder: Path, file: Path | None, overrides: tuple[str, ...], add_trials: int, trust: bool = False
+    folder: Path,
+    file: Path | None,
+    overrides: tuple[str, ...],
+    add_trials: int,
+    trust: bool = False,
 ) -> tuple[Space, tuple[Path, ...]]:
     """Return the space of a resumed sweep, with its new limits.
 
@@ -208,9 +246,13 @@ def resumed_space(
     if file is not None:
         same_overrides = tuple(o for o in space.overrides if not o.startswith("limits"))
         applied = (*table_overrides(SweepFolder(folder).tables), *same_overrides)
-        current = load(file, applied, space.data.base, space.search.algorithm, space.variables, space.functions)
+        current = load(
+            file, applied, space.data.base, space.search.algorithm, space.variables, space.functions
+        )
         # if neither file has the key `name`, the names come from the file names, so different names are allowed
-        renamed = current.name != space.name and ("name" in current.places or "name" in space.places)
+        renamed = current.name != space.name and (
+            "name" in current.places or "name" in space.places
+        )
         if renamed or not _differ_only_in_limits(space, current):
             text = (
                 "a resumed sweep can change only the section `limits`, but this file and the file that the sweep began with "
@@ -242,11 +284,17 @@ def _differ_only_in_limits(space: Space, other: Space) -> bool:
 
     Text, path, overrides and name may differ. The option `population` of PBT may differ too, because it follows from the limits.
     """
-    shared = {name: getattr(space, name) for name in ("text", "path", "overrides", "limits", "name")}
-    options = other.scheduler.options | {k: v for k, v in space.scheduler.options.items() if k == "population"}
+    shared = {
+        name: getattr(space, name) for name in ("text", "path", "overrides", "limits", "name")
+    }
+    options = other.scheduler.options | {
+        k: v for k, v in space.scheduler.options.items() if k == "population"
+    }
     return replace(other, scheduler=replace(other.scheduler, options=options), **shared) == space
 
 
 def _diff(before: str, file: Path) -> str:
     lines = (before.splitlines(), file.read_text(encoding="utf-8").splitlines())
-    return "\n".join(difflib.unified_diff(*lines, "as the sweep began", str(file), lineterm="", n=1))
+    return "\n".join(
+        difflib.unified_diff(*lines, "as the sweep began", str(file), lineterm="", n=1)
+    )

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.core import docstrings, references
-from sweeps.core.parameter_schema import COMMAND_FORMAT, REFERENCE_FORMAT, Fragment, allows, types_of
+from sweeps.core.parameter_schema import (
+    COMMAND_FORMAT,
+    REFERENCE_FORMAT,
+    Fragment,
+    allows,
+    types_of,
+)
 from sweeps.space.problems import fragments
 
 Schema = dict[str, Any]
@@ -43,7 +49,11 @@ def section(model: type, **rules: Any) -> Schema:
     that may be absent may also be null, which stands for its default.
     """
     descriptions = docstrings.section(model.__doc__, "Attributes")
-    required = [f.name for f in dataclasses.fields(model) if f.default is f.default_factory is dataclasses.MISSING]
+    required = [
+        f.name
+        for f in dataclasses.fields(model)
+        if f.default is f.default_factory is dataclasses.MISSING
+    ]
     properties = {}
     for name, fragment in fragments(model).items():
         text = descriptions.get(name) or fragment.get("description", "")
@@ -53,7 +63,12 @@ def section(model: type, **rules: Any) -> Schema:
             properties[name] = inside | shown
         else:
             default = fragment.get("default")
-            properties[name] = any_of(*inside.get("anyOf", [inside]), NULL, default=default if allows(inside, default) else None, **shown)
+            properties[name] = any_of(
+                *inside.get("anyOf", [inside]),
+                NULL,
+                default=default if allows(inside, default) else None,
+                **shown,
+            )
     return mapping(properties, required=required, **rules)
 
 
@@ -75,7 +90,9 @@ def option(fragment: Fragment) -> Schema:
     elif fragment.get("format") == COMMAND_FORMAT:
         forms = [{"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1}]
     else:
-        forms = [{key: value for key, value in without_annotations(fragment).items() if key != "format"}]
+        forms = [
+            {key: value for key, value in without_annotations(fragment).items() if key != "format"}
+        ]
     if "default" in fragment:
         return any_of(*forms, NULL, **shown) if forms[0] else shown
     return forms[0] | {key: value for key, value in shown.items() if key != "default"}
@@ -89,7 +106,9 @@ def parameter(fragment: Fragment, required: bool = False) -> Schema:
     shown = _annotations(fragment, tunable=True)
     if required:
         del shown["default"]
-    inside = REFERENCE if fragment.get("format") == REFERENCE_FORMAT else without_annotations(fragment)
+    inside = (
+        REFERENCE if fragment.get("format") == REFERENCE_FORMAT else without_annotations(fragment)
+    )
     if not inside:
         return shown
     numeric = {"integer", "number"} & set(types_of(fragment))
@@ -105,7 +124,9 @@ def _annotations(fragment: Fragment, tunable: bool = False) -> Schema:
 def _examples(fragment: Fragment, tunable: bool = False) -> Schema:
     """Return the examples of a fragment. Where the fragment has none, an enum or a boolean gives an example."""
     examples = list(fragment.get("examples", ()))
-    options = [True, False] if types_of(fragment) == ("boolean",) else list(fragment.get("enum", ()))
+    options = (
+        [True, False] if types_of(fragment) == ("boolean",) else list(fragment.get("enum", ()))
+    )
     if options and not examples:
         others = [option for option in options if option != fragment.get("default")] or options
         examples = [{"choice": options[:MOST_OPTIONS]} if tunable else others[0]]

@@ -19,12 +19,28 @@ from sweeps.space.auto_algorithm import AUTO, AUTO_CANDIDATES, Choice
 from sweeps.space.conditions import COMPARISONS
 from sweeps.space.nodes import Node, scalar
 from sweeps.space.problems import SpaceFile, check, report_domains, wrong_name
-from sweeps.space.section_models import Checkpoints, Constraint, Limits, Objective, Repeats, SchedulerSpec, Search
+from sweeps.space.section_models import (
+    Checkpoints,
+    Constraint,
+    Limits,
+    Objective,
+    Repeats,
+    SchedulerSpec,
+    Search,
+)
 from sweeps.space.synonyms import suggest
 from sweeps.space.when_parser import COMPARISON
 
 T = TypeVar("T")
-SEARCH_SECTIONS = ("objective", "constraints", "search", "scheduler", "repeats", "limits", "checkpoints")
+SEARCH_SECTIONS = (
+    "objective",
+    "constraints",
+    "search",
+    "scheduler",
+    "repeats",
+    "limits",
+    "checkpoints",
+)
 
 
 class SearchSections:
@@ -59,13 +75,26 @@ class SearchSections:
         self._check_objectives()
         if self.scheduler and perturbs(self.scheduler):
             self._check_population(self.scheduler)
-        if self.scheduler and self.scheduler.population and self.limits and not self.limits.max_trials:
+        if (
+            self.scheduler
+            and self.scheduler.population
+            and self.limits
+            and not self.limits.max_trials
+        ):
             self.limits = replace(self.limits, max_trials=self.scheduler.population)
 
     @property
     def parsed(self) -> dict[str, Any]:
         """The parsed sections as keyword arguments of `Space`. The keys are the names of this object's attributes."""
-        names = ("objectives", "constraints", "search", "scheduler", "repeats", "limits", "checkpoints")
+        names = (
+            "objectives",
+            "constraints",
+            "search",
+            "scheduler",
+            "repeats",
+            "limits",
+            "checkpoints",
+        )
         return {name: getattr(self, name) for name in names}
 
     def _check(self, model: type[T], section: str) -> T | None:
@@ -79,13 +108,25 @@ class SearchSections:
             objective = self._check(Objective, "objective")
             return (objective,) if objective else ()
         if not node.value:
-            self.problems.add(node.mark, "objective", "must be a mapping or a list of mappings, got an empty list")
-        objectives = [check(Objective, child, f"objective.{i}", child.mark, self.problems) for i, child in enumerate(node.value)]
+            self.problems.add(
+                node.mark, "objective", "must be a mapping or a list of mappings, got an empty list"
+            )
+        objectives = [
+            check(Objective, child, f"objective.{i}", child.mark, self.problems)
+            for i, child in enumerate(node.value)
+        ]
         first: dict[str, int] = {}
         for i, objective in enumerate(objectives):
             if objective is not None and first.setdefault(objective.metric, i) != i:
-                self.file.wrong(f"objective.{i}.metric", f"`{objective.metric}` is already the metric of another objective")
-        return tuple(objective for objective in objectives if objective is not None) if None not in objectives else ()
+                self.file.wrong(
+                    f"objective.{i}.metric",
+                    f"`{objective.metric}` is already the metric of another objective",
+                )
+        return (
+            tuple(objective for objective in objectives if objective is not None)
+            if None not in objectives
+            else ()
+        )
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
         """Parse `constraints`, a mapping of metrics to comparisons such as `<= 5`."""
@@ -101,8 +142,15 @@ class SearchSections:
             match = COMPARISON.match(child.value.strip()) if isinstance(child.value, str) else None
             bound = scalar(match[2]) if match else None
             if not isinstance(metric, str) or not metric:
-                self.problems.add(node.keys[metric], f"constraints.{metric}", "a metric's name must be text")
-            elif match is None or isinstance(bound, bool) or not isinstance(bound, (int, float)) or bound != bound:
+                self.problems.add(
+                    node.keys[metric], f"constraints.{metric}", "a metric's name must be text"
+                )
+            elif (
+                match is None
+                or isinstance(bound, bool)
+                or not isinstance(bound, (int, float))
+                or bound != bound
+            ):
                 text = f'must be a comparison ({", ".join(COMPARISONS)}) with a number, such as "<= 5", got {child.show()}'
                 self.problems.add(child.mark, f"constraints.{metric}", text)
             else:
@@ -123,7 +171,9 @@ class SearchSections:
         search = self._check(Search, "search")
         if search is None or not self._check_algorithm(search.algorithm):
             return None
-        if search.options and (search.algorithm == AUTO or registry.is_built_in("sampler", search.algorithm)):
+        if search.options and (
+            search.algorithm == AUTO or registry.is_built_in("sampler", search.algorithm)
+        ):
             self._check_options(self.file.node("search").value["options"], search.algorithm)
         return search
 
@@ -137,7 +187,9 @@ class SearchSections:
             return True
         problem = registry.problem("sampler", algorithm, self.roots)
         if ":" not in algorithm:
-            problem = wrong_name("search.algorithm", self.file.node("search").value["algorithm"], valid)
+            problem = wrong_name(
+                "search.algorithm", self.file.node("search").value["algorithm"], valid
+            )
         if problem is not None:
             self.file.wrong("search.algorithm", problem)
         return problem is None
@@ -146,10 +198,16 @@ class SearchSections:
         """Replace the algorithm `auto` by the chosen one, and add a problem for each option in the file that it does not have."""
         if self.search is None or self.search.algorithm != AUTO:
             return
-        own = option_names("sampler", choice.algorithm) if registry.is_built_in("sampler", choice.algorithm) else ()
+        own = (
+            option_names("sampler", choice.algorithm)
+            if registry.is_built_in("sampler", choice.algorithm)
+            else ()
+        )
         for name in self.search.options or ():
             if name in _algorithm_options(AUTO) and name not in own:
-                self._add_unknown_option(self.file.node("search").value["options"], name, choice.algorithm)
+                self._add_unknown_option(
+                    self.file.node("search").value["options"], name, choice.algorithm
+                )
         self.search = replace(self.search, algorithm=choice.algorithm)
 
     def _check_options(self, options: Node, algorithm: str) -> None:
@@ -159,11 +217,21 @@ class SearchSections:
             if name not in valid:
                 self._add_unknown_option(options, name, algorithm)
         for model in dict.fromkeys(valid.values()):
-            given = {name: child for name, child in options.value.items() if valid.get(name) is model}
-            check(model, Node(given, options.mark, options.keys), "search.options", options.mark, self.problems)
+            given = {
+                name: child for name, child in options.value.items() if valid.get(name) is model
+            }
+            check(
+                model,
+                Node(given, options.mark, options.keys),
+                "search.options",
+                options.mark,
+                self.problems,
+            )
 
     def _add_unknown_option(self, options: Node, name: str, algorithm: str) -> None:
-        others = [other for other in registry.names("sampler") if name in option_names("sampler", other)]
+        others = [
+            other for other in registry.names("sampler") if name in option_names("sampler", other)
+        ]
         valid = _algorithm_options(algorithm)
         hint = (
             f"`{name}` is an option of {', '.join(others)}"
@@ -172,22 +240,34 @@ class SearchSections:
             if valid
             else f"{algorithm} has no options"
         )
-        self.problems.add(options.keys[name], f"search.options.{name}", f"unknown option of {algorithm}; {hint}")
+        self.problems.add(
+            options.keys[name], f"search.options.{name}", f"unknown option of {algorithm}; {hint}"
+        )
 
     # ---- the scheduler
 
     def _read_scheduler(self) -> SchedulerSpec | None:
         """Parse the scheduler: a built-in scheduler with its options, or a reference to a user's class."""
-        node, at, names = self.file.node("scheduler"), self.file.at("scheduler"), registry.names("scheduler")
+        node, at, names = (
+            self.file.node("scheduler"),
+            self.file.at("scheduler"),
+            registry.names("scheduler"),
+        )
         tuned = report_domains(node, "scheduler", self.problems)
         if () in tuned or ("name",) in tuned:
             return None
         if node.value is not None and not node.is_map:
-            self.problems.add(node.mark, "scheduler", f"must be a mapping with keys {', '.join(scheduler_keys())}, got {node.show()}")
+            self.problems.add(
+                node.mark,
+                "scheduler",
+                f"must be a mapping with keys {', '.join(scheduler_keys())}, got {node.show()}",
+            )
             return None
         given = {key: child for key, child in (node.value or {}).items() if child.value is not None}
         if not given:
-            return SchedulerSpec("none", dataclasses.asdict(registry.built_in("scheduler", "none")()))
+            return SchedulerSpec(
+                "none", dataclasses.asdict(registry.built_in("scheduler", "none")())
+            )
         name = given.pop("name", Node(None, at))
         if isinstance(name.value, str) and ":" in name.value:
             return self._own_scheduler(name, given)
@@ -197,17 +277,27 @@ class SearchSections:
                 self.problems.add(node.keys[key], f"scheduler.{key}", f"unknown key; {hint}")
         if name.value in names:
             return self._built_in_scheduler(node, name, given)
-        rule = f"is required; give {rule_of({'enum': names})}" if name.value is None else wrong_name("scheduler.name", name, names)
+        rule = (
+            f"is required; give {rule_of({'enum': names})}"
+            if name.value is None
+            else wrong_name("scheduler.name", name, names)
+        )
         self.problems.add(name.mark, "scheduler.name", rule)
         return None
 
-    def _built_in_scheduler(self, node: Node, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
+    def _built_in_scheduler(
+        self, node: Node, name: Node, given: Mapping[str, Node]
+    ) -> SchedulerSpec | None:
         """Return a built-in scheduler, after checking its options against the fields of its class."""
         before, at = len(self.problems), self.file.at("scheduler")
         own = option_names("scheduler", name.value)
         self._check_other_schedulers_keys(node, name, given, own)
-        options = Node({key: child for key, child in given.items() if key in own}, node.mark, node.keys)
-        scheduler = check(registry.built_in("scheduler", name.value), options, "scheduler", at, self.problems)
+        options = Node(
+            {key: child for key, child in given.items() if key in own}, node.mark, node.keys
+        )
+        scheduler = check(
+            registry.built_in("scheduler", name.value), options, "scheduler", at, self.problems
+        )
         if scheduler is None or len(self.problems) > before:
             return None
         for key, text in scheduler.option_problems():
@@ -221,7 +311,9 @@ class SearchSections:
             return None
         return SchedulerSpec(name.value, {key: child.plain() for key, child in given.items()})
 
-    def _check_other_schedulers_keys(self, node: Node, name: Node, given: Mapping[str, Node], own: tuple[str, ...]) -> None:
+    def _check_other_schedulers_keys(
+        self, node: Node, name: Node, given: Mapping[str, Node], own: tuple[str, ...]
+    ) -> None:
         """Add problems for keys in the section `scheduler` that belong to another built-in scheduler than the named one.
 
         If a `--set` override gives the scheduler's name, but the space file gives these keys, one problem covers all of them. Its message
@@ -234,13 +326,25 @@ class SearchSections:
             own: Keys that the named scheduler has.
         """
         others = [key for key in given if key not in own and key in scheduler_keys()]
-        if others and not name.mark.line and all(given[key].mark.source != name.mark.source for key in others):
-            rest = "".join(f", {key}: {child.show()}" for key, child in given.items() if key not in others)
+        if (
+            others
+            and not name.mark.line
+            and all(given[key].mark.source != name.mark.source for key in others)
+        ):
+            rest = "".join(
+                f", {key}: {child.show()}" for key, child in given.items() if key not in others
+            )
             text = f"the scheduler {name.value} has no key {', '.join(others)}; replace the whole section: "
-            self.problems.add(name.mark, "scheduler", f"{text}--set 'scheduler={{name: {name.value}{rest}}}'")
+            self.problems.add(
+                name.mark, "scheduler", f"{text}--set 'scheduler={{name: {name.value}{rest}}}'"
+            )
             return
         for key in others:
-            owners = [other for other in registry.names("scheduler") if key in option_names("scheduler", other)]
+            owners = [
+                other
+                for other in registry.names("scheduler")
+                if key in option_names("scheduler", other)
+            ]
             text = f"is a key of {_listed(owners)}, not of {name.value}; keys of {name.value}: {', '.join(own)}"
             self.problems.add(node.keys[key], f"scheduler.{key}", text)
 
@@ -248,15 +352,26 @@ class SearchSections:
 
     def _check_checkpoints(self) -> None:
         """Add a problem if the section `checkpoints` has limits, but trials may continue from checkpoints of other trials, as under PBT."""
-        if self.checkpoints and not self.checkpoints.all_stay and self.scheduler and perturbs(self.scheduler):
+        if (
+            self.checkpoints
+            and not self.checkpoints.all_stay
+            and self.scheduler
+            and perturbs(self.scheduler)
+        ):
             text = f"cannot be limited under {self.scheduler.name}, because its trials continue from the checkpoints of other trials"
             self.file.wrong("checkpoints", text)
 
     def _check_objectives(self) -> None:
         """Add a problem for each section that contradicts the objectives."""
-        scheduler = self.scheduler.name if self.scheduler and compares_trials(self.scheduler) else None
+        scheduler = (
+            self.scheduler.name if self.scheduler and compares_trials(self.scheduler) else None
+        )
         built_in = registry.is_built_in("scheduler", scheduler or "")
-        got = f"got {scheduler}" + ("" if built_in else ", and sweeps assumes that a scheduler of yours compares running trials")
+        got = f"got {scheduler}" + (
+            ""
+            if built_in
+            else ", and sweeps assumes that a scheduler of yours compares running trials"
+        )
         if len(self.objectives) == 1 and self.objectives[0].metric in COSTS and scheduler:
             metric = self.objectives[0].metric
             text = f"must be none, because a scheduler compares running trials, but `{metric}` is known only after a trial has ended; {got}"
@@ -266,15 +381,28 @@ class SearchSections:
         if scheduler:
             text = f"must be none, because running trials with several objectives cannot be ranked by one number; {got}"
             self.file.wrong("scheduler.name", text)
-        able = [name for name in registry.names("sampler") if registry.built_in("sampler", name).several_objectives]
+        able = [
+            name
+            for name in registry.names("sampler")
+            if registry.built_in("sampler", name).several_objectives
+        ]
         if self.search and self.search.algorithm in set(registry.names("sampler")) - set(able):
-            self.file.wrong("search.algorithm", f"must be {rule_of({'enum': able})} for several objectives, got {self.search.algorithm}")
+            self.file.wrong(
+                "search.algorithm",
+                f"must be {rule_of({'enum': able})} for several objectives, got {self.search.algorithm}",
+            )
         if self.limits and self.limits.target is not None:
-            self.file.wrong("limits.target", "is allowed only for one objective, but the file has several")
+            self.file.wrong(
+                "limits.target", "is allowed only for one objective, but the file has several"
+            )
 
     def _check_population(self, scheduler: SchedulerSpec) -> None:
         """Add a problem for limits and repeats that contradict the population of a scheduler."""
-        most, concurrent = (self.limits.max_trials, self.limits.max_concurrent_trials) if self.limits else (0, None)
+        most, concurrent = (
+            (self.limits.max_trials, self.limits.max_concurrent_trials)
+            if self.limits
+            else (0, None)
+        )
         size = scheduler.population or most
         if scheduler.population and most not in (0, size):
             text = f"must be equal to limits.max_trials, {most}, because every trial of {scheduler.name} is in the population; got {size}"
@@ -302,7 +430,18 @@ def option_names(kind: str, name: str) -> tuple[str, ...]:
 
 def scheduler_keys() -> tuple[str, ...]:
     """Return the keys that `scheduler` may have: the name, and the options of all built-in schedulers."""
-    return tuple(dict.fromkeys(["name", *(key for name in registry.names("scheduler") for key in option_names("scheduler", name))]))
+    return tuple(
+        dict.fromkeys(
+            [
+                "name",
+                *(
+                    key
+                    for name in registry.names("scheduler")
+                    for key in option_names("scheduler", name)
+                ),
+            ]
+        )
+    )
 
 
 def perturbs(scheduler: SchedulerSpec) -> bool:
@@ -310,7 +449,10 @@ def perturbs(scheduler: SchedulerSpec) -> bool:
 
     Return False for a user's scheduler, because parsing runs no user code. `sweeps run` later asks the scheduler itself.
     """
-    return registry.is_built_in("scheduler", scheduler.name) and registry.built_in("scheduler", scheduler.name).perturbs
+    return (
+        registry.is_built_in("scheduler", scheduler.name)
+        and registry.built_in("scheduler", scheduler.name).perturbs
+    )
 
 
 def compares_trials(scheduler: SchedulerSpec) -> bool:

@@ -38,26 +38,42 @@ HeartbeatTimeout = Annotated[
     WithJsonSchema({"type": ["string", "number"]}),
 ]
 Size = Annotated[
-    int, BeforeValidator(value_types.size), WithJsonSchema({"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[KkMmGgTt]?[Bb]\s*$"})
+    int,
+    BeforeValidator(value_types.size),
+    WithJsonSchema({"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[KkMmGgTt]?[Bb]\s*$"}),
 ]
 Concurrency = Annotated[
-    int | None, BeforeValidator(value_types.auto), WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]})
+    int | None,
+    BeforeValidator(value_types.auto),
+    WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
 ]
 Causes = Annotated[
     tuple[str, ...],
     BeforeValidator(value_types.causes),
-    WithJsonSchema({"type": "array", "items": {"type": "string", "pattern": value_types.CLASS_NAME.pattern}}),
+    WithJsonSchema(
+        {"type": "array", "items": {"type": "string", "pattern": value_types.CLASS_NAME.pattern}}
+    ),
 ]
 Variables = Annotated[
     dict[str, str],
     BeforeValidator(value_types.variables),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "integer"]}}),
 ]
-Points = Annotated[tuple[Any, ...], WithJsonSchema({"type": "array", "items": {"type": "object", "minProperties": 1}})]
+Points = Annotated[
+    tuple[Any, ...],
+    WithJsonSchema({"type": "array", "items": {"type": "object", "minProperties": 1}}),
+]
 Backend = Annotated[
     str,
     BeforeValidator(value_types.backend),
-    WithJsonSchema({"anyOf": [{"enum": list(value_types.BACKENDS)}, {"type": "string", "pattern": references.PATTERN}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": list(value_types.BACKENDS)},
+                {"type": "string", "pattern": references.PATTERN},
+            ]
+        }
+    ),
 ]
 ParseRules = Annotated[
     dict[str, str],
@@ -65,7 +81,12 @@ ParseRules = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "additionalProperties": {"anyOf": [{"enum": list(value_types.NUMBER_RULES)}, {"type": "string", "pattern": "%[A-Za-z]"}]},
+            "additionalProperties": {
+                "anyOf": [
+                    {"enum": list(value_types.NUMBER_RULES)},
+                    {"type": "string", "pattern": "%[A-Za-z]"},
+                ]
+            },
         }
     ),
 ]
@@ -73,7 +94,9 @@ ParseRules = Annotated[
 ROWS = "data.rows"
 Resource = Literal["step", "data.rows"]
 Task = Literal["binary", "multiclass", "regression"]
-AnyTask = Literal[Task, "multilabel", "multioutput"]  # The last two are the tasks of several label columns.
+AnyTask = Literal[
+    Task, "multilabel", "multioutput"
+]  # The last two are the tasks of several label columns.
 LabelColumns = Annotated[
     Label | None,
     BeforeValidator(value_types.label),
@@ -81,7 +104,12 @@ LabelColumns = Annotated[
         {
             "anyOf": [
                 {"type": "string", "minLength": 1},
-                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 2, "uniqueItems": True},
+                {
+                    "type": "array",
+                    "items": {"type": "string", "minLength": 1},
+                    "minItems": 2,
+                    "uniqueItems": True,
+                },
             ]
         }
     ),
@@ -238,7 +266,9 @@ class Objective:
         goal: `minimize` if smaller values are better, `maximize` if larger values are better.
     """
 
-    metric: Annotated[Text, Field(examples=["valid-logloss", "valid-accuracy", "valid-auc", "valid-rmse"])]
+    metric: Annotated[
+        Text, Field(examples=["valid-logloss", "valid-accuracy", "valid-auc", "valid-rmse"])
+    ]
     goal: Annotated[Literal["minimize", "maximize"], Field(examples=["minimize"])]
 
 
@@ -438,7 +468,11 @@ class RuntimeEnv:
 
     def for_ray(self) -> dict[str, Any]:
         """Return the given keys as Ray's `runtime_env`."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items() if value}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+            if value
+        }
 
 
 @dataclass(frozen=True)
@@ -501,7 +535,9 @@ class DataKeys:
     """
 
     train: Annotated[Text, Field(examples=["train.csv", "data/*.parquet", "sklearn:breast_cancer"])]
-    valid: Annotated[Any, Field(examples=[0.2, {"column": "split", "value": "valid"}, {"folds": 5}])]
+    valid: Annotated[
+        Any, Field(examples=[0.2, {"column": "split", "value": "valid"}, {"folds": 5}])
+    ]
     label: Annotated[LabelColumns, Field(examples=["churn"])] = None
     test: Annotated[Any, Field(examples=["test.csv", 0.1])] = None
     task: Task | None = None
@@ -511,7 +547,9 @@ class DataKeys:
     weight: Annotated[Text | None, Field(examples=["weight"])] = None
     class_weight: Annotated[Literal["balanced"] | None, Field(examples=["balanced"])] = None
     ingest: Literal["auto", "memory", "stream"] = "auto"
-    parse: Annotated[ParseRules | None, Field(examples=[{"price": "currency", "date": "%d/%m/%Y"}])] = None
+    parse: Annotated[
+        ParseRules | None, Field(examples=[{"price": "currency", "date": "%d/%m/%Y"}])
+    ] = None
     drop_duplicates: StrictBool = False
 
 
@@ -525,7 +563,9 @@ class ByColumn:
     """
 
     column: Annotated[Text, Field(examples=["split"])]
-    value: Annotated[Annotated[Any, BeforeValidator(value_types.plain_scalar)], Field(examples=["valid"])]
+    value: Annotated[
+        Annotated[Any, BeforeValidator(value_types.plain_scalar)], Field(examples=["valid"])
+    ]
 
 
 @dataclass(frozen=True)
@@ -586,8 +626,14 @@ FOLD_FORMS = "{folds: 5} or {rolling: col} for a cross-validation"
 # What to give for a missing required key, by section and key.
 REQUIRED: dict[tuple[type, str], str] = {
     (DataKeys, "valid"): f"give {SPLIT_FORMS}; or {FOLD_FORMS}",
-    (DataKeys, "train"): "give a path, a glob, a URI, sklearn:NAME or module:function; a loop that reads its own data needs no `data`",
+    (
+        DataKeys,
+        "train",
+    ): "give a path, a glob, a URI, sklearn:NAME or module:function; a loop that reads its own data needs no `data`",
     (Objective, "goal"): "give minimize or maximize",
-    (Objective, "metric"): "give the name of a metric that the trainer reports, such as valid-logloss",
+    (
+        Objective,
+        "metric",
+    ): "give the name of a metric that the trainer reports, such as valid-logloss",
     (LoopKeys, "loop"): "give a reference `module:attr` to a training loop",
 }

@@ -49,18 +49,48 @@ def source_of(space: Any, problems: Problems) -> SpaceSource:
     if isinstance(space, Mapping):
         passed = read_passed(space)
         base, functions = passed.path.parent, passed.functions
-        return SpaceSource(passed.path, passed.text, passed.root, base, functions=functions, tables=passed.tables, notes=passed.notes)
+        return SpaceSource(
+            passed.path,
+            passed.text,
+            passed.root,
+            base,
+            functions=functions,
+            tables=passed.tables,
+            notes=passed.notes,
+        )
     if isinstance(space, Space):
-        root = parse_passed(space.text) if space.is_passed else parse(space.text, space.places[""].removesuffix(":1:1"))
-        return SpaceSource(space.path, space.text, root, space.data.base, space.overrides, space.functions, space.tables, space.notes)
+        root = (
+            parse_passed(space.text)
+            if space.is_passed
+            else parse(space.text, space.places[""].removesuffix(":1:1"))
+        )
+        return SpaceSource(
+            space.path,
+            space.text,
+            root,
+            space.data.base,
+            space.overrides,
+            space.functions,
+            space.tables,
+            space.notes,
+        )
     if not isinstance(space, (str, os.PathLike)):
-        raise InputError(Problem(PLACE, f"must be the path of a space file, a dict or a sweeps.Space, got {type(space).__name__}"))
+        raise InputError(
+            Problem(
+                PLACE,
+                f"must be the path of a space file, a dict or a sweeps.Space, got {type(space).__name__}",
+            )
+        )
     place, text, tree = str(space), "", None
     try:
         text = read_text(Path(space), place)
         tree = parse(text, place)
         if not tree.is_map:
-            problems.add(tree.mark, "", f"a space file must be a mapping with keys {', '.join(TOP)}, got {tree.show()}")
+            problems.add(
+                tree.mark,
+                "",
+                f"a space file must be a mapping with keys {', '.join(TOP)}, got {tree.show()}",
+            )
             tree = None
     except InputError as e:
         problems.extend(e.problems)
@@ -90,7 +120,9 @@ def override_tree(root: Node | None, override: str, problems: Problems) -> Node 
         problems.add(mark, "", "must be key.path=value, such as limits.max_trials=8")
         return root
     if len(parts) > MAX_DEPTH:
-        problems.add(mark, "", f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed")
+        problems.add(
+            mark, "", f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed"
+        )
         return root
     try:
         value = parse(text, mark.source, override=True)
@@ -117,12 +149,16 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
     part, here = parts[depth], ".".join(parts[:depth])
     if node.is_list:
         if not part.isdigit() or int(part) >= len(node.value):
-            raise LookupError(f"{here} is a list of {len(node.value)} values, so `{part}` must be an index from 0 to {len(node.value) - 1}")
+            raise LookupError(
+                f"{here} is a list of {len(node.value)} values, so `{part}` must be an index from 0 to {len(node.value) - 1}"
+            )
         items = list(node.value)
         items[int(part)] = _put(items[int(part)], parts, depth + 1, value, mark)
         return replace(node, value=items)
     if node.value is not None and not node.is_map:
-        raise LookupError(f"{here} is {node.show()}, which has no key `{part}`; set all of {here} instead")
+        raise LookupError(
+            f"{here} is {node.show()}, which has no key `{part}`; set all of {here} instead"
+        )
     inside = dict(node.value or {})
     marks = dict(node.keys)
     key = next((k for k in inside if str(k) == part), part)

@@ -63,7 +63,14 @@ class SpaceParser(ChainParser):
         trainer: The trainer's name, for messages.
     """
 
-    def __init__(self, problems: Problems, roots: tuple[Path, ...], started: bool, definition: TrainerDefinition, trainer: str):
+    def __init__(
+        self,
+        problems: Problems,
+        roots: tuple[Path, ...],
+        started: bool,
+        definition: TrainerDefinition,
+        trainer: str,
+    ):
         super().__init__(problems, roots, started)
         self.definition, self.trainer = definition, trainer
 
@@ -72,14 +79,26 @@ class SpaceParser(ChainParser):
         if node.value is None:
             return {}
         if not node.is_map:
-            self.wrong(node, "space", f"must be a mapping with sections {', '.join(SECTIONS)}, got {node.show()}")
+            self.wrong(
+                node,
+                "space",
+                f"must be a mapping with sections {', '.join(SECTIONS)}, got {node.show()}",
+            )
             return {}
-        read: dict[str, Read] = {"preprocessor": self.chain, "scaling": self.scaling, "params": self.params}
+        read: dict[str, Read] = {
+            "preprocessor": self.chain,
+            "scaling": self.scaling,
+            "params": self.params,
+        }
         sections = {}
         for key, child in node.value.items():
             if key not in read:
                 hint = suggest("space", key, SECTIONS)
-                hint += "; put a parameter of the loop under `params`" if hint.startswith("valid") else ""
+                hint += (
+                    "; put a parameter of the loop under `params`"
+                    if hint.startswith("valid")
+                    else ""
+                )
                 self.problems.add(node.keys[key], f"space.{key}", f"unknown section; {hint}")
             else:
                 sections[key] = read[key](child, key)
@@ -93,7 +112,9 @@ class SpaceParser(ChainParser):
         """Parse a mapping with the keys of `SCALING`, or a dimension whose options are such mappings."""
         return self._mapping(node, path, f"with keys {', '.join(SCALING)}", self._scaling_key)
 
-    def _mapping(self, node: Node, path: str, form: str, read: Callable[[Node, Any, str], Template]) -> Template:
+    def _mapping(
+        self, node: Node, path: str, form: str, read: Callable[[Node, Any, str], Template]
+    ) -> Template:
         """Parse a mapping, or a dimension whose options are mappings.
 
         Args:
@@ -112,7 +133,9 @@ class SpaceParser(ChainParser):
 
     def _parameter(self, node: Node, name: Any, path: str) -> Template:
         if not isinstance(name, str) or not name:
-            return self.wrong_key(node, name, path, "the name of a parameter must be text; put quotes around it")
+            return self.wrong_key(
+                node, name, path, "the name of a parameter must be text; put quotes around it"
+            )
         template = self.anything(node.value[name], path)
         if template is not INVALID:
             self._check_parameter(node, name, path)
@@ -146,7 +169,9 @@ class SpaceParser(ChainParser):
         if node.is_map and ELASTIC in node.value:
             return self._elastic(node, path)
         if node.is_list and len(node.value) == 2:  # Ray Train takes two bounds
-            text = f"for a number that may change while a trial runs, write {{elastic: {node.show()}}}"
+            text = (
+                f"for a number that may change while a trial runs, write {{elastic: {node.show()}}}"
+            )
             text = f"{mismatch(SCALING['num_workers'], node)}; {text}"
             return self.wrong(node, path, text)
         return self._scaling_value(node, path, SCALING["num_workers"], self._num_workers)
@@ -157,27 +182,52 @@ class SpaceParser(ChainParser):
         bounds = node.value[ELASTIC]
         if len(node.value) > 1:
             others = ", ".join(str(key) for key in node.value if key != ELASTIC)
-            return self.wrong_key(node, ELASTIC, path, f"`elastic` must be the only key of its mapping; the mapping also has: {others}")
+            return self.wrong_key(
+                node,
+                ELASTIC,
+                path,
+                f"`elastic` must be the only key of its mapping; the mapping also has: {others}",
+            )
         if not bounds.is_list or len(bounds.value) != 2:
-            return self.wrong(bounds, path, f"{form} with two numbers of workers, got {bounds.show()}")
+            return self.wrong(
+                bounds, path, f"{form} with two numbers of workers, got {bounds.show()}"
+            )
         for bound in bounds.value:
             if not allows(SCALING["num_workers"], bound.plain()):
-                return self.wrong(bound, path, f"{form}: each bound {mismatch(SCALING['num_workers'], bound, tunable=False)}")
+                return self.wrong(
+                    bound,
+                    path,
+                    f"{form}: each bound {mismatch(SCALING['num_workers'], bound, tunable=False)}",
+                )
         lower, upper = map(int, bounds.plain())  # 1.0 is an integer in JSON Schema.
         if lower >= upper:
-            hint = f"; for a fixed number of workers, write `num_workers: {lower}`" if lower == upper else ""
-            return self.wrong(bounds, path, f"{form}: the upper bound must be greater than the lower bound, got {bounds.show()}{hint}")
+            hint = (
+                f"; for a fixed number of workers, write `num_workers: {lower}`"
+                if lower == upper
+                else ""
+            )
+            return self.wrong(
+                bounds,
+                path,
+                f"{form}: the upper bound must be greater than the lower bound, got {bounds.show()}{hint}",
+            )
         return {ELASTIC: [lower, upper]}
 
     def _amount(self, node: Node, resource: Any, path: str) -> Template:
         """Parse the amount of a resource of one worker."""
         if not isinstance(resource, str) or not resource:
             return self.wrong_key(node, resource, path, "a resource's name must be text")
-        if resource.upper() in ("CPU", "GPU") and resource != resource.upper():  # Ray would wait forever for a custom resource of this name
-            return self.wrong_key(node, resource, path, f"unknown resource; did you mean `{resource.upper()}`?")
+        if (
+            resource.upper() in ("CPU", "GPU") and resource != resource.upper()
+        ):  # Ray would wait forever for a custom resource of this name
+            return self.wrong_key(
+                node, resource, path, f"unknown resource; did you mean `{resource.upper()}`?"
+            )
         return self._scaling_value(node.value[resource], path, AMOUNT)
 
-    def _scaling_value(self, node: Node, path: str, fragment: Fragment, option: Read | None = None) -> Template:
+    def _scaling_value(
+        self, node: Node, path: str, fragment: Fragment, option: Read | None = None
+    ) -> Template:
         """Parse a scalar, or a dimension of scalars.
 
         All resource requirements that a trial may have must be known before the sweep starts. A range must therefore have integers only.
@@ -190,9 +240,15 @@ class SpaceParser(ChainParser):
         """
         kind = self.domain(node, path, "integers") if node.is_map else None
         if kind in (*BRANCHING, MALFORMED):
-            return self.branches(node, path, str(kind), option or partial(self._scaling_value, fragment=fragment))
+            return self.branches(
+                node, path, str(kind), option or partial(self._scaling_value, fragment=fragment)
+            )
         if kind and not RULES[kind].integer:
-            return self.wrong(node, path, f"must be a constant, a grid, a choice or a range of integers, got {node.show()}")
+            return self.wrong(
+                node,
+                path,
+                f"must be a constant, a grid, a choice or a range of integers, got {node.show()}",
+            )
         if node.value is None:
             return self.wrong(node, path, mismatch(fragment, node))
         before = len(self.problems)

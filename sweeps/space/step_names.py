@@ -9,7 +9,13 @@ from typing import Any
 from sweeps.core.parameter_schema import Fragment
 
 
-def _optional(kind: str | list[str] | None, description: str, default: Any = None, example: Any = None, **rules: Any) -> Fragment:
+def _optional(
+    kind: str | list[str] | None,
+    description: str,
+    default: Any = None,
+    example: Any = None,
+    **rules: Any,
+) -> Fragment:
     """Return the JSON Schema of an optional parameter. With `kind` None, a value may have any type."""
     types = {} if kind is None else {"type": kind}
     examples = {} if example is None else {"examples": [example]}
@@ -17,11 +23,19 @@ def _optional(kind: str | list[str] | None, description: str, default: Any = Non
 
 
 _OUTPUT_COLUMNS = {
-    "output_columns": _optional("array", "Names of the new columns. By default, the input columns are replaced.", None, ["a", "b"])
+    "output_columns": _optional(
+        "array",
+        "Names of the new columns. By default, the input columns are replaced.",
+        None,
+        ["a", "b"],
+    )
 }
 _TOKENIZER = {
     "tokenization_fn": _optional(
-        "string", "Function that splits a text, as `module:function`. By default, texts are split at spaces.", None, "my_text:split"
+        "string",
+        "Function that splits a text, as `module:function`. By default, texts are split at spaces.",
+        None,
+        "my_text:split",
     )
 }
 _MAX_CATEGORIES: Fragment = _optional(
@@ -30,11 +44,24 @@ _MAX_CATEGORIES: Fragment = _optional(
     None,
     20,
 )
-_NUM_FEATURES: Fragment = {"type": "integer", "minimum": 1, "description": "Number of new columns.", "examples": [256]}
-_COLUMN_NAME: Fragment = {"type": "string", "description": "Name of the new column.", "examples": ["hashed"]}
+_NUM_FEATURES: Fragment = {
+    "type": "integer",
+    "minimum": 1,
+    "description": "Number of new columns.",
+    "examples": [256],
+}
+_COLUMN_NAME: Fragment = {
+    "type": "string",
+    "description": "Name of the new column.",
+    "examples": ["hashed"],
+}
 _BINS: dict[str, Fragment] = {
-    "dtypes": _optional("object", "Type of each binned column: {column: type}.", None, {"age": "int64"}),
-    "duplicates": _optional(None, "What to do if two edges of bins are equal.", "raise", enum=["raise", "drop"]),
+    "dtypes": _optional(
+        "object", "Type of each binned column: {column: type}.", None, {"age": "int64"}
+    ),
+    "duplicates": _optional(
+        None, "What to do if two edges of bins are equal.", "raise", enum=["raise", "drop"]
+    ),
     "include_lowest": _optional("boolean", "Whether the first bin contains its left edge.", False),
     "right": _optional("boolean", "Whether a bin contains its right edge.", True),
     **_OUTPUT_COLUMNS,
@@ -45,15 +72,30 @@ _BINS: dict[str, Fragment] = {
 # chain; `TorchVisionPreprocessor` is missing, because it does not read tables. A test compares the names with the installed Ray.
 # Labels are always encoded, so `LabelEncoder` needs no `label_column`.
 RAY_STEPS: dict[str, dict[str, Fragment]] = {
-    "Categorizer": {"dtypes": _optional("object", "Type of each column: {column: type}.", None, {"color": "category"}), **_OUTPUT_COLUMNS},
+    "Categorizer": {
+        "dtypes": _optional(
+            "object", "Type of each column: {column: type}.", None, {"color": "category"}
+        ),
+        **_OUTPUT_COLUMNS,
+    },
     "Concatenator": {
         "dtype": _optional(None, "NumPy type of the new column, such as float32.", None, "float32"),
-        "flatten": _optional("boolean", "Whether columns of arrays are flattened before they are joined.", False),
-        "output_column_name": _optional("string", "Name of the new column.", "concat_out", "features"),
+        "flatten": _optional(
+            "boolean", "Whether columns of arrays are flattened before they are joined.", False
+        ),
+        "output_column_name": _optional(
+            "string", "Name of the new column.", "concat_out", "features"
+        ),
         "raise_if_missing": _optional("boolean", "Whether a missing column is an error.", False),
     },
     "CountVectorizer": {
-        "max_features": _optional("integer", "Largest number of tokens to keep, starting with the most frequent.", None, 1000, minimum=1),
+        "max_features": _optional(
+            "integer",
+            "Largest number of tokens to keep, starting with the most frequent.",
+            None,
+            1000,
+            minimum=1,
+        ),
         **_OUTPUT_COLUMNS,
         **_TOKENIZER,
     },
@@ -68,33 +110,61 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
     "FeatureHasher": {"num_features": _NUM_FEATURES, "output_column": _COLUMN_NAME},
     "HashingVectorizer": {"num_features": _NUM_FEATURES, **_OUTPUT_COLUMNS, **_TOKENIZER},
     "LabelEncoder": {
-        "label_column": _optional("string", "Name of the label column, which sweeps always encodes.", None, "label"),
+        "label_column": _optional(
+            "string", "Name of the label column, which sweeps always encodes.", None, "label"
+        ),
         "output_column": _optional("string", "Name of the new column.", None, "code"),
     },
     "MaxAbsScaler": _OUTPUT_COLUMNS,
     "MinMaxScaler": _OUTPUT_COLUMNS,
     "MultiHotEncoder": {"max_categories": _MAX_CATEGORIES, **_OUTPUT_COLUMNS},
-    "Normalizer": {"norm": _optional(None, "Norm that becomes 1 in every row.", "l2", enum=["l1", "l2", "max"]), **_OUTPUT_COLUMNS},
+    "Normalizer": {
+        "norm": _optional(
+            None, "Norm that becomes 1 in every row.", "l2", enum=["l1", "l2", "max"]
+        ),
+        **_OUTPUT_COLUMNS,
+    },
     "OneHotEncoder": {"max_categories": _MAX_CATEGORIES, **_OUTPUT_COLUMNS},
     "OrdinalEncoder": {
-        "encode_lists": _optional("boolean", "True to encode each item of a list, false to encode a whole list as one category.", True),
+        "encode_lists": _optional(
+            "boolean",
+            "True to encode each item of a list, false to encode a whole list as one category.",
+            True,
+        ),
         **_OUTPUT_COLUMNS,
     },
     "PowerTransformer": {
-        "method": _optional(None, "The transformation.", "yeo-johnson", enum=["yeo-johnson", "box-cox"]),
-        "power": {"type": "number", "description": "Parameter of the transformation, often named lambda.", "examples": [0.5]},
+        "method": _optional(
+            None, "The transformation.", "yeo-johnson", enum=["yeo-johnson", "box-cox"]
+        ),
+        "power": {
+            "type": "number",
+            "description": "Parameter of the transformation, often named lambda.",
+            "examples": [0.5],
+        },
         **_OUTPUT_COLUMNS,
     },
     "RobustScaler": {
         "quantile_precision": _optional(
-            "integer", "Precision with which the quantiles are estimated: the larger, the more precise.", 800, 1600, minimum=1
+            "integer",
+            "Precision with which the quantiles are estimated: the larger, the more precise.",
+            800,
+            1600,
+            minimum=1,
         ),
-        "quantile_range": _optional("array", "Two quantiles, whose distance is 1 after scaling.", [0.25, 0.75], [0.1, 0.9]),
+        "quantile_range": _optional(
+            "array", "Two quantiles, whose distance is 1 after scaling.", [0.25, 0.75], [0.1, 0.9]
+        ),
         **_OUTPUT_COLUMNS,
     },
     "SimpleImputer": {
         "fill_value": _optional(None, "The value for `strategy: constant`.", None, 0),
-        "strategy": _optional(None, "How a replacement for missing values is chosen.", "mean", enum=["mean", "most_frequent", "constant"]),
+        "strategy": _optional(
+            None,
+            "How a replacement for missing values is chosen.",
+            "mean",
+            enum=["mean", "most_frequent", "constant"],
+        ),
         **_OUTPUT_COLUMNS,
     },
     "StandardScaler": _OUTPUT_COLUMNS,

@@ -148,7 +148,10 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "write `scheduler: {max_t: N}`": "max_t",
         "write `scheduler: {max_t: N}`, which counts reports": "epochs",
     },
-    "checkpoints": {"per_trial": "num_to_keep keep", "the loop decides when it reports a checkpoint": "checkpoint_frequency"},
+    "checkpoints": {
+        "per_trial": "num_to_keep keep",
+        "the loop decides when it reports a checkpoint": "checkpoint_frequency",
+    },
     "space": {
         "params": "parameters hyperparameters param_space config train_loop_config",
         "preprocessor": "preprocessing preprocessors pipeline transforms",
@@ -194,15 +197,22 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "scikit-learn's encoder has this parameter: `sklearn.preprocessing:OneHotEncoder`": "drop",
         "max_categories": "min_frequency",
     },
-    "StandardScaler": {"scikit-learn's scaler has this parameter: `sklearn.preprocessing:StandardScaler`": "with_mean with_std"},
-    "MinMaxScaler": {"scikit-learn's scaler has this parameter: `sklearn.preprocessing:MinMaxScaler`": "feature_range"},
+    "StandardScaler": {
+        "scikit-learn's scaler has this parameter: `sklearn.preprocessing:StandardScaler`": "with_mean with_std"
+    },
+    "MinMaxScaler": {
+        "scikit-learn's scaler has this parameter: `sklearn.preprocessing:MinMaxScaler`": "feature_range"
+    },
     "SimpleImputer.strategy": {
         'for median, use scikit-learn: {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}': "median"
     },
 }
 # For each place: the text to suggest for each name of another tool. A single word is shown as "did you mean `word`?". A text of several
 # words is shown unchanged.
-SUGGESTIONS = {place: {name: word for word, names in words.items() for name in names.split()} for place, words in _NAMES.items()}
+SUGGESTIONS = {
+    place: {name: word for word, names in words.items() for name in names.split()}
+    for place, words in _NAMES.items()
+}
 
 
 def normalized(name: str) -> str:
@@ -210,7 +220,10 @@ def normalized(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-_OUR_NAMES = {place: {normalized(name): word for name, word in words.items()} for place, words in SUGGESTIONS.items()}
+_OUR_NAMES = {
+    place: {normalized(name): word for name, word in words.items()}
+    for place, words in SUGGESTIONS.items()
+}
 
 
 def our_name(place: str, name: object) -> str | None:

@@ -21,7 +21,9 @@ class Chain:
     items: tuple[Step | Dimension, ...] = ()
 
 
-def fill(template: Template, choose: Callable[[Dimension], Any], known: dict[str, Any] | None = None) -> Any:
+def fill(
+    template: Template, choose: Callable[[Dimension], Any], known: dict[str, Any] | None = None
+) -> Any:
     """Replace every active dimension of a template by a value; see `Space.fill`.
 
     Args:
@@ -50,12 +52,20 @@ def fill(template: Template, choose: Callable[[Dimension], Any], known: dict[str
         return tuple(steps)
     if isinstance(template, Step):
         columns = fill(template.columns, choose, known)
-        return Step(template.name, None if columns is ABSENT else columns, fill(template.params, choose, known))
+        return Step(
+            template.name,
+            None if columns is ABSENT else columns,
+            fill(template.params, choose, known),
+        )
     if isinstance(template, dict):
         filled = {key: fill(value, choose, known) for key, value in template.items()}
         return {key: value for key, value in filled.items() if value is not ABSENT}
     if isinstance(template, (list, tuple)):
-        return type(template)(value for value in (fill(item, choose, known) for item in template) if value is not ABSENT)
+        return type(template)(
+            value
+            for value in (fill(item, choose, known) for item in template)
+            if value is not ABSENT
+        )
     return template
 
 

@@ -46,19 +46,25 @@ def read_trackers(node: Node, roots: Iterable[Path], problems: Problems) -> tupl
     if report_domains(node, "trackers", problems):
         return ()
     if not node.is_list:
-        problems.add(node.mark, "trackers", f"must be a list, such as [mlflow, jsonl], got {node.show()}")
+        problems.add(
+            node.mark, "trackers", f"must be a list, such as [mlflow, jsonl], got {node.show()}"
+        )
         return ()
     specs: list[TrackerSpec] = []
     for i, child in enumerate(node.value):
         spec = _read_tracker(child, f"trackers.{i}", tuple(roots), problems)
         if spec is not None and spec in specs:
-            problems.add(child.mark, f"trackers.{i}", f"`{spec.name}` is listed twice with the same options")
+            problems.add(
+                child.mark, f"trackers.{i}", f"`{spec.name}` is listed twice with the same options"
+            )
         elif spec is not None:
             specs.append(spec)
     return tuple(specs)
 
 
-def _read_tracker(node: Node, path: str, roots: tuple[Path, ...], problems: Problems) -> TrackerSpec | None:
+def _read_tracker(
+    node: Node, path: str, roots: tuple[Path, ...], problems: Problems
+) -> TrackerSpec | None:
     """Parse one tracker. Return None after a problem."""
     name, options, mark = node.value, Node(None, node.mark), node.mark
     if node.is_map and len(node.value) == 1:
@@ -73,13 +79,21 @@ def _read_tracker(node: Node, path: str, roots: tuple[Path, ...], problems: Prob
     where = f"{path}.{name}"
     if registry.is_built_in(KIND, name):
         return _with_options(name, options, where, mark, problems)
-    if options.value is not None and not (options.is_map and all(isinstance(key, str) for key in options.value)):
-        problems.add(options.mark, where, f"options must be a mapping with text as keys, got {options.show()}")
+    if options.value is not None and not (
+        options.is_map and all(isinstance(key, str) for key in options.value)
+    ):
+        problems.add(
+            options.mark,
+            where,
+            f"options must be a mapping with text as keys, got {options.show()}",
+        )
         return None
     return TrackerSpec(name, options.plain() or {})
 
 
-def _with_options(name: str, options: Node, where: str, mark: Mark, problems: Problems) -> TrackerSpec | None:
+def _with_options(
+    name: str, options: Node, where: str, mark: Mark, problems: Problems
+) -> TrackerSpec | None:
     """Return a built-in tracker, after checking its options. Return None after a problem."""
     model = registry.built_in(KIND, name).Options
     if not dataclasses.fields(model) and options.value not in (None, {}):
@@ -87,4 +101,6 @@ def _with_options(name: str, options: Node, where: str, mark: Mark, problems: Pr
         return None
     if check(model, options, where, mark, problems) is None:
         return None
-    return TrackerSpec(name, {key: value for key, value in (options.plain() or {}).items() if value is not None})
+    return TrackerSpec(
+        name, {key: value for key, value in (options.plain() or {}).items() if value is not None}
+    )

@@ -135,7 +135,9 @@ def has_definition(module: str, roots: Iterable[Path] = ()) -> bool:
         module: Dotted name of the trainer's module.
         roots: Folders that are searched before `sys.path`.
     """
-    return _assignment(module, roots) is not None or any(references.literal(module, name, roots) is not None for name in CONSTANTS)
+    return _assignment(module, roots) is not None or any(
+        references.literal(module, name, roots) is not None for name in CONSTANTS
+    )
 
 
 def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
@@ -162,7 +164,10 @@ def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
     except ValueError:
         raise InputError(_problem(path, node, NAME, f"must be a literal; {FORM}")) from None
     keys = {key.value: key for key in node.keys if isinstance(key, ast.Constant)}
-    problems = [_problem(path, keys.get(key, node), f"{NAME}.{key}", text) for key, text in _literal_problems(value)]
+    problems = [
+        _problem(path, keys.get(key, node), f"{NAME}.{key}", text)
+        for key, text in _literal_problems(value)
+    ]
     if problems:
         raise InputError(problems)
     value.setdefault("additional_parameters", "parameters" not in value)
@@ -177,7 +182,9 @@ def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.Dict] | N
     if path is None or tree is None:
         return None
     for node in tree.body:
-        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(node.value, ast.Dict):
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(
+            node.value, ast.Dict
+        ):
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if any(isinstance(target, ast.Name) and target.id == NAME for target in targets):
@@ -188,13 +195,23 @@ def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.Dict] | N
 def _literal_problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
     """Return a pair (key, message) for each key of a literal that breaks a rule."""
     valid = [name for name in TrainerDefinition.__dataclass_fields__ if name != "constants"]
-    problems = [(str(key), f"unknown key; {did_you_mean(str(key), valid)}") for key in value if key not in valid]
+    problems = [
+        (str(key), f"unknown key; {did_you_mean(str(key), valid)}")
+        for key in value
+        if key not in valid
+    ]
     try:
-        adapter(TrainerDefinition).validate_python({key: each for key, each in value.items() if key in valid})
+        adapter(TrainerDefinition).validate_python(
+            {key: each for key, each in value.items() if key in valid}
+        )
     except ValidationError as e:
         for error in e.errors():
             key = str(error["loc"][0])
-            rule = str(error["ctx"]["error"]) if error["type"] == "value_error" else f"must be {rule_of(fragments(TrainerDefinition)[key])}"
+            rule = (
+                str(error["ctx"]["error"])
+                if error["type"] == "value_error"
+                else f"must be {rule_of(fragments(TrainerDefinition)[key])}"
+            )
             problems.append((key, f"{value[key]!r} is not allowed; the value {rule}"))
     for key in ("parameters", "options"):
         for name, fragment in value[key].items() if isinstance(value.get(key), dict) else ():
@@ -209,11 +226,22 @@ def _problem(path: Path, node: ast.expr, key: str, text: str) -> Problem:
 
 def _from_constants(module: str, roots: tuple[Path, ...]) -> TrainerDefinition:
     """Build a definition from the constants of earlier versions. A constant of the wrong type is ignored, as it was in these versions."""
-    constants = {name: value for name in CONSTANTS if (value := references.literal(module, name, roots)) is not None}
+    constants = {
+        name: value
+        for name in CONSTANTS
+        if (value := references.literal(module, name, roots)) is not None
+    }
     given = {CONSTANTS[name]: value for name, value in constants.items()}
     names = given.get("parameters")
-    given["parameters"] = {str(name): {} for name in names} if isinstance(names, (tuple, list)) else {}
+    given["parameters"] = (
+        {str(name): {} for name in names} if isinstance(names, (tuple, list)) else {}
+    )
     valid = {key: value for key, value in given.items() if not _literal_problems({key: value})}
-    more = {"additional_parameters": True, "weights": True, "several_labels": True, "constants": tuple(constants)}
+    more = {
+        "additional_parameters": True,
+        "weights": True,
+        "several_labels": True,
+        "constants": tuple(constants),
+    }
     definition: TrainerDefinition = adapter(TrainerDefinition).validate_python(valid | more)
     return definition

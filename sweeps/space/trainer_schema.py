@@ -14,7 +14,17 @@ from sweeps.core.parameter_schema import Fragment
 from sweeps.core.resources import COSTS
 from sweeps.space import section_models
 from sweeps.space.domains import BRANCHING
-from sweeps.space.schema_forms import TEXT, Schema, any_of, mapping, option, parameter, ref, section, sentence
+from sweeps.space.schema_forms import (
+    TEXT,
+    Schema,
+    any_of,
+    mapping,
+    option,
+    parameter,
+    ref,
+    section,
+    sentence,
+)
 from sweeps.space.synonyms import SUGGESTIONS
 from sweeps.space.trainer_definition import TrainerDefinition, definition_of, has_definition
 from sweeps.space.trainer_section import PACKAGE, trainer_names
@@ -24,7 +34,14 @@ SPLIT_PREFIXES = ("valid-", "train-")
 CUSTOM_METRIC_KEYS = ("objective", "eval_metric")
 # The keys of a mapping that names any trainer.
 SHARED_KEYS = ("backend", "load", "reuse")
-USUAL_METRICS = ("valid-logloss", "valid-accuracy", "valid-auc", "valid-rmse", "valid-mae", "valid-loss")
+USUAL_METRICS = (
+    "valid-logloss",
+    "valid-accuracy",
+    "valid-auc",
+    "valid-rmse",
+    "valid-mae",
+    "valid-loss",
+)
 
 
 class TrainerSchemas:
@@ -38,14 +55,22 @@ class TrainerSchemas:
         self._own = own_trainers
         self._definitions = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
         self._summaries = {name: _summary(name) for name in self._definitions}
-        self._selected = {d.selected_by: name for name, d in self._definitions.items() if d.selected_by}
+        self._selected = {
+            d.selected_by: name for name, d in self._definitions.items() if d.selected_by
+        }
 
     def section(self) -> Schema:
         """Return the schema of the section `trainer`: a name, or a mapping whose keys depend on the trainer."""
         names = [_refuse_misspelling(name, self._own) for name in self._definitions]
-        forms = [{"if": condition, "then": ref(f"trainer.{form}")} for form, condition in self._conditions()]
+        forms = [
+            {"if": condition, "then": ref(f"trainer.{form}")}
+            for form, condition in self._conditions()
+        ]
         any_name = {"type": ["string", "object"], "minLength": 1, "allOf": [*names, *forms]}
-        built_in = {"enum": list(self._summaries), "enumDescriptions": list(self._summaries.values())}
+        built_in = {
+            "enum": list(self._summaries),
+            "enumDescriptions": list(self._summaries.values()),
+        }
         return any_of(any_name, built_in, examples=["xgboost", "my_trainer", "sklearn.svm:SVC"])
 
     def definitions(self) -> dict[str, Schema]:
@@ -68,18 +93,33 @@ class TrainerSchemas:
             forms: list[Schema] = [{"const": name}, _with_name(name)]
             if definition.selected_by is not None:
                 forms.append({"type": "object", "required": [definition.selected_by]})
-            params = {"if": {"type": "object"}, "then": {"if": _IS_BRANCH, "then": ref("branch"), "else": ref(f"params.{name}")}}
+            params = {
+                "if": {"type": "object"},
+                "then": {"if": _IS_BRANCH, "then": ref("branch"), "else": ref(f"params.{name}")},
+            }
             is_trainer = {"properties": {"trainer": any_of(*forms)}, "required": ["trainer"]}
-            yield {"if": is_trainer, "then": {"properties": {"space": {"properties": {"params": params}}}}}
+            yield {
+                "if": is_trainer,
+                "then": {"properties": {"space": {"properties": {"params": params}}}},
+            }
             if f"metrics.{name}" in self.metric_names():
                 metric = {"properties": {"metric": ref(f"metrics.{name}")}}
-                names = {"if": {"type": "object"}, "then": {"type": "object", "propertyNames": ref(f"metrics.{name}")}}
-                named = {"properties": {"objective": metric | {"items": metric}, "constraints": names}}
+                names = {
+                    "if": {"type": "object"},
+                    "then": {"type": "object", "propertyNames": ref(f"metrics.{name}")},
+                }
+                named = {
+                    "properties": {"objective": metric | {"items": metric}, "constraints": names}
+                }
                 yield {"if": {"allOf": [is_trainer, {"not": _CUSTOM_METRICS}]}, "then": named}
 
     def metric_names(self) -> list[str]:
         """Return the names of the schemas of metrics, such as `metrics.xgboost`."""
-        return [f"metrics.{name}" for name, definition in self._definitions.items() if _lists_metrics(definition)]
+        return [
+            f"metrics.{name}"
+            for name, definition in self._definitions.items()
+            if _lists_metrics(definition)
+        ]
 
     def _conditions(self) -> Iterator[tuple[str, Schema]]:
         """Yield the name of each schema of a mapping, and the condition under which it applies."""
@@ -90,43 +130,83 @@ class TrainerSchemas:
         own = {"type": "string", "not": {"enum": list(self._definitions)}}
         yield "own", without_loop | {"properties": {"name": own}, "required": ["name"]}
         for key, name in self._selected.items():
-            yield name, {"type": "object", "required": [key], "not": any_of({"required": ["loop"]}, {"required": ["name"]})}
+            yield (
+                name,
+                {
+                    "type": "object",
+                    "required": [key],
+                    "not": any_of({"required": ["loop"]}, {"required": ["name"]}),
+                },
+            )
         keys = ("loop", "name", *self._selected)
         yield "any", {"type": "object", "not": any_of(*({"required": [key]} for key in keys))}
 
     def _keys(self, trainer: str, definition: TrainerDefinition) -> Schema:
         """Return the schema of a mapping that names a built-in trainer and gives its options."""
-        required = [name for name, fragment in definition.options.items() if "default" not in fragment]
+        required = [
+            name for name, fragment in definition.options.items() if "default" not in fragment
+        ]
         name = {"const": trainer, "description": self._summaries[trainer], "examples": [trainer]}
-        options = {key: option(with_example(fragment, key, definition)) for key, fragment in definition.options.items()}
+        options = {
+            key: option(with_example(fragment, key, definition))
+            for key, fragment in definition.options.items()
+        }
         required += ["name"] * (definition.selected_by is None)
         properties = {"name": name, **options, **_shared_keys()}
-        return mapping(properties, required=required, title=trainer, description=self._summaries[trainer])
+        return mapping(
+            properties, required=required, title=trainer, description=self._summaries[trainer]
+        )
 
     def _keys_of_your_trainer(self, name: Schema) -> Schema:
         """Return the schema of a mapping that names the user's own trainer, whose options are not known."""
-        form = mapping({"name": TEXT | _described(name), **_shared_keys()}, required=["name"], title="your own trainer")
+        form = mapping(
+            {"name": TEXT | _described(name), **_shared_keys()},
+            required=["name"],
+            title="your own trainer",
+        )
         return form | {"additionalProperties": True}
 
     def _keys_of_any_trainer(self, name: Schema) -> Schema:
         """Return the schema of a mapping that names no trainer yet, so that an editor can complete the keys that name one."""
         keys = section(section_models.LoopKeys)["properties"]
         definitions = {key: self._definitions[trainer] for key, trainer in self._selected.items()}
-        chosen = {key: option(with_example(definition.options[key], key, definition)) for key, definition in definitions.items()}
-        properties = {"name": TEXT | _described(name), "loop": keys["loop"], **chosen, **_shared_keys()}
+        chosen = {
+            key: option(with_example(definition.options[key], key, definition))
+            for key, definition in definitions.items()
+        }
+        properties = {
+            "name": TEXT | _described(name),
+            "loop": keys["loop"],
+            **chosen,
+            **_shared_keys(),
+        }
         return mapping(properties, required=["name"], title="trainer")
 
     def _parameters(self, trainer: str, definition: TrainerDefinition) -> Schema:
         """Return the schema of a built-in trainer's parameters."""
-        fragments = {name: with_example(fragment, name, definition) for name, fragment in definition.parameters.items()}
-        properties = {name: parameter(_with_default_in_words(fragment)) for name, fragment in fragments.items()}
+        fragments = {
+            name: with_example(fragment, name, definition)
+            for name, fragment in definition.parameters.items()
+        }
+        properties = {
+            name: parameter(_with_default_in_words(fragment))
+            for name, fragment in fragments.items()
+        }
         description = f"Parameters of the trainer {trainer}."
-        return mapping(properties, description=description, title=trainer, additionalProperties=definition.additional_parameters)
+        return mapping(
+            properties,
+            description=description,
+            title=trainer,
+            additionalProperties=definition.additional_parameters,
+        )
 
 
 def with_example(fragment: Fragment, name: str, definition: TrainerDefinition) -> Schema:
     """Return the fragment of an option or a parameter with its example, if it has one."""
-    return {**fragment, **({"examples": [definition.examples[name]]} if name in definition.examples else {})}
+    return {
+        **fragment,
+        **({"examples": [definition.examples[name]]} if name in definition.examples else {}),
+    }
 
 
 def _with_default_in_words(fragment: Schema) -> Schema:
@@ -148,7 +228,11 @@ def reported(definition: TrainerDefinition) -> list[str]:
 
 def expand(names: Sequence[str]) -> list[str]:
     """Return the full names of metrics. A name without a prefix gives two full names, with `valid-` and with `train-`."""
-    return [prefix + name for name in names for prefix in (("",) if name.startswith(SPLIT_PREFIXES) else SPLIT_PREFIXES)]
+    return [
+        prefix + name
+        for name in names
+        for prefix in (("",) if name.startswith(SPLIT_PREFIXES) else SPLIT_PREFIXES)
+    ]
 
 
 def _summary(trainer: str) -> str:
@@ -161,18 +245,30 @@ def _summary(trainer: str) -> str:
 def own_trainers(folder: Path) -> list[str]:
     """Return the names of the trainers in a folder that look like misspelt names of built-in trainers, such as `torch2`."""
     expressions = [_misspelt(name) for name in trainer_names()]
-    names = sorted({file.stem for file in folder.glob("*.py")} | {file.parent.name for file in folder.glob("*/__init__.py")})
-    return [name for name in names if any(re.search(each, name) for each in expressions) and has_definition(name, [folder])]
+    names = sorted(
+        {file.stem for file in folder.glob("*.py")}
+        | {file.parent.name for file in folder.glob("*/__init__.py")}
+    )
+    return [
+        name
+        for name in names
+        if any(re.search(each, name) for each in expressions) and has_definition(name, [folder])
+    ]
 
 
 def _refuse_misspelling(name: str, accepted: Sequence[str]) -> Schema:
     """Return a rule that refuses misspellings of a trainer's name, except the names in `accepted`."""
-    return {"pattern": refused(_misspelt(name), accepted), "patternErrorMessage": f"Unknown trainer. Did you mean `{name}`?"}
+    return {
+        "pattern": refused(_misspelt(name), accepted),
+        "patternErrorMessage": f"Unknown trainer. Did you mean `{name}`?",
+    }
 
 
 def _misspelt(name: str) -> str:
     """Return a regular expression that matches misspellings of a built-in trainer's name, and other words for the trainer."""
-    return near_misses(name, [word for word, ours in SUGGESTIONS["trainer.name"].items() if ours == name])
+    return near_misses(
+        name, [word for word, ours in SUGGESTIONS["trainer.name"].items() if ours == name]
+    )
 
 
 def _with_name(trainer: str) -> Schema:
@@ -206,7 +302,11 @@ _IS_BRANCH: Schema = {"type": "object", **any_of(*({"required": [kind]} for kind
 _CUSTOM_METRICS: Schema = {
     "properties": {
         "space": {
-            "properties": {"params": any_of(*({"required": [key]} for key in (*CUSTOM_METRIC_KEYS, *BRANCHING)))},
+            "properties": {
+                "params": any_of(
+                    *({"required": [key]} for key in (*CUSTOM_METRIC_KEYS, *BRANCHING))
+                )
+            },
             "required": ["params"],
         }
     },

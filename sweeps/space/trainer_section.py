@@ -12,7 +12,13 @@ from sweeps.core import references
 from sweeps.core.errors import InputError
 from sweeps.core.installed_package import extras, install
 from sweeps.core.library_code import is_library_file
-from sweeps.core.parameter_schema import COMMAND_FORMAT, PACKAGE_FORMAT, REFERENCE_FORMAT, Fragment, allows
+from sweeps.core.parameter_schema import (
+    COMMAND_FORMAT,
+    PACKAGE_FORMAT,
+    REFERENCE_FORMAT,
+    Fragment,
+    allows,
+)
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.command_checks import command_hint
 from sweeps.space.nodes import Mark, Node
@@ -31,19 +37,35 @@ ESTIMATORS = ("sklearn", "xgboost", "lightgbm", "catboost")
 def trainer_names() -> list[str]:
     """Return the names of the built-in trainers, which are the modules of `sweeps.trainers`."""
     package = references.source_of(PACKAGE)
-    return sorted(file.stem for file in package.parent.glob("*.py") if not file.stem.startswith("_")) if package else []
+    return (
+        sorted(file.stem for file in package.parent.glob("*.py") if not file.stem.startswith("_"))
+        if package
+        else []
+    )
 
 
 def trainer_modules() -> list[str]:
     """Return the dotted names of all modules of `sweeps.trainers`, with those that the trainers share."""
     package = references.source_of(PACKAGE)
-    return sorted(f"{PACKAGE}.{file.stem}" for file in package.parent.glob("*.py") if file.stem != "__init__") if package else []
+    return (
+        sorted(
+            f"{PACKAGE}.{file.stem}"
+            for file in package.parent.glob("*.py")
+            if file.stem != "__init__"
+        )
+        if package
+        else []
+    )
 
 
 def selecting_options() -> dict[str, str]:
     """Return the options that select a built-in trainer in a section `trainer` without `name`, and the trainer that each selects."""
     definitions = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
-    return {definition.selected_by: name for name, definition in definitions.items() if definition.selected_by}
+    return {
+        definition.selected_by: name
+        for name, definition in definitions.items()
+        if definition.selected_by
+    }
 
 
 class TrainerSection:
@@ -81,12 +103,20 @@ class TrainerSection:
         if node.value is None:
             text = f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: module:attr, backend: ...}}"
             self.problems.add(at, "trainer", text)
-        elif isinstance(node.value, str) and node.value.startswith("sklearn.") and self._is_estimator(node.value):
+        elif (
+            isinstance(node.value, str)
+            and node.value.startswith("sklearn.")
+            and self._is_estimator(node.value)
+        ):
             return self._from_selecting_option(Node({"estimator": node}, node.mark), at)
         elif isinstance(node.value, str):
             return self._from_keys(node, Node({}, node.mark), at)
         elif not node.is_map:
-            self.problems.add(node.mark, "trainer", f"must be a name or a mapping with the key `loop` or `name`, got {node.show()}")
+            self.problems.add(
+                node.mark,
+                "trainer",
+                f"must be a name or a mapping with the key `loop` or `name`, got {node.show()}",
+            )
         elif "loop" in node.value:
             return self._from_loop(node, at)
         elif "name" in node.value:
@@ -97,9 +127,17 @@ class TrainerSection:
 
     def _from_selecting_option(self, node: Node, at: Mark) -> TrainerSpec | None:
         """Return the built-in trainer that one of the options in a mapping selects."""
-        selected = {option: trainer for option, trainer in selecting_options().items() if option in node.value}
+        selected = {
+            option: trainer
+            for option, trainer in selecting_options().items()
+            if option in node.value
+        }
         if len(selected) > 1:
-            self.problems.add(at, "trainer", f"has the keys {' and '.join(selected)}, but each selects another trainer; keep one of them")
+            self.problems.add(
+                at,
+                "trainer",
+                f"has the keys {' and '.join(selected)}, but each selects another trainer; keep one of them",
+            )
             return None
         if not selected:
             return self._from_loop(node, at)  # which adds the problem
@@ -124,22 +162,44 @@ class TrainerSection:
         if keys.load and (fault := self._reference_problem(keys.load, "load")):
             self.problems.add(node.value["load"].mark, "trainer.load", fault)
         self._check_backend(keys.backend, node)
-        if trainer.name is not None and keys.backend and ":" not in keys.backend and keys.backend != trainer.backend:
+        if (
+            trainer.name is not None
+            and keys.backend
+            and ":" not in keys.backend
+            and keys.backend != trainer.backend
+        ):
             text = f"`{name.value}` needs the backend `{trainer.backend}`, got `{keys.backend}`; leave the key out"
             self.problems.add(node.value["backend"].mark, "trainer.backend", text)
         given = {key: child for key, child in node.value.items() if key not in names}
         options = self._options(replace(node, value=given), str(name.value), at)
-        spec = replace(trainer, backend=keys.backend or trainer.backend, load=keys.load or trainer.load, reuse=keys.reuse)
-        environment = {name: str(options[key]) for name, key in self.definition.environment.items() if options.get(key) is not None}
+        spec = replace(
+            trainer,
+            backend=keys.backend or trainer.backend,
+            load=keys.load or trainer.load,
+            reuse=keys.reuse,
+        )
+        environment = {
+            name: str(options[key])
+            for name, key in self.definition.environment.items()
+            if options.get(key) is not None
+        }
         packages = self._of_format(PACKAGE_FORMAT, options)
         return replace(
-            spec, options=options, references=self._of_format(REFERENCE_FORMAT, options), packages=packages, environment=environment
+            spec,
+            options=options,
+            references=self._of_format(REFERENCE_FORMAT, options),
+            packages=packages,
+            environment=environment,
         )
 
     def _of_format(self, name: str, options: dict[str, Any]) -> tuple[str, ...]:
         """Return the values of the options whose fragment has a format."""
         fragments = self.definition.options
-        return tuple(value for key, value in options.items() if value is not None and fragments[key].get("format") == name)
+        return tuple(
+            value
+            for key, value in options.items()
+            if value is not None and fragments[key].get("format") == name
+        )
 
     def _options(self, node: Node, trainer: str, at: Mark) -> dict[str, Any]:
         """Return the value of each option of the trainer. Add a problem for each option that is unknown, missing or invalid.
@@ -150,11 +210,17 @@ class TrainerSection:
             at: Place of the key `trainer`.
         """
         fragments = self.definition.options
-        options = {key: fragment["default"] for key, fragment in fragments.items() if "default" in fragment}
+        options = {
+            key: fragment["default"] for key, fragment in fragments.items() if "default" in fragment
+        }
         for key, child in node.value.items():
             if key not in fragments:
                 valid = [*fragments, *(each.name for each in dataclasses.fields(TrainerKeys))]
-                self.problems.add(node.keys[key], f"trainer.{key}", f"unknown key; {did_you_mean(str(key), valid)}")
+                self.problems.add(
+                    node.keys[key],
+                    f"trainer.{key}",
+                    f"unknown key; {did_you_mean(str(key), valid)}",
+                )
             elif not report_domains(child, f"trainer.{key}", self.problems):
                 for text in self._option_problems(fragments[key], child):
                     self.problems.add(child.mark, f"trainer.{key}", text)
@@ -163,18 +229,30 @@ class TrainerSection:
         for key in fragments:
             if key not in options and key not in node.value:
                 meaning = fragments[key].get("description", "a value")
-                self.problems.add(at, f"trainer.{key}", f"is required by `{trainer}`; give {meaning[0].lower()}{meaning[1:].rstrip('.')}")
+                self.problems.add(
+                    at,
+                    f"trainer.{key}",
+                    f"is required by `{trainer}`; give {meaning[0].lower()}{meaning[1:].rstrip('.')}",
+                )
         return options
 
     def _option_problems(self, fragment: Fragment, node: Node) -> Iterator[str]:
         """Yield a message for each rule that the value of an option breaks."""
         if not allows(fragment, node.plain()):
-            yield mismatch(fragment, node, tunable=False) + (command_hint(node) if fragment.get("format") == COMMAND_FORMAT else "")
+            yield mismatch(fragment, node, tunable=False) + (
+                command_hint(node) if fragment.get("format") == COMMAND_FORMAT else ""
+            )
         elif node.value is None:
             return
-        elif fragment.get("format") == REFERENCE_FORMAT and (text := references.problem(node.value, self.roots)):
+        elif fragment.get("format") == REFERENCE_FORMAT and (
+            text := references.problem(node.value, self.roots)
+        ):
             yield text
-        elif fragment.get("format") == PACKAGE_FORMAT and not self.started and references.source_of(node.value) is None:
+        elif (
+            fragment.get("format") == PACKAGE_FORMAT
+            and not self.started
+            and references.source_of(node.value) is None
+        ):
             command = install(node.value) if node.value in extras() else f"pip install {node.value}"
             yield f"`{node.value}` is not installed; run `{command}`"
 
@@ -182,7 +260,11 @@ class TrainerSection:
         """Return the trainer that a mapping with `loop` describes."""
         keys = check(LoopKeys, node, "trainer", at, self.problems)
         for key in ("loop", "load"):
-            if isinstance(ref := node.value.get(key, node).value, str) and ref and (fault := self._reference_problem(ref, key)):
+            if (
+                isinstance(ref := node.value.get(key, node).value, str)
+                and ref
+                and (fault := self._reference_problem(ref, key))
+            ):
                 self.problems.add(node.value[key].mark, f"trainer.{key}", fault)
         if keys is None:
             return None
@@ -191,7 +273,11 @@ class TrainerSection:
         if keys.load and (other := keys.load.partition(":")[0]) != module:
             self._define(other, is_loop=False)
         # The `TRAINER` literal gives defaults for missing keys of the mapping. The constants of earlier versions never gave defaults.
-        literal = definition if definition is not None and not definition.constants else TrainerDefinition()
+        literal = (
+            definition
+            if definition is not None and not definition.constants
+            else TrainerDefinition()
+        )
         backend = keys.backend if "backend" in node.value else literal.backend
         self._check_backend(backend, node)
         load = keys.load or (f"{module}:{literal.load}" if literal.load else None)
@@ -206,7 +292,9 @@ class TrainerSection:
                 "and add `backend: torch` if its ranks need torch's process group"
             )
             fault = self._reference_problem(name, "loop")
-            self.problems.add(node.mark, "trainer", fault if fault and self._is_estimator(name) else mapping)
+            self.problems.add(
+                node.mark, "trainer", fault if fault and self._is_estimator(name) else mapping
+            )
         elif dotted and name in trainer_names():
             return self._from_module(node, name, f"{PACKAGE}.{name}")
         elif dotted and self._is_own_module(name):
@@ -225,9 +313,15 @@ class TrainerSection:
             return None
         if (definition := self._define(module)) is None:
             return None
-        missing = [package for package in definition.packages if references.source_of(package) is None]
+        missing = [
+            package for package in definition.packages if references.source_of(package) is None
+        ]
         if missing and not self.started:
-            command = install(definition.extra) if definition.extra else f"pip install {' '.join(missing)}"
+            command = (
+                install(definition.extra)
+                if definition.extra
+                else f"pip install {' '.join(missing)}"
+            )
             text = f"`{name or module}` needs {', '.join(missing)}, which is not installed; run `{command}`"
             self.problems.add(node.mark, "trainer", text)
             return None
@@ -255,7 +349,9 @@ class TrainerSection:
         try:
             definition = definition_of(module, self.roots)
         except InputError as e:
-            if self.started:  # the module may have used the name `TRAINER` before sweeps read this literal
+            if (
+                self.started
+            ):  # the module may have used the name `TRAINER` before sweeps read this literal
                 return TrainerDefinition(additional_parameters=True)
             self.problems.extend(e.problems)
             return None
@@ -273,7 +369,9 @@ class TrainerSection:
     def _is_own_module(self, name: str) -> bool:
         """Return True if a module lies in one of the user's folders."""
         path = references.source_of(name, self.roots)
-        return path is not None and any(path.absolute().is_relative_to(root.absolute()) for root in self.roots)
+        return path is not None and any(
+            path.absolute().is_relative_to(root.absolute()) for root in self.roots
+        )
 
     def _reference_problem(self, ref: str, key: str) -> str | None:
         """Return what is wrong with the reference in `trainer.loop` or `trainer.load`; None if no problem was found."""
@@ -284,7 +382,10 @@ class TrainerSection:
         if (
             key == "loop"
             and not self.started
-            and any(name.rpartition(".")[2] == "Trainable" for name in references.base_classes(ref, self.roots))
+            and any(
+                name.rpartition(".")[2] == "Trainable"
+                for name in references.base_classes(ref, self.roots)
+            )
         ):
             return f'`{ref}` is a subclass of ray.tune.Trainable, not a training loop; write trainer: {{trainable: "{ref}"}}'
         return None

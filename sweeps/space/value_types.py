@@ -7,7 +7,9 @@ import math
 import re
 from typing import Any
 
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z")
+_DURATION = re.compile(
+    r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z"
+)
 
 CLASS_NAME = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
 # Ray Train's backends by the names that sweeps gives them.
@@ -34,7 +36,11 @@ def seconds(value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         total = float(value)
     elif isinstance(value, str) and value and (match := _DURATION.match(value)):
-        total = sum(float(n) * unit for n, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True) if n)
+        total = sum(
+            float(n) * unit
+            for n, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True)
+            if n
+        )
     if not 0 < total < math.inf:
         raise ValueError("must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds")
     return total
@@ -48,7 +54,9 @@ def heartbeat(value: Any) -> float:
     """
     total = seconds(value)
     if total < SHORTEST_HEARTBEAT_TIMEOUT:
-        raise ValueError(f"must be at least {SHORTEST_HEARTBEAT_TIMEOUT:g} s, because a worker sends a heartbeat every two seconds")
+        raise ValueError(
+            f"must be at least {SHORTEST_HEARTBEAT_TIMEOUT:g} s, because a worker sends a heartbeat every two seconds"
+        )
     return total
 
 
@@ -78,7 +86,9 @@ def backend(value: Any) -> Any:
         return value
     rule = f"must be {', '.join(BACKENDS)} or a reference `module:BackendConfig`"
     if is_horovod:
-        raise ValueError(f"{rule}; Ray's Horovod backend works only with a worker group that Ray has removed")
+        raise ValueError(
+            f"{rule}; Ray's Horovod backend works only with a worker group that Ray has removed"
+        )
     raise ValueError(rule)
 
 
@@ -89,10 +99,14 @@ def variables(value: Any) -> Any:
         ValueError: The value is not a mapping of names to text, or a name is invalid.
     """
     if not isinstance(value, dict):
-        raise ValueError("must be a mapping of names to text or whole numbers, such as {OMP_NUM_THREADS: 1}")
+        raise ValueError(
+            "must be a mapping of names to text or whole numbers, such as {OMP_NUM_THREADS: 1}"
+        )
     for name, text in value.items():
         if not isinstance(name, str) or not _VARIABLE.match(name):
-            raise ValueError(f"`{name}` is not the name of an environment variable; use letters, digits and _, with no digit first")
+            raise ValueError(
+                f"`{name}` is not the name of an environment variable; use letters, digits and _, with no digit first"
+            )
         if isinstance(text, bool) or not isinstance(text, (str, int)):
             raise ValueError(f"the value of {name} must be text; put quotes around it")
     return {name: str(text) for name, text in value.items()}
@@ -110,7 +124,9 @@ def parse_rules(value: Any) -> Any:
     for name, rule in value.items():
         if rule not in NUMBER_RULES and not (isinstance(rule, str) and _is_date_format(rule)):
             words = ", ".join(NUMBER_RULES)
-            raise ValueError(f"`{name}` has the rule {rule!r}, but a rule must be {words}, or the format of a date such as '%d/%m/%Y'")
+            raise ValueError(
+                f"`{name}` has the rule {rule!r}, but a rule must be {words}, or the format of a date such as '%d/%m/%Y'"
+            )
     return value
 
 
@@ -157,8 +173,14 @@ def label(value: Any) -> Any:
     if isinstance(value, (bool, int, float)):
         raise ValueError("must be text; put quotes around it")
     names = value if isinstance(value, (list, tuple)) else ()
-    if len(names) < 2 or len(set(map(str, names))) < len(names) or not all(isinstance(name, str) and name for name in names):
-        raise ValueError("must be the name of a column, or a list of at least two different columns")
+    if (
+        len(names) < 2
+        or len(set(map(str, names))) < len(names)
+        or not all(isinstance(name, str) and name for name in names)
+    ):
+        raise ValueError(
+            "must be the name of a column, or a list of at least two different columns"
+        )
     return tuple(names)
 
 
@@ -168,8 +190,12 @@ def causes(value: Any) -> tuple[str, ...]:
     Raises:
         ValueError: The value is not a list whose entries are `lost` or names of classes.
     """
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and CLASS_NAME.fullmatch(name) for name in value):
-        raise ValueError("must be a list whose entries are `lost` or names of exception classes, such as [lost, ConnectionError]")
+    if not isinstance(value, (list, tuple)) or not all(
+        isinstance(name, str) and CLASS_NAME.fullmatch(name) for name in value
+    ):
+        raise ValueError(
+            "must be a list whose entries are `lost` or names of exception classes, such as [lost, ConnectionError]"
+        )
     return tuple(value)
 
 

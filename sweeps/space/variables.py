@@ -47,10 +47,16 @@ class Variables:
         secret = reference.is_secret(self.environment)
         if secret and place == "recorded":
             way = "pass it with `runtime_env.env_vars`, or as an argument of a loader"
-            raise VariableError(f"{reference.name} is a secret, and this value would be recorded; {way}")
+            raise VariableError(
+                f"{reference.name} is a secret, and this value would be recorded; {way}"
+            )
         if secret:
             self.secrets += [reference.name] * (reference.name not in self.secrets)
-            if self.optional and reference.default is None and reference.name not in self.environment:
+            if (
+                self.optional
+                and reference.default is None
+                and reference.name not in self.environment
+            ):
                 self.missing += [reference.name] * (reference.name not in self.missing)
                 return reference.written
         value = reference.value(self.environment)
@@ -88,13 +94,17 @@ def replace_variables(root: Node, found: Variables, problems: Problems) -> Node:
 def _replaced(node: Node, path: tuple[Any, ...], found: Variables, problems: Problems) -> Node:
     place, name = _place(path), ".".join(str(key) for key in path)
     try:
-        text = variables.replace(node.value, lambda reference: found.text(reference, place), keep_escapes=place == "late")
+        text = variables.replace(
+            node.value, lambda reference: found.text(reference, place), keep_escapes=place == "late"
+        )
         value = text if node.raw.startswith("'") else scalar(text)
     except ValueError as e:
         problems.add(node.mark, name.removeprefix("space."), str(e))
         return node
     quoted = "'" * node.raw.startswith("'")
-    return replace(node, value=value, raw=f"{quoted}{text}{quoted}" if place == "recorded" else node.raw)
+    return replace(
+        node, value=value, raw=f"{quoted}{text}{quoted}" if place == "recorded" else node.raw
+    )
 
 
 def _place(path: tuple[Any, ...]) -> str:

@@ -76,7 +76,10 @@ def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
             return found[1], number
     if not dim.options or _NEARLY.match(node.value):
         signs = ", ".join(COMPARISONS)
-        raise InvalidValue(f'must be a value, a list of values or a comparison such as "> 3" (one of {signs} and a number)', node)
+        raise InvalidValue(
+            f'must be a value, a list of values or a comparison such as "> 3" (one of {signs} and a number)',
+            node,
+        )
     return None
 
 
@@ -86,7 +89,9 @@ def _number(dim: Dimension, node: Node) -> tuple[str, float]:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise InvalidValue('must be a number or a comparison such as "> 3"', node)
     if not dim.is_integer and dim.q is None:
-        raise InvalidValue('is continuous, so it never equals a number; write a comparison such as "> 3"', node)
+        raise InvalidValue(
+            'is continuous, so it never equals a number; write a comparison such as "> 3"', node
+        )
     return _possible_test(dim, ("==", value), node)
 
 
@@ -101,7 +106,10 @@ def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list
     """Return the keys of the options for which a comparison is true. Raise InvalidValue if there is none, or if an option is no number."""
     for option in dim.options:
         if not isinstance(option.value, (int, float)) or isinstance(option.value, bool):
-            raise InvalidValue(f"a comparison needs options that are numbers, but {dim.name} has the option {say(option.value)}", node)
+            raise InvalidValue(
+                f"a comparison needs options that are numbers, but {dim.name} has the option {say(option.value)}",
+                node,
+            )
     keys = [option.key for option in dim.options if COMPARISONS[sign](option.value, number)]
     if not keys:
         raise InvalidValue(f"can never be true, because {dim.name} is {describe_values(dim)}", node)
@@ -143,7 +151,9 @@ def describe_values(dim: Dimension) -> str:
         return f"one of {shown}" + (", ..." if len(dim.options) > 8 else "")
     if dim.lower is None or dim.highest is None:
         return "any number"
-    return f"{dim.lower:g} to {dim.highest:g}" + (f" by {dim.q:g}" if dim.q not in (None, 1) else "")
+    return f"{dim.lower:g} to {dim.highest:g}" + (
+        f" by {dim.q:g}" if dim.q not in (None, 1) else ""
+    )
 
 
 class WhenParser:
@@ -156,8 +166,12 @@ class WhenParser:
     def __init__(self, problems: Problems):
         self.problems = problems
         self.parsed: dict[str, Dimension] = {}  # parsed dimensions
-        self.started: set[str] = set()  # paths of all dimensions whose parsing has started, including invalid ones
-        self.enclosing: list[str] = []  # paths of the dimensions that contain the dimension that is parsed now
+        self.started: set[str] = (
+            set()
+        )  # paths of all dimensions whose parsing has started, including invalid ones
+        self.enclosing: list[
+            str
+        ] = []  # paths of the dimensions that contain the dimension that is parsed now
         # terms with an unknown dimension: place of the term, path of the dimension with the `when`, name of the unknown dimension
         self._unresolved: list[tuple[Mark, str, str]] = []
         self._marks: dict[str, Mark] = {}  # place of each `when`, by the name of its dimension
@@ -193,7 +207,9 @@ class WhenParser:
         if name == path:
             wrong(f"`when` names the dimension itself, `{name}`")
         elif name in self.enclosing:
-            wrong(f"`when` names `{name}`, which contains this dimension; remove this key, because it is always true")
+            wrong(
+                f"`when` names `{name}`, which contains this dimension; remove this key, because it is always true"
+            )
         elif name in self.parsed:
             dim = self.parsed[name]
             if kind == "grid" and not dim.is_grid:
@@ -225,6 +241,10 @@ class WhenParser:
         if self._unresolved:
             return
         for name, dim in self.parsed.items():
-            if dim.when and name in outer and (other := conflicting_dimension(dim, self.parsed, outer)) is not None:
+            if (
+                dim.when
+                and name in outer
+                and (other := conflicting_dimension(dim, self.parsed, outer)) is not None
+            ):
                 text = f"`when` can never be true, because this condition and earlier conditions need two different values of `{other}`"
                 self.problems.add(self._marks.get(name, Mark("")), name, text)

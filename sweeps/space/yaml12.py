@@ -65,7 +65,9 @@ def read_text(path: Path, source: str) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as e:
         mark = _mark_after(data[: e.start].decode("utf-8"), source)
-        raise _error(mark, f"is not UTF-8 text (byte 0x{data[e.start]:02x}); save it as UTF-8") from None
+        raise _error(
+            mark, f"is not UTF-8 text (byte 0x{data[e.start]:02x}); save it as UTF-8"
+        ) from None
 
 
 def _mark_after(before: str, source: str) -> Mark:
@@ -89,7 +91,10 @@ def parse(text: str, source: str, override: bool = False) -> Node:
     start = Mark(source) if override else Mark(source, 1, 1)
     if bad := _UNPRINTABLE.search(text):
         mark = start if override else _mark_after(text[: bad.start()], source)
-        raise _error(mark, f"contains the control character U+{ord(bad[0]):04X}, which YAML does not allow; is this a text file?")
+        raise _error(
+            mark,
+            f"contains the control character U+{ord(bad[0]):04X}, which YAML does not allow; is this a text file?",
+        )
     builder = _Builder(text, source, override)
     try:
         root = builder.build()
@@ -98,7 +103,9 @@ def parse(text: str, source: str, override: bool = False) -> Node:
     except (YAMLError, ValueError, RecursionError) as e:
         raise _error(start, "not valid YAML: " + " ".join(str(e).split())) from None
     if root is None and not override:
-        raise _error(start, "the file is empty; a space file is a mapping with `trainer:`, `data:`, ...")
+        raise _error(
+            start, "the file is empty; a space file is a mapping with `trainer:`, `data:`, ..."
+        )
     return root or Node(None, start)
 
 
@@ -110,7 +117,9 @@ class _Builder:
         self.events = iter(YAML(typ="safe", pure=True).parse(text))
         self.open: list[Mark] = []  # places of the lists and mappings that are not yet complete
         self.total = 0
-        self.anchors: dict[str, Node | None] = {}  # node of each anchor; None until the node is complete
+        self.anchors: dict[
+            str, Node | None
+        ] = {}  # node of each anchor; None until the node is complete
 
     def mark(self, at: Any) -> Mark:
         """Convert one of ruamel's marks into a `Mark`. For an override, the result has no line and column."""
@@ -124,7 +133,11 @@ class _Builder:
         at = e.problem_mark or e.context_mark
         if at is None or e.context_mark is None or at.index < end:
             return self.mark(at) if at is not None else None
-        return self.open[-1] if "<stream end>" in str(e.problem) and self.open else self.mark(e.context_mark)
+        return (
+            self.open[-1]
+            if "<stream end>" in str(e.problem) and self.open
+            else self.mark(e.context_mark)
+        )
 
     def build(self) -> Node | None:
         """Return the root of the tree. None if the text has no document."""
@@ -132,11 +145,25 @@ class _Builder:
         for event in self.events:
             if isinstance(event, events.DocumentStartEvent):
                 if root is not None:
-                    raise _error(self.mark(event.start_mark), "a second document begins here; a space file must be one document")
+                    raise _error(
+                        self.mark(event.start_mark),
+                        "a second document begins here; a space file must be one document",
+                    )
                 if event.version and tuple(event.version) < (1, 2):
                     version = ".".join(map(str, event.version))
-                    raise _error(self.mark(event.start_mark), f"%YAML {version}: a space file must be YAML 1.2; remove this line")
-            elif isinstance(event, (events.AliasEvent, events.ScalarEvent, events.SequenceStartEvent, events.MappingStartEvent)):
+                    raise _error(
+                        self.mark(event.start_mark),
+                        f"%YAML {version}: a space file must be YAML 1.2; remove this line",
+                    )
+            elif isinstance(
+                event,
+                (
+                    events.AliasEvent,
+                    events.ScalarEvent,
+                    events.SequenceStartEvent,
+                    events.MappingStartEvent,
+                ),
+            ):
                 root = self._node(event)
         return root
 
@@ -147,7 +174,9 @@ class _Builder:
             return self._alias(event.anchor, mark)
         if event.tag is not None:
             tag = str(event.tag).replace("tag:yaml.org,2002:", "!!")
-            raise _error(mark, f"tag `{tag}`: a space file must be plain data without tags; remove the tag")
+            raise _error(
+                mark, f"tag `{tag}`: a space file must be plain data without tags; remove the tag"
+            )
         self._count(mark, 1, 0 if isinstance(event, events.ScalarEvent) else 1)
         if event.anchor:
             self.anchors[event.anchor] = None
@@ -155,7 +184,11 @@ class _Builder:
             node = _scalar_node(event, mark)
         else:
             self.open.append(mark)
-            node = self._mapping(mark) if isinstance(event, events.MappingStartEvent) else self._list(mark)
+            node = (
+                self._mapping(mark)
+                if isinstance(event, events.MappingStartEvent)
+                else self._list(mark)
+            )
             self.open.pop()
         if event.anchor:
             self.anchors[event.anchor] = node
@@ -174,7 +207,9 @@ class _Builder:
             text = f"at most {MAX_NODES} are allowed, and each alias counts as a copy of its value"
             raise _error(mark, f"the file has too many values; {text}")
         if len(self.open) + height > MAX_DEPTH:
-            raise _error(mark, f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed")
+            raise _error(
+                mark, f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed"
+            )
 
     def _alias(self, anchor: str, mark: Mark) -> Node:
         """Return the node that an alias stands for."""
@@ -200,10 +235,16 @@ class _Builder:
             if key.is_map or key.is_list:
                 raise _error(at, f"a key must be a name, got {key.show()}")
             if key.raw == "<<":
-                raise _error(at, "merge keys (`<<`) are not part of YAML 1.2; write the keys without `<<`")
+                raise _error(
+                    at, "merge keys (`<<`) are not part of YAML 1.2; write the keys without `<<`"
+                )
             if key.value in mapping.value:
                 line = mapping.keys[key.value].line
-                raise _error(at, f"duplicate key `{key.value}`" + (f"; the key is already on line {line}" if line else ""))
+                raise _error(
+                    at,
+                    f"duplicate key `{key.value}`"
+                    + (f"; the key is already on line {line}" if line else ""),
+                )
             mapping.keys[key.value] = at
             mapping.value[key.value] = self._node(next(self.events))
         return mapping
@@ -213,7 +254,9 @@ def _size_and_height(node: Node) -> tuple[int, int]:
     """Return the number of values in a tree, and its number of levels of lists and mappings."""
     if not node.is_map and not node.is_list:
         return 1, 0
-    inside = [_size_and_height(child) for child in (node.value.values() if node.is_map else node.value)]
+    inside = [
+        _size_and_height(child) for child in (node.value.values() if node.is_map else node.value)
+    ]
     return 1 + sum(size for size, _ in inside), 1 + max((height for _, height in inside), default=0)
 
 
@@ -233,4 +276,6 @@ def _explain(e: MarkedYAMLError) -> str:
     problem = " ".join(str(e.problem or e.context or "").split())
     context = " ".join(str(e.context or "").split())
     text = f"{context}: {problem}" if context and context != problem else problem
-    return "not valid YAML: " + next((words for part, words in _MISTAKES.items() if part in problem), text)
+    return "not valid YAML: " + next(
+        (words for part, words in _MISTAKES.items() if part in problem), text
+    )

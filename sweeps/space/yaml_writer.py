@@ -39,7 +39,9 @@ def flow(value: Any) -> str:
         if _PLAIN.match(value) and scalar(value) == value:
             return value
         written = json.dumps(value, ensure_ascii=False)
-        return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in written)  # YAML would fold a line separator
+        return "".join(
+            c if c.isprintable() else f"\\U{ord(c):08x}" for c in written
+        )  # YAML would fold a line separator
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float):
@@ -66,7 +68,12 @@ def _lines(mapping: Mapping[Any, Any], indent: int) -> Iterator[str]:
     for key, value in mapping.items():
         head = " " * indent + flow(key) + ":"
         line = f"{head} {flow(value)}"
-        if not isinstance(value, Mapping) or not value or _is_domain(value) or (len(line) <= WIDTH and not _has_domain(value)):
+        if (
+            not isinstance(value, Mapping)
+            or not value
+            or _is_domain(value)
+            or (len(line) <= WIDTH and not _has_domain(value))
+        ):
             yield line
         else:
             yield head
@@ -81,4 +88,6 @@ def _is_domain(value: Mapping[Any, Any]) -> bool:
 def _has_domain(value: Any) -> bool:
     if isinstance(value, Mapping):
         return _is_domain(value) or any(map(_has_domain, value.values()))
-    return isinstance(value, Sequence) and not isinstance(value, str) and any(map(_has_domain, value))
+    return (
+        isinstance(value, Sequence) and not isinstance(value, str) and any(map(_has_domain, value))
+    )

@@ -42,7 +42,9 @@ class BudgetState:
     def add_trial(self, result: Result) -> None:
         """Add the GPU seconds and the final state of a trial."""
         self.ended.append(result.state)
-        self.consecutive_failures = self.consecutive_failures + 1 if result.state is State.FAIL else 0
+        self.consecutive_failures = (
+            self.consecutive_failures + 1 if result.state is State.FAIL else 0
+        )
         self.gpu_seconds += result.metrics.get("gpu_seconds", 0.0)
 
     def forgive_failures(self, limits: Limits) -> None:
@@ -50,7 +52,10 @@ class BudgetState:
 
         Without this reset, a resumed sweep would stop at once, although the user may have fixed the cause of the failures.
         """
-        if limits.max_failures_in_a_row is not None and self.consecutive_failures >= limits.max_failures_in_a_row:
+        if (
+            limits.max_failures_in_a_row is not None
+            and self.consecutive_failures >= limits.max_failures_in_a_row
+        ):
             self.consecutive_failures = 0
 
     def add_configuration(self, number: int, result: Result) -> None:
@@ -73,7 +78,10 @@ class BudgetState:
                 self.best = number, result
         if better and result.state is State.COMPLETE:
             self.without_improvement = 0
-        elif any(r.state is State.COMPLETE for r in ([self.best[1]] if self.best else self.front.values())):
+        elif any(
+            r.state is State.COMPLETE
+            for r in ([self.best[1]] if self.best else self.front.values())
+        ):
             self.without_improvement += 1
 
 

@@ -62,7 +62,9 @@ class JournalReader(JournalFileBackend):
         """
         rules, offsets = Rules() if log_number_from == 0 else None, self._log_number_offset
         with open(self._file_path, "rb") as f:
-            end = os.stat(self._file_path).st_size  # records that are written from now on are read by the next call
+            end = os.stat(
+                self._file_path
+            ).st_size  # records that are written from now on are read by the next call
             at = f.seek(offsets.get(log_number_from, 0))
             number, torn = (log_number_from if log_number_from in offsets else 0), False
             for line in f:
@@ -71,7 +73,9 @@ class JournalReader(JournalFileBackend):
                     return
                 if torn:
                     raise damaged(self.path, number + 1, "is not JSON")
-                if (record := parse_line(line)) is NOTHING:  # an error, unless this is the last line: a crash can damage the last line
+                if (
+                    (record := parse_line(line)) is NOTHING
+                ):  # an error, unless this is the last line: a crash can damage the last line
                     torn = True
                     continue
                 number += 1
@@ -94,7 +98,11 @@ class JournalReader(JournalFileBackend):
         except (DamagedStudy, OSError):
             raise
         except Exception as e:  # our rules accept the record, but Optuna cannot load it
-            raise damaged(self.path, self.line, f"is a record that Optuna cannot load: {type(e).__name__}: {e}") from e
+            raise damaged(
+                self.path,
+                self.line,
+                f"is a record that Optuna cannot load: {type(e).__name__}: {e}",
+            ) from e
 
 
 class Journal(JournalReader):
@@ -116,7 +124,9 @@ class Journal(JournalReader):
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append records to the journal. If writing fails, the file stays as it was before the call."""
-        remaining = memoryview("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode())
+        remaining = memoryview(
+            "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode()
+        )
         with open(self._file_path, "ab", buffering=0) as f:
             size = f.tell()
             try:
@@ -150,9 +160,7 @@ def damaged(journal: Path, number: int, problem: str) -> DamagedStudy:
         after = sum(is_valid(RECORD, parse_line(line)) for i, line in enumerate(f, 1) if i > number)
     before = "1 record" if number == 2 else f"{number - 1} records"
     command = repair_command(journal.parent)
-    text = (
-        f"{problem}; {before} before this line and {after} after this line can be read; `{command}` rebuilds the study from these records"
-    )
+    text = f"{problem}; {before} before this line and {after} after this line can be read; `{command}` rebuilds the study from these records"
     return DamagedStudy(Problem(f"{journal}:{number}", text))
 
 

@@ -12,7 +12,16 @@ import json
 from typing import Annotated, Any, Literal, Self
 
 from optuna.trial import TrialState
-from pydantic import AfterValidator, BaseModel, Field, InstanceOf, Strict, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    InstanceOf,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from sweeps.core.json_files import is_deep, is_number
 from sweeps.study.record import PASSED, PAUSED, PROGRESS_PREFIX, SWEEP_PAUSED
@@ -50,7 +59,9 @@ def _system_attribute(attribute: dict[str, Any]) -> dict[str, Any]:
     return attribute
 
 
-Text = InstanceOf[str]  # pydantic's `str` rejects texts that are not valid Unicode, such as some file names
+Text = InstanceOf[
+    str
+]  # pydantic's `str` rejects texts that are not valid Unicode, such as some file names
 Time = Annotated[Text, AfterValidator(_time)]
 Configuration = Annotated[dict[Text, Any], AfterValidator(_shallow)]
 Numbers = dict[Text, float]
@@ -155,7 +166,9 @@ class ProgressRecord(_Model):
     The last progress record of an ended trial has no reports.
     """
 
-    reports: list[Annotated[tuple[Annotated[int, Field(ge=0)], float, float, Numbers], Strict(False)]]
+    reports: list[
+        Annotated[tuple[Annotated[int, Field(ge=0)], float, float, Numbers], Strict(False)]
+    ]
     steps: Count
     attempts: Count
     seconds: Seconds
@@ -237,12 +250,29 @@ class CreateTrial(_OfStudy):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        results = (self.params, self.distributions, self.value, self.values, self.intermediate_values, self.datetime_complete)
+        results = (
+            self.params,
+            self.distributions,
+            self.value,
+            self.values,
+            self.intermediate_values,
+            self.datetime_complete,
+        )
         if self.state == COMPLETE:
-            consistent = (self.value is None) != (self.values is None) and self.params.keys() == self.distributions.keys()
-            consistent = consistent and self.datetime_start is not None and self.datetime_complete is not None
+            consistent = (self.value is None) != (
+                self.values is None
+            ) and self.params.keys() == self.distributions.keys()
+            consistent = (
+                consistent
+                and self.datetime_start is not None
+                and self.datetime_complete is not None
+            )
         else:
-            consistent = not any(results) and "begun" not in self.user_attrs and (self.datetime_start is not None or self.state == WAITING)
+            consistent = (
+                not any(results)
+                and "begun" not in self.user_attrs
+                and (self.datetime_start is not None or self.state == WAITING)
+            )
         if not consistent:
             raise ValueError("the trial's times, parameters or values do not fit its state")
         return self
@@ -327,4 +357,6 @@ def describe_error(error: ValidationError) -> str:
     """Return the first problem that pydantic found in a record, as text for a message."""
     first = error.errors(include_url=False, include_context=False)[0]
     place, text = ".".join(map(str, first["loc"][1:])), first["msg"].removeprefix("Value error, ")
-    return f"is a record with a wrong `{place}`: {text}" if place else f"is not a valid record: {text}"
+    return (
+        f"is a record with a wrong `{place}`: {text}" if place else f"is not a valid record: {text}"
+    )

@@ -10,7 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from optuna.distributions import BaseDistribution, check_distribution_compatibility, json_to_distribution
+from optuna.distributions import (
+    BaseDistribution,
+    check_distribution_compatibility,
+    json_to_distribution,
+)
 from pydantic import ValidationError
 
 from sweeps.core.trial import format_trial_id
@@ -24,7 +28,15 @@ class Fault(Exception):
 
 
 # Exceptions that can be raised while a record with unexpected content is read.
-UNREADABLE = (Fault, TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError)
+UNREADABLE = (
+    Fault,
+    TypeError,
+    ValueError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 @dataclass
@@ -82,7 +94,9 @@ class Rules:
         except ValidationError as e:
             return _printable(records.describe_error(e))
         except UNREADABLE as e:
-            return _printable(str(e) if isinstance(e, Fault) else f"is a record that cannot be read: {e}")
+            return _printable(
+                str(e) if isinstance(e, Fault) else f"is a record that cannot be read: {e}"
+            )
         self._previous = record
         return None
 
@@ -103,7 +117,9 @@ class Rules:
     # Records about the study
 
     def _create_study(self, record: records.CreateStudy) -> None:
-        if self._study_name is None:  # each driver writes this record again, and Optuna skips the repetition
+        if (
+            self._study_name is None
+        ):  # each driver writes this record again, and Optuna skips the repetition
             self._study_name, self._value_count = record.study_name, len(record.directions)
         elif record.study_name != self._study_name:
             raise Fault(f"begins another study in the same journal, {record.study_name}")
@@ -113,7 +129,9 @@ class Rules:
             value = records.STUDY_ATTRIBUTES[name].validate_python(value)
         if name == "judged":
             if len(value.objectives) != self._value_count:
-                raise Fault(f"has {len(value.objectives)} objectives, but the study has {self._value_count}")
+                raise Fault(
+                    f"has {len(value.objectives)} objectives, but the study has {self._value_count}"
+                )
             self._has_objectives = True
 
     # Records about a trial
@@ -121,7 +139,9 @@ class Rules:
     def _create_trial(self, record: records.CreateTrial) -> None:
         number, trial = len(self.trials), TrialState(record.state)
         if not self._has_objectives:
-            raise Fault("creates a trial, but the record `judged`, which has the objectives, must come first")
+            raise Fault(
+                "creates a trial, but the record `judged`, which has the objectives, must come first"
+            )
         first = record.user_attrs.get(REPEAT_OF, 0)
         if first != 0 and not (type(first) is int and 0 <= first < number):
             raise Fault(f"repeats trial {first!r}, which does not exist yet")
@@ -143,13 +163,17 @@ class Rules:
     def _change_trial(self, record: records.OfTrial) -> None:
         number = record.trial_id
         if number >= len(self.trials):
-            raise Fault(f"is about trial {number}, but only {len(self.trials)} trials exist at this line")
+            raise Fault(
+                f"is about trial {number}, but only {len(self.trials)} trials exist at this line"
+            )
         trial = self.trials[number]
         if trial.state not in (RUNNING, WAITING):
             raise Fault(f"is about trial {format_trial_id(number)}, which has already ended")
         match record:
             case records.SetParam():
-                self._check_param(record.param_name, record.param_value_internal, record.distribution)
+                self._check_param(
+                    record.param_name, record.param_value_internal, record.distribution
+                )
                 trial.params.add(record.param_name)
             case records.SetState():
                 self._set_state(trial, number, record)
@@ -170,12 +194,16 @@ class Rules:
         distribution = self._distributions.get(text) or json_to_distribution(text)
         if not distribution._contains(value):
             raise Fault(f"sets `{name}` to {value!r}, which is outside its distribution")
-        check_distribution_compatibility(self._dimensions.setdefault(name, distribution), distribution)
+        check_distribution_compatibility(
+            self._dimensions.setdefault(name, distribution), distribution
+        )
         self._distributions[text] = distribution
 
     def _check_values(self, values: list[float] | None) -> None:
         if values is None or len(values) != self._value_count or any(v != v for v in values):
-            raise Fault(f"completes a trial with the values {values}, but {self._value_count} numbers are needed")
+            raise Fault(
+                f"completes a trial with the values {values}, but {self._value_count} numbers are needed"
+            )
 
     def _set_state(self, trial: TrialState, number: int, record: records.SetState) -> None:
         if record.state == RUNNING:
@@ -192,7 +220,9 @@ class Rules:
         if name.startswith(PROGRESS_PREFIX):
             due = f"{PROGRESS_PREFIX}{trial.progress}" if trial.started else "begun"
             if name != due:
-                raise Fault(f"has `{name}` of trial {format_trial_id(number)}, but `{due}` must come next")
+                raise Fault(
+                    f"has `{name}` of trial {format_trial_id(number)}, but `{due}` must come next"
+                )
             progress = records.TRIAL_ATTRIBUTES[PROGRESS_PREFIX].validate_python(value)
             trial.closed, trial.progress = not progress.reports, trial.progress + 1
         elif name == "begun":

@@ -74,7 +74,9 @@ class LiveTrial:
         self.ended = False
 
     @classmethod
-    def restore(cls, trial: Trial, t: FrozenTrial, folder: Path, objectives: Objectives) -> LiveTrial:
+    def restore(
+        cls, trial: Trial, t: FrozenTrial, folder: Path, objectives: Objectives
+    ) -> LiveTrial:
         """Restore the state of a trial from the study.
 
         The sweep's folder may have been moved since the paths of checkpoints were recorded. Each checkpoint is therefore looked up in the
@@ -95,14 +97,25 @@ class LiveTrial:
             if (recorded := latest.get(name)) is None:
                 return None
             path = f"{checkpoint_root(folder, trial.id)}/{Path(recorded['path']).name}"
-            return Checkpoint(path, recorded["step"], recorded["best_step"]) if checkpoint_exists(path) else None
+            return (
+                Checkpoint(path, recorded["step"], recorded["best_step"])
+                if checkpoint_exists(path)
+                else None
+            )
 
-        live.curve, live.other_curves = dict(record.curve_of(t)), record.others_of(t, objectives.reported_metrics[1:])
+        live.curve, live.other_curves = (
+            dict(record.curve_of(t)),
+            record.others_of(t, objectives.reported_metrics[1:]),
+        )
         live.steps, live.chunks = max(live.curve, default=0), len(record.progress_records(t))
         live.checkpoint, live.best = existing("checkpoint"), existing("best")
         live.attempts, live.seconds = latest.get("attempts", 0), latest.get("seconds", 0.0)
         live.worker_seconds, live.sizes = record.worker_seconds_of(t), record.sizes_of(t)
-        live.lineage, live.decided_rung, live.passed_rung = record.lineage_of(t), record.decided_of(t), record.passed_of(t)
+        live.lineage, live.decided_rung, live.passed_rung = (
+            record.lineage_of(t),
+            record.decided_of(t),
+            record.passed_of(t),
+        )
         return live
 
     def add_report(self, report: Report, objectives: Objectives) -> float:
@@ -137,4 +150,7 @@ class LiveTrial:
         """Return the entries that only the progress records of elastic trials have; {} for other trials."""
         if self.trial.shape.most is None:
             return {}
-        return {record.WORKER_SECONDS: round(self.worker_seconds, 4), record.SIZES: [dataclasses.asdict(size) for size in self.sizes]}
+        return {
+            record.WORKER_SECONDS: round(self.worker_seconds, 4),
+            record.SIZES: [dataclasses.asdict(size) for size in self.sizes],
+        }

@@ -61,7 +61,9 @@ class Objectives:
     @classmethod
     def from_space(cls, space: Space) -> Objectives:
         """Return the objectives and constraints of a search space."""
-        return cls(space.objectives, space.constraints, space.data.folds > 0, space.scheduler.counts_rows)
+        return cls(
+            space.objectives, space.constraints, space.data.folds > 0, space.scheduler.counts_rows
+        )
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Objectives:
@@ -73,7 +75,10 @@ class Objectives:
     def to_json(self) -> dict[str, Any]:
         """Return the objectives and constraints as a JSON object for the study."""
         objectives = [[o.metric, o.goal] for o in self.objectives]
-        known = {"objectives": objectives, "constraints": [[c.metric, c.sign, c.bound] for c in self.constraints]}
+        known = {
+            "objectives": objectives,
+            "constraints": [[c.metric, c.sign, c.bound] for c in self.constraints],
+        }
         flags = {"cross_validated": self.cross_validated, "on_more_rows": self.on_more_rows}
         return known | {name: True for name, is_set in flags.items() if is_set}
 
@@ -94,7 +99,9 @@ class Objectives:
         for o in self.objectives:
             if o.metric == self.metric:
                 return o.goal == "minimize"
-        return next((c.sign in ("<", "<=") for c in self.constraints if c.metric == self.metric), True)
+        return next(
+            (c.sign in ("<", "<=") for c in self.constraints if c.metric == self.metric), True
+        )
 
     @property
     def goals(self) -> tuple[bool, ...]:
@@ -112,9 +119,21 @@ class Objectives:
 
         There is one objective, its metric is reported, there are no constraints, and any step can be the best one.
         """
-        return not self.last_step_counts and len(self.objectives) == 1 and not self.constraints and self.metric == self.objectives[0].metric
+        return (
+            not self.last_step_counts
+            and len(self.objectives) == 1
+            and not self.constraints
+            and self.metric == self.objectives[0].metric
+        )
 
-    def score(self, state: State, steps: int, curve: Curve, others: Mapping[str, Curve], cost: Mapping[str, float]) -> TrialScore:
+    def score(
+        self,
+        state: State,
+        steps: int,
+        curve: Curve,
+        others: Mapping[str, Curve],
+        cost: Mapping[str, float],
+    ) -> TrialScore:
         """Compute the objective values and the feasibility of a trial.
 
         Args:
@@ -139,10 +158,21 @@ class Objectives:
                 known[name] = value_there
         values: list[float | None] = []
         for objective in self.objectives:
-            known_value = known.get(objective.metric) if objective.metric not in COSTS or state is State.COMPLETE else None
+            known_value = (
+                known.get(objective.metric)
+                if objective.metric not in COSTS or state is State.COMPLETE
+                else None
+            )
             values.append(None if known_value is None or math.isnan(known_value) else known_value)
         feasible = all(c.metric in known and c.holds(known[c.metric]) for c in self.constraints)
-        missing = next((name for name in self.reported_metrics if name not in known or math.isnan(known[name])), None)
+        missing = next(
+            (
+                name
+                for name in self.reported_metrics
+                if name not in known or math.isnan(known[name])
+            ),
+            None,
+        )
         return TrialScore(step, tuple(values), known, feasible, missing)
 
     def violations(self, metrics: Mapping[str, float]) -> dict[str, float]:

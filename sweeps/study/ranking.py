@@ -17,7 +17,9 @@ def should_abort(ended: Sequence[State]) -> bool:
     Args:
         ended: Final states, in the order in which the trials ended.
     """
-    return len(ended) >= ABORT_AFTER_FAILURES and all(s is State.FAIL for s in ended[:ABORT_AFTER_FAILURES])
+    return len(ended) >= ABORT_AFTER_FAILURES and all(
+        s is State.FAIL for s in ended[:ABORT_AFTER_FAILURES]
+    )
 
 
 def beats(a: float | None, b: float | None, minimize: bool) -> bool:
@@ -110,7 +112,9 @@ def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> li
     best: list[tuple[int, tuple[float, ...]]] = []
     for number, values in sorted(ranks[min(ranks)]) if ranks else ():
         if not any(dominates(other, values, minimize) for _, other in best):
-            best = [(n, v) for n, v in best if not dominates(values, v, minimize)] + [(number, values)]
+            best = [(n, v) for n, v in best if not dominates(values, v, minimize)] + [
+                (number, values)
+            ]
     return [number for number, _ in best]
 
 
@@ -122,7 +126,9 @@ def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
         minimize: True if smaller values are better.
     """
     ranks = ((_rank(result, minimize), number) for number, result in results)
-    return [number for _, number in sorted((rank, number) for rank, number in ranks if rank is not None)]
+    return [
+        number for _, number in sorted((rank, number) for rank, number in ranks if rank is not None)
+    ]
 
 
 def best_of(values: Iterable[tuple[int, float]], minimize: bool) -> tuple[int | None, float | None]:

@@ -14,7 +14,15 @@ from sweeps.core.resources import costs
 from sweeps.core.result import to_json_value
 from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, Result, State, Trial, format_trial_id
+from sweeps.core.trial import (
+    Checkpoint,
+    GangSizePeriod,
+    Report,
+    Result,
+    State,
+    Trial,
+    format_trial_id,
+)
 from sweeps.space.section_models import Repeats
 from sweeps.study import storage
 from sweeps.study.objectives import Objectives
@@ -68,13 +76,21 @@ class Perturbation:
     @property
     def metrics(self) -> dict[str, float]:
         """The new values of the numeric parameters, as metrics for a tracker. The metric's name is `pbt.params.NAME`."""
-        numbers = {k: v for k, v in self.labels.items() if k.startswith("params.") and isinstance(v, (int, float))}
+        numbers = {
+            k: v
+            for k, v in self.labels.items()
+            if k.startswith("params.") and isinstance(v, (int, float))
+        }
         return {f"pbt.{name}": float(v) for name, v in numbers.items() if not isinstance(v, bool)}
 
     @property
     def options(self) -> dict[str, Any]:
         """The new values of the parameters that are not numbers, by name, such as `booster` for the dimension `params.booster`."""
-        return {k.removeprefix("params."): v for k, v in self.labels.items() if k.startswith("params.") and f"pbt.{k}" not in self.metrics}
+        return {
+            k.removeprefix("params."): v
+            for k, v in self.labels.items()
+            if k.startswith("params.") and f"pbt.{k}" not in self.metrics
+        }
 
     def __str__(self) -> str:
         options = ", ".join(f"{name} {value}" for name, value in self.options.items())
@@ -89,7 +105,9 @@ class Perturbation:
     @classmethod
     def from_record(cls, content: Mapping[str, Any]) -> Perturbation:
         """Return the perturbation that a progress record stores."""
-        names = {name: "origin" if name == "donor_step" else name for name in cls.__dataclass_fields__}
+        names = {
+            name: "origin" if name == "donor_step" else name for name in cls.__dataclass_fields__
+        }
         return cls(**{name: content[key] for name, key in names.items()})
 
 
@@ -147,20 +165,48 @@ class TrialRecord:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `sweeps show --json` prints for the trial."""
         r = self.result
-        shown: dict[str, Any] = {"trial": self.id, "state": r.state.name, "value": r.value, "best_step": r.best_step, "steps": r.steps}
-        shown |= {"metrics": r.metrics, "values": r.values, "feasible": r.feasible, "given": r.given}
+        shown: dict[str, Any] = {
+            "trial": self.id,
+            "state": r.state.name,
+            "value": r.value,
+            "best_step": r.best_step,
+            "steps": r.steps,
+        }
+        shown |= {
+            "metrics": r.metrics,
+            "values": r.values,
+            "feasible": r.feasible,
+            "given": r.given,
+        }
         shown |= {"final": r.final} if r.final else {}
         shown |= {} if self.repeat_of is None else {"repeats": format_trial_id(self.repeat_of)}
         shown |= {"enqueued": True} if self.enqueued else {}
-        shown |= {"seconds": r.seconds, "preprocessor": self.preprocessor, "scaling": self.scaling, "params": self.params}
-        shown |= {"seed": self.seed, "attempts": self.attempts, "curve": self.curve, "reason": self.reason, "error": r.error}
+        shown |= {
+            "seconds": r.seconds,
+            "preprocessor": self.preprocessor,
+            "scaling": self.scaling,
+            "params": self.params,
+        }
+        shown |= {
+            "seed": self.seed,
+            "attempts": self.attempts,
+            "curve": self.curve,
+            "reason": self.reason,
+            "error": r.error,
+        }
         shown |= {"data": self.data} if self.data else {}
         shown |= {} if self.bracket is None else {"bracket": self.bracket}
         if self.sizes:
             shown["sizes"] = [asdict(size) for size in self.sizes]
         if self.lineage:
-            shown["lineage"] = [{"step": t.step, "donor": t.donor, "from": t.donor_step, "params": t.params} for t in self.lineage]
-        times = {name: at and at.isoformat(timespec="seconds") for name, at in (("began", self.began), ("ended", self.ended))}
+            shown["lineage"] = [
+                {"step": t.step, "donor": t.donor, "from": t.donor_step, "params": t.params}
+                for t in self.lineage
+            ]
+        times = {
+            name: at and at.isoformat(timespec="seconds")
+            for name, at in (("began", self.began), ("ended", self.ended))
+        }
         shown = to_json_value(shown | times)
         return shown
 
@@ -203,7 +249,9 @@ class Record:
     @property
     def configurations(self) -> Configurations:
         """The trials, grouped by configuration."""
-        return Configurations.of(((t.number, t.repeat_of, t.result) for t in self.trials), self.repeats)
+        return Configurations.of(
+            ((t.number, t.repeat_of, t.result) for t in self.trials), self.repeats
+        )
 
     def total(self, limit: int) -> int:
         """Return the expected number of trials of the sweep; see `repeats.known_total`.
@@ -213,7 +261,13 @@ class Record:
         """
         firsts = Counter(t.result.state for t in self.ran if t.repeat_of is None)
         complete = firsts[State.COMPLETE]
-        return known_total(limit, complete, firsts.total() - firsts[State.RUNNING] - complete, self.repeats, self.stops)
+        return known_total(
+            limit,
+            complete,
+            firsts.total() - firsts[State.RUNNING] - complete,
+            self.repeats,
+            self.stops,
+        )
 
     @property
     def front(self) -> list[TrialRecord]:
@@ -256,14 +310,23 @@ def report_rows(reports: Iterable[Report], metric: str | None) -> list[list[Any]
         `others` maps the names of the other metrics to their values.
     """
     return [
-        [r.step, r.time, math.nan if metric is None else r.metrics[metric], {k: v for k, v in r.metrics.items() if k != metric}]
+        [
+            r.step,
+            r.time,
+            math.nan if metric is None else r.metrics[metric],
+            {k: v for k, v in r.metrics.items() if k != metric},
+        ]
         for r in reports
     ]
 
 
 def progress_records(t: FrozenTrial) -> list[dict[str, Any]]:
     """Return the progress records of a trial (its attributes `told.0`, `told.1`, ...), in the order of their numbers."""
-    records = [(int(key.removeprefix(PROGRESS_PREFIX)), value) for key, value in t.user_attrs.items() if key.startswith(PROGRESS_PREFIX)]
+    records = [
+        (int(key.removeprefix(PROGRESS_PREFIX)), value)
+        for key, value in t.user_attrs.items()
+        if key.startswith(PROGRESS_PREFIX)
+    ]
     return [value for _, value in sorted(records, key=lambda f: f[0])]
 
 
@@ -281,7 +344,10 @@ def reports_of(t: FrozenTrial, metric: str | None) -> tuple[Report, ...]:
         metric: Name of the leading metric; see `Objectives.metric`.
     """
     rows = [row for chunk in progress_records(t) for row in chunk["reports"]]
-    return tuple(Report(step, rest if metric is None else {metric: value, **rest}, at) for step, at, value, rest in rows)
+    return tuple(
+        Report(step, rest if metric is None else {metric: value, **rest}, at)
+        for step, at, value, rest in rows
+    )
 
 
 def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
@@ -299,7 +365,10 @@ def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int,
             for name in wanted & rest.keys():
                 curves.setdefault(name, []).append((int(step), float(rest[name])))
         if PERTURBED in chunk and "donor" in chunk[PERTURBED]:
-            curves = {name: [(int(s), float(v)) for s, v in curve] for name, curve in chunk[PERTURBED]["others"].items()}
+            curves = {
+                name: [(int(s), float(v)) for s, v in curve]
+                for name, curve in chunk[PERTURBED]["others"].items()
+            }
     return curves
 
 
@@ -340,7 +409,9 @@ def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
 
 def decided_of(t: FrozenTrial) -> int:
     """Return the last perturbation step for which a decision about the trial is recorded; 0 if no decision is recorded."""
-    return max((chunk[PERTURBED]["step"] for chunk in progress_records(t) if PERTURBED in chunk), default=0)
+    return max(
+        (chunk[PERTURBED]["step"] for chunk in progress_records(t) if PERTURBED in chunk), default=0
+    )
 
 
 def passed_of(t: FrozenTrial) -> int:
@@ -360,13 +431,21 @@ def reported_values(t: FrozenTrial) -> dict[int, float]:
 
     For the steps before a perturbation, `curve_of` returns the donor's values instead.
     """
-    values = {int(step): float(value) for chunk in progress_records(t) for step, _, value, _ in chunk["reports"]}
+    values = {
+        int(step): float(value)
+        for chunk in progress_records(t)
+        for step, _, value, _ in chunk["reports"]
+    }
     return dict(sorted((values | t.intermediate_values).items()))
 
 
 def lineage_of(t: FrozenTrial) -> tuple[Perturbation, ...]:
     """Return the perturbations of a trial, in the order in which they happened."""
-    records = [chunk[PERTURBED] for chunk in progress_records(t) if PERTURBED in chunk and "donor" in chunk[PERTURBED]]
+    records = [
+        chunk[PERTURBED]
+        for chunk in progress_records(t)
+        if PERTURBED in chunk and "donor" in chunk[PERTURBED]
+    ]
     return tuple(map(Perturbation.from_record, records))
 
 
@@ -384,7 +463,9 @@ def lineage_text(lineage: Iterable[Perturbation]) -> str:
 def checkpoint_names(t: FrozenTrial) -> tuple[str | None, str | None]:
     """Return the folder names of the best and of the latest recorded checkpoint of a trial. The name of a missing checkpoint is None."""
     checkpoints = [latest_progress(t).get(name) for name in ("best", "checkpoint")]
-    best, latest = (Path(checkpoint["path"]).name if checkpoint else None for checkpoint in checkpoints)
+    best, latest = (
+        Path(checkpoint["path"]).name if checkpoint else None for checkpoint in checkpoints
+    )
     return best, latest
 
 
@@ -396,12 +477,20 @@ def _scaling_of(t: FrozenTrial) -> dict[str, Any]:
 def worker_seconds_of(t: FrozenTrial) -> float:
     """Return the sum of the seconds that all workers of a trial have spent on it."""
     last, number = latest_progress(t), _scaling_of(t).get("num_workers", 1)
-    return float(last.get(WORKER_SECONDS, 0.0) if isinstance(number, dict) else last.get("seconds", 0.0) * number)
+    return float(
+        last.get(WORKER_SECONDS, 0.0)
+        if isinstance(number, dict)
+        else last.get("seconds", 0.0) * number
+    )
 
 
 def costs_of(t: FrozenTrial) -> dict[str, float]:
     """Return the costs of a trial so far, by the names in `sweeps.core.resources.COSTS`."""
-    return costs(latest_progress(t).get("seconds", 0.0), worker_seconds_of(t), _scaling_of(t).get("resources_per_worker", {}))
+    return costs(
+        latest_progress(t).get("seconds", 0.0),
+        worker_seconds_of(t),
+        _scaling_of(t).get("resources_per_worker", {}),
+    )
 
 
 def steps_of(t: FrozenTrial) -> int:
@@ -430,7 +519,9 @@ def result_of(t: FrozenTrial, objectives: Objectives) -> Result:
     last = latest_progress(t)
     best, seconds, steps = last.get("best"), last.get("seconds", 0.0), last.get("steps", 0)
     state = State(t.state.name) if t.state.name in State.__members__ else State.RUNNING
-    score = objectives.score(state, steps, curve_of(t), others_of(t, objectives.reported_metrics[1:]), costs_of(t))
+    score = objectives.score(
+        state, steps, curve_of(t), others_of(t, objectives.reported_metrics[1:]), costs_of(t)
+    )
     return Result(
         state=state,
         value=score.values[0],
@@ -464,10 +555,19 @@ def read(folder: Path) -> Record | None:
     if (study := _study(folder)) is None:
         return None
     attributes = study.user_attrs
-    if "judged" not in attributes:  # the driver has created the study, but has not recorded the objectives yet
+    if (
+        "judged" not in attributes
+    ):  # the driver has created the study, but has not recorded the objectives yet
         return None
-    objectives, repeats = Objectives.from_json(attributes["judged"]), Repeats(**attributes.get("repeats", {}))
-    trials = tuple(_recorded(t, objectives, folder) for t in study.get_trials(deepcopy=False) if "begun" in t.user_attrs)
+    objectives, repeats = (
+        Objectives.from_json(attributes["judged"]),
+        Repeats(**attributes.get("repeats", {})),
+    )
+    trials = tuple(
+        _recorded(t, objectives, folder)
+        for t in study.get_trials(deepcopy=False)
+        if "begun" in t.user_attrs
+    )
     stops, paused = attributes.get("stops", True), bool(attributes.get(SWEEP_PAUSED, False))
     return Record(objectives, trials, attributes.get("data"), repeats, stops, paused)
 
@@ -526,17 +626,32 @@ def _study(folder: Path) -> Any:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     opened = JournalReader(journal).storage() if place is None else storage.connect(place[0])
-    names = [study.study_name for study in opened.get_all_studies() if place is None or study.study_name == place[1]]
+    names = [
+        study.study_name
+        for study in opened.get_all_studies()
+        if place is None or study.study_name == place[1]
+    ]
     study = optuna.load_study(study_name=names[0], storage=opened) if names else None
-    storage.check_trial_count(folder, lambda: study.get_trials(deepcopy=False) if study is not None else [])
+    storage.check_trial_count(
+        folder, lambda: study.get_trials(deepcopy=False) if study is not None else []
+    )
     return study
 
 
 def _recorded(t: FrozenTrial, objectives: Objectives, folder: Path) -> TrialRecord:
-    first, last, lineage, result = t.user_attrs["begun"], latest_progress(t), lineage_of(t), result_of(t, objectives)
-    if result.checkpoint is not None and recorded_store(folder) is None:  # the folder may have been moved, or the checkpoint deleted
+    first, last, lineage, result = (
+        t.user_attrs["begun"],
+        latest_progress(t),
+        lineage_of(t),
+        result_of(t, objectives),
+    )
+    if (
+        result.checkpoint is not None and recorded_store(folder) is None
+    ):  # the folder may have been moved, or the checkpoint deleted
         path = SweepFolder(folder).trial(first["id"]) / Path(result.checkpoint.path).name
-        result = replace(result, checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None)
+        result = replace(
+            result, checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None
+        )
     return TrialRecord(
         number=t.number,
         id=first["id"],

@@ -40,17 +40,35 @@ def merged(results: Sequence[Result], repeats: Repeats) -> Result:
     """
     if repeats.count == 1:
         return results[0]
-    aggregated = [r for r in results if r.state is State.COMPLETE] or [r for r in results if r.state is State.PRUNED]
+    aggregated = [r for r in results if r.state is State.COMPLETE] or [
+        r for r in results if r.state is State.PRUNED
+    ]
     if not aggregated or results[0].state is State.RUNNING:
         return results[0]
-    state = State.COMPLETE if aggregated[0].state is State.COMPLETE and len(aggregated) == repeats.count else State.PRUNED
-    values = tuple(_aggregate(column, repeats) for column in zip(*(r.values for r in aggregated), strict=True))
-    return replace(aggregated[0], state=state, value=values[0], values=values, feasible=all(r.feasible for r in aggregated))
+    state = (
+        State.COMPLETE
+        if aggregated[0].state is State.COMPLETE and len(aggregated) == repeats.count
+        else State.PRUNED
+    )
+    values = tuple(
+        _aggregate(column, repeats) for column in zip(*(r.values for r in aggregated), strict=True)
+    )
+    return replace(
+        aggregated[0],
+        state=state,
+        value=values[0],
+        values=values,
+        feasible=all(r.feasible for r in aggregated),
+    )
 
 
 def _aggregate(values: Sequence[float | None], repeats: Repeats) -> float | None:
     known_values = [v for v in values if v is not None]
-    return float(AGGREGATES[repeats.aggregate](known_values)) if len(known_values) == len(values) else None
+    return (
+        float(AGGREGATES[repeats.aggregate](known_values))
+        if len(known_values) == len(values)
+        else None
+    )
 
 
 def settled(results: Sequence[Result], repeats: Repeats) -> bool:
@@ -62,10 +80,14 @@ def settled(results: Sequence[Result], repeats: Repeats) -> bool:
         results: Results of the configuration's ended trials, at least one. The first trial comes first.
         repeats: How many times each configuration is trained.
     """
-    return results[0].state is not State.RUNNING and (results[0].state is not State.COMPLETE or len(results) == repeats.count)
+    return results[0].state is not State.RUNNING and (
+        results[0].state is not State.COMPLETE or len(results) == repeats.count
+    )
 
 
-def known_total(max_trials: int, complete: int, incomplete: int, repeats: Repeats, scheduler_stops: bool) -> int:
+def known_total(
+    max_trials: int, complete: int, incomplete: int, repeats: Repeats, scheduler_stops: bool
+) -> int:
     """Return the expected number of trials of a sweep, including repeats.
 
     If the scheduler may stop trials, only the repeats of first trials that are already complete are counted. Otherwise, all first trials
@@ -78,7 +100,9 @@ def known_total(max_trials: int, complete: int, incomplete: int, repeats: Repeat
         repeats: How many times each configuration is trained.
         scheduler_stops: True if the scheduler may stop trials.
     """
-    return max_trials + (repeats.count - 1) * (complete if scheduler_stops else max_trials - incomplete)
+    return max_trials + (repeats.count - 1) * (
+        complete if scheduler_stops else max_trials - incomplete
+    )
 
 
 @dataclass(frozen=True)
@@ -94,7 +118,9 @@ class Configurations:
     repeats: Repeats
 
     @classmethod
-    def of(cls, trials: Iterable[tuple[int, int | None, Result]], repeats: Repeats) -> Configurations:
+    def of(
+        cls, trials: Iterable[tuple[int, int | None, Result]], repeats: Repeats
+    ) -> Configurations:
         """Group trials by configuration.
 
         Args:
@@ -104,12 +130,16 @@ class Configurations:
         """
         groups: dict[int, list[tuple[int, Result]]] = {}
         for number, repeat_of, result in sorted(trials, key=lambda t: t[0]):
-            groups.setdefault(number if repeat_of is None else repeat_of, []).append((number, result))
+            groups.setdefault(number if repeat_of is None else repeat_of, []).append(
+                (number, result)
+            )
         return cls(groups, repeats)
 
     def results(self) -> dict[int, Result]:
         """Return the result of each configuration, by the number of its first trial."""
-        return {first: merged([r for _, r in own], self.repeats) for first, own in self.trials.items()}
+        return {
+            first: merged([r for _, r in own], self.repeats) for first, own in self.trials.items()
+        }
 
     def winner(self, goals: Sequence[bool]) -> int | None:
         """Return the number of the best trial of the best configuration.

@@ -24,7 +24,13 @@ from sweeps.core.sweep_folder import RESULT, SweepFolder
 # SQLAlchemy driver for both schemes below. The driver is explicit, because SQLAlchemy's default for `postgresql` differs between versions.
 DRIVER = "postgresql+psycopg2"
 # Settings of libpq that detect a dead connection. A setting in the URL has priority.
-PATIENCE = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
+PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
 SCHEMES = ("postgresql", DRIVER)
 # Full URLs given to this process, by the URL without secrets, which the sweep's folder does not store. Other processes get the secrets from
 # libpq's environment variables, such as PGPASSWORD, or from ~/.pgpass.
@@ -42,9 +48,19 @@ def check(url: str) -> None:
     """
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in SCHEMES:
-        raise InputError(Problem("--storage", f"must be postgresql://USER@HOST/DATABASE, got {without_password(url)!r}"))
+        raise InputError(
+            Problem(
+                "--storage",
+                f"must be postgresql://USER@HOST/DATABASE, got {without_password(url)!r}",
+            )
+        )
     if importlib.util.find_spec("psycopg2") is None:
-        raise InputError(Problem("--storage", f"PostgreSQL needs a driver that is not installed: {install('postgresql')}"))
+        raise InputError(
+            Problem(
+                "--storage",
+                f"PostgreSQL needs a driver that is not installed: {install('postgresql')}",
+            )
+        )
 
 
 def new_settings(url: str, sweep: str) -> dict[str, str]:
@@ -95,9 +111,14 @@ def place_of(folder: Path) -> tuple[str, str] | None:
         return None
     if not is_text(bare) or not is_text(origin.get("study")):
         raise InputError(
-            Problem(str(SweepFolder(folder).origin), "`storage` and `study`, which name the database of the study, must be texts")
+            Problem(
+                str(SweepFolder(folder).origin),
+                "`storage` and `study`, which name the database of the study, must be texts",
+            )
         )
-    return _whole.get(without_password(bare), bare), origin["study"]  # an older version kept secret query parameters too
+    return _whole.get(without_password(bare), bare), origin[
+        "study"
+    ]  # an older version kept secret query parameters too
 
 
 def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
@@ -120,13 +141,17 @@ def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]
     if (place := place_of(folder)) is not None:
         database = connect(place[0])
         studies = [study for study in database.get_all_studies() if study.study_name == place[1]]
-        check_trial_count(folder, lambda: [t for study in studies for t in _trials(database, study)])
+        check_trial_count(
+            folder, lambda: [t for study in studies for t in _trials(database, study)]
+        )
         return database, place[1], lambda: None  # a database flushes by itself
     path = journal_in(folder)
     if not path.exists():
         check_trial_count(folder)
     if path.is_symlink():
-        raise InputError(Problem(str(path), "is a symbolic link; a journal must be a file in the sweep's folder"))
+        raise InputError(
+            Problem(str(path), "is a symbolic link; a journal must be a file in the sweep's folder")
+        )
     journal = Journal(path)
     opened = journal.storage()
     # The study's name is read from the journal: a space without `name` is named by its path, and the path changes if the folder is copied.
@@ -150,7 +175,9 @@ def journal_in(folder: Path) -> Path:
     """
     journal = SweepFolder(folder).journal
     if journal.exists() and not journal.is_file():
-        raise DamagedStudy(Problem(str(journal), "is not a file; restore the journal from a backup"))
+        raise DamagedStudy(
+            Problem(str(journal), "is not a file; restore the journal from a backup")
+        )
     return journal
 
 
@@ -167,8 +194,13 @@ def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) 
     result = read_result(folder)
     if result is None:
         return
-    starts = [t.user_attrs["begun"] for t in trials() if t.state.is_finished() and "begun" in t.user_attrs]
-    ended, given = ({begun["id"] for begun in starts if bool(begun.get("given")) is flag} for flag in (False, True))
+    starts = [
+        t.user_attrs["begun"] for t in trials() if t.state.is_finished() and "begun" in t.user_attrs
+    ]
+    ended, given = (
+        {begun["id"] for begun in starts if bool(begun.get("given")) is flag}
+        for flag in (False, True)
+    )
     if (problem := contradiction(ended, given, result)) is None:
         return
     if (place := place_of(folder)) is None:
@@ -191,14 +223,26 @@ def connect(url: str) -> Any:
     from sqlalchemy.exc import SQLAlchemyError
 
     settings = parse_qs(urlsplit(url).query)
-    engine = {"pool_pre_ping": True, "pool_size": 2, "connect_args": {k: v for k, v in PATIENCE.items() if k not in settings}}
+    engine = {
+        "pool_pre_ping": True,
+        "pool_size": 2,
+        "connect_args": {k: v for k, v in PATIENCE.items() if k not in settings},
+    }
     try:
-        return optuna.storages.get_storage(optuna.storages.RDBStorage(f"{DRIVER}://{url.partition('://')[2]}", engine_kwargs=engine))
+        return optuna.storages.get_storage(
+            optuna.storages.RDBStorage(
+                f"{DRIVER}://{url.partition('://')[2]}", engine_kwargs=engine
+            )
+        )
     except (SQLAlchemyError, ImportError, ValueError, RuntimeError) as e:
         text = masked(_first_line(e))
         for secret in secrets_in(url):
             text = text.replace(secret.written, "***").replace(secret.value, "***")
-        hint = "; if the URL has no password, the password is taken from $PGPASSWORD or ~/.pgpass" if "password" in text else ""
+        hint = (
+            "; if the URL has no password, the password is taken from $PGPASSWORD or ~/.pgpass"
+            if "password" in text
+            else ""
+        )
         raise InputError(Problem("--storage", f"{without_password(url)}: {text}{hint}")) from None
 
 
@@ -221,7 +265,9 @@ def outage(error: BaseException) -> str | None:
         causes.append(cause)
         if isinstance(cause, SQLAlchemyError):
             return f"the study's database does not answer: {_first_line(cause)}"
-        cause = getattr(cause, "cause", None) or cause.__cause__ or cause.__context__  # `cause` is the exception that a Ray task raised
+        cause = (
+            getattr(cause, "cause", None) or cause.__cause__ or cause.__context__
+        )  # `cause` is the exception that a Ray task raised
     return None
 
 

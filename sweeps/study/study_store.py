@@ -60,7 +60,9 @@ class StudyStore:
         self.objectives = Objectives.from_space(space)
         self.minimize = self.objectives.minimize
         # Optuna accepts intermediate values only for a study with a single objective.
-        self._takes_last_value = len(space.objectives) == 1 and self.objectives.metric == space.objective.metric
+        self._takes_last_value = (
+            len(space.objectives) == 1 and self.objectives.metric == space.objective.metric
+        )
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -82,7 +84,9 @@ class StudyStore:
     def _restore(self) -> None:
         """Restore the trials that an earlier driver started but did not finish."""
         for t in self.trials():
-            self.spent = max([self.spent, *(chunk["at"] for chunk in record.progress_records(t)[-1:])])
+            self.spent = max(
+                [self.spent, *(chunk["at"] for chunk in record.progress_records(t)[-1:])]
+            )
             if "begun" in t.user_attrs and not t.state.is_finished():
                 trial = trial_building.recorded_trial(self.space, t)
                 self._live[t.number] = LiveTrial.restore(trial, t, self.folder, self.objectives)
@@ -113,15 +117,23 @@ class StudyStore:
 
     def enqueued(self, command: str) -> int | None:
         """Return the number of the trial that a command has enqueued; None if there is none."""
-        return next((t.number for t in self.trials() if t.user_attrs.get(record.ENQUEUED) == command), None)
+        return next(
+            (t.number for t in self.trials() if t.user_attrs.get(record.ENQUEUED) == command), None
+        )
 
     def add_given_points(self) -> None:
         """Record the initial points with known results as COMPLETE trials. Points that are already recorded are skipped."""
         recorded = sum(record.is_given(t) for t in self.trials())
-        for point in [p for p in self.space.search.initial_points if p.values is not None][recorded:]:
+        for point in [p for p in self.space.search.initial_points if p.values is not None][
+            recorded:
+        ]:
             distributions: dict[str, Any] = {}
 
-            def choose(dimension: Dimension, keys: dict[str, Any] = point.keys, distributions: dict[str, Any] = distributions) -> Any:
+            def choose(
+                dimension: Dimension,
+                keys: dict[str, Any] = point.keys,
+                distributions: dict[str, Any] = distributions,
+            ) -> Any:
                 distributions[dimension.name] = distribution_of(dimension)
                 return keys[dimension.name]
 
@@ -135,7 +147,9 @@ class StudyStore:
             self.study.add_trial(given)
         self.sync()
 
-    def record_start(self, trial_to_start: optuna.Trial, trial: Trial, bracket: int | None = None) -> None:
+    def record_start(
+        self, trial_to_start: optuna.Trial, trial: Trial, bracket: int | None = None
+    ) -> None:
         """Record the start of a trial.
 
         Args:
@@ -143,7 +157,10 @@ class StudyStore:
             trial: The same trial, as `trial_building.build_trial` built it.
             bracket: Number of the trial's bracket; None if the scheduler has a single bracket.
         """
-        trial_to_start.set_user_attr("begun", record.start_attributes(trial) | ({} if bracket is None else {"bracket": bracket}))
+        trial_to_start.set_user_attr(
+            "begun",
+            record.start_attributes(trial) | ({} if bracket is None else {"bracket": bracket}),
+        )
         self._live[trial_to_start.number] = LiveTrial(trial, dict(trial_to_start.params))
         self._open[trial_to_start.number] = trial_to_start
 
@@ -166,8 +183,15 @@ class StudyStore:
                     # If an earlier driver died before it wrote the progress record below, Optuna already has the value and warns.
                     warnings.simplefilter("ignore")
                     self._open[number].report(value, report.step)
-        live.checkpoint, live.best = progress.checkpoint or live.checkpoint, progress.best or live.best
-        live.attempts, live.seconds, live.worker_seconds = progress.attempts, progress.seconds, progress.worker_seconds
+        live.checkpoint, live.best = (
+            progress.checkpoint or live.checkpoint,
+            progress.best or live.best,
+        )
+        live.attempts, live.seconds, live.worker_seconds = (
+            progress.attempts,
+            progress.seconds,
+            progress.worker_seconds,
+        )
         live.sizes = progress.sizes or live.sizes
         if new or progress.checkpoint is not None:
             self._record_progress(number, new)
@@ -224,7 +248,12 @@ class StudyStore:
         self._record_progress(number, (), **{record.PERTURBED: perturbation.to_record() | curves})
 
     def finish(
-        self, number: int, state: State, error: str | None = None, reason: str | None = None, final: dict[str, float] | None = None
+        self,
+        number: int,
+        state: State,
+        error: str | None = None,
+        reason: str | None = None,
+        final: dict[str, float] | None = None,
     ) -> Result:
         """Record the end of a trial.
 
@@ -242,7 +271,9 @@ class StudyStore:
         live, optuna_trial = self._live[number], self._open[number]
         seconds, curve = round(live.seconds, 4), tuple(live.curve.items())
         shape = live.trial.shape
-        worker_seconds = seconds * shape.workers if shape.most is None else round(live.worker_seconds, 4)
+        worker_seconds = (
+            seconds * shape.workers if shape.most is None else round(live.worker_seconds, 4)
+        )
         cost = costs(seconds, worker_seconds, dict(shape.per_worker))
         score = self.objectives.score(state, live.steps, curve, live.other_curves, cost)
         if state is State.COMPLETE and score.missing is not None:
@@ -250,14 +281,29 @@ class StudyStore:
             score = self.objectives.score(state, live.steps, curve, live.other_curves, cost)
         error = error and shorten(error)
         final = dict(final or {}) if state is State.COMPLETE else {}
-        self._record_progress(number, (), **{k: v for k, v in (("error", error), ("reason", reason), ("final", final)) if v})
-        for name, violation in self.objectives.violations(score.metrics).items() if state in (State.COMPLETE, State.PRUNED) else ():
+        self._record_progress(
+            number,
+            (),
+            **{k: v for k, v in (("error", error), ("reason", reason), ("final", final)) if v},
+        )
+        for name, violation in (
+            self.objectives.violations(score.metrics).items()
+            if state in (State.COMPLETE, State.PRUNED)
+            else ()
+        ):
             optuna_trial.set_constraint(name, violation)
         last = max(live.curve, default=None)
         if state is State.COMPLETE:
-            self.study.tell(optuna_trial, [v for v in score.values if v is not None], state=TrialState.COMPLETE)
+            self.study.tell(
+                optuna_trial, [v for v in score.values if v is not None], state=TrialState.COMPLETE
+            )
         elif state is State.PRUNED:
-            if last is not None and last not in self._rungs and self._takes_last_value and live.trial.repeat_of is None:
+            if (
+                last is not None
+                and last not in self._rungs
+                and self._takes_last_value
+                and live.trial.repeat_of is None
+            ):
                 optuna_trial.report(live.curve[last], last)
             self.study.tell(optuna_trial, state=TrialState.PRUNED)
         elif state is State.FAIL:
@@ -269,7 +315,9 @@ class StudyStore:
 
     def _missing_metric(self, live: LiveTrial, metric: str) -> str:
         """Return the error message for a trial that ended without a valid value of a required metric."""
-        kind = "objective's" if metric in {o.metric for o in self.space.objectives} else "constraint's"
+        kind = (
+            "objective's" if metric in {o.metric for o in self.space.objectives} else "constraint's"
+        )
         if not live.curve or (metric != self.objectives.metric and metric not in live.other_curves):
             return f"the loop ended without reporting the {kind} metric `{metric}`"
         is_number = any(value == value for _, value in live.other_curves.get(metric, ()))
@@ -308,12 +356,21 @@ class StudyStore:
         These are the best and the latest recorded checkpoint. If `checkpoints.per_trial` is N > 2, they are the best and the N - 1 newest.
         """
         ended = (t for t in self.trials() if t.state.is_finished() and "begun" in t.user_attrs)
-        names = ((t.user_attrs["begun"]["id"], record.checkpoint_names(t), self._latest_names(t)) for t in ended)
-        return {trial_id: {name for name in recorded if name is not None} | newest for trial_id, recorded, newest in names}
+        names = (
+            (t.user_attrs["begun"]["id"], record.checkpoint_names(t), self._latest_names(t))
+            for t in ended
+        )
+        return {
+            trial_id: {name for name in recorded if name is not None} | newest
+            for trial_id, recorded, newest in names
+        }
 
     def _latest_names(self, t: FrozenTrial) -> set[str]:
         """Return the folder names of a trial's newest checkpoints if `checkpoints.per_trial` is above 2; otherwise an empty set."""
-        count, latest = self.space.checkpoints.per_trial - 1, record.latest_progress(t).get("checkpoint")
+        count, latest = (
+            self.space.checkpoints.per_trial - 1,
+            record.latest_progress(t).get("checkpoint"),
+        )
         if count < 2 or not latest:
             return set()
         names = checkpoint_names(checkpoint_root(self.folder, t.user_attrs["begun"]["id"]))
@@ -353,12 +410,19 @@ class StudyStore:
 
     def results(self) -> dict[int, Result]:
         """Return the result of every started trial, by number."""
-        return {t.number: record.result_of(t, self.objectives) for t in self.trials() if "begun" in t.user_attrs}
+        return {
+            t.number: record.result_of(t, self.objectives)
+            for t in self.trials()
+            if "begun" in t.user_attrs
+        }
 
     def configurations(self) -> Configurations:
         """Return the trials, grouped by configuration."""
         repeated = {t.number: record.repeat_of(t) for t in self.trials()}
-        return Configurations.of(((number, repeated[number], result) for number, result in self.results().items()), self.space.repeats)
+        return Configurations.of(
+            ((number, repeated[number], result) for number, result in self.results().items()),
+            self.space.repeats,
+        )
 
     def winner(self) -> int | None:
         """Return the number of the sweep's best trial; None if no trial has a value, or if there are several objectives."""
@@ -372,7 +436,9 @@ class StudyStore:
         """
         front, results = self.front(), self.results()
         ranked = ranking.ranked(results.items(), self.objectives.goals[0])
-        same_tier = [n for n in ranked if ranking.tier(results[n]) == ranking.tier(results[ranked[0]])]
+        same_tier = [
+            n for n in ranked if ranking.tier(results[n]) == ranking.tier(results[ranked[0]])
+        ]
         return [*front, *(n for n in same_tier if n not in front)]
 
     def front(self) -> list[int]:

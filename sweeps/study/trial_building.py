@@ -34,7 +34,9 @@ def seed_of(seed: int, number: int, purpose: str) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-def build_trial(space: Space, number: int, choose: Callable[[Any], Any], repeat_of: int | None = None) -> Trial:
+def build_trial(
+    space: Space, number: int, choose: Callable[[Any], Any], repeat_of: int | None = None
+) -> Trial:
     """Build a trial from the key that is chosen for each active dimension. The key stands for a value; see `Dimension.value`.
 
     Args:
@@ -73,8 +75,12 @@ def recorded_trial(space: Space, t: FrozenTrial, initial: bool = False) -> Trial
         initial: True to use the parameters from before the first perturbation; False to use the current parameters.
     """
     keys = t.params if initial else record.keys_of(t)
-    trial = build_trial(space, t.number, lambda dimension: keys[dimension.name], record.repeat_of(t))
-    return dataclasses.replace(trial, lineage=record.lineage_text(record.lineage_of(t)), enqueued=record.is_enqueued(t))
+    trial = build_trial(
+        space, t.number, lambda dimension: keys[dimension.name], record.repeat_of(t)
+    )
+    return dataclasses.replace(
+        trial, lineage=record.lineage_text(record.lineage_of(t)), enqueued=record.is_enqueued(t)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +97,9 @@ class RecordedTrials:
     space: Space
     url: str | None = dataclasses.field(default=None, repr=False)
 
-    def __call__(self, skip: Container[int] = ()) -> Iterator[tuple[Trial, float, tuple[Report, ...], Result, float]]:
+    def __call__(
+        self, skip: Container[int] = ()
+    ) -> Iterator[tuple[Trial, float, tuple[Report, ...], Result, float]]:
         """Yield the started trials with their reports and results.
 
         If a trial was perturbed by PBT, the yielded trial has its initial parameters. Each perturbation is yielded as one of the trial's
@@ -110,10 +118,20 @@ class RecordedTrials:
         objectives = Objectives.from_space(self.space)
         for t in record.trials_of(self.folder):
             if t.number not in skip:
-                begin, end = (at.timestamp() if at else time.time() for at in (t.datetime_start, t.datetime_complete))
+                begin, end = (
+                    at.timestamp() if at else time.time()
+                    for at in (t.datetime_start, t.datetime_complete)
+                )
                 perturbed = (
-                    Report(perturbation.donor_step, perturbation.metrics, perturbation.time) for perturbation in record.lineage_of(t)
+                    Report(perturbation.donor_step, perturbation.metrics, perturbation.time)
+                    for perturbation in record.lineage_of(t)
                 )
                 sizes = (Report(size.step, size.metrics, size.time) for size in record.sizes_of(t))
                 reports = *record.reports_of(t, objectives.metric), *perturbed, *sizes
-                yield recorded_trial(self.space, t, initial=True), begin, reports, record.result_of(t, objectives), end
+                yield (
+                    recorded_trial(self.space, t, initial=True),
+                    begin,
+                    reports,
+                    record.result_of(t, objectives),
+                    end,
+                )

@@ -14,7 +14,14 @@ from sweeps.space import Space
 from sweeps.study import ranking
 from sweeps.study.record import Record
 from sweeps.sweep_report.importance import Importance
-from sweeps.sweep_report.regret import BUDGETS, Progress, best_result, pauses_of, progress_of, steps_of
+from sweeps.sweep_report.regret import (
+    BUDGETS,
+    Progress,
+    best_result,
+    pauses_of,
+    progress_of,
+    steps_of,
+)
 from sweeps.sweep_report.space_settings import SAME_VALID_ROWS, settings_of
 
 if TYPE_CHECKING:
@@ -107,17 +114,27 @@ class Comparison:
     def winners(self) -> dict[tuple[int, ...], tuple[int, ...]]:
         """For each group of several sweeps, the positions of the sweeps whose best trial is the best of the group."""
         regret = dict(self.results).get("regret", [None] * len(self.sweeps))
-        return {group: tuple(at for at in group if regret[at] == 0) for group in self.groups if len(group) > 1}
+        return {
+            group: tuple(at for at in group if regret[at] == 0)
+            for group in self.groups
+            if len(group) > 1
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `sweeps compare --json` prints. NaN and infinity become None."""
         labels = self.labels
         shown = {
-            "sweeps": [{"label": label, "sweep": s.name, "dir": s.place} for label, s in zip(labels, self.sweeps, strict=True)],
+            "sweeps": [
+                {"label": label, "sweep": s.name, "dir": s.place}
+                for label, s in zip(labels, self.sweeps, strict=True)
+            ],
             "comparable": [[labels[at] for at in group] for group in self.groups],
             "notes": self.notes,
             "results": dict(self.results),
-            "regret": {budget: [{budget: amount, "regret": values} for amount, values in rows] for budget, rows in self.regret.items()},
+            "regret": {
+                budget: [{budget: amount, "regret": values} for amount, values in rows]
+                for budget, rows in self.regret.items()
+            },
             "space": {"differs": dict(self.settings), "equal": self.equal_settings},
             "importance": dict(self.importance),
             "configuration": {"differs": dict(self.configurations), "equal": self.equal_values},
@@ -136,11 +153,15 @@ class Comparison:
 
         names = [s.name for s in self.sweeps]
         columns = names if len(set(names)) == len(names) else list(self.labels)
-        parts: dict[str, Sequence[tuple[Any, tuple[Any, ...]]]] = {name: getattr(self, name) for name in FRAMES}
+        parts: dict[str, Sequence[tuple[Any, tuple[Any, ...]]]] = {
+            name: getattr(self, name) for name in FRAMES
+        }
         parts |= {f"regret.{budget}": rows for budget, rows in self.regret.items()}
         frames = {}
         for name, rows in parts.items():
-            frames[name] = pd.DataFrame([values for _, values in rows], index=[key for key, _ in rows], columns=columns)
+            frames[name] = pd.DataFrame(
+                [values for _, values in rows], index=[key for key, _ in rows], columns=columns
+            )
         return frames
 
     def __str__(self) -> str:
@@ -156,7 +177,9 @@ class Comparison:
 
 def labels_of(number: int) -> tuple[str, ...]:
     """Return short labels: A to Z, then A2 to Z2 and so on."""
-    return tuple(chr(ord("A") + i % 26) + (str(i // 26 + 1) if i >= 26 else "") for i in range(number))
+    return tuple(
+        chr(ord("A") + i % 26) + (str(i // 26 + 1) if i >= 26 else "") for i in range(number)
+    )
 
 
 def compare(sweeps: Sequence[ComparedSweep]) -> Comparison:
@@ -164,7 +187,10 @@ def compare(sweeps: Sequence[ComparedSweep]) -> Comparison:
     spaces = [settings_of(s.space) if s.space is not None else None for s in sweeps]
     groups = _groups(sweeps)
     progress = tuple(_progress(s) for s in sweeps)
-    leaders = [next((leader_of([sweeps[i] for i in group]) for group in groups if at in group), None) for at in range(len(sweeps))]
+    leaders = [
+        next((leader_of([sweeps[i] for i in group]) for group in groups if at in group), None)
+        for at in range(len(sweeps))
+    ]
     differing, equal = _differences(spaces)
     differing = _readable(differing, spaces)
     configurations, same = _differences([_configuration(s) for s in sweeps])
@@ -173,7 +199,11 @@ def compare(sweeps: Sequence[ComparedSweep]) -> Comparison:
         groups=groups,
         notes=tuple(_notes(sweeps, groups, spaces, leaders)),
         results=tuple(_results(sweeps, progress, leaders, any(len(group) > 1 for group in groups))),
-        regret={budget: rows for budget in BUDGETS if (rows := _regret_rows(budget, sweeps, progress, leaders))},
+        regret={
+            budget: rows
+            for budget in BUDGETS
+            if (rows := _regret_rows(budget, sweeps, progress, leaders))
+        },
         settings=tuple(differing),
         equal_settings=len(equal),
         importance=tuple(_importance_rows(sweeps)),
@@ -209,9 +239,15 @@ def data_differ(a: ComparedSweep, b: ComparedSweep) -> bool:
         return a.record is not None and b.record is not None and a.record.data != b.record.data
     if a.space.data.given != b.space.data.given or a.space.data.folds != b.space.data.folds:
         return True
-    if not a.space.data.given or a.record.data == b.record.data:  # without data, the record has a hash of the loop's code
+    if (
+        not a.space.data.given or a.record.data == b.record.data
+    ):  # without data, the record has a hash of the loop's code
         return False
-    differing = {name for name, _ in _differences([settings_of(a.space), settings_of(b.space)])[0] if name.startswith("data.")}
+    differing = {
+        name
+        for name, _ in _differences([settings_of(a.space), settings_of(b.space)])[0]
+        if name.startswith("data.")
+    }
     seeds = a.space.search.seed, b.space.search.seed
     return not differing or not differing <= {*SAME_VALID_ROWS} or seeds[0] != seeds[1]
 
@@ -234,12 +270,23 @@ def _notes(
     if len(groups) > 1:
         yield "the regret of a sweep is its distance to the best value of the sweeps with which it can be compared"
     for label, sweep, leader in zip(labels, sweeps, leaders, strict=True):
-        if sweep.best is not None and leader is not None and ranking.tier(sweep.best) != ranking.tier(leader):
+        if (
+            sweep.best is not None
+            and leader is not None
+            and ranking.tier(sweep.best) != ranking.tier(leader)
+        ):
             why = "breaks a constraint" if not sweep.best.feasible else "was stopped early"
             yield f"{label} has no regret, because its best trial {why}"
-    repeats = {label: s.record.repeats for label, s in zip(labels, sweeps, strict=True) if s.record is not None}
+    repeats = {
+        label: s.record.repeats
+        for label, s in zip(labels, sweeps, strict=True)
+        if s.record is not None
+    }
     if len(set(repeats.values())) > 1:
-        texts = (f"{label}: {r.count}, by their {r.aggregate}" if r.count > 1 else f"{label}: 1" for label, r in repeats.items())
+        texts = (
+            f"{label}: {r.count}, by their {r.aggregate}" if r.count > 1 else f"{label}: 1"
+            for label, r in repeats.items()
+        )
         yield f"the number of repeats for each configuration differs ({'; '.join(texts)})"
     if any(s.record is not None and len(s.record.objectives.objectives) > 1 for s in sweeps):
         yield "a sweep with several objectives has a Pareto front, and neither a single best trial nor a regret"
@@ -247,7 +294,9 @@ def _notes(
         yield "a training loop that reads its own data is not checked: the data of the sweeps may differ"
 
 
-def _why_not_comparable(sweeps: Sequence[ComparedSweep], a: int, b: int, spaces: Sequence[Mapping[str, str] | None]) -> str:
+def _why_not_comparable(
+    sweeps: Sequence[ComparedSweep], a: int, b: int, spaces: Sequence[Mapping[str, str] | None]
+) -> str:
     """Return why the values of the sweeps at positions `a` and `b` cannot be compared."""
     labels = labels_of(len(sweeps))
     both = f"{labels[a]} and {labels[b]}"
@@ -255,10 +304,22 @@ def _why_not_comparable(sweeps: Sequence[ComparedSweep], a: int, b: int, spaces:
         return f"{both} are not comparable: {labels[a] if sweeps[a].objective is None else labels[b]} has no trial yet"
     if sweeps[a].objective != sweeps[b].objective:
         return f"the values of {both} are not comparable, because the objectives differ: {sweeps[a].objective}; {sweeps[b].objective}"
-    keys = [name for name, _ in _differences([spaces[a], spaces[b]])[0] if name.startswith("data.") or name == "search.seed"]
+    keys = [
+        name
+        for name, _ in _differences([spaces[a], spaces[b]])[0]
+        if name.startswith("data.") or name == "search.seed"
+    ]
     unread = any(spaces[at] is None for at in (a, b))
-    why = f": {', '.join(keys)}" if keys else "" if unread else ", although the space files name the same data"
-    return f"the values of {both} are not comparable, because they are measured on different rows{why}"
+    why = (
+        f": {', '.join(keys)}"
+        if keys
+        else ""
+        if unread
+        else ", although the space files name the same data"
+    )
+    return (
+        f"the values of {both} are not comparable, because they are measured on different rows{why}"
+    )
 
 
 def leader_of(sweeps: Sequence[ComparedSweep]) -> Result | None:
@@ -282,26 +343,41 @@ def _progress(sweep: ComparedSweep) -> Progress:
 def regret_of(sweep: ComparedSweep, value: float | None, leader: Result | None) -> float | None:
     """Return the distance of a value to the best value of comparable sweeps. None if the best trials have different ranks."""
     best = sweep.best
-    if value is None or leader is None or leader.value is None or best is None or ranking.tier(best) != ranking.tier(leader):
+    if (
+        value is None
+        or leader is None
+        or leader.value is None
+        or best is None
+        or ranking.tier(best) != ranking.tier(leader)
+    ):
         return None
     distance = abs(value - leader.value)
     return distance if math.isfinite(distance) else None
 
 
 def _regret_rows(
-    budget: str, sweeps: Sequence[ComparedSweep], progress: Sequence[Progress], leaders: Sequence[Result | None]
+    budget: str,
+    sweeps: Sequence[ComparedSweep],
+    progress: Sequence[Progress],
+    leaders: Sequence[Result | None],
 ) -> tuple[tuple[int, tuple[float | None, ...]], ...]:
     largest = max((getattr(p.spent[-1], budget) for p in progress if p.spent), default=0.0)
     rows = []
     for amount in steps_of(largest):
-        values = tuple(regret_of(s, p.best_after(budget, amount), lead) for s, p, lead in zip(sweeps, progress, leaders, strict=True))
+        values = tuple(
+            regret_of(s, p.best_after(budget, amount), lead)
+            for s, p, lead in zip(sweeps, progress, leaders, strict=True)
+        )
         if any(value is not None for value in values):
             rows.append((amount, values))
     return tuple(rows)
 
 
 def _results(
-    sweeps: Sequence[ComparedSweep], progress: Sequence[Progress], leaders: Sequence[Result | None], shared: bool
+    sweeps: Sequence[ComparedSweep],
+    progress: Sequence[Progress],
+    leaders: Sequence[Result | None],
+    shared: bool,
 ) -> Iterator[Row]:
     """Yield the rows of results. If no two sweeps share a best value (`shared`), there is no row for the regret, which would be 0."""
     records = [s.record for s in sweeps]
@@ -314,19 +390,37 @@ def _results(
     for state in (State.COMPLETE, State.PRUNED, State.FAIL):
         counts = tuple(r and sum(t.result.state is state for t in r.ran) for r in records)
         if any(counts):
-            yield {State.COMPLETE: "completed", State.PRUNED: "pruned", State.FAIL: "failed"}[state], counts
+            yield (
+                {State.COMPLETE: "completed", State.PRUNED: "pruned", State.FAIL: "failed"}[state],
+                counts,
+            )
     yield "best", tuple(b and b.value for b in bests)
-    yield "best trial", tuple(r.best.id if r is not None and r.best is not None else None for r in records)
+    yield (
+        "best trial",
+        tuple(r.best.id if r is not None and r.best is not None else None for r in records),
+    )
     if shared:
-        yield "regret", tuple(regret_of(s, None if b is None else b.value, lead) for s, b, lead in zip(sweeps, bests, leaders, strict=True))
+        yield (
+            "regret",
+            tuple(
+                regret_of(s, None if b is None else b.value, lead)
+                for s, b, lead in zip(sweeps, bests, leaders, strict=True)
+            ),
+        )
     if any(s.test is not None for s in sweeps):
         yield "test", tuple(s.test for s in sweeps)
     if any(r is not None and len(r.objectives.objectives) > 1 for r in records):
         yield "front", tuple((r and len(r.front)) or None for r in records)
     yield "seconds", tuple(round(p.spent[-1].seconds, 1) if p.spent else None for p in progress)
-    yield "trial seconds", tuple(r and round(math.fsum(t.result.seconds for t in r.ran), 1) for r in records)
+    yield (
+        "trial seconds",
+        tuple(r and round(math.fsum(t.result.seconds for t in r.ran), 1) for r in records),
+    )
     for budget in ("cpu_seconds", "gpu_seconds"):
-        costs = tuple(r and round(math.fsum(t.result.metrics.get(budget, 0.0) for t in r.ran), 1) for r in records)
+        costs = tuple(
+            r and round(math.fsum(t.result.metrics.get(budget, 0.0) for t in r.ran), 1)
+            for r in records
+        )
         if any(costs):
             yield budget.replace("_", " ").replace("cpu", "CPU").replace("gpu", "GPU"), costs
 
@@ -351,9 +445,13 @@ def _readable(rows: Sequence[Row], spaces: Sequence[Mapping[str, str] | None]) -
     A setting inside an option, such as `preprocessor[SimpleImputer].0.strategy`, is left out if a space does not have this option, because
     the row of the dimension shows the difference already.
     """
-    sections = list(dict.fromkeys(_section(name) for space in spaces if space is not None for name in space))
+    sections = list(
+        dict.fromkeys(_section(name) for space in spaces if space is not None for name in space)
+    )
     shown = [
-        (name, values) for name, values in rows if "[" not in name or all(v is not None for v, s in zip(values, spaces, strict=True) if s)
+        (name, values)
+        for name, values in rows
+        if "[" not in name or all(v is not None for v, s in zip(values, spaces, strict=True) if s)
     ]
     return sorted(shown, key=lambda row: sections.index(_section(row[0])))
 
@@ -374,12 +472,25 @@ def _configuration(sweep: ComparedSweep) -> dict[str, Any] | None:
     best = sweep.record.best if sweep.record is not None else None
     if best is None:
         return None
-    found = {"preprocessor": best.preprocessor, **_dotted("scaling", best.scaling), **_dotted("params", best.params)}
-    return {**_dotted("data", best.data), **found, "steps": best.result.steps, "best step": best.result.best_step}
+    found = {
+        "preprocessor": best.preprocessor,
+        **_dotted("scaling", best.scaling),
+        **_dotted("params", best.params),
+    }
+    return {
+        **_dotted("data", best.data),
+        **found,
+        "steps": best.result.steps,
+        "best step": best.result.best_step,
+    }
 
 
 def _dotted(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in values.items():
-        found |= _dotted(f"{name}.{key}", value) if isinstance(value, Mapping) and value else {f"{name}.{key}": value}
+        found |= (
+            _dotted(f"{name}.{key}", value)
+            if isinstance(value, Mapping) and value
+            else {f"{name}.{key}": value}
+        )
     return found

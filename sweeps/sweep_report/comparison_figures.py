@@ -18,7 +18,12 @@ Points = list[tuple[float, float]]
 
 def comparison_figures(comparison: Comparison) -> list[Figure]:
     """Return the figures of a comparison. Sweeps whose values cannot be compared are in different figures."""
-    return [figure for group in comparison.groups for budget in BUDGETS for figure in _figures_of(comparison, group, budget)]
+    return [
+        figure
+        for group in comparison.groups
+        for budget in BUDGETS
+        for figure in _figures_of(comparison, group, budget)
+    ]
 
 
 def _figures_of(comparison: Comparison, group: Sequence[int], budget: str) -> Iterator[Figure]:
@@ -35,10 +40,22 @@ def _figures_of(comparison: Comparison, group: Sequence[int], budget: str) -> It
     assert record is not None  # a sweep without a study has no points
     metric = record.objectives.objectives[0].metric
     note = "The best value of each sweep so far, in the order in which its trials ended."
-    yield _lines("best", f"Best so far{of}", {names[at]: points for at, points in best.items()}, axes(BUDGETS[budget], metric), note)
+    yield _lines(
+        "best",
+        f"Best so far{of}",
+        {names[at]: points for at, points in best.items()},
+        axes(BUDGETS[budget], metric),
+        note,
+    )
     leader = leader_of([comparison.sweeps[at] for at in group])
     regret = {
-        names[at]: positive([(spent, r) for spent, value in points if (r := regret_of(comparison.sweeps[at], value, leader)) is not None])
+        names[at]: positive(
+            [
+                (spent, r)
+                for spent, value in points
+                if (r := regret_of(comparison.sweeps[at], value, leader)) is not None
+            ]
+        )
         for at, points in best.items()
     }
     if len(group) < 2 or not any(regret.values()):
@@ -52,7 +69,10 @@ def _figures_of(comparison: Comparison, group: Sequence[int], budget: str) -> It
 def best_points(comparison: Comparison, at: int, budget: str) -> Points:
     """Return the best value so far of the sweep at a position, after each trial that ended."""
     progress = comparison.progress[at]
-    pairs = ((getattr(spent, budget), value) for spent, value in zip(progress.spent, progress.best, strict=True))
+    pairs = (
+        (getattr(spent, budget), value)
+        for spent, value in zip(progress.spent, progress.best, strict=True)
+    )
     return [(spent, value) for spent, value in pairs if value is not None and math.isfinite(value)]
 
 
@@ -66,14 +86,26 @@ def positive(points: Points) -> Points:
     return [*kept, (points[len(kept)][0], kept[-1][1])] if 0 < len(kept) < len(points) else kept
 
 
-def _lines(key: str, title: str, lines: dict[str, Points], layout: dict[str, Any], note: str) -> Figure:
+def _lines(
+    key: str, title: str, lines: dict[str, Points], layout: dict[str, Any], note: str
+) -> Figure:
     """Return a figure with one stepped line for each sweep."""
     traces: list[dict[str, Any]] = []
     for name, points in lines.items():
         kept = thin(points, MAX_POINTS)
-        line = {"type": "scatter", "mode": "lines", "name": plain(name), "line": {"shape": "hv", "width": 2}}
+        line = {
+            "type": "scatter",
+            "mode": "lines",
+            "name": plain(name),
+            "line": {"shape": "hv", "width": 2},
+        }
         shown = {"x": rounded(x for x, _ in kept), "y": rounded(y for _, y in kept)}
-        traces.append(line | shown | {"hovertemplate": "%{y} after %{x}<extra>%{fullData.name}</extra>"})
-    layout["xaxis"] |= {"rangemode": "tozero", **whole_axis(x for points in lines.values() for x, _ in points)}
+        traces.append(
+            line | shown | {"hovertemplate": "%{y} after %{x}<extra>%{fullData.name}</extra>"}
+        )
+    layout["xaxis"] |= {
+        "rangemode": "tozero",
+        **whole_axis(x for points in lines.values() for x, _ in points),
+    }
     layout |= {"showlegend": True, "legend": {"orientation": "h", "y": -0.22, "x": 0}}
     return Figure(key, title, {"data": traces, "layout": layout}, note)

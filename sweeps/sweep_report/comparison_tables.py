@@ -36,19 +36,46 @@ class Table:
 def tables(comparison: Comparison) -> Iterator[Table]:
     """Yield the tables of a comparison. A table without rows has a note that says why."""
     labels = comparison.labels
-    yield Table("Results", ("", *labels), tuple(_cells(row) for row in comparison.results), _verdict(comparison))
+    yield Table(
+        "Results",
+        ("", *labels),
+        tuple(_cells(row) for row in comparison.results),
+        _verdict(comparison),
+    )
     regret = tuple(
-        (f"{amount} {_unit(budget, amount)}", *map(_short, values)) for budget, rows in comparison.regret.items() for amount, values in rows
+        (f"{amount} {_unit(budget, amount)}", *map(_short, values))
+        for budget, rows in comparison.regret.items()
+        for amount, values in rows
     )
     note = "the distance between the best value so far and the best value of all comparable sweeps"
-    yield Table("Regret", ("after", *labels), regret, note if regret else "unknown, because no sweep has a single best trial")
+    yield Table(
+        "Regret",
+        ("after", *labels),
+        regret,
+        note if regret else "unknown, because no sweep has a single best trial",
+    )
     total = comparison.equal_settings + len(comparison.settings)
     equal = f"{len(comparison.settings)} of {total} settings differ"
-    yield Table("Spaces", ("setting", *labels), tuple(_cells(row) for row in comparison.settings), equal)
-    importance = tuple((name, *(ABSENT if v is None else f"{v:.2f}" for v in values)) for name, values in comparison.importance)
-    yield Table("Importance", ("dimension", *labels), importance, "by Optuna's PED-ANOVA" if importance else "unknown for every sweep")
+    yield Table(
+        "Spaces", ("setting", *labels), tuple(_cells(row) for row in comparison.settings), equal
+    )
+    importance = tuple(
+        (name, *(ABSENT if v is None else f"{v:.2f}" for v in values))
+        for name, values in comparison.importance
+    )
+    yield Table(
+        "Importance",
+        ("dimension", *labels),
+        importance,
+        "by Optuna's PED-ANOVA" if importance else "unknown for every sweep",
+    )
     same = f"{len(comparison.equal_values)} other values are equal"
-    yield Table("Best configurations", ("value", *labels), tuple(_cells(row) for row in comparison.configurations), same)
+    yield Table(
+        "Best configurations",
+        ("value", *labels),
+        tuple(_cells(row) for row in comparison.configurations),
+        same,
+    )
 
 
 def _verdict(comparison: Comparison) -> str:
@@ -93,11 +120,19 @@ def to_markdown(comparison: Comparison) -> str:
 
 def _markdown_parts(comparison: Comparison) -> tuple[str, str]:
     """Return a comparison as two parts in Markdown: everything up to the results, and the other tables."""
-    names = " and ".join([", ".join(s.name for s in comparison.sweeps[:-1]), comparison.sweeps[-1].name])
-    places = [[label, cell(s.name), cell(s.place)] for label, s in zip(comparison.labels, comparison.sweeps, strict=True)]
+    names = " and ".join(
+        [", ".join(s.name for s in comparison.sweeps[:-1]), comparison.sweeps[-1].name]
+    )
+    places = [
+        [label, cell(s.name), cell(s.place)]
+        for label, s in zip(comparison.labels, comparison.sweeps, strict=True)
+    ]
     legend = table(["", "sweep", "folder"], places)
     notes = "\n".join(f"- {cell(note)}" for note in comparison.notes)
-    results, *others = (_join(f"## {shown.title}", cell(shown.note), _markdown_rows(shown)) for shown in tables(comparison))
+    results, *others = (
+        _join(f"## {shown.title}", cell(shown.note), _markdown_rows(shown))
+        for shown in tables(comparison)
+    )
     return _join(f"# {cell(names)}", legend, notes, results), _join(*others)
 
 
@@ -120,4 +155,6 @@ def to_html_tables(comparison: Comparison) -> str:
     """Return a comparison as HTML without a page around it, for a notebook."""
     from markdown_it import MarkdownIt
 
-    return str(MarkdownIt("commonmark", {"html": False}).enable("table").render(to_markdown(comparison)))
+    return str(
+        MarkdownIt("commonmark", {"html": False}).enable("table").render(to_markdown(comparison))
+    )

@@ -24,14 +24,18 @@ def value_text(value: Any) -> str:
     return ", ".join(map(value_text, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def configuration_rows(configuration: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def configuration_rows(
+    configuration: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, str]]:
     """Yield a row (name, text) for each value of a configuration. A nested value has a dotted name.
 
     >>> list(configuration_rows({"eta": 0.1, "optimizer": {"name": "sgd", "momentum": 0.9}, "layers": [{"size": 8}, {"size": 4}]}))
     [('eta', '0.1'), ('optimizer.name', 'sgd'), ('optimizer.momentum', '0.9'), ('layers.0.size', '8'), ('layers.1.size', '4')]
     """
     for name, value in configuration.items():
-        if isinstance(value, (list, tuple)) and any(isinstance(inner, (Mapping, list, tuple)) for inner in value):
+        if isinstance(value, (list, tuple)) and any(
+            isinstance(inner, (Mapping, list, tuple)) for inner in value
+        ):
             value = {str(at): inner for at, inner in enumerate(value)}
         if isinstance(value, Mapping) and value:
             yield from configuration_rows(value, f"{prefix}{name}.")

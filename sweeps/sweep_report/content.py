@@ -67,7 +67,10 @@ def report(
         ensembles: The ensembles that the sweep has exported.
     """
     data = plot_data(record, space)
-    results, appendix = format_results(record, space, result, data, ensembles), format_appendix(space, result, summary)
+    results, appendix = (
+        format_results(record, space, result, data, ensembles),
+        format_appendix(space, result, summary),
+    )
     page = html_page.to_html(results, plots.all_figures(data, MAX_SLICES), appendix)
     return Report(f"{results}\n\n{appendix}\n", page)
 
@@ -114,7 +117,9 @@ def refresh(folder: Path, space: Space) -> list[Path]:
     shown = read_result(folder)
     if shown is None:
         return []
-    with contextlib.suppress(OSError):  # The disk is full. The export is complete, and only the report does not mention it.
+    with contextlib.suppress(
+        OSError
+    ):  # The disk is full. The export is complete, and only the report does not mention it.
         if write(folder, space, SweepResult.from_json(relocate(shown, folder))) is not None:
             return [SweepFolder(folder).report("md"), SweepFolder(folder).report("html")]
     return []
@@ -123,7 +128,13 @@ def refresh(folder: Path, space: Space) -> list[Path]:
 # ---- Markdown
 
 
-def format_results(record: Record, space: Space, result: SweepResult, data: PlotData, ensembles: Sequence[EnsembleSummary] = ()) -> str:
+def format_results(
+    record: Record,
+    space: Space,
+    result: SweepResult,
+    data: PlotData,
+    ensembles: Sequence[EnsembleSummary] = (),
+) -> str:
     """Return the first part of the report as Markdown: everything about the trials. `report` describes the arguments."""
     names = short_names([d.name for d in space.dimensions])
     parts = [
@@ -160,7 +171,11 @@ def _head(record: Record, space: Space, result: SweepResult) -> str:
     trial = next((t for t in record.trials if t.id == best["trial"]), None)
     labels = {} if trial is None else trial.labels
     names = short_names(sorted(tuned))
-    values = ", ".join(number(v) if k == "preprocessor" else f"{cell(names[k])} {number(v)}" for k, v in labels.items() if k in tuned)
+    values = ", ".join(
+        number(v) if k == "preprocessor" else f"{cell(names[k])} {number(v)}"
+        for k, v in labels.items()
+        if k in tuned
+    )
     test = f"; on the test rows **{number(best['test'])}**" if best["test"] is not None else ""
     value = f"**{cell(record.metric)} {number(best['value'])}**{test}: trial {best['trial']}"
     return f"# {cell(result.sweep)}\n\n{value}{f' with {values}' if values else ''}."
@@ -183,20 +198,34 @@ def _best(record: Record, result: SweepResult) -> str:
     trial = next((t for t in record.trials if t.id == best["trial"]), None)
     at = []
     if trial is not None:
-        stopped = f", at which the trial was stopped ({cell(trial.reason)})" if trial.result.state is State.PRUNED else ""
+        stopped = (
+            f", at which the trial was stopped ({cell(trial.reason)})"
+            if trial.result.state is State.PRUNED
+            else ""
+        )
         at = [["best step", f"{trial.result.best_step} of {trial.result.steps}{stopped}"]]
     scaling = best["scaling"]
     each = ", ".join(f"{v:g} {k}" for k, v in scaling["resources_per_worker"].items())
-    rows = [[cell(name), cell(text)] for name, text in configuration_rows(best.get("data", {}), "data.")]
-    rows += [["preprocessor", cell(best["preprocessor"])], ["workers", f"{number_text(scaling['num_workers'])} × {each}"]]
+    rows = [
+        [cell(name), cell(text)] for name, text in configuration_rows(best.get("data", {}), "data.")
+    ]
+    rows += [
+        ["preprocessor", cell(best["preprocessor"])],
+        ["workers", f"{number_text(scaling['num_workers'])} × {each}"],
+    ]
     rows += [[cell(name), cell(text)] for name, text in configuration_rows(best["params"])]
     return f"## Trial {best['trial']}\n\n" + table(["", ""], [*at, *rows])
 
 
 def _spent(result: SweepResult) -> str:
     """Return a sentence with the duration of the sweep, the number of trials in each state, and the number of fitted preprocessors."""
-    counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
-    trials, ended = sum(result.trials.values()), f" Ended early: {result.reason}." if result.reason else ""
+    counts = ", ".join(
+        f"{n} {state}" for state, n in result.trials.items() if n or state == "completed"
+    )
+    trials, ended = (
+        sum(result.trials.values()),
+        f" Ended early: {result.reason}." if result.reason else "",
+    )
     fits = f"{result.fits} preprocessor{'s' * (result.fits != 1)} fitted"
     return f"{trials} trial{'s' * (trials != 1)} in {duration(result.seconds)}: {counts}; {fits}.{ended}"
 
@@ -206,7 +235,9 @@ def _notes(notes: Sequence[str]) -> str:
     return "\n".join(f"- {cell(note)}" for note in notes)
 
 
-def _top(ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best: str | None) -> str:
+def _top(
+    ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best: str | None
+) -> str:
     """Return a section with a table of the best `TOP` trials; "" if no trial has a value."""
     if not ranked:
         return ""
@@ -218,8 +249,16 @@ def _top(ranked: Sequence[TrialRecord], names: dict[str, str], metric: str, best
         own = [number(t.labels[name]) if name in t.labels else "" for name in shown]
         value, r = number(t.result.value), t.result
         rows.append([t.id, value, r.state.name, str(r.steps), f"{r.seconds:.1f}", *own])
-    title = f"## The best {len(rows)} of {len(ranked)} trials\n\n" if len(ranked) > len(rows) else "## Trials\n\n"
-    more = f"\n\n{len(columns) - len(shown)} more dimensions are not shown." if len(columns) > len(shown) else ""
+    title = (
+        f"## The best {len(rows)} of {len(ranked)} trials\n\n"
+        if len(ranked) > len(rows)
+        else "## Trials\n\n"
+    )
+    more = (
+        f"\n\n{len(columns) - len(shown)} more dimensions are not shown."
+        if len(columns) > len(shown)
+        else ""
+    )
     stopped = "\n\nA trial that was stopped early never wins against a trial that ran to its end."
     remark = "" if best is None or ranked[0].id == best else stopped
     return title + table(head, rows) + more + remark
@@ -232,7 +271,9 @@ def _ensembles(ensembles: Sequence[EnsembleSummary]) -> str:
     rows = []
     for found in ensembles:
         members = ", ".join(f"{trial} (weight {weight})" for trial, weight in found.members.items())
-        rows.append([f"`{cell(Path(found.path).name)}`", number(found.value), number(found.test), members])
+        rows.append(
+            [f"`{cell(Path(found.path).name)}`", number(found.value), number(found.test), members]
+        )
         single = f"the best single model, trial {found.single}"
         rows.append([single, number(found.single_value), number(found.single_test), ""])
     head = ["", f"{cell(base_name(ensembles[0].metric))} on valid", "on test", "members"]
@@ -241,8 +282,15 @@ def _ensembles(ensembles: Sequence[EnsembleSummary]) -> str:
 
 def _commands(trials: Sequence[TrialRecord]) -> str:
     """Return a section about the trials that users have stopped or enqueued while the sweep ran; "" if there are none."""
-    enqueued, stopped = [t.id for t in trials if t.enqueued], [t.id for t in trials if t.reason == STOPPED]
-    lines = [f"- `{name}`: {', '.join(ids)}" for name, ids in (("sweeps enqueue", enqueued), ("sweeps stop", stopped)) if ids]
+    enqueued, stopped = (
+        [t.id for t in trials if t.enqueued],
+        [t.id for t in trials if t.reason == STOPPED],
+    )
+    lines = [
+        f"- `{name}`: {', '.join(ids)}"
+        for name, ids in (("sweeps enqueue", enqueued), ("sweeps stop", stopped))
+        if ids
+    ]
     return "\n".join(["## Trials that commands added or stopped\n", *lines]) if lines else ""
 
 
@@ -260,7 +308,11 @@ def _failures(trials: Iterable[TrialRecord]) -> str:
     failed = [t for t in trials if t.result.state is State.FAIL]
     lines = [f"- trial {t.id}: {cell(last_line(t.result.error))}" for t in failed[:3]]
     more = f"\n- and {len(failed) - 3} more" if len(failed) > 3 else ""
-    return "## Failed trials\n\n" + "\n".join(lines) + more + "\n\nThe tracebacks are in `sweep.log`." if failed else ""
+    return (
+        "## Failed trials\n\n" + "\n".join(lines) + more + "\n\nThe tracebacks are in `sweep.log`."
+        if failed
+        else ""
+    )
 
 
 def _data(summary: DataSummary, space: Space) -> str:
@@ -270,7 +322,11 @@ def _data(summary: DataSummary, space: Space) -> str:
 
     found = "".join(f"\n- {cell(warning.text)}" for warning in warnings(summary, space))
     rows = [[cell(text) for text in row] for row in summary_text.table_rows(summary)]
-    parts = ["## Data", f"{cell(summary_text.one_line(summary))}.", f"Warnings:\n{found}" if found else ""]
+    parts = [
+        "## Data",
+        f"{cell(summary_text.one_line(summary))}.",
+        f"Warnings:\n{found}" if found else "",
+    ]
     parts += [table(summary_text.HEAD, rows), " ".join(summary_text.remarks(summary))]
     return "\n\n".join(part for part in parts if part)
 
@@ -279,7 +335,11 @@ def _use(result: SweepResult) -> str:
     """Return a section that shows how to use the bundle. Without a bundle, the section gives the path of the best trial's checkpoint."""
     if result.bundle is None:
         where = f"The checkpoint is in `{result.checkpoint}`." if result.checkpoint else ""
-        return f"## Files\n\n{where}\n\nThe sweep's folder: `{result.dir}`" if where else f"The sweep's folder: `{result.dir}`"
+        return (
+            f"## Files\n\n{where}\n\nThe sweep's folder: `{result.dir}`"
+            if where
+            else f"The sweep's folder: `{result.dir}`"
+        )
     commands = f"```bash\nsweeps predict {result.bundle} rows.csv\n```"
     python = f'```python\nimport sweeps\n\nbundle = sweeps.load_bundle("{result.bundle}")\nbundle.predict(frame)\n```'
     return f"## Use the bundle\n\n{commands}\n\n{python}\n\nThe sweep's folder: `{result.dir}`"
@@ -290,7 +350,9 @@ def _space(space: Space) -> str:
     text = space.public(space.text).strip()
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     changed = "".join(f"\n\nChanged: `{space.public(override)}`" for override in space.overrides)
-    changed += "".join(f"\n\nVariable: {cell(name)} = {cell(value)}" for name, value in space.variables.items())
+    changed += "".join(
+        f"\n\nVariable: {cell(name)} = {cell(value)}" for name, value in space.variables.items()
+    )
     return f"## Space file\n\n{fence}yaml\n{text}\n{fence}{changed}"
 
 
@@ -320,7 +382,11 @@ def duration(seconds: float) -> str:
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
-    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+    return (
+        f"{whole // 60} min {whole % 60} s"
+        if whole < 3600
+        else f"{whole // 3600} h {whole % 3600 // 60} min"
+    )
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -59,11 +59,20 @@ class Figure:
         figure = go.Figure(self.plot or None)
         lines = textwrap.wrap(self.note, CAPTION_WIDTH)
         subtitle = {"text": "<br>".join(html.escape(text, quote=False) for text in lines)}
-        title = {"text": self.title, "subtitle": subtitle, "y": 1.0, "yanchor": "top", "yref": "container", "pad": {"t": 12}}
+        title = {
+            "text": self.title,
+            "subtitle": subtitle,
+            "y": 1.0,
+            "yanchor": "top",
+            "yref": "container",
+            "pad": {"t": 12},
+        }
         layout = self.plot.get("layout", {"height": 0})
         room = 60 + 18 * len(lines)  # for the title and the caption
         margin = layout.get("margin", {}).get("t", 0) + room
-        figure.update_layout(title=title, margin={"t": margin, "b": 60}, height=layout.get("height", HEIGHT) + room)
+        figure.update_layout(
+            title=title, margin={"t": margin, "b": 60}, height=layout.get("height", HEIGHT) + room
+        )
         if not self.plot:
             figure.update_xaxes(visible=False).update_yaxes(visible=False)
         return figure
@@ -130,7 +139,9 @@ class PlotData:
                 seen.setdefault(name, set()).add(value)
         order = {name: at for at, (name, _) in enumerate(self.importances[1])}
         found = [d for d in self.dimensions if d.name in seen]
-        return sorted(found, key=lambda d: (order.get(self.names[d.name], len(order)), len(seen[d.name]) < 2))
+        return sorted(
+            found, key=lambda d: (order.get(self.names[d.name], len(order)), len(seen[d.name]) < 2)
+        )
 
     @cached_property
     def importances(self) -> tuple[str, tuple[tuple[str, float], ...]]:
@@ -155,7 +166,16 @@ def plot_data(record: Record, space: Space, is_driven: bool = False, now: float 
     rungs = tuple(all_rungs(planned_scheduler(space.scheduler)))
     front = tuple(t.number for t in record.front)
     parts = space.scheduler.max_t if space.scheduler.counts_rows else None
-    return PlotData(space.dimensions, record.objectives.objectives, rungs, record.ran, front, is_driven, now, parts)
+    return PlotData(
+        space.dimensions,
+        record.objectives.objectives,
+        rungs,
+        record.ran,
+        front,
+        is_driven,
+        now,
+        parts,
+    )
 
 
 def read_plot_data(folder: Path) -> PlotData | None:
@@ -175,7 +195,11 @@ def read_plot_data(folder: Path) -> PlotData | None:
     from sweeps.study import record
 
     space, driven = recorded_space(folder), is_driven(folder)
-    return None if (study := record.read(folder)) is None else plot_data(study, space, driven, time.time())
+    return (
+        None
+        if (study := record.read(folder)) is None
+        else plot_data(study, space, driven, time.time())
+    )
 
 
 def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
@@ -195,10 +219,19 @@ def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, 
     """
     reached = {step for t in trials for step, _ in t.curve if step in rungs}
     for rung in sorted(reached, reverse=True):
-        values = {t.number: value for t in trials for step, value in t.curve if step == rung and math.isfinite(value)}
+        values = {
+            t.number: value
+            for t in trials
+            for step, value in t.curve
+            if step == rung and math.isfinite(value)
+        }
         if len(values) >= MIN_RUNG_TRIALS or (rung == min(reached) and values):
             return f"the values at step {rung}, which {len(values)} trials reached", values
-    values = {t.number: t.result.value for t in trials if t.result.value is not None and math.isfinite(t.result.value)}
+    values = {
+        t.number: t.result.value
+        for t in trials
+        if t.result.value is not None and math.isfinite(t.result.value)
+    }
     return f"the values of {len(values)} trials", values
 
 
@@ -223,8 +256,17 @@ def finite(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
 
 def best_first(trials: Sequence[TrialRecord], minimize: bool) -> list[TrialRecord]:
     """Return the trials with a finite value, the best first."""
-    valued = [(t.result.value, t) for t in trials if t.result.value is not None and math.isfinite(t.result.value)]
-    return [t for _, t in sorted(valued, key=lambda pair: (pair[0] if minimize else -pair[0], pair[1].number))]
+    valued = [
+        (t.result.value, t)
+        for t in trials
+        if t.result.value is not None and math.isfinite(t.result.value)
+    ]
+    return [
+        t
+        for _, t in sorted(
+            valued, key=lambda pair: (pair[0] if minimize else -pair[0], pair[1].number)
+        )
+    ]
 
 
 def best_so_far(trials: Sequence[TrialRecord], minimize: bool) -> list[tuple[int, float]]:
@@ -233,7 +275,11 @@ def best_so_far(trials: Sequence[TrialRecord], minimize: bool) -> list[tuple[int
     As for the winner of a sweep, only trials of the best tier count; see `ranking.tier`. A running trial has no tier, because its value is
     not final. The list is empty if no trial has a tier.
     """
-    ranked = [(tier, t) for t in best_first(trials, minimize) if (tier := ranking.tier(t.result)) is not None]
+    ranked = [
+        (tier, t)
+        for t in best_first(trials, minimize)
+        if (tier := ranking.tier(t.result)) is not None
+    ]
     if not ranked:
         return []
     best = min(tier for tier, _ in ranked)
@@ -245,7 +291,9 @@ def best_so_far(trials: Sequence[TrialRecord], minimize: bool) -> list[tuple[int
     return [*points, (max(t.number for t in trials), points[-1][1])]
 
 
-def resources_in_use(periods: Sequence[tuple[float, float, dict[str, float]]]) -> dict[str, list[tuple[float, float]]]:
+def resources_in_use(
+    periods: Sequence[tuple[float, float, dict[str, float]]],
+) -> dict[str, list[tuple[float, float]]]:
     """Return how much of each resource was in use over time.
 
     Args:

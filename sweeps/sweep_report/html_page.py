@@ -52,11 +52,16 @@ def _figures(figures: Sequence[Figure]) -> list[str]:
 
 def _scripts(figures: Sequence[Figure]) -> list[str]:
     # `<` could end the script element.
-    plots = json.dumps([figure.plot for figure in figures], separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    plots = json.dumps(
+        [figure.plot for figure in figures], separators=(",", ":"), allow_nan=False
+    ).replace("<", "\\u003c")
     return [
         f'<script type="application/json" id="figures">{plots}</script>',
         f'<script type="text/plain" id="plotly">{compressed_plotly()}</script>',
-        *(f"<script>\n{(STATIC / name).read_text()}</script>" for name in ("figures.js", "report.js")),
+        *(
+            f"<script>\n{(STATIC / name).read_text()}</script>"
+            for name in ("figures.js", "report.js")
+        ),
     ]
 
 
@@ -71,4 +76,6 @@ def plotly_file() -> Path:
 
 def compressed_plotly() -> str:
     """Return Plotly's JavaScript as Base64 text, compressed with gzip."""
-    return base64.b64encode(gzip.compress(plotly_file().read_bytes(), compresslevel=6, mtime=0)).decode()
+    return base64.b64encode(
+        gzip.compress(plotly_file().read_bytes(), compresslevel=6, mtime=0)
+    ).decode()

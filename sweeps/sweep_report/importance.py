@@ -45,7 +45,9 @@ def importance_of(record: Record | None, space: Space) -> Importance:
     except Exception as e:  # a stranger's study can have any values
         return Importance(unknown=f"the importance cannot be computed: {type(e).__name__}: {e}")
     if not shares:
-        return Importance(unknown="the importance is unknown, because the values or the dimensions do not vary enough")
+        return Importance(
+            unknown="the importance is unknown, because the values or the dimensions do not vary enough"
+        )
     full = {short: name for name, short in data.names.items()}
     return Importance(tuple((full[name], share) for name, share in shares), basis)
 

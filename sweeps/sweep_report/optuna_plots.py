@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweeps.space import Dimension
-from sweeps.sweep_report.figures import MIN_IMPORTANCE_TRIALS, Figure, PlotData, basis_of, thin, whole_axis
+from sweeps.sweep_report.figures import (
+    MIN_IMPORTANCE_TRIALS,
+    Figure,
+    PlotData,
+    basis_of,
+    thin,
+    whole_axis,
+)
 
 if TYPE_CHECKING:
     import optuna
@@ -25,7 +32,9 @@ MAX_CONTOUR = 100
 OUTLIERS = 0.1
 
 
-def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distributions.BaseDistribution:
+def distribution_of(
+    dimension: Dimension, values: Sequence[Any]
+) -> optuna.distributions.BaseDistribution:
     """Return an Optuna distribution that contains all values of a dimension.
 
     Args:
@@ -45,7 +54,9 @@ def distribution_of(dimension: Dimension, values: Sequence[Any]) -> optuna.distr
     return FloatDistribution(lower, upper, log=dimension.is_log)
 
 
-def study_of(data: PlotData, trials: Sequence[TrialRecord], values: dict[int, float]) -> optuna.Study:
+def study_of(
+    data: PlotData, trials: Sequence[TrialRecord], values: dict[int, float]
+) -> optuna.Study:
     """Return a study in memory. All its trials are COMPLETE, because Optuna's analyses omit trials in other states.
 
     Args:
@@ -57,15 +68,24 @@ def study_of(data: PlotData, trials: Sequence[TrialRecord], values: dict[int, fl
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(direction="minimize" if data.minimize else "maximize")
-    seen = {d.name: [t.labels[d.name] for t in data.trials if d.name in t.labels] for d in data.dimensions}
-    distributions = {d.name: distribution_of(d, seen[d.name]) for d in data.dimensions if seen[d.name]}
+    seen = {
+        d.name: [t.labels[d.name] for t in data.trials if d.name in t.labels]
+        for d in data.dimensions
+    }
+    distributions = {
+        d.name: distribution_of(d, seen[d.name]) for d in data.dimensions if seen[d.name]
+    }
     made = []
     for t in trials:
         if t.number in values:
             had = [name for name in distributions if name in t.labels]
             params = {data.names[name]: t.labels[name] for name in had}
             of_params = {data.names[name]: distributions[name] for name in had}
-            made.append(optuna.trial.create_trial(params=params, distributions=of_params, value=values[t.number]))
+            made.append(
+                optuna.trial.create_trial(
+                    params=params, distributions=of_params, value=values[t.number]
+                )
+            )
     study.add_trials(made)
     return study
 
@@ -86,7 +106,9 @@ def importances_of(data: PlotData) -> tuple[str, tuple[tuple[str, float], ...]]:
         found = optuna.importance.get_param_importances(study_of(data, data.trials, values))
     except (ValueError, RuntimeError):  # no dimension varies, or there are too few trials
         return basis, ()
-    return basis, tuple((name, float(value)) for name, value in found.items()) if sum(found.values()) > 0 else ()
+    return basis, tuple((name, float(value)) for name, value in found.items()) if sum(
+        found.values()
+    ) > 0 else ()
 
 
 def contour(data: PlotData, x: str | None = None, y: str | None = None) -> Figure:
@@ -101,16 +123,27 @@ def contour(data: PlotData, x: str | None = None, y: str | None = None) -> Figur
     chosen = list(dict.fromkeys(name for name in (x, y) if name in known))
     chosen += [name for name in known if name not in chosen][: 2 - len(chosen)]
     if len(chosen) < 2 or len(data.ranked) < 2:
-        return Figure("contour", "Contour", note="A contour plot needs two dimensions, and two trials with a value.")
+        return Figure(
+            "contour",
+            "Contour",
+            note="A contour plot needs two dimensions, and two trials with a value.",
+        )
     having = [t for t in data.ranked if all(name in t.labels for name in chosen)]
     shown = thin(having, MAX_CONTOUR)
     values = clipped({t.number: float(t.result.value or 0.0) for t in shown})
-    if len({t.labels[chosen[0]] for t in shown}) < 2 or len({t.labels[chosen[1]] for t in shown}) < 2:
-        return Figure("contour", "Contour", note="A contour plot needs two dimensions of which both vary.")
+    if (
+        len({t.labels[chosen[0]] for t in shown}) < 2
+        or len({t.labels[chosen[1]] for t in shown}) < 2
+    ):
+        return Figure(
+            "contour", "Contour", note="A contour plot needs two dimensions of which both vary."
+        )
     from optuna.visualization import plot_contour
 
     names = [data.names[name] for name in chosen]
-    plot = as_json(plot_contour(study_of(data, shown, values), params=names, target_name=data.metric))
+    plot = as_json(
+        plot_contour(study_of(data, shown, values), params=names, target_name=data.metric)
+    )
     if names != sorted(names):
         plot = transposed(plot)  # Optuna sorts the names
     for axis, name in zip(("xaxis", "yaxis"), chosen, strict=True):
@@ -123,15 +156,28 @@ def contour(data: PlotData, x: str | None = None, y: str | None = None) -> Figur
 def transposed(plot: dict[str, Any]) -> dict[str, Any]:
     """Return a plot with its two axes exchanged."""
     traces = [{**trace, "x": trace.get("y"), "y": trace.get("x")} for trace in plot["data"]]
-    traces = [{**trace, "transpose": True} if trace["type"] == "contour" else trace for trace in traces]
-    return {"data": traces, "layout": {**plot["layout"], "xaxis": plot["layout"]["yaxis"], "yaxis": plot["layout"]["xaxis"]}}
+    traces = [
+        {**trace, "transpose": True} if trace["type"] == "contour" else trace for trace in traces
+    ]
+    return {
+        "data": traces,
+        "layout": {
+            **plot["layout"],
+            "xaxis": plot["layout"]["yaxis"],
+            "yaxis": plot["layout"]["xaxis"],
+        },
+    }
 
 
 def edf(data: PlotData) -> Figure:
     """Return the empirical distribution of the objective."""
     title = "Empirical distribution"
     if len(data.ranked) < 2:
-        return Figure("edf", title, note="There is no distribution, because fewer than two trials have a value.")
+        return Figure(
+            "edf",
+            title,
+            note="There is no distribution, because fewer than two trials have a value.",
+        )
     from optuna.visualization import plot_edf
 
     values = {t.number: float(t.result.value or 0.0) for t in data.ranked}
@@ -139,19 +185,31 @@ def edf(data: PlotData) -> Figure:
     plot["layout"]["yaxis"]["title"] = {"text": "share of the trials"}
     for trace in plot["data"]:
         trace["line"] = {**trace.get("line", {}), "shape": "hv"}
-    return Figure("edf", title, plot, "For each value, the share of the trials whose value is at most as large.")
+    return Figure(
+        "edf",
+        title,
+        plot,
+        "For each value, the share of the trials whose value is at most as large.",
+    )
 
 
 def clipped(values: dict[int, float]) -> dict[int, float]:
     """Return values in which the lowest and the highest tenth are replaced by the limits of the tenths."""
     ordered = sorted(values.values())
-    low, high = ordered[int(len(ordered) * OUTLIERS)], ordered[math.ceil(len(ordered) * (1 - OUTLIERS)) - 1]
+    low, high = (
+        ordered[int(len(ordered) * OUTLIERS)],
+        ordered[math.ceil(len(ordered) * (1 - OUTLIERS)) - 1],
+    )
     return {number: min(max(value, low), high) for number, value in values.items()}
 
 
 def thinned(shown: int, of: int) -> str:
     """Return a sentence for a caption that says how many trials a figure shows; "" if it shows all of them."""
-    return f" The figure shows {shown:,} of {of:,} trials, spread evenly over the ranking." if shown < of else ""
+    return (
+        f" The figure shows {shown:,} of {of:,} trials, spread evenly over the ranking."
+        if shown < of
+        else ""
+    )
 
 
 def as_json(figure: Any) -> dict[str, Any]:

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core.resources import workers_text
 from sweeps.space import Dimension
 from sweeps.sweep_report import optuna_plots
-from sweeps.sweep_report.figures import Figure, PlotData, best_so_far, finite, resources_in_use, thin, whole_axis
+from sweeps.sweep_report.figures import (
+    Figure,
+    PlotData,
+    best_so_far,
+    finite,
+    resources_in_use,
+    thin,
+    whole_axis,
+)
 from sweeps.sweep_report.optuna_plots import clipped, thinned
 
 if TYPE_CHECKING:
@@ -46,18 +54,43 @@ def history(data: PlotData) -> Figure:
         return Figure("history", "Best so far", note=NO_VALUES)
     shown = sorted(thin(data.ranked, MAX_POINTS), key=lambda t: t.number)
     traces = [
-        points(name, chosen, [t.number for t in chosen], [t.result.value for t in chosen], data.metric, STATES[name])
+        points(
+            name,
+            chosen,
+            [t.number for t in chosen],
+            [t.result.value for t in chosen],
+            data.metric,
+            STATES[name],
+        )
         for name, chosen in by_state(data, shown).items()
     ]
     best = best_so_far(data.trials, data.minimize)
     line = {"color": "#d6336c", "width": 2, "shape": "hv"}
-    best_trace = {"type": "scatter", "mode": "lines", "name": "best so far", "line": line, "hoverinfo": "skip", "zorder": 2}
+    best_trace = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "best so far",
+        "line": line,
+        "hoverinfo": "skip",
+        "zorder": 2,
+    }
     if best:
-        traces.append({**best_trace, "x": [number for number, _ in best], "y": rounded(value for _, value in best)})
+        traces.append(
+            {
+                **best_trace,
+                "x": [number for number, _ in best],
+                "y": rounded(value for _, value in best),
+            }
+        )
     note = "The line is the best value so far. A trial that was stopped early counts only if no trial is complete."
     layout = axes("trial", data.metric) | {"showlegend": True}
     layout["xaxis"] |= whole_axis(t.number for t in shown)
-    return Figure("history", "Best so far", {"data": traces, "layout": layout}, note + thinned(len(shown), len(data.ranked)))
+    return Figure(
+        "history",
+        "Best so far",
+        {"data": traces, "layout": layout},
+        note + thinned(len(shown), len(data.ranked)),
+    )
 
 
 def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
@@ -69,21 +102,50 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
     """
     having = [t for t in data.trials if finite(t.curve)]
     if not having:
-        return Figure("curves", "Curves", note="There are no curves, because no trial has reported the objective.")
-    ranked = [t for t in having if t.result.state.name == "RUNNING" and data.is_driven] + [t for t in data.ranked if finite(t.curve)]
-    ranked = [t for t in having if t.id in chosen] if chosen else list({t.number: t for t in [*ranked, *having]}.values())[:MAX_CURVES]
-    traces, places = [], {step: 100 * step / data.parts if data.parts else step for t in ranked for step, _ in t.curve}
+        return Figure(
+            "curves",
+            "Curves",
+            note="There are no curves, because no trial has reported the objective.",
+        )
+    ranked = [t for t in having if t.result.state.name == "RUNNING" and data.is_driven] + [
+        t for t in data.ranked if finite(t.curve)
+    ]
+    ranked = (
+        [t for t in having if t.id in chosen]
+        if chosen
+        else list({t.number: t for t in [*ranked, *having]}.values())[:MAX_CURVES]
+    )
+    traces, places = (
+        [],
+        {
+            step: 100 * step / data.parts if data.parts else step
+            for t in ranked
+            for step, _ in t.curve
+        },
+    )
     for t in ranked:
         curve = thin(finite(t.curve), MAX_CURVE_POINTS)
         mode = "lines" if len(curve) > 30 else "lines+markers"
-        trace: dict[str, Any] = {"type": "scatter", "mode": mode, "name": t.id, "marker": {"size": 4}, "line": {"width": 1.5}}
-        trace |= {"x": [places[step] for step, _ in curve], "y": rounded(value for _, value in curve), "customdata": [t.id] * len(curve)}
+        trace: dict[str, Any] = {
+            "type": "scatter",
+            "mode": mode,
+            "name": t.id,
+            "marker": {"size": 4},
+            "line": {"width": 1.5},
+        }
+        trace |= {
+            "x": [places[step] for step, _ in curve],
+            "y": rounded(value for _, value in curve),
+            "customdata": [t.id] * len(curve),
+        }
         at = "%{x:.3g}% of the train rows" if data.parts else "step %{x}"
         traces.append({**trace, "hovertemplate": f"trial {t.id}, {at}: %{{y}}<extra></extra>"})
     note = f"The objective by {'share of the train rows' if data.parts else 'step'}. A click on the legend hides a trial."
     if not chosen and len(ranked) < len(having):
         note += f" The figure shows {len(ranked)} of {len(having):,} trials: the running and the best ones."
-    layout = axes("% of the train rows" if data.parts else "step", data.metric) | {"showlegend": len(traces) > 1 or not chosen}
+    layout = axes("% of the train rows" if data.parts else "step", data.metric) | {
+        "showlegend": len(traces) > 1 or not chosen
+    }
     layout["xaxis"] |= whole_axis(places.values())
     return Figure("curves", "Curves", {"data": traces, "layout": layout}, note)
 
@@ -92,41 +154,105 @@ def importance(data: PlotData) -> Figure:
     """Return the importance of each dimension."""
     basis, importances = data.importances
     if not importances:
-        note = "Importances need at least 10 trials whose values differ, and a dimension that varies."
+        note = (
+            "Importances need at least 10 trials whose values differ, and a dimension that varies."
+        )
         return Figure("importance", "Importance", note=note)
     shown = importances[:20][::-1]
-    bars = {"type": "bar", "orientation": "h", "x": rounded(v for _, v in shown), "y": [plain(n) for n, _ in shown], "name": "importance"}
-    bars |= {"text": [f"{v:.2f}" for _, v in shown], "textposition": "auto", "hovertemplate": "%{y}: %{x}<extra></extra>"}
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "x": rounded(v for _, v in shown),
+        "y": [plain(n) for n, _ in shown],
+        "name": "importance",
+    }
+    bars |= {
+        "text": [f"{v:.2f}" for _, v in shown],
+        "textposition": "auto",
+        "hovertemplate": "%{y}: %{x}<extra></extra>",
+    }
     layout = axes("importance", "") | {"showlegend": False, "height": 120 + 26 * len(shown)}
-    return Figure("importance", "Importance", {"data": [bars], "layout": layout}, f"By Optuna's PED-ANOVA on {basis}.")
+    return Figure(
+        "importance",
+        "Importance",
+        {"data": [bars], "layout": layout},
+        f"By Optuna's PED-ANOVA on {basis}.",
+    )
 
 
 def parallel(data: PlotData) -> Figure:
     """Return parallel coordinates: one axis for each dimension, one line for each trial."""
     title, dimensions = "Parallel coordinates", data.sampled[:MAX_AXES]
     if not data.ranked or not dimensions:
-        return Figure("parallel", title, note=NO_VALUES if dimensions else "There is nothing to draw, because no dimension varies.")
+        return Figure(
+            "parallel",
+            title,
+            note=NO_VALUES
+            if dimensions
+            else "There is nothing to draw, because no dimension varies.",
+        )
     shown = thin(data.ranked, MAX_POINTS)[::-1]  # the best lines are drawn last
     values = [float(t.result.value or 0.0) for t in shown]
     colors = clipped(dict(enumerate(values)))
-    line = {"color": rounded(colors.values()), "colorscale": "Viridis", "reversescale": data.minimize}
-    line |= {"showscale": True, "colorbar": {"title": {"text": plain(data.metric)}, "thickness": 12}}
-    tracks = [{"label": plain(data.metric), "values": rounded(values)}, *(parallel_axis(data, d, shown) for d in dimensions)]
-    plot = {"data": [{"type": "parcoords", "line": line, "dimensions": tracks, "labelangle": -15, "labelside": "top"}]}
+    line = {
+        "color": rounded(colors.values()),
+        "colorscale": "Viridis",
+        "reversescale": data.minimize,
+    }
+    line |= {
+        "showscale": True,
+        "colorbar": {"title": {"text": plain(data.metric)}, "thickness": 12},
+    }
+    tracks = [
+        {"label": plain(data.metric), "values": rounded(values)},
+        *(parallel_axis(data, d, shown) for d in dimensions),
+    ]
+    plot = {
+        "data": [
+            {
+                "type": "parcoords",
+                "line": line,
+                "dimensions": tracks,
+                "labelangle": -15,
+                "labelside": "top",
+            }
+        ]
+    }
     most = f" The {MAX_AXES} most important dimensions." if len(data.sampled) > MAX_AXES else ""
-    note = f"{EVERY}{most} Drag along an axis to select trials.{thinned(len(shown), len(data.ranked))}"
-    return Figure("parallel", title, {**plot, "layout": {"margin": {"t": 70, "b": 30, "l": 60, "r": 40}, "height": 420}}, note)
+    note = (
+        f"{EVERY}{most} Drag along an axis to select trials.{thinned(len(shown), len(data.ranked))}"
+    )
+    return Figure(
+        "parallel",
+        title,
+        {**plot, "layout": {"margin": {"t": 70, "b": 30, "l": 60, "r": 40}, "height": 420}},
+        note,
+    )
 
 
-def parallel_axis(data: PlotData, dimension: Dimension, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+def parallel_axis(
+    data: PlotData, dimension: Dimension, trials: Sequence[TrialRecord]
+) -> dict[str, Any]:
     """Return one axis of the parallel coordinates. Trials in which the dimension was not active are at the lowest position, `not set`."""
     label, had = plain(data.names[dimension.name]), [t.labels.get(dimension.name) for t in trials]
     unset = any(dimension.name not in t.labels for t in trials)
     if dimension.options:
         texts = [option_text(o.key) for o in dimension.options]
         places = {text: at for at, text in enumerate([*(["not set"] if unset else []), *texts])}
-        at = [places["not set" if dimension.name not in t.labels else option_text(t.labels[dimension.name])] for t in trials]
-        return {"label": label, "values": at, "tickvals": list(places.values()), "ticktext": [shortened(text) for text in places]}
+        at = [
+            places[
+                "not set"
+                if dimension.name not in t.labels
+                else option_text(t.labels[dimension.name])
+            ]
+            for t in trials
+        ]
+        return {
+            "label": label,
+            "values": at,
+            "tickvals": list(places.values()),
+            "ticktext": [shortened(text) for text in places],
+        }
     scale: Callable[[float], float] = math.log10 if dimension.is_log else float
     numbers = [scale(v) for v in had if v is not None]
     low, high = min(numbers), max(numbers)
@@ -139,7 +265,13 @@ def parallel_axis(data: PlotData, dimension: Dimension, trials: Sequence[TrialRe
     if unset:
         ticks, ticktext = [bottom, *ticks], ["not set", *ticktext]
     ends = {"range": [bottom if unset else low, high]} if high > low or unset else {}
-    return {"label": label, "values": rounded(values), "tickvals": ticks, "ticktext": ticktext, **ends}
+    return {
+        "label": label,
+        "values": rounded(values),
+        "tickvals": ticks,
+        "ticktext": ticktext,
+        **ends,
+    }
 
 
 def scale_ticks(low: float, high: float, is_log: bool) -> list[float]:
@@ -160,16 +292,26 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
         data: The sweep.
         name: Name of the dimension. By default, the most important one.
     """
-    dimension = next((d for d in data.sampled if d.name == name), data.sampled[0] if data.sampled else None)
+    dimension = next(
+        (d for d in data.sampled if d.name == name), data.sampled[0] if data.sampled else None
+    )
     if dimension is None or not data.ranked:
-        return Figure("slice", "Slice", note=NO_VALUES if data.sampled else "There is nothing to draw, because no dimension varies.")
+        return Figure(
+            "slice",
+            "Slice",
+            note=NO_VALUES
+            if data.sampled
+            else "There is nothing to draw, because no dimension varies.",
+        )
     having = [t for t in data.ranked if dimension.name in t.labels]
     shown = thin(having, MAX_POINTS)
     traces = []
     for state, chosen in by_state(data, shown).items():
         values = [t.labels[dimension.name] for t in chosen]
         x = [shortened(option_text(v)) for v in values] if dimension.options else rounded(values)
-        traces.append(points(state, chosen, x, [t.result.value for t in chosen], data.metric, STATES[state]))
+        traces.append(
+            points(state, chosen, x, [t.result.value for t in chosen], data.metric, STATES[state])
+        )
     layout = axes(plain(data.names[dimension.name]), data.metric) | {"showlegend": True}
     if dimension.options:
         order = [shortened(option_text(o.key)) for o in dimension.options]
@@ -179,7 +321,9 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
     else:
         layout["xaxis"] |= whole_axis(t.labels[dimension.name] for t in shown)
     note = EVERY + thinned(len(shown), len(having))
-    return Figure("slice", f"Slice: {data.names[dimension.name]}", {"data": traces, "layout": layout}, note)
+    return Figure(
+        "slice", f"Slice: {data.names[dimension.name]}", {"data": traces, "layout": layout}, note
+    )
 
 
 def timeline(data: PlotData) -> Figure:
@@ -187,7 +331,9 @@ def timeline(data: PlotData) -> Figure:
     title = "Timeline"
     timed = [t for t in data.trials if t.began is not None]
     if not timed:
-        return Figure("timeline", title, note="There is no timeline, because no trial has a recorded start.")
+        return Figure(
+            "timeline", title, note="There is no timeline, because no trial has a recorded start."
+        )
     shown = timed[-MAX_BARS:]
     traces = []
     for state, chosen in by_state(data, shown).items():
@@ -199,10 +345,18 @@ def timeline(data: PlotData) -> Figure:
             "marker": {"color": STATES[state]},
             "customdata": [t.id for t in chosen],
         }
-        bar |= {"base": [iso(start) for start, _ in spans], "x": [max(0.0, round((end - start) * 1000)) for start, end in spans]}
-        texts = [f"{end - start:.1f} s, {workers_of(t)}" for t, (start, end) in zip(chosen, spans, strict=True)]
+        bar |= {
+            "base": [iso(start) for start, _ in spans],
+            "x": [max(0.0, round((end - start) * 1000)) for start, end in spans],
+        }
+        texts = [
+            f"{end - start:.1f} s, {workers_of(t)}"
+            for t, (start, end) in zip(chosen, spans, strict=True)
+        ]
         bar |= {"y": [t.number for t in chosen], "text": texts, "textposition": "none"}
-        traces.append({**bar, "hovertemplate": f"trial %{{customdata}}, {state}: %{{text}}<extra></extra>"})
+        traces.append(
+            {**bar, "hovertemplate": f"trial %{{customdata}}, {state}: %{{text}}<extra></extra>"}
+        )
     layout = axes("", "trial") | {"barmode": "overlay", "bargap": 0.1, "showlegend": True}
     layout["xaxis"] |= {"type": "date"}
     layout["yaxis"] |= {"autorange": "reversed", **whole_axis(t.number for t in shown)}
@@ -214,7 +368,14 @@ def timeline(data: PlotData) -> Figure:
 def cost(data: PlotData) -> Figure:
     """Return the objective by the cost of each trial, with a color for each number of workers."""
     title = "Cost by scale"
-    name = next((n for n in ("gpu_seconds", "cpu_seconds", "seconds") if any(t.result.metrics.get(n) for t in data.ranked)), None)
+    name = next(
+        (
+            n
+            for n in ("gpu_seconds", "cpu_seconds", "seconds")
+            if any(t.result.metrics.get(n) for t in data.ranked)
+        ),
+        None,
+    )
     if name is None:
         return Figure("cost", title, note=NO_VALUES)
     costly = [t for t in data.ranked if t.result.metrics.get(name, 0.0) > 0]
@@ -228,7 +389,9 @@ def cost(data: PlotData) -> Figure:
     layout = axes(name, data.metric) | {"showlegend": True}
     layout["xaxis"] |= {"type": "log", "exponentformat": "power"}
     note = f"{name} of each trial and its value at its best step, with a color for each number of workers."
-    return Figure("cost", title, {"data": traces, "layout": layout}, note + thinned(len(shown), len(costly)))
+    return Figure(
+        "cost", title, {"data": traces, "layout": layout}, note + thinned(len(shown), len(costly))
+    )
 
 
 def pareto(data: PlotData) -> Figure:
@@ -236,14 +399,22 @@ def pareto(data: PlotData) -> Figure:
     title, count = "Pareto front", len(data.objectives)
     if count not in (2, 3):
         return Figure("pareto", title, note="A Pareto front is drawn for two or three objectives.")
-    having = [t for t in data.trials if len(t.result.values) == count and all(v is not None and math.isfinite(v) for v in t.result.values)]
+    having = [
+        t
+        for t in data.trials
+        if len(t.result.values) == count
+        and all(v is not None and math.isfinite(v) for v in t.result.values)
+    ]
     if not having:
         return Figure("pareto", title, note=NO_VALUES)
     front = [t for t in having if t.number in set(data.front)]
     others = thin([t for t in having if t.number not in set(data.front)], MAX_POINTS)
     names = [o.metric for o in data.objectives]
     traces = []
-    for label, chosen, color in (("other trials", others, "#8a8f98"), ("Pareto front", front, "#d6336c")):
+    for label, chosen, color in (
+        ("other trials", others, "#8a8f98"),
+        ("Pareto front", front, "#d6336c"),
+    ):
         chosen = sorted(chosen, key=lambda t: t.result.values[0] or 0.0)
         columns = [rounded(t.result.values[i] for t in chosen) for i in range(count)]
         trace: dict[str, Any] = {
@@ -252,26 +423,46 @@ def pareto(data: PlotData) -> Figure:
             "name": label,
             "customdata": [t.id for t in chosen],
         }
-        trace |= dict(zip("xyz", columns, strict=False)) | {"marker": {"color": color, "size": 7 if count == 2 else 4}}
+        trace |= dict(zip("xyz", columns, strict=False)) | {
+            "marker": {"color": color, "size": 7 if count == 2 else 4}
+        }
         shown = ", ".join(f"{plain(n)} %{{{axis}}}" for n, axis in zip(names, "xyz", strict=False))
         traces.append({**trace, "hovertemplate": f"trial %{{customdata}}: {shown}<extra></extra>"})
     layout = axes(names[0], names[1]) | {"showlegend": True}
     if count == 3:
-        layout = {"scene": {f"{a}axis": {"title": {"text": plain(n)}} for a, n in zip("xyz", names, strict=True)}, "height": 520}
+        layout = {
+            "scene": {
+                f"{a}axis": {"title": {"text": plain(n)}} for a, n in zip("xyz", names, strict=True)
+            },
+            "height": 520,
+        }
     note = "For each trial on the front, no other trial is better in one objective and at least as good in the others."
     return Figure("pareto", title, {"data": traces, "layout": layout}, note)
 
 
 def resources(data: PlotData) -> Figure:
     """Return the workers, CPUs and GPUs that trials held over time."""
-    periods = [period for t in data.trials if t.began is not None for period in held(t, *span(data, t))]
+    periods = [
+        period for t in data.trials if t.began is not None for period in held(t, *span(data, t))
+    ]
     if not periods:
-        return Figure("resources", "Resources in use", note="There is nothing to draw, because no trial has a recorded start.")
+        return Figure(
+            "resources",
+            "Resources in use",
+            note="There is nothing to draw, because no trial has a recorded start.",
+        )
     traces = []
     for name, used in resources_in_use(periods).items():
         kept = thin(used, 2 * MAX_POINTS)
-        line = {"type": "scatter", "mode": "lines", "name": plain(name), "line": {"shape": "hv", "width": 1.5}}
-        traces.append({**line, "x": [iso(at) for at, _ in kept], "y": [amount for _, amount in kept]})
+        line = {
+            "type": "scatter",
+            "mode": "lines",
+            "name": plain(name),
+            "line": {"shape": "hv", "width": 1.5},
+        }
+        traces.append(
+            {**line, "x": [iso(at) for at, _ in kept], "y": [amount for _, amount in kept]}
+        )
     layout = axes("", "in use by trials") | {"showlegend": True}
     layout["xaxis"] |= {"type": "date"}
     layout["yaxis"] |= {"rangemode": "tozero"}
@@ -279,10 +470,14 @@ def resources(data: PlotData) -> Figure:
     return Figure("resources", "Resources in use", {"data": traces, "layout": layout}, note)
 
 
-def held(t: TrialRecord, start: float, end: float) -> Iterable[tuple[float, float, dict[str, float]]]:
+def held(
+    t: TrialRecord, start: float, end: float
+) -> Iterable[tuple[float, float, dict[str, float]]]:
     """Yield (start, end, amounts) of each period in which a trial held the same workers. `amounts` has the resources by name."""
     per_worker, number = t.scaling.get("resources_per_worker", {}), t.scaling.get("num_workers", 1)
-    sizes = [(size.time, float(size.workers)) for size in t.sizes] or [(start, 1.0 if isinstance(number, Mapping) else float(number))]
+    sizes = [(size.time, float(size.workers)) for size in t.sizes] or [
+        (start, 1.0 if isinstance(number, Mapping) else float(number))
+    ]
     for (at, workers), following in zip(sizes, [at for at, _ in sizes[1:]] + [end], strict=True):
         amounts = {name: amount * workers for name, amount in per_worker.items() if amount}
         yield at, max(at, following), {"workers": workers, **amounts}
@@ -315,7 +510,9 @@ def figure(data: PlotData, key: str, **options: Any) -> Figure:
         return FIGURES[key](data, **options)
     except Exception as e:
         log.warning("the figure `%s` could not be made", key, exc_info=True)
-        return Figure(key, key.capitalize(), note=f"This figure could not be made: {type(e).__name__}: {e}")
+        return Figure(
+            key, key.capitalize(), note=f"This figure could not be made: {type(e).__name__}: {e}"
+        )
 
 
 def all_figures(data: PlotData, slices: int) -> list[Figure]:
@@ -338,19 +535,37 @@ def all_figures(data: PlotData, slices: int) -> list[Figure]:
 
 
 def points(
-    name: str, trials: Sequence[TrialRecord], x: Sequence[Any], y: Sequence[float | None], metric: str, color: str | None
+    name: str,
+    trials: Sequence[TrialRecord],
+    x: Sequence[Any],
+    y: Sequence[float | None],
+    metric: str,
+    color: str | None,
 ) -> dict[str, Any]:
     """Return one point for each trial. Plotly chooses the color if `color` is None."""
-    trace = {"type": "scatter", "mode": "markers", "name": name, "x": list(x), "y": rounded(y), "customdata": [t.id for t in trials]}
+    trace = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": list(x),
+        "y": rounded(y),
+        "customdata": [t.id for t in trials],
+    }
     marker = {"size": 6, "opacity": 0.8} | ({} if color is None else {"color": color})
-    template = f"trial %{{customdata}}: {plain(metric)} %{{y}} at %{{x}}<extra>{plain(name)}</extra>"
+    template = (
+        f"trial %{{customdata}}: {plain(metric)} %{{y}} at %{{x}}<extra>{plain(name)}</extra>"
+    )
     on_top = {"zorder": 1} if name == "COMPLETE" else {}
     return {**trace, **on_top, "marker": marker, "hovertemplate": template}
 
 
 def axes(x: str, y: str) -> dict[str, Any]:
     """Return the layout of a figure with two axes."""
-    return {"xaxis": {"title": {"text": plain(x)}}, "yaxis": {"title": {"text": plain(y)}}, "hovermode": "closest"}
+    return {
+        "xaxis": {"title": {"text": plain(x)}},
+        "yaxis": {"title": {"text": plain(y)}},
+        "hovermode": "closest",
+    }
 
 
 def by_state(data: PlotData, trials: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
@@ -382,7 +597,14 @@ def iso(seconds: float) -> str:
 
 def rounded(values: Iterable[float | None]) -> list[float | int | None]:
     """Return numbers with six significant digits, which keeps the figures short. A value that is not finite becomes None."""
-    return [v if isinstance(v, int) else float(f"{v:.6g}") if v is not None and math.isfinite(v) else None for v in values]
+    return [
+        v
+        if isinstance(v, int)
+        else float(f"{v:.6g}")
+        if v is not None and math.isfinite(v)
+        else None
+        for v in values
+    ]
 
 
 def option_text(key: Any) -> str:

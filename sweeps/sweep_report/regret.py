@@ -85,7 +85,10 @@ def progress_of(record: Record, pauses: Sequence[tuple[float, float]] = ()) -> P
     if final is None:
         return Progress(tuple(spent), (None,) * len(spent))
     rank = ranking.tier(final)
-    best = [r.value if r is not None and ranking.tier(r) == rank else None for r in _best_so_far(ended, record)]
+    best = [
+        r.value if r is not None and ranking.tier(r) == rank else None
+        for r in _best_so_far(ended, record)
+    ]
     return Progress(tuple(spent), tuple(best))
 
 

@@ -13,7 +13,14 @@ from sweeps.space.conditions import ABSENT, Term
 from sweeps.space.templates import Chain, Template, dimensions
 
 # Keys of the section `data` that change neither the valid rows nor their labels.
-SAME_VALID_ROWS = ("data.drop", "data.rows", "data.weight", "data.class_weight", "data.drop_missing_label", "data.ingest")
+SAME_VALID_ROWS = (
+    "data.drop",
+    "data.rows",
+    "data.weight",
+    "data.class_weight",
+    "data.drop_missing_label",
+    "data.ingest",
+)
 
 
 def settings_of(space: Space) -> dict[str, str]:
@@ -21,7 +28,10 @@ def settings_of(space: Space) -> dict[str, str]:
 
     Keys are named as in MLflow and in `sweeps show`, such as `scheduler.max_t` and `params.eta`.
     """
-    found = {"trainer": space.trainer.name or space.trainer.loop, **_flat("trainer", space.trainer.options)}
+    found = {
+        "trainer": space.trainer.name or space.trainer.loop,
+        **_flat("trainer", space.trainer.options),
+    }
     found |= _data(space)
     found["objective"] = ", ".join(f"{o.goal} {o.metric}" for o in space.objectives)
     found["constraints"] = ", ".join(map(str, space.constraints)) or "none"
@@ -41,7 +51,12 @@ def _data(space: Space) -> dict[str, str]:
     data = space.data
     if not data.given:
         return {}
-    found = {"data.train": data.train, "data.args": data.args, "data.label": data.label, "data.task": data.task}
+    found = {
+        "data.train": data.train,
+        "data.args": data.args,
+        "data.label": data.label,
+        "data.task": data.task,
+    }
     found |= {"data.valid": _split(data.valid), "data.test": _split(data.test)}
     found |= {key: getattr(data, key.removeprefix("data.")) for key in SAME_VALID_ROWS}
     return {name: masked(_text(value)) for name, value in found.items()}
@@ -70,7 +85,14 @@ def _leaves(template: Template, path: str) -> Iterator[tuple[str, str]]:
             yield from _leaves(template.columns, f"{path}.columns")
         yield from _leaves(template.params, path)
     elif isinstance(template, Chain):
-        yield path, " + ".join(item.name if isinstance(item, Step) else domain_text(item) for item in template.items) or "none"
+        yield (
+            path,
+            " + ".join(
+                item.name if isinstance(item, Step) else domain_text(item)
+                for item in template.items
+            )
+            or "none",
+        )
         for i, item in enumerate(template.items):
             yield from _leaves(item, f"{path}.{i}")
     elif isinstance(template, dict):
@@ -103,7 +125,9 @@ def domain_text(dimension: Dimension) -> str:
 
 
 def _term(term: Term) -> str:
-    accepted = [_text(key) for key in term.keys] + [f"{sign} {number:g}" for sign, number in term.tests]
+    accepted = [_text(key) for key in term.keys] + [
+        f"{sign} {number:g}" for sign, number in term.tests
+    ]
     return f"{term.name} {'is ' if term.keys else ''}{' or '.join(accepted)}"
 
 
@@ -112,7 +136,9 @@ def _flat(name: str, values: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in values.items():
         inner = f"{name}.{key}"
-        found |= _flat(inner, value) if isinstance(value, Mapping) and value else {inner: _text(value)}
+        found |= (
+            _flat(inner, value) if isinstance(value, Mapping) and value else {inner: _text(value)}
+        )
     return found
 
 

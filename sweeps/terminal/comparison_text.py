@@ -22,7 +22,9 @@ def format_comparison(comparison: Comparison, width: int) -> str:
     """
     from sweeps.sweep_report.comparison_tables import tables
 
-    places = [s.place if is_address(s.place) else relative_path(Path(s.place)) for s in comparison.sweeps]
+    places = [
+        s.place if is_address(s.place) else relative_path(Path(s.place)) for s in comparison.sweeps
+    ]
     lines = [f"{label}  {place}" for label, place in zip(comparison.labels, places, strict=True)]
     lines += [f"note: {note}" for note in comparison.notes]
     for shown in tables(comparison):

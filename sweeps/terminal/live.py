@@ -31,7 +31,11 @@ class Progress:
     def __init__(self, silent: bool, stream: TextIO | None = None):
         self.stream = stream or sys.stderr
         self.silent = silent
-        self.terminal = not silent and self.stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+        self.terminal = (
+            not silent
+            and self.stream.isatty()
+            and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+        )
         self.view: _Frames | _Lines | None = None
         self.stopping = False
         self.reported: set[str] = set()  # ids of the trials whose notice was shown already
@@ -48,7 +52,9 @@ class Progress:
         for message in () if self.silent else snapshot.messages:
             self._say(message)
         if not self.silent:
-            self.view = self.view or (_Frames(self.stream) if self.terminal else _Lines(self._print))
+            self.view = self.view or (
+                _Frames(self.stream) if self.terminal else _Lines(self._print)
+            )
             self.view.show(snapshot)
 
     def close(self) -> None:
@@ -70,7 +76,9 @@ class Progress:
             self._print(text)
 
     def _print(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # If nobody reads the stream any more, the sweep continues.
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # If nobody reads the stream any more, the sweep continues.
             print(text, file=self.stream, flush=True)
 
 
@@ -97,7 +105,9 @@ class _View:
 
     def _now(self) -> SweepStatus:
         assert self.snapshot is not None
-        return dataclasses.replace(self.snapshot, seconds=self.snapshot.seconds + time.monotonic() - self.at)
+        return dataclasses.replace(
+            self.snapshot, seconds=self.snapshot.seconds + time.monotonic() - self.at
+        )
 
     def _run(self) -> None:
         raise NotImplementedError
@@ -176,11 +186,19 @@ class _Frames(_View):
     def _over(self, lines: list[str]) -> str:
         """Return the text that draws new lines over the lines on the screen, without erasing the old lines first."""
         width, height = self._size()
-        up = sum(max(1, math.ceil(w / width)) for w in self.widths)  # A terminal that was made narrower wraps lines.
+        up = sum(
+            max(1, math.ceil(w / width)) for w in self.widths
+        )  # A terminal that was made narrower wraps lines.
         up = min(up, height - 1)
         rest = max(0, up - len(lines))
         drawn = "".join(f"{text}\x1b[K\n" for text in lines + [""] * rest)
-        return "\r" + (f"\x1b[{up}A" if up else "") + drawn + "\x1b[K" + (f"\x1b[{rest}A" if rest else "")
+        return (
+            "\r"
+            + (f"\x1b[{up}A" if up else "")
+            + drawn
+            + "\x1b[K"
+            + (f"\x1b[{rest}A" if rest else "")
+        )
 
     def _size(self) -> tuple[int, int]:
         try:

@@ -47,11 +47,17 @@ class View:
         top += self._part("trials", _trials(s, width - LABEL))
         top += self._part("best", _best(s, width - LABEL))
         if s.failure is not None:
-            top += self._part("failed", [Text.assemble((s.failure[0], "red"), " ", clean(s.failure[1]))])
+            top += self._part(
+                "failed", [Text.assemble((s.failure[0], "red"), " ", clean(s.failure[1]))]
+            )
         if not s.from_outside:
             top += self._part("in use", flow(_use(s), width - LABEL, 2))
         if not s.from_outside or s.stage or s.paused:
-            top += self._part("left", flow(_left(s), width - LABEL, 3, gap=" "), "now" if s.stage or s.reason or s.paused else "left")
+            top += self._part(
+                "left",
+                flow(_left(s), width - LABEL, 3, gap=" "),
+                "now" if s.stage or s.reason or s.paused else "left",
+            )
         table = self._table(s, width, height - len(top) - 1)
         lines = [*top, Text(""), *table] if table else top
         for line in lines:
@@ -63,7 +69,10 @@ class View:
         size, label = max(self._heights.get(name, 0), len(body)), label or name
         self._heights[name] = size
         body = body + [Text("")] * (size - len(body))
-        return [Text.assemble((label if i == 0 else "").ljust(LABEL), text) for i, text in enumerate(body)]
+        return [
+            Text.assemble((label if i == 0 else "").ljust(LABEL), text)
+            for i, text in enumerate(body)
+        ]
 
     def _table(self, s: SweepStatus, width: int, height: int) -> list[Text]:
         rows = {row.trial: row for row in s.rows}
@@ -80,7 +89,10 @@ class View:
         columns = columns_of(width, self._longest)
         best = s.best.trial if s.best else None
         table = [_head(columns, clean(s.metric)) if rows else Text("")]
-        table += [_row(rows[t], columns, width, t == best) if t is not None else Text("") for t in self._rows]
+        table += [
+            _row(rows[t], columns, width, t == best) if t is not None else Text("")
+            for t in self._rows
+        ]
         shown = set(self._rows)
         hidden = Counter(row.stage for row in s.rows if row.trial not in shown)
         if hidden:
@@ -115,7 +127,9 @@ def flow(pieces: Sequence[Text], width: int, most: int, gap: str = "  ") -> list
     """Arrange pieces side by side on at most `most` lines. The last line is cut if needed."""
     lines: list[Text] = []
     for piece in pieces:
-        if lines and (lines[-1].cell_len + len(gap) + piece.cell_len <= width or len(lines) == most):
+        if lines and (
+            lines[-1].cell_len + len(gap) + piece.cell_len <= width or len(lines) == most
+        ):
             lines[-1] = Text.assemble(lines[-1], gap, piece)
         else:
             lines.append(piece)
@@ -167,7 +181,10 @@ def number(value: float | None, digits: int = 5) -> str:
 
 def pairs(configuration: Pairs, unnamed: str = "") -> list[Text]:
     """Format (name, value) pairs as `name=value`. If the name equals the argument `unnamed`, only the value is shown."""
-    return [Text.assemble((f"{clean(name)}=" * (name != unnamed), "dim"), clean(value)) for name, value in configuration]
+    return [
+        Text.assemble((f"{clean(name)}=" * (name != unnamed), "dim"), clean(value))
+        for name, value in configuration
+    ]
 
 
 def clean(text: str) -> str:
@@ -182,18 +199,32 @@ def _ends(left: Text, right: Text, width: int) -> Text:
 
 
 def _trials(s: SweepStatus, width: int) -> list[Text]:
-    states = [each for each in STATES if each[0] != "PAUSED" or s.states["PAUSED"]]  # Few schedulers pause trials.
-    counts = [Text(f"{s.states[state]} {word}", style if s.states[state] else "dim") for state, word, style in states]
+    states = [
+        each for each in STATES if each[0] != "PAUSED" or s.states["PAUSED"]
+    ]  # Few schedulers pause trials.
+    counts = [
+        Text(f"{s.states[state]} {word}", style if s.states[state] else "dim")
+        for state, word, style in states
+    ]
     of = Text(f"{s.ended}/{s.total}", "bold")
     digits = len(str(s.total))
-    most = 2 * digits + 3 + sum(digits + len(word) + 3 for _, word, _ in states)  # The bar's length must not change.
+    most = (
+        2 * digits + 3 + sum(digits + len(word) + 3 for _, word, _ in states)
+    )  # The bar's length must not change.
     length = width - most if width - most >= 10 else width - of.cell_len - 2
     return flow([bar(s.ended / max(1, s.total), min(max(length, 4), 60)), of, *counts], width, 3)
 
 
 def _best(s: SweepStatus, width: int) -> list[Text]:
     if s.best is None:
-        return [Text(f"{s.front} trial{'s' * (s.front != 1)} on the Pareto front" if s.front else "no value yet", "" if s.front else "dim")]
+        return [
+            Text(
+                f"{s.front} trial{'s' * (s.front != 1)} on the Pareto front"
+                if s.front
+                else "no value yet",
+                "" if s.front else "dim",
+            )
+        ]
     where = Text(f"trial {s.best.trial}, step {s.best.step}")
     value = Text.assemble((number(s.best.value, 6), "bold green"), f" {clean(s.metric)}")
     return [*flow([value, where], width, 2), *flow(pairs(s.best.configuration), width, 3)]
@@ -208,7 +239,12 @@ def _use(s: SweepStatus) -> list[Text]:
 
 def _one_use(use: ResourceUse) -> Text:
     warm = f" ({use.warm:g} warm)" if use.warm else ""
-    return Text.assemble(f"{use.name} ", (f"{use.busy:g}", "cyan" if use.busy else "dim"), f"/{use.total:g}", (warm, "dim"))
+    return Text.assemble(
+        f"{use.name} ",
+        (f"{use.busy:g}", "cyan" if use.busy else "dim"),
+        f"/{use.total:g}",
+        (warm, "dim"),
+    )
 
 
 def _left(s: SweepStatus) -> list[Text]:
@@ -221,12 +257,18 @@ def _left(s: SweepStatus) -> list[Text]:
     if s.left is None:
         return [Text("unknown" if s.ended < s.total else "-", "dim")]
     about = "at most" if s.left.at_most else "about"
-    return [Text(f"{about} {format_clock(s.left.seconds)} "), *(Text(word, "dim") for word in s.left.how.split())]
+    return [
+        Text(f"{about} {format_clock(s.left.seconds)} "),
+        *(Text(word, "dim") for word in s.left.how.split()),
+    ]
 
 
 def _head(columns: dict[str, int], metric: str) -> Text:
     names = {"value": metric if len(metric) <= columns.get("value", 0) else "latest"}
-    cells = [_cell(Text(names.get(name, name)), size, name in ("value", "best", "time")) for name, size in columns.items()]
+    cells = [
+        _cell(Text(names.get(name, name)), size, name in ("value", "best", "time"))
+        for name, size in columns.items()
+    ]
     head = Text("  ").join(cells)
     head.stylize("dim")
     return head
@@ -241,9 +283,15 @@ def _row(row: TrialRow, columns: dict[str, int], width: int, is_best: bool) -> T
         "best": Text(number(row.best)),
         "workers": Text(shape_text(row.shape)),
         "time": Text(format_clock(row.seconds)),
-        "configuration": (flow(pairs(row.configuration, "preprocessor"), columns.get("configuration", 0), 1) or [Text()])[0],
+        "configuration": (
+            flow(pairs(row.configuration, "preprocessor"), columns.get("configuration", 0), 1)
+            or [Text()]
+        )[0],
     }
-    return Text("  ").join(_cell(cells[name], size, name in ("value", "best", "time")) for name, size in columns.items())
+    return Text("  ").join(
+        _cell(cells[name], size, name in ("value", "best", "time"))
+        for name, size in columns.items()
+    )
 
 
 def _step(row: TrialRow, width: int) -> Text:
@@ -255,7 +303,9 @@ def _step(row: TrialRow, width: int) -> Text:
         return Text.assemble(steps, (f" (attempt {row.attempt})", "magenta"))
     if row.max_t and width >= COLUMNS["step"]:
         room = 2 * len(str(row.max_t)) + 1
-        return Text.assemble(bar(row.step / row.max_t, max(4, width - room - 1)), " ", steps.rjust(room))
+        return Text.assemble(
+            bar(row.step / row.max_t, max(4, width - room - 1)), " ", steps.rjust(room)
+        )
     return Text(steps)
 
 

@@ -9,7 +9,9 @@ from typing import TextIO
 
 
 @contextlib.contextmanager
-def row_counter(stream: TextIO | None, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int], None]]:
+def row_counter(
+    stream: TextIO | None, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[int], None]]:
     """Context manager whose value is a function that shows the progress.
 
     The function takes the number of rows that have been processed so far. It shows this number and the rows per second. The line is erased

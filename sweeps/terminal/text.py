@@ -9,7 +9,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from sweeps.core.command_hints import DEFAULT_ROOT, relative_path, resume_command, shell_command, shell_quoted, sweep_argument
+from sweeps.core.command_hints import (
+    DEFAULT_ROOT,
+    relative_path,
+    resume_command,
+    shell_command,
+    shell_quoted,
+    sweep_argument,
+)
 from sweeps.core.durations import format_clock
 from sweeps.core.resources import workers_text
 from sweeps.core.secrets import without_password
@@ -58,10 +65,16 @@ def count_noun(number: int, noun: str) -> str:
 
 def format_value(value: Any) -> str:
     """Format a value of a configuration or a metric. A float gets up to six significant digits."""
-    return f"{value:.6g}" if isinstance(value, float) else str(list(value) if isinstance(value, tuple) else value)
+    return (
+        f"{value:.6g}"
+        if isinstance(value, float)
+        else str(list(value) if isinstance(value, tuple) else value)
+    )
 
 
-def format_table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right: Iterable[str] = ()) -> str:
+def format_table(
+    head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right: Iterable[str] = ()
+) -> str:
     """Format an aligned table. If the table is too wide, long cells are cut.
 
     Columns that still do not fit are left out, and a line below the table names them.
@@ -73,9 +86,14 @@ def format_table(head: Sequence[str], rows: Iterable[Sequence[Any]], width: int,
         right: Names of the columns that are aligned to the right.
     """
     cells = [[format_value(value) for value in row] for row in rows]
-    sizes = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(head)]
+    sizes = [
+        max(len(name), *(len(row[i]) for row in cells)) if cells else len(name)
+        for i, name in enumerate(head)
+    ]
     if sum(sizes) + 2 * (len(sizes) - 1) > width:
-        sizes = [max(len(name), min(size, MAX_CELL)) for name, size in zip(head, sizes, strict=True)]
+        sizes = [
+            max(len(name), min(size, MAX_CELL)) for name, size in zip(head, sizes, strict=True)
+        ]
     shown, used = [0], sizes[0]
     for i in range(1, len(head)):
         if used + 2 + sizes[i] <= width:
@@ -102,10 +120,16 @@ def draw_curve(values: Sequence[float], size: int = CURVE) -> str:
     finite = [v for v in values if math.isfinite(v)]
     if not finite:
         return ""
-    picked = values if len(values) <= size else [values[i * (len(values) - 1) // (size - 1)] for i in range(size)]
+    picked = (
+        values
+        if len(values) <= size
+        else [values[i * (len(values) - 1) // (size - 1)] for i in range(size)]
+    )
     low = min(finite) / 2  # Halves are used because their difference is never infinite.
     spread = max(finite) / 2 - low or 1.0
-    return "".join(BARS[min(7, int((v / 2 - low) / spread * 8))] if math.isfinite(v) else " " for v in picked)
+    return "".join(
+        BARS[min(7, int((v / 2 - low) / spread * 8))] if math.isfinite(v) else " " for v in picked
+    )
 
 
 def pairs(values: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
@@ -121,9 +145,15 @@ def scaling(of: dict[str, Any]) -> str:
     return f"{workers_text(of['num_workers'])} × {each}"
 
 
-def configuration(data: dict[str, Any], preprocessor: str, of_scaling: dict[str, Any], params: dict[str, Any]) -> list[str]:
+def configuration(
+    data: dict[str, Any], preprocessor: str, of_scaling: dict[str, Any], params: dict[str, Any]
+) -> list[str]:
     """Format the configuration of a trial, one line for each value."""
-    values = [("preprocessor", without_repetition(preprocessor)), ("scaling", scaling(of_scaling)), *flat(params)]
+    values = [
+        ("preprocessor", without_repetition(preprocessor)),
+        ("scaling", scaling(of_scaling)),
+        *flat(params),
+    ]
     return pairs([*flat({"data": data} if data else {}), *values])
 
 
@@ -137,17 +167,27 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         result: The result of the sweep.
         unexported: True if the best trial could not be exported.
     """
-    counts = ", ".join(f"{n} {state}" for state, n in result.trials.items() if n or state == "completed")
-    lines = [f"{result.sweep}: {counts} in {format_clock(result.seconds)}; {result.fits} preprocessor{'s' * (result.fits != 1)} fitted"]
+    counts = ", ".join(
+        f"{n} {state}" for state, n in result.trials.items() if n or state == "completed"
+    )
+    lines = [
+        f"{result.sweep}: {counts} in {format_clock(result.seconds)}; {result.fits} preprocessor{'s' * (result.fits != 1)} fitted"
+    ]
     if result.reason:
         lines[0] += f" (ended early: {result.reason})"
     if result.freed is not None and result.freed["checkpoints"]:
         lines.append(format_freed(result.freed))
     lines += [f"note: {note}" for note in result.notes]
-    again = [f"  {resume_command(result.dir)}    # continues where the sweep stopped"] if result.reason == "interrupted" else []
+    again = (
+        [f"  {resume_command(result.dir)}    # continues where the sweep stopped"]
+        if result.reason == "interrupted"
+        else []
+    )
     if result.front:
         lines += ["", _front(result.front), "", *_places(result), "", "next:"]
-        lines.append(f"  {shell_command('sweeps')} export {sweep_argument(result.dir)} --pareto    # or --trial {result.front[0]['trial']}")
+        lines.append(
+            f"  {shell_command('sweeps')} export {sweep_argument(result.dir)} --pareto    # or --trial {result.front[0]['trial']}"
+        )
         return "\n".join([*lines, *_look(result)])
     if result.best is None:
         return "\n".join(
@@ -160,19 +200,29 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         )
     best = result.best
     test = f", test {best['test']:.6g}" if best["test"] is not None else ""
-    of = f" ({best['repeats']['aggregate']} of {len(best['repeats']['values'])} repeats)" if "repeats" in best else ""
+    of = (
+        f" ({best['repeats']['aggregate']} of {len(best['repeats']['values'])} repeats)"
+        if "repeats" in best
+        else ""
+    )
     value = "not finite" if best["value"] is None else f"{best['value']:.6g}"
     lines += ["", f"best trial {best['trial']}: {value}{of}{test}"]
-    lines += configuration(best.get("data", {}), best["preprocessor"], best["scaling"], best["params"])
+    lines += configuration(
+        best.get("data", {}), best["preprocessor"], best["scaling"], best["params"]
+    )
     lines += ["", *_places(result)]
     if result.bundle:
         lines.append(f"bundle  {relative_path(result.bundle)}")
     elif result.checkpoint:
-        lines.append(f"checkpoint  {relative_path(result.checkpoint)} (the trainer has no `load`, so there is no bundle)")
+        lines.append(
+            f"checkpoint  {relative_path(result.checkpoint)} (the trainer has no `load`, so there is no bundle)"
+        )
     lines += ["", "next:"]
     if result.bundle:
         rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
-        lines.append(f"  {shell_command('sweeps')} predict {shell_quoted(result.bundle)} {shell_quoted(rows)}")
+        lines.append(
+            f"  {shell_command('sweeps')} predict {shell_quoted(result.bundle)} {shell_quoted(rows)}"
+        )
     elif unexported and not result.checkpoint:
         command = f"{shell_command('sweeps')} export {sweep_argument(result.dir)}"
         lines.append(f"  {command}    # when the cause is fixed; no trial is trained again")
@@ -182,7 +232,10 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
 def _places(result: SweepResult) -> list[str]:
     """Return lines with the sweep's folder, its address in the storage if it has one, and its report if it was written."""
     report = SweepFolder(result.dir).report("html")
-    lines = [f"folder  {relative_path(result.dir)}", *([f"store   {result.store}"] if result.store else [])]
+    lines = [
+        f"folder  {relative_path(result.dir)}",
+        *([f"store   {result.store}"] if result.store else []),
+    ]
     return [*lines, *([f"report  {relative_path(report)}"] if report.is_file() else [])]
 
 
@@ -219,7 +272,9 @@ def format_repair(done: RepairResult) -> str:
         for word, meaning in meanings.items():
             names = getattr(found, word)
             shown = f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
-            facts += [(word, f"{count_noun(len(names), 'trial')}, {meaning}: {shown}")] if names else []
+            facts += (
+                [(word, f"{count_noun(len(names), 'trial')}, {meaning}: {shown}")] if names else []
+            )
         facts.append(("resume", resume_command(done.folder)))
         lines += pairs(facts)
     return "\n".join(lines)
@@ -232,19 +287,35 @@ def format_removal(removal: Removal) -> str:
     facts = []
     if removal.folder is not None:
         parts = ", ".join(f"{part} {format_bytes(size)}" for part, size in removal.sizes.items())
-        facts.append(("folder", f"{relative_path(removal.folder)}: {format_bytes(sum(removal.sizes.values()))} ({parts})"))
+        facts.append(
+            (
+                "folder",
+                f"{relative_path(removal.folder)}: {format_bytes(sum(removal.sizes.values()))} ({parts})",
+            )
+        )
     if removal.store is not None:
-        facts.append(("store", f"{removal.store}: {count_noun(removal.store_files, 'file')}, {format_bytes(removal.store_bytes)}"))
+        facts.append(
+            (
+                "store",
+                f"{removal.store}: {count_noun(removal.store_files, 'file')}, {format_bytes(removal.store_bytes)}",
+            )
+        )
     if removal.study is not None:
         facts.append(("study", f"{removal.study[1]} in {without_password(removal.study[0])}"))
     if (runs := removal.runs) is not None:
         size = f" and {format_bytes(removal.artifact_bytes)} of artifacts" if runs.artifacts else ""
         file = runs.uri.removeprefix("sqlite:///")
-        place = f"at {without_password(runs.uri)}" if file == runs.uri else f"in {relative_path(Path(file))}"
+        place = (
+            f"at {without_password(runs.uri)}"
+            if file == runs.uri
+            else f"in {relative_path(Path(file))}"
+        )
         facts.append(("MLflow", f"{count_noun(len(runs.runs), 'run')}{size} {place}"))
     lines = [f"{removal.name} will be deleted:", *pairs(facts)]
     if removal.foreign:
-        lines.append(f"note: sweeps did not write {', '.join(removal.foreign)}, so the folder stays with this")
+        lines.append(
+            f"note: sweeps did not write {', '.join(removal.foreign)}, so the folder stays with this"
+        )
     return "\n".join([*lines, *(f"note: {note}" for note in removal.notes)])
 
 
@@ -253,7 +324,10 @@ def _look(result: SweepResult) -> list[str]:
 
     These are `sweeps show`, and `sweeps ui` or the address of the MLflow server.
     """
-    lines, uri = [f"  {shell_command('sweeps')} show {shell_quoted(result.dir)}"], result.mlflow.get("tracking_uri")
+    lines, uri = (
+        [f"  {shell_command('sweeps')} show {shell_quoted(result.dir)}"],
+        result.mlflow.get("tracking_uri"),
+    )
     if uri is None:  # MLflow has not recorded the sweep.
         return lines
     if uri.startswith("http"):
@@ -273,8 +347,23 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
     for best in front:
         own = dict(flat(best["params"]))
         values = (*(best["values"][name] for name in names), *(best["data"][name] for name in data))
-        rows.append((best["trial"], *values, best["preprocessor"], scaling(best["scaling"]), *(own.get(p, "-") for p in params)))
-    head = ("FRONT", *(name.upper() for name in names), *(f"data.{name}" for name in data), "preprocessor", "scaling", *params)
+        rows.append(
+            (
+                best["trial"],
+                *values,
+                best["preprocessor"],
+                scaling(best["scaling"]),
+                *(own.get(p, "-") for p in params),
+            )
+        )
+    head = (
+        "FRONT",
+        *(name.upper() for name in names),
+        *(f"data.{name}" for name in data),
+        "preprocessor",
+        "scaling",
+        *params,
+    )
     return format_table(head, rows, UNBOUNDED, right=[name.upper() for name in names])
 
 
@@ -287,12 +376,26 @@ def format_sweeps(sweeps: Sequence[SweepSummary], width: int) -> str:
     for s in sweeps:
         ended = sum(s.trials.get(word, 0) for word in ("completed", "pruned", "failed"))
         best = f"{s.best[1]:.6g} ({s.best[0]})" if s.best else "-"
-        rows.append((s.name, s.state, f"{ended}/{s.total or '?'}", best, s.metric or "-", format_age(time.time() - s.began)))
-    return format_table(("SWEEP", "STATE", "TRIALS", "BEST", "METRIC", "AGE"), rows, width, right=("TRIALS", "AGE"))
+        rows.append(
+            (
+                s.name,
+                s.state,
+                f"{ended}/{s.total or '?'}",
+                best,
+                s.metric or "-",
+                format_age(time.time() - s.began),
+            )
+        )
+    return format_table(
+        ("SWEEP", "STATE", "TRIALS", "BEST", "METRIC", "AGE"), rows, width, right=("TRIALS", "AGE")
+    )
 
 
 def format_sweep(
-    sweep: SweepSummary, study: Record | None, importance: Importance | None = None, ensembles: Sequence[EnsembleSummary] = ()
+    sweep: SweepSummary,
+    study: Record | None,
+    importance: Importance | None = None,
+    ensembles: Sequence[EnsembleSummary] = (),
 ) -> str:
     """Format the state, the best trial and the files of a sweep.
 
@@ -306,22 +409,53 @@ def format_sweep(
     result = sweep.result or {}
     ended = f" in {format_clock(result['seconds'])}" if result.get("seconds") else ""
     early = f" ({result['reason']})" if result.get("reason") not in (None, sweep.state) else ""
-    lines = [f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; started {format_age(time.time() - sweep.began)} ago"]
+    lines = [
+        f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; started {format_age(time.time() - sweep.began)} ago"
+    ]
     facts = []
     if study is not None:
-        facts += [("objective", ", ".join(f"{o.goal} {o.metric}" for o in study.objectives.objectives))]
-        facts += [("constraints", ", ".join(map(str, study.objectives.constraints)))] if study.objectives.constraints else []
-        facts += [("repeats", f"{study.repeats.count}, compared by their {study.repeats.aggregate}")] if study.repeats.count > 1 else []
+        facts += [
+            ("objective", ", ".join(f"{o.goal} {o.metric}" for o in study.objectives.objectives))
+        ]
+        facts += (
+            [("constraints", ", ".join(map(str, study.objectives.constraints)))]
+            if study.objectives.constraints
+            else []
+        )
+        facts += (
+            [("repeats", f"{study.repeats.count}, compared by their {study.repeats.aggregate}")]
+            if study.repeats.count > 1
+            else []
+        )
         front = [t.id for t in study.front]
-        facts += [("front", f"{len(front)}: {', '.join(front[:12])}{', ...' if len(front) > 12 else ''}")] if front else []
+        facts += (
+            [
+                (
+                    "front",
+                    f"{len(front)}: {', '.join(front[:12])}{', ...' if len(front) > 12 else ''}",
+                )
+            ]
+            if front
+            else []
+        )
     facts += [("search", sweep.algorithm)] if sweep.algorithm else []
-    facts += [("learns from", text) for text in sweep.learned_from if not result]  # The result has a note about it.
+    facts += [
+        ("learns from", text) for text in sweep.learned_from if not result
+    ]  # The result has a note about it.
     best = result.get("best")
     if sweep.best:
         test = f", test {best['test']:.6g}" if best and best.get("test") is not None else ""
         facts.append(("best", f"{sweep.best[1]:.6g} (trial {sweep.best[0]}){test}"))
-    facts += [("importance", format_importance(importance))] if importance is not None and importance.shares else []
-    facts += [(word, relative_path(Path(result[word]))) for word in ("bundle", "checkpoint") if result.get(word)]
+    facts += (
+        [("importance", format_importance(importance))]
+        if importance is not None and importance.shares
+        else []
+    )
+    facts += [
+        (word, relative_path(Path(result[word])))
+        for word in ("bundle", "checkpoint")
+        if result.get(word)
+    ]
     facts += [("ensemble", format_ensemble(ensemble)) for ensemble in ensembles]
     facts += [] if sweep.is_copy else [("folder", relative_path(sweep.folder))]
     facts += [("store", sweep.store)] if sweep.store else []
@@ -329,7 +463,11 @@ def format_sweep(
         facts.append(("resume", resume_command(sweep.folder)))
     lines += pairs(facts)
     lines += [f"note: {note}" for note in result.get("notes", ())]
-    lines += [f"trial {trial}: {stage}" for trial, stage in sweep.stages.items() if stage.startswith("waiting since")]
+    lines += [
+        f"trial {trial}: {stage}"
+        for trial, stage in sweep.stages.items()
+        if stage.startswith("waiting since")
+    ]
     return "\n".join(lines)
 
 
@@ -342,7 +480,9 @@ def format_ensemble(ensemble: EnsembleSummary) -> str:
     count, single = len(ensemble.members), scores(ensemble.single_value, ensemble.single_test)
     models = f"{count} model{'s' * (count != 1)}"
     place = ensemble.path if is_address(ensemble.path) else relative_path(Path(ensemble.path))
-    return f"{scores(ensemble.value, ensemble.test)} ({models}; best single model {single}): {place}"
+    return (
+        f"{scores(ensemble.value, ensemble.test)} ({models}; best single model {single}): {place}"
+    )
 
 
 def format_importance(importance: Importance) -> str:
@@ -350,7 +490,9 @@ def format_importance(importance: Importance) -> str:
     from sweeps.space.domains import short_names
 
     names = short_names([name for name, _ in importance.shares])
-    shares = ", ".join(f"{names[name]} {share:.2f}" for name, share in importance.shares[:MOST_IMPORTANT])
+    shares = ", ".join(
+        f"{names[name]} {share:.2f}" for name, share in importance.shares[:MOST_IMPORTANT]
+    )
     more = len(importance.shares) - MOST_IMPORTANT
     return f"{shares}{f', and {more} more' if more > 0 else ''}; by {importance.basis}"
 
@@ -363,7 +505,14 @@ def _value_of(r: Result, cross_validated: bool, on_more_rows: bool) -> str:
     return f"{r.value:.6g}{at}, the run on most rows" if on_more_rows else f"best {r.value:.6g}{at}"
 
 
-def format_trial(t: TrialRecord, metric: str, goal: str, state: str, cross_validated: bool = False, on_more_rows: bool = False) -> str:
+def format_trial(
+    t: TrialRecord,
+    metric: str,
+    goal: str,
+    state: str,
+    cross_validated: bool = False,
+    on_more_rows: bool = False,
+) -> str:
     """Format one trial: its configuration, curve and error.
 
     Args:
@@ -377,9 +526,13 @@ def format_trial(t: TrialRecord, metric: str, goal: str, state: str, cross_valid
     r = t.result
     reason = f" ({t.reason})" if t.reason else ""
     attempts = f" in {t.attempts} attempts" if t.attempts > 1 else ""
-    lines = [f"trial {t.id}: {state}{reason} after {count_noun(r.steps, 'step')}, {r.seconds:.1f} s{attempts}"]
+    lines = [
+        f"trial {t.id}: {state}{reason} after {count_noun(r.steps, 'step')}, {r.seconds:.1f} s{attempts}"
+    ]
     if r.given:
-        lines = [f"trial {t.id}: an initial point with a given result ({', '.join(map(format_value, r.values))}), so it was not run"]
+        lines = [
+            f"trial {t.id}: an initial point with a given result ({', '.join(map(format_value, r.values))}), so it was not run"
+        ]
     lines += configuration(t.data, t.preprocessor, t.scaling, t.params)
     lines += pairs([("seed", t.seed)])
     if t.sizes:
@@ -389,14 +542,28 @@ def format_trial(t: TrialRecord, metric: str, goal: str, state: str, cross_valid
     if t.repeat_of is not None:
         lines += pairs([("repeats", f"trial {format_trial_id(t.repeat_of)}")])
     for taken in t.lineage:
-        values = {name.removeprefix("pbt.params."): f"{value:.6g}" for name, value in taken.metrics.items()} | taken.options
+        values = {
+            name.removeprefix("pbt.params."): f"{value:.6g}"
+            for name, value in taken.metrics.items()
+        } | taken.options
         changed = ", ".join(f"{name} {value}" for name, value in values.items())
-        lines += pairs([(f"at step {taken.step}", f"copied trial {taken.donor}" + (f": {changed}" if changed else ""))])
+        lines += pairs(
+            [
+                (
+                    f"at step {taken.step}",
+                    f"copied trial {taken.donor}" + (f": {changed}" if changed else ""),
+                )
+            ]
+        )
     known = {name: value for name, value in r.metrics.items() if name not in (*COSTS, metric)}
     lines += pairs(known.items()) + (pairs([("feasible", "no")]) if not r.feasible else [])
     if t.result.metrics:
         spent = {name: t.result.metrics.get(name, 0.0) for name in COSTS}
-        shown = [f"{v:.1f} {name.replace('_', ' ')}" for name, v in spent.items() if v or name != "gpu_seconds"]
+        shown = [
+            f"{v:.1f} {name.replace('_', ' ')}"
+            for name, v in spent.items()
+            if v or name != "gpu_seconds"
+        ]
         lines += pairs([("cost", ", ".join(shown))])
     if t.began:
         lines += pairs([("started", t.began.strftime("%Y-%m-%d %H:%M:%S"))])
@@ -405,12 +572,17 @@ def format_trial(t: TrialRecord, metric: str, goal: str, state: str, cross_valid
         lines += ["", f"{metric} ({goal}): {found}"]
     if any(math.isfinite(v) for _, v in t.curve):
         first, last = t.curve[0], t.curve[-1]
-        lines.append(f"  step {first[0]}: {first[1]:.6g}  {draw_curve([v for _, v in t.curve])}  step {last[0]}: {last[1]:.6g}")
+        lines.append(
+            f"  step {first[0]}: {first[1]:.6g}  {draw_curve([v for _, v in t.curve])}  step {last[0]}: {last[1]:.6g}"
+        )
     lines += pairs((f"final {name}", f"{value:.6g}") for name, value in r.final.items())
     if r.checkpoint:
         path = r.checkpoint.path
         place = path if is_address(path) else relative_path(Path(path))
-        lines += ["", *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {place}")], indent="")]
+        lines += [
+            "",
+            *pairs([("checkpoint", f"step {r.checkpoint.best_step}, {place}")], indent=""),
+        ]
     if r.error:
         lines += ["", r.error.rstrip()]
     return "\n".join(lines)

@@ -7,7 +7,13 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweeps.controller.trial_columns import Column, cell_of, chosen_columns, is_missing, sorted_trials
+from sweeps.controller.trial_columns import (
+    Column,
+    cell_of,
+    chosen_columns,
+    is_missing,
+    sorted_trials,
+)
 from sweeps.terminal.text import format_table
 
 if TYPE_CHECKING:
@@ -16,7 +22,12 @@ if TYPE_CHECKING:
 
 
 def format_trials(
-    study: Record, sweep: SweepSummary, width: int, most: int | None, sort: str | None = None, columns: Sequence[str] = ()
+    study: Record,
+    sweep: SweepSummary,
+    width: int,
+    most: int | None,
+    sort: str | None = None,
+    columns: Sequence[str] = (),
 ) -> str:
     """Format the trials as a table.
 
@@ -30,13 +41,20 @@ def format_trials(
     """
     chosen = chosen_columns(columns, study, sweep)
     trials = sorted_trials(study, sweep, sort)[:most]
-    rows = [["-" if (value := cell_of(column, t)) is None else value for column in chosen] for t in trials]
-    text = format_table([c.head for c in chosen], rows, width, right=[c.head for c in chosen if c.is_number])
+    rows = [
+        ["-" if (value := cell_of(column, t)) is None else value for column in chosen]
+        for t in trials
+    ]
+    text = format_table(
+        [c.head for c in chosen], rows, width, right=[c.head for c in chosen if c.is_number]
+    )
     left = len(study.trials) - len(rows)
     return text + (f"\n… and {left} more (--all)" if left else "")
 
 
-def trials_csv(study: Record | None, sweep: SweepSummary, sort: str | None, columns: Sequence[str]) -> str:
+def trials_csv(
+    study: Record | None, sweep: SweepSummary, sort: str | None, columns: Sequence[str]
+) -> str:
     """Return all trials as CSV with a header. Numbers are not rounded, and a missing value is an empty cell."""
     if study is None:
         return ""

@@ -70,19 +70,35 @@ class LoopRun:
 class _FakeSession(LocalTrainFnUtils):
     """Fake of the object to which `ray.train.report` and the other functions of Ray Train pass their calls."""
 
-    def __init__(self, shards: Mapping[str, FakeShard], keep: Path, resume: Path | None, stop_at: int | None, rank: int, world: int):
+    def __init__(
+        self,
+        shards: Mapping[str, FakeShard],
+        keep: Path,
+        resume: Path | None,
+        stop_at: int | None,
+        rank: int,
+        world: int,
+    ):
         super().__init__("fake", dict(shards), world_size=world, world_rank=rank)  # type: ignore[arg-type]
         self.keep, self.resume, self.stop_at, self.run = keep, resume, stop_at, LoopRun()
 
     def get_checkpoint(self) -> Checkpoint | None:
         return Checkpoint.from_directory(self.resume) if self.resume else None
 
-    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None = None, *args: Any, **kwargs: Any) -> None:
+    def report(
+        self,
+        metrics: dict[str, Any],
+        checkpoint: Checkpoint | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
         self.run.metrics.append(metrics)
         step = len(self.run.metrics)
         if checkpoint:
             with checkpoint.as_directory() as folder:
-                self.run.checkpoints[step] = Path(shutil.copytree(folder, self.keep / str(len(list(self.keep.iterdir())))))
+                self.run.checkpoints[step] = Path(
+                    shutil.copytree(folder, self.keep / str(len(list(self.keep.iterdir()))))
+                )
         if step == self.stop_at:
             raise Stopped
 
@@ -126,7 +142,9 @@ def run_loop(
     return session.run
 
 
-def small_table(task: str, rows: int = 160, missing: bool = False) -> tuple[Callable[..., Current], dict[str, FakeShard]]:
+def small_table(
+    task: str, rows: int = 160, missing: bool = False
+) -> tuple[Callable[..., Current], dict[str, FakeShard]]:
     """Make a small table that a model can learn.
 
     Args:
@@ -151,7 +169,11 @@ def small_table(task: str, rows: int = 160, missing: bool = False) -> tuple[Call
         frame.loc[::7, "x3"] = np.nan
     valid = frame.iloc[rows:].reset_index(drop=True)
     cache: dict[str, Any] = {}
-    metric = {"binary": "valid-logloss", "multiclass": "valid-mlogloss", "regression": "valid-rmse"}[task]
+    metric = {
+        "binary": "valid-logloss",
+        "multiclass": "valid-mlogloss",
+        "regression": "valid-rmse",
+    }[task]
     classes = {"binary": ("no", "yes"), "multiclass": ("a", "b", "c"), "regression": None}[task]
 
     def current(**changed: Any) -> Current:
@@ -171,4 +193,7 @@ def small_table(task: str, rows: int = 160, missing: bool = False) -> tuple[Call
         }
         return Current(**given | changed)
 
-    return current, {"train": FakeShard(frame.iloc[:rows].reset_index(drop=True)), "valid": FakeShard(valid)}
+    return current, {
+        "train": FakeShard(frame.iloc[:rows].reset_index(drop=True)),
+        "valid": FakeShard(valid),
+    }

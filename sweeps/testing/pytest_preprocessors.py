@@ -52,7 +52,11 @@ class PreprocessorTests:
 
     def fit(self) -> FittedChain:
         """Fit the step in the same way as a sweep."""
-        return fit_chain([Step(self.step, self.columns, dict(self.params))], pa.Table.from_pandas(self.frame()), "y")
+        return fit_chain(
+            [Step(self.step, self.columns, dict(self.params))],
+            pa.Table.from_pandas(self.frame()),
+            "y",
+        )
 
     def test_it_changes_no_input(self, fitted: FittedChain) -> None:
         """`fit` and `transform` do not change the frames that they receive."""
@@ -69,8 +73,12 @@ class PreprocessorTests:
         """A row's result does not depend on the other rows, so a bundle predicts a single row in the same way as many rows."""
         rows = self.other_rows()
         whole = fitted.transform(rows)
-        parts = [fitted.transform(rows.iloc[[position]].reset_index(drop=True)) for position in range(5)]
-        pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), whole.iloc[:5], check_exact=False)
+        parts = [
+            fitted.transform(rows.iloc[[position]].reset_index(drop=True)) for position in range(5)
+        ]
+        pd.testing.assert_frame_equal(
+            pd.concat(parts, ignore_index=True), whole.iloc[:5], check_exact=False
+        )
 
     def test_other_rows_get_the_same_columns(self, fitted: FittedChain) -> None:
         """The names and types of the output columns do not depend on the rows."""
@@ -80,7 +88,9 @@ class PreprocessorTests:
 
     def test_fitting_again_repeats_the_result(self, fitted: FittedChain) -> None:
         """Two fits on the same rows give the same transformed rows."""
-        pd.testing.assert_frame_equal(self.fit().transform(self.other_rows()), fitted.transform(self.other_rows()))
+        pd.testing.assert_frame_equal(
+            self.fit().transform(self.other_rows()), fitted.transform(self.other_rows())
+        )
 
     def test_it_can_be_pickled(self, fitted: FittedChain) -> None:
         """A fitted step must be picklable, because it is sent to workers and saved in a bundle.
@@ -88,4 +98,6 @@ class PreprocessorTests:
         The copy must transform rows in the same way as the original.
         """
         copy = pickle.loads(pickle.dumps(fitted))
-        pd.testing.assert_frame_equal(copy.transform(self.other_rows()), fitted.transform(self.other_rows()))
+        pd.testing.assert_frame_equal(
+            copy.transform(self.other_rows()), fitted.transform(self.other_rows())
+        )

@@ -56,8 +56,14 @@ class SamplerTests:
         """Check that suggested values lie within their domains."""
         for trial in self._run(lambda folder: self._search(folder)):
             if not self.grids_only:
-                assert 0 <= trial.params["x"] <= 1 and 1e-3 <= trial.params["y"] <= 1 and trial.params["n"] in range(1, 9)
-                assert ("extra" in trial.params) == (trial.params["kind"] == "b"), "a condition decides whether a dimension is there"
+                assert (
+                    0 <= trial.params["x"] <= 1
+                    and 1e-3 <= trial.params["y"] <= 1
+                    and trial.params["n"] in range(1, 9)
+                )
+                assert ("extra" in trial.params) == (trial.params["kind"] == "b"), (
+                    "a condition decides whether a dimension is there"
+                )
 
     def test_grid_cells_are_visited_evenly(self) -> None:
         """Check that the numbers of trials of any two grid cells differ by at most one."""
@@ -112,7 +118,9 @@ class SamplerTests:
 
 def _finish(search: SearchLoop, trial: Trial) -> None:
     loss = trial.params.get("x", 0.5) + (0.1 if trial.params["cell"] == "p" else 0.0)
-    search.report(trial.number, ProgressUpdate((Report(9, {"loss": loss}, 0.0),), None, None, 1, 1.0))
+    search.report(
+        trial.number, ProgressUpdate((Report(9, {"loss": loss}, 0.0),), None, None, 1, 1.0)
+    )
     search.tell(trial.number, State.COMPLETE)
 
 

@@ -31,7 +31,9 @@ class SchedulerTests:
         """Check that the scheduler has all attributes that a scheduler needs."""
         scheduler = self.scheduler()
         assert isinstance(scheduler, Scheduler)
-        assert scheduler.max_t is None or scheduler.max_t >= 1, "`max_t` is the step at which a trial ends, or None"
+        assert scheduler.max_t is None or scheduler.max_t >= 1, (
+            "`max_t` is the step at which a trial ends, or None"
+        )
         assert scheduler.resource, "`resource` names what rungs count"
 
     def test_rungs_grow_and_lie_before_max_t(self) -> None:
@@ -64,10 +66,17 @@ class SchedulerTests:
     def test_decisions_use_declared_capabilities_only(self) -> None:
         """Check that `decide` returns STOP, PAUSE or EXPLOIT only if `stops`, `pauses` or `perturbs` is True."""
         scheduler = self.scheduler()
-        allowed = {Action.CONTINUE: True, Action.STOP: scheduler.stops, Action.PAUSE: scheduler.pauses, Action.EXPLOIT: scheduler.perturbs}
+        allowed = {
+            Action.CONTINUE: True,
+            Action.STOP: scheduler.stops,
+            Action.PAUSE: scheduler.pauses,
+            Action.EXPLOIT: scheduler.perturbs,
+        }
         for view, trial, rung in self._situations(scheduler):
             decision = scheduler.decide(view, trial, rung)
-            assert isinstance(decision, Decision) and allowed[decision.action], f"{decision.action} is not a declared capability"
+            assert isinstance(decision, Decision) and allowed[decision.action], (
+                f"{decision.action} is not a declared capability"
+            )
             assert (decision.donor is not None) == (decision.action is Action.EXPLOIT)
             assert decision.donor is None or decision.donor in view.trials
 
@@ -95,9 +104,20 @@ class SchedulerTests:
         """Return (study view, trial number, rung that the trial has reached) tuples. The trials' values are random."""
         rng, found = random.Random(0), []
         for minimize in (True, False):
-            for size, rung in itertools.product((1, 2, 5, 12), itertools.islice(all_rungs(scheduler), 4)):
-                trials = [TrialView(number, scheduler.bracket(3, number), checkpoint_step=rung) for number in range(size)]
+            for size, rung in itertools.product(
+                (1, 2, 5, 12), itertools.islice(all_rungs(scheduler), 4)
+            ):
+                trials = [
+                    TrialView(number, scheduler.bracket(3, number), checkpoint_step=rung)
+                    for number in range(size)
+                ]
                 for trial in trials:
                     trial.values.update({step: rng.random() for step in range(1, rung + 1)})
-                    found.append((StudyView(3, minimize, copy.deepcopy(trials)), trial.number, rung))
-        return [(view, trial, rung) for view, trial, rung in found if rung in scheduler.rungs(view.trials[trial].bracket)]
+                    found.append(
+                        (StudyView(3, minimize, copy.deepcopy(trials)), trial.number, rung)
+                    )
+        return [
+            (view, trial, rung)
+            for view, trial, rung in found
+            if rung in scheduler.rungs(view.trials[trial].bracket)
+        ]

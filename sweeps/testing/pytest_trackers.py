@@ -77,10 +77,14 @@ def sample_trial(number: int) -> Trial:
 
 def trial_events(number: int, state: State) -> list[TrialEvent]:
     """Return the events of one trial that reported two steps."""
-    reports = tuple(Report(step, {"loss": 1 / step, "odd": math.nan}, START + step) for step in (1, 2))
+    reports = tuple(
+        Report(step, {"loss": 1 / step, "odd": math.nan}, START + step) for step in (1, 2)
+    )
     error = "Traceback\nValueError: no\n" if state is State.FAIL else None
     final = {"auc": 0.75} if state is State.COMPLETE else {}
-    result = Result(state, None if state is State.FAIL else 0.5, 2, 2, None, error, 1.5, final=final)
+    result = Result(
+        state, None if state is State.FAIL else 0.5, 2, 2, None, error, 1.5, final=final
+    )
     return [
         TrialStarted(START, number, sample_trial(number)),
         TrialReported(START + 1, number, reports[:1]),
@@ -109,13 +113,22 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
     sweep = folder / "sample-20231114-221320"
     sweep.mkdir(exist_ok=True)
     history = SampleHistory() if resumed else None
-    events: list[Event] = [SweepStarted(START, sample_space(folder), sweep, "0" * 64, "c0ffee", "no", history)]
+    events: list[Event] = [
+        SweepStarted(START, sample_space(folder), sweep, "0" * 64, "c0ffee", "no", history)
+    ]
     events.append(ArtifactSaved(START, "environment.json", "[]\n"))
     for number, state in enumerate((State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNING)):
         events += trial_events(number, state) if number or not resumed else []
-    changed = [TrialStarted(START + 4, 4, sample_trial(4)), TrialChanged(START + 5, 4, sample_trial(4), 1, {"pbt.params.lr": 0.2})]
+    changed = [
+        TrialStarted(START + 4, 4, sample_trial(4)),
+        TrialChanged(START + 5, 4, sample_trial(4), 1, {"pbt.params.lr": 0.2}),
+    ]
     changed.append(TrialChanged(START + 6, 4, sample_trial(4), 1, {"scaling.num_workers": 2.0}, 2))
-    events += [*changed, TrialPaused(START + 6, 4, 1), TrialEnded(START + 7, 4, Result(State.COMPLETE, 0.25, 1, 1))]
+    events += [
+        *changed,
+        TrialPaused(START + 6, 4, 1),
+        TrialEnded(START + 7, 4, Result(State.COMPLETE, 0.25, 1, 1)),
+    ]
     best = {"trial": "0004", "value": 0.25, "test": None, "params": sample_trial(4).params}
     trials = {"completed": 2, "pruned": 1, "failed": 1, "interrupted": 1}
     result = SweepResult(sweep.name, sweep, trials, best, None, None, {}, 1, 8.0)
@@ -157,7 +170,9 @@ class TrackerTests:
 
     def test_handles_events_from_another_process(self, tmp_path: Path) -> None:
         """A tracker accepts copies of events, so it must not compare objects by identity."""
-        self.play(tmp_path, [pickle.loads(pickle.dumps(event)) for event in sample_events(tmp_path)])
+        self.play(
+            tmp_path, [pickle.loads(pickle.dumps(event)) for event in sample_events(tmp_path)]
+        )
 
     def test_ignores_event_types_of_later_versions(self, tmp_path: Path) -> None:
         """A tracker ignores an event type that it does not know, at any position among the events."""
@@ -176,12 +191,16 @@ class TrackerTests:
             pytest.skip("`ended_trials` is not overridden")
         events = sample_events(tmp_path)
         ended = [i for i, event in enumerate(events) if isinstance(event, TrialEnded)]
-        self.play(tmp_path, events[: ended[0] + 1])  # The first driver was killed after the end of trial 0.
+        self.play(
+            tmp_path, events[: ended[0] + 1]
+        )  # The first driver was killed after the end of trial 0.
         resumed = sample_events(tmp_path, resumed=True)
         self.play(tmp_path, resumed)
         started = resumed[0]
         assert isinstance(started, SweepStarted)
-        assert sorted(self.ended_trials(started.folder)) == [0, 1, 2, 4], "trials 0, 1, 2 and 4 end once, and trial 3 is interrupted"
+        assert sorted(self.ended_trials(started.folder)) == [0, 1, 2, 4], (
+            "trials 0, 1, 2 and 4 end once, and trial 3 is interrupted"
+        )
 
     def test_handles_a_sweep_that_fails_before_it_starts(self, tmp_path: Path) -> None:
         """A tracker accepts SweepEnded as its only event."""

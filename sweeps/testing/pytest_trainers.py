@@ -54,7 +54,14 @@ class TrainerTests:
         """The imported module of the trainer."""
         return importlib.import_module(self.module)
 
-    def run(self, folder: Path, *, resume: Path | None = None, stop_at: int | None = None, **changed: Any) -> LoopRun:
+    def run(
+        self,
+        folder: Path,
+        *,
+        resume: Path | None = None,
+        stop_at: int | None = None,
+        **changed: Any,
+    ) -> LoopRun:
         """Run the loop in this process.
 
         Args:
@@ -65,7 +72,15 @@ class TrainerTests:
         """
         current, shards = self.table()
         loop = references.resolve(f"{self.module}:{definition_of(self.module).loop}")
-        return run_loop(loop, dict(self.params), current(**changed), shards, folder, resume=resume, stop_at=stop_at)
+        return run_loop(
+            loop,
+            dict(self.params),
+            current(**changed),
+            shards,
+            folder,
+            resume=resume,
+            stop_at=stop_at,
+        )
 
     def table(self) -> tuple[Any, dict[str, FakeShard]]:
         """Return the pair (function that makes a `Current`, shards); see `small_table`."""
@@ -73,8 +88,16 @@ class TrainerTests:
 
         def current(**changed: Any) -> Current:
             metric = self.objective()
-            defaults = {name: fragment.get("default") for name, fragment in definition_of(self.module).options.items()}
-            given = {"metric": metric, "asked": (metric,), "goal": self.goal, "checkpoint_interval": 0.0}
+            defaults = {
+                name: fragment.get("default")
+                for name, fragment in definition_of(self.module).options.items()
+            }
+            given = {
+                "metric": metric,
+                "asked": (metric,),
+                "goal": self.goal,
+                "checkpoint_interval": 0.0,
+            }
             return make(**given | {"options": defaults | self.options} | changed)
 
         return current, shards
@@ -87,20 +110,28 @@ class TrainerTests:
         """Return the metrics that `TRAINER["metrics"]` lists for the task, with their splits, such as `valid-logloss`."""
         metrics: dict[Any, tuple[str, ...]] = dict(definition_of(self.module).metrics)
         names = metrics.get(self.task, ())
-        return [name if name.startswith(("valid-", "train-")) else f"valid-{name}" for name in names]
+        return [
+            name if name.startswith(("valid-", "train-")) else f"valid-{name}" for name in names
+        ]
 
-    def test_the_literal_is_valid(self, definition: TrainerDefinition, implementation: ModuleType) -> None:
+    def test_the_literal_is_valid(
+        self, definition: TrainerDefinition, implementation: ModuleType
+    ) -> None:
         """The `TRAINER` literal is valid, and the functions that it names exist."""
         assert not definition.constants, f"put {definition.constants} into one literal `TRAINER`"
         assert callable(getattr(implementation, definition.loop))
         assert definition.load is None or callable(getattr(implementation, definition.load))
         unknown = set(self.params) - set(definition.parameters)
-        assert definition.additional_parameters or not unknown, f'`params` has names that TRAINER["parameters"] lacks: {unknown}'
+        assert definition.additional_parameters or not unknown, (
+            f'`params` has names that TRAINER["parameters"] lacks: {unknown}'
+        )
 
     def test_every_step_reports_the_objective(self, tmp_path: Path) -> None:
         """Every report has a number for the objective's metric."""
         run = self.run(tmp_path)
-        assert len(run.metrics) >= 3, "give `params` with which the loop makes at least three reports"
+        assert len(run.metrics) >= 3, (
+            "give `params` with which the loop makes at least three reports"
+        )
         assert all(isinstance(metrics[self.objective()], (int, float)) for metrics in run.metrics)
 
     def test_the_promised_metrics_are_reported(self, tmp_path: Path) -> None:
@@ -109,7 +140,9 @@ class TrainerTests:
             folder = tmp_path / str(number)
             folder.mkdir()
             run = self.run(folder, metric=name, asked=(name,), stop_at=1)
-            assert name in run.metrics[0], f"TRAINER promises `{name}`, but the loop reports {sorted(run.metrics[0])}"
+            assert name in run.metrics[0], (
+                f"TRAINER promises `{name}`, but the loop reports {sorted(run.metrics[0])}"
+            )
 
     def test_weights_count(self, tmp_path: Path, definition: TrainerDefinition) -> None:
         """If `TRAINER["weights"]` is True, other weights of the rows give another model."""
@@ -121,17 +154,34 @@ class TrainerTests:
             folder = tmp_path / str(period)
             folder.mkdir()
             train = shards["train"].frame
-            weighted = {**shards, "train": FakeShard(train.assign(sample_weight=np.arange(len(train)) % float(period)))}
-            found.append(run_loop(loop, dict(self.params), current(weight="sample_weight", _kept={}), weighted, folder).metrics)
+            weighted = {
+                **shards,
+                "train": FakeShard(
+                    train.assign(sample_weight=np.arange(len(train)) % float(period))
+                ),
+            }
+            found.append(
+                run_loop(
+                    loop,
+                    dict(self.params),
+                    current(weight="sample_weight", _kept={}),
+                    weighted,
+                    folder,
+                ).metrics
+            )
         assert found[0] != found[1], "the loop does not use the column `Current.weight` of train"
 
-    def test_a_scorer_of_scikit_learn_is_reported(self, tmp_path: Path, definition: TrainerDefinition) -> None:
+    def test_a_scorer_of_scikit_learn_is_reported(
+        self, tmp_path: Path, definition: TrainerDefinition
+    ) -> None:
         """If `TRAINER["all_metrics"]` is True, the loop reports a scorer of scikit-learn."""
         if not definition.all_metrics:
             pytest.skip("the trainer reports only the metrics that it lists")
         name = "valid-r2" if self.task == "regression" else "valid-balanced_accuracy"
         run = self.run(tmp_path, metric=name, asked=(name,), goal="maximize", stop_at=1)
-        assert name in run.metrics[0], f"the loop reports {sorted(run.metrics[0])}, but not `{name}`"
+        assert name in run.metrics[0], (
+            f"the loop reports {sorted(run.metrics[0])}, but not `{name}`"
+        )
 
     def test_the_same_seed_repeats_the_numbers(self, tmp_path: Path) -> None:
         """Two runs with the same seed report the same numbers."""
@@ -143,7 +193,9 @@ class TrainerTests:
         """After a resume from any checkpoint, the loop makes the same reports as an uninterrupted run makes after that checkpoint."""
         (tmp_path / "whole").mkdir()
         whole = self.run(tmp_path / "whole")
-        assert whole.checkpoints, "the loop reports no checkpoint, so a lost worker would cost the whole trial"
+        assert whole.checkpoints, (
+            "the loop reports no checkpoint, so a lost worker would cost the whole trial"
+        )
         for step, checkpoint in whole.checkpoints.items():
             folder = tmp_path / f"from-{step}"
             folder.mkdir()
@@ -174,11 +226,17 @@ class TrainerTests:
         predictions = np.asarray(model.predict(rows))
         assert predictions.shape in ((len(rows),), (len(rows), len(current().classes or ())))
         assert np.isfinite(predictions.astype(float)).all()
-        np.testing.assert_allclose(np.asarray(model.predict(rows.iloc[:5])), predictions[:5], rtol=1e-5)
+        np.testing.assert_allclose(
+            np.asarray(model.predict(rows.iloc[:5])), predictions[:5], rtol=1e-5
+        )
         if (noted := folder / CHECK_PREDICTIONS).exists():
-            np.testing.assert_array_equal(np.asarray(model.predict(current().check)), np.load(noted))
+            np.testing.assert_array_equal(
+                np.asarray(model.predict(current().check)), np.load(noted)
+            )
 
-    def test_resume_files_are_not_needed_to_predict(self, tmp_path: Path, definition: TrainerDefinition) -> None:
+    def test_resume_files_are_not_needed_to_predict(
+        self, tmp_path: Path, definition: TrainerDefinition
+    ) -> None:
         """`load` works without the files and folders that `TRAINER["resume_files"]` names. A bundle does not contain them."""
         if definition.load is None:
             pytest.skip("the trainer has no `load`")

@@ -55,7 +55,9 @@ def _create(spec: TrackerSpec, space: Space) -> Tracker:
     if inspect.isclass(found):
         _check_port(spec.name, found)
     elif not callable(found):
-        raise _CannotCreate(f"`{spec.name}` has the type {type(found).__name__}, but must be a class")
+        raise _CannotCreate(
+            f"`{spec.name}` has the type {type(found).__name__}, but must be a class"
+        )
     try:
         tracker: Tracker = found(found.Options(**spec.options)) if ours else found(**spec.options)
     except Exception as e:
@@ -67,7 +69,9 @@ def _create(spec: TrackerSpec, space: Space) -> Tracker:
 
 def _check_port(name: str, found: Any) -> None:
     """Raise _CannotCreate if a class or an object lacks `handle` or `close`."""
-    missing = [method for method in ("handle", "close") if not callable(getattr(found, method, None))]
+    missing = [
+        method for method in ("handle", "close") if not callable(getattr(found, method, None))
+    ]
     if missing:
         raise _CannotCreate(
             f"`{name}` has no method {' and no method '.join(f'`{m}`' for m in missing)}; a tracker must have the "

@@ -32,8 +32,14 @@ class TrialHistory:
 
         TrialStarted contains the parameters with which the trial started. Changes by PBT are among the reported metrics.
         """
-        for trial, started, reports, result, ended in RecordedTrials(self.folder, self.space, self.url)(skip):
+        for trial, started, reports, result, ended in RecordedTrials(
+            self.folder, self.space, self.url
+        )(skip):
             yield TrialStarted(started, trial.number, trial)
             if reports:
                 yield TrialReported(reports[-1].time, trial.number, reports)
-            yield TrialPaused(ended, trial.number, result.steps) if result.paused else TrialEnded(ended, trial.number, result)
+            yield (
+                TrialPaused(ended, trial.number, result.steps)
+                if result.paused
+                else TrialEnded(ended, trial.number, result)
+            )

@@ -36,7 +36,9 @@ class TrackerHub:
         mlflow_complete: True if MLflow has handled every event, which means that MLflow stored or refused the event. Valid after `close`.
     """
 
-    def __init__(self, trackers: Iterable[tuple[str, Tracker]] = (), mlflow: MlflowTracker | None = None):
+    def __init__(
+        self, trackers: Iterable[tuple[str, Tracker]] = (), mlflow: MlflowTracker | None = None
+    ):
         self.mlflow = mlflow
         self.mlflow_complete = True
         self._threads = [TrackerThread(name, tracker) for name, tracker in trackers]
@@ -62,7 +64,9 @@ class TrackerHub:
             thread.finish()
         if self.mlflow is not None:
             self.mlflow_complete = self.mlflow.close(timeout)
-        return tuple(note for thread in self._threads if (note := thread.join(deadline)) is not None)
+        return tuple(
+            note for thread in self._threads if (note := thread.join(deadline)) is not None
+        )
 
 
 class TrackerThread:
@@ -80,7 +84,9 @@ class TrackerThread:
         self.name = name
         self.failure: str | None = None
         self._tracker = tracker
-        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # The item None makes the thread close the tracker.
+        self._queue: queue.SimpleQueue[Event | None] = (
+            queue.SimpleQueue()
+        )  # The item None makes the thread close the tracker.
         self._thread = threading.Thread(target=self._run, name=f"tracker-{name}", daemon=True)
         self._thread.start()
 
@@ -89,7 +95,9 @@ class TrackerThread:
         if self.failure is not None:
             return
         if (waiting := self._queue.qsize()) >= MAX_WAITING:
-            self._drop(f"gets no more events, because it is too slow: {waiting} events were waiting")
+            self._drop(
+                f"gets no more events, because it is too slow: {waiting} events were waiting"
+            )
             return
         self._queue.put(event)
 
@@ -125,7 +133,9 @@ class TrackerThread:
             self._tracker.close()
         except BaseException as e:
             log.exception("tracker `%s` failed", self.name)
-            self._drop(f"failed when it was closed: {type(e).__name__}: {e} (the traceback is in sweep.log)")
+            self._drop(
+                f"failed when it was closed: {type(e).__name__}: {e} (the traceback is in sweep.log)"
+            )
 
     def _drop(self, why: str) -> None:
         if self.failure is None:

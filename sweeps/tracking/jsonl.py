@@ -17,7 +17,18 @@ from sweeps.tracking import events
 from sweeps.tracking.json_values import json_value
 
 # Fields of `Result` that are written at the end of a trial.
-RESULT_FIELDS = ("value", "values", "best_step", "steps", "seconds", "feasible", "metrics", "final", "error", "reason")
+RESULT_FIELDS = (
+    "value",
+    "values",
+    "best_step",
+    "steps",
+    "seconds",
+    "feasible",
+    "metrics",
+    "final",
+    "error",
+    "reason",
+)
 
 
 class JsonLinesTracker:
@@ -83,7 +94,9 @@ class JsonLinesTracker:
             for report in event.reports:
                 if (event.trial_id, report.step) not in self._steps:
                     self._steps.add((event.trial_id, report.step))
-                    yield _line(event, {"step": report.step, "metrics": report.metrics}, report.time)
+                    yield _line(
+                        event, {"step": report.step, "metrics": report.metrics}, report.time
+                    )
         elif not (isinstance(event, events.TrialEnded) and event.trial_id in self._ended):
             if isinstance(event, events.TrialEnded) and event.result.state is not State.RUNNING:
                 self._ended.add(event.trial_id)
@@ -101,8 +114,15 @@ def to_json(event: events.Event) -> dict[str, object]:
     match event:
         case events.SweepStarted(space=space):
             objectives = [{"metric": o.metric, "goal": o.goal} for o in space.objectives]
-            names = {"sweep": event.sweep, "name": space.name, "resumed": event.history is not None, "objectives": objectives}
-            return names | {name: getattr(event, name) for name in ("fingerprint", "git_commit", "git_dirty")}
+            names = {
+                "sweep": event.sweep,
+                "name": space.name,
+                "resumed": event.history is not None,
+                "objectives": objectives,
+            }
+            return names | {
+                name: getattr(event, name) for name in ("fingerprint", "git_commit", "git_dirty")
+            }
         case events.TrialStarted(trial=trial):
             content = {
                 "params": trial.params,
@@ -114,7 +134,12 @@ def to_json(event: events.Event) -> dict[str, object]:
             return {**content, "repeat_of": trial.repeat_of, "enqueued": trial.enqueued}
         case events.TrialChanged():
             size = {} if event.workers is None else {"workers": event.workers}
-            return {"step": event.step, "params": event.trial.params, "lineage": event.trial.lineage, **size}
+            return {
+                "step": event.step,
+                "params": event.trial.params,
+                "lineage": event.trial.lineage,
+                **size,
+            }
         case events.TrialPaused():
             return {"step": event.step}
         case events.TrialEnded(result=result):

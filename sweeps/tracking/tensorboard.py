@@ -10,7 +10,15 @@ from typing import Any
 from sweeps.core.installed_package import install
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Report, State, Trial, format_trial_id
-from sweeps.tracking.events import Event, SweepStarted, TrialChanged, TrialEnded, TrialPaused, TrialReported, TrialStarted
+from sweeps.tracking.events import (
+    Event,
+    SweepStarted,
+    TrialChanged,
+    TrialEnded,
+    TrialPaused,
+    TrialReported,
+    TrialStarted,
+)
 
 # Name of an empty file that marks a complete run. It is created when the trial has ended and everything is written.
 COMPLETE = "complete"
@@ -33,7 +41,9 @@ class TensorBoardTracker:
         try:
             import tensorboard  # noqa: F401
         except ModuleNotFoundError as e:
-            raise ModuleNotFoundError(f"the package `tensorboard` is not installed; {install('tensorboard')}", name=e.name) from None
+            raise ModuleNotFoundError(
+                f"the package `tensorboard` is not installed; {install('tensorboard')}", name=e.name
+            ) from None
         self._folder: Path | None = None
         self._objectives: list[str] = []
         self._trials: dict[int, Trial] = {}
@@ -51,7 +61,9 @@ class TensorBoardTracker:
         elif isinstance(event, TrialReported):
             for report in event.reports:
                 self._add_report(event.number, report)
-        elif isinstance(event, TrialPaused):  # Each writer needs a thread and an open file, and many trials may be paused.
+        elif isinstance(
+            event, TrialPaused
+        ):  # Each writer needs a thread and an open file, and many trials may be paused.
             if (writer := self._writers.pop(event.number, None)) is not None:
                 writer.close()
         elif isinstance(event, TrialEnded):
@@ -82,7 +94,9 @@ class TensorBoardTracker:
         if number not in self._writers:
             assert self._folder is not None, "SweepStarted comes first"
             summary_writer: Any = tensorboard.SummaryWriter
-            self._writers[number] = summary_writer(str(self._folder / format_trial_id(number)), flush_secs=FLUSH_SECONDS)
+            self._writers[number] = summary_writer(
+                str(self._folder / format_trial_id(number)), flush_secs=FLUSH_SECONDS
+            )
         return self._writers[number]
 
     def _add_report(self, number: int, report: Report) -> None:
@@ -96,16 +110,26 @@ class TensorBoardTracker:
             return
         result, writer = event.result, self._writer(event.number)
         if result.state is not State.RUNNING:
-            names = [f"objective.{name}" for name in self._objectives] if len(self._objectives) > 1 else ["objective"]
-            values = dict(zip(names, result.values or (result.value,), strict=False)) | {f"final/{k}": v for k, v in result.final.items()}
+            names = (
+                [f"objective.{name}" for name in self._objectives]
+                if len(self._objectives) > 1
+                else ["objective"]
+            )
+            values = dict(zip(names, result.values or (result.value,), strict=False)) | {
+                f"final/{k}": v for k, v in result.final.items()
+            }
             metrics = {name: float(value) for name, value in values.items() if value is not None}
-            self._add_hparams(writer, self._trials.pop(event.number), metrics, result.state, event.time)
+            self._add_hparams(
+                writer, self._trials.pop(event.number), metrics, result.state, event.time
+            )
         folder = Path(writer.get_logdir())
         self._writers.pop(event.number).close()
         if result.state is not State.RUNNING:
             (folder / COMPLETE).touch()
 
-    def _add_hparams(self, writer: Any, trial: Trial, metrics: dict[str, float], state: State, time: float) -> None:
+    def _add_hparams(
+        self, writer: Any, trial: Trial, metrics: dict[str, float], state: State, time: float
+    ) -> None:
         """Write hyperparameters like `SummaryWriter.add_hparams`, but into the trial's own run, and with the trial's status."""
         from tensorboard.plugins.hparams.api_pb2 import Status
         from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
@@ -125,4 +149,7 @@ class TensorBoardTracker:
 
 def hparams_of(trial: Trial) -> dict[str, bool | int | float | str]:
     """Return the values of a trial's dimensions by name, as types that TensorBoard accepts."""
-    return {name: value if isinstance(value, bool | int | float) else str(value) for name, value in trial.labels.items()}
+    return {
+        name: value if isinstance(value, bool | int | float) else str(value)
+        for name, value in trial.labels.items()
+    }

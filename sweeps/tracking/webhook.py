@@ -43,13 +43,19 @@ class WebhookTracker:
             timeout: Number of seconds to wait for the server's answer.
         """
 
-        url: Annotated[StrictStr, Field(min_length=1, examples=["https://example.com/hook"]), AfterValidator(_url)]
+        url: Annotated[
+            StrictStr,
+            Field(min_length=1, examples=["https://example.com/hook"]),
+            AfterValidator(_url),
+        ]
         timeout: Annotated[float, Field(gt=0, le=60, examples=[5])] = 10.0
 
     def __init__(self, options: Options):
         self._url, self._timeout = os.path.expandvars(options.url), options.timeout
         if not self._url.startswith(("http://", "https://")) or not host(self._url):
-            raise ValueError(f"`url` must begin with http:// or https:// after its variables are replaced, got {shown(self._url)}")
+            raise ValueError(
+                f"`url` must begin with http:// or https:// after its variables are replaced, got {shown(self._url)}"
+            )
         self._started: SweepStarted | None = None
 
     def handle(self, event: Event) -> None:
@@ -69,13 +75,17 @@ class WebhookTracker:
             pair = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-        request = urllib.request.Request(url, json.dumps(body, default=str, allow_nan=False).encode(), headers, method="POST")
+        request = urllib.request.Request(
+            url, json.dumps(body, default=str, allow_nan=False).encode(), headers, method="POST"
+        )
         try:
             urllib.request.urlopen(request, timeout=self._timeout).close()
         except urllib.error.HTTPError as e:
             raise ConnectionError(f"{shown(self._url)} answered {e.code} {e.reason}") from None
         except OSError as e:  # This includes URLError and timeouts.
-            raise ConnectionError(f"{shown(self._url)} did not answer: {getattr(e, 'reason', e)}") from None
+            raise ConnectionError(
+                f"{shown(self._url)} did not answer: {getattr(e, 'reason', e)}"
+            ) from None
 
 
 def host(url: str) -> str:
@@ -95,4 +105,6 @@ def summary(started: SweepStarted, ended: SweepEnded) -> dict[str, JsonValue]:
     """Return the JSON body that is posted at the end of a sweep."""
     content = ended.result.to_json() if ended.result is not None else None
     status = "failed" if content is None else outcome_of(content).replace("finished", "completed")
-    return json_value({"sweep": started.sweep, "folder": str(started.folder), "status": status, "result": content})
+    return json_value(
+        {"sweep": started.sweep, "folder": str(started.folder), "status": status, "result": content}
+    )

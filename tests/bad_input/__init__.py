@@ -19,7 +19,9 @@ BASE = {
     "limits": "{max_trials: 4}",
     "space": "{params: {eta: {loguniform: [1e-3, 0.3]}}, preprocessor: [OneHotEncoder]}",
 }
-ROWS = "age,plan,y\n" + "".join(f"{i},{'ab'[i % 2]},{('no', 'yes')[i // 2 % 2]}\n" for i in range(8))
+ROWS = "age,plan,y\n" + "".join(
+    f"{i},{'ab'[i % 2]},{('no', 'yes')[i // 2 % 2]}\n" for i in range(8)
+)
 # A module that creates a file when it is imported.
 MARKS = "open('imported', 'w')\n\n\ndef train(config): ...\ndef load(folder): ...\ndef rows(): ...\ndef clip(frame): ...\n"
 
@@ -71,7 +73,9 @@ def names_of(kind: str, *before: str) -> str:
 
 def top(**changes: str | None) -> str:
     """Return the space file with some keys changed, added at the end, or left out."""
-    return "".join(f"{key}: {value}\n" for key, value in (BASE | changes).items() if value is not None)
+    return "".join(
+        f"{key}: {value}\n" for key, value in (BASE | changes).items() if value is not None
+    )
 
 
 def answered(lines: tuple[str, ...]) -> tuple[str, ...]:
@@ -103,12 +107,21 @@ def whole(name: str, shown: str, text: str | bytes, *answer: str) -> Case:
 def typed(name: str, verbs: str, args: list[str], *answer: str) -> Case:
     """Return a case with other arguments, the same for each verb."""
     words = [f"'{word}'" if " " in word else word for word in args]
-    return Case(name, " ".join(["sweeps", verbs.split()[0], *words]), answered(answer), top(), verbs=tuple(verbs.split()), args=tuple(args))
+    return Case(
+        name,
+        " ".join(["sweeps", verbs.split()[0], *words]),
+        answered(answer),
+        top(),
+        verbs=tuple(verbs.split()),
+        args=tuple(args),
+    )
 
 
 def data(name: str, text: str, *answer: str, files: Mapping[str, Content] | None = None) -> Case:
     """Return a case with another `data` section."""
-    return Case(name, f"data: {text}", answered(answer), top(data=text), files or {}, ("run",), sound=True)
+    return Case(
+        name, f"data: {text}", answered(answer), top(data=text), files or {}, ("run",), sound=True
+    )
 
 
 def file(name: str, path: str, content: Content, *answer: str) -> Case:
@@ -126,7 +139,11 @@ def steps(name: str, text: str, *answer: str, rows: str = BASE["data"]) -> Case:
 
 def short(content: str | bytes) -> str:
     """Return the beginning of a file's content in one line."""
-    text = content if isinstance(content, str) else "".join(chr(b) if 32 <= b < 127 else f"\\x{b:02x}" for b in content[:12])
+    text = (
+        content
+        if isinstance(content, str)
+        else "".join(chr(b) if 32 <= b < 127 else f"\\x{b:02x}" for b in content[:12])
+    )
     text = text.replace("\n", "⏎").replace("\t", "⇥")
     return text if len(text) <= 40 else text[:39] + "…"
 

@@ -15,7 +15,11 @@ space: {params: {eta: {uniform: [1, 0]}}}
 
 TABLE: dict[str, tuple[Case, ...]] = {
     "Keys": (
-        line("unknown key", "limts: {max_trials: 4}", "6:1: limts: unknown key; did you mean `limits`?"),
+        line(
+            "unknown key",
+            "limts: {max_trials: 4}",
+            "6:1: limts: unknown key; did you mean `limits`?",
+        ),
         line(
             "unknown key of a section",
             "limits: {max_trials: 4, max_failurs: 1}",
@@ -26,8 +30,16 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "search: {temperature: 3}",
             "6:10: search.temperature: unknown key; valid: algorithm, seed, options, initial_points, from",
         ),
-        line("unknown section of space", "space: {parms: {eta: 0.1}}", "5:9: space.parms: unknown section; did you mean `params`?"),
-        line("unknown key of scaling", "space: {scaling: {workers: 2}}", "5:19: scaling.workers: unknown key; did you mean `num_workers`?"),
+        line(
+            "unknown section of space",
+            "space: {parms: {eta: 0.1}}",
+            "5:9: space.parms: unknown section; did you mean `params`?",
+        ),
+        line(
+            "unknown key of scaling",
+            "space: {scaling: {workers: 2}}",
+            "5:19: scaling.workers: unknown key; did you mean `num_workers`?",
+        ),
         line(
             "unknown form of a split",
             "data: {train: rows.csv, label: y, valid: {colum: split, value: valid}}",
@@ -70,7 +82,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "1:1: objective.goal: is required; give minimize or maximize",
             "1:1: objective.metric: is required; give the name of a metric that the trainer reports, such as valid-logloss",
         ),
-        line("no goal", "objective: {metric: valid-logloss}", "3:1: objective.goal: is required; give minimize or maximize"),
+        line(
+            "no goal",
+            "objective: {metric: valid-logloss}",
+            "3:1: objective.goal: is required; give minimize or maximize",
+        ),
         line(
             "no valid",
             "data: {train: rows.csv, label: y}",
@@ -84,7 +100,9 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "which must be at least the number of grid cells, 1",
         ),
         line(
-            "no max_t for asha", "scheduler: {name: asha}", "6:1: scheduler.max_t: is required; set max_t to the step at which a trial ends"
+            "no max_t for asha",
+            "scheduler: {name: asha}",
+            "6:1: scheduler.max_t: is required; set max_t to the step at which a trial ends",
         ),
         line(
             "keys of a scheduler without its name",

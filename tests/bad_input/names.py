@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.bad_input import Case, line, names_of, params
 
-BACKENDS = "must be torch, xgboost, lightgbm, tensorflow, jax, none or a reference `module:BackendConfig`"
+BACKENDS = (
+    "must be torch, xgboost, lightgbm, tensorflow, jax, none or a reference `module:BackendConfig`"
+)
 
 TABLE: dict[str, tuple[Case, ...]] = {
     "Domains in the wrong place": (
@@ -19,7 +21,9 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:24: params.eta: `quniform` must be the only key of its mapping; the mapping also has: q",
         ),
         params(
-            "unknown domain", "eta: {loguniforn: [1e-3, 0.3]}", "5:24: params.eta: unknown domain `loguniforn`; did you mean `loguniform`?"
+            "unknown domain",
+            "eta: {loguniforn: [1e-3, 0.3]}",
+            "5:24: params.eta: unknown domain `loguniforn`; did you mean `loguniform`?",
         ),
         params(
             "an old name of Ray Tune",
@@ -300,15 +304,31 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "space: {preprocessor: [[StandardScaler]]}",
             "5:24: preprocessor.0: a step must be a name or `{Name: {...}}`, got [StandardScaler]",
         ),
-        line("a step that is a number", "space: {preprocessor: 3}", "5:23: preprocessor: a step must be a name or `{Name: {...}}`, got 3"),
-        line("an empty step", "space: {preprocessor: {}}", "5:23: preprocessor: a step must be a name or `{Name: {...}}`, got {}"),
-        line("params that are not a mapping", "space: {params: [1]}", "5:17: params: must be a mapping such as {eta: 0.1}, got [1]"),
+        line(
+            "a step that is a number",
+            "space: {preprocessor: 3}",
+            "5:23: preprocessor: a step must be a name or `{Name: {...}}`, got 3",
+        ),
+        line(
+            "an empty step",
+            "space: {preprocessor: {}}",
+            "5:23: preprocessor: a step must be a name or `{Name: {...}}`, got {}",
+        ),
+        line(
+            "params that are not a mapping",
+            "space: {params: [1]}",
+            "5:17: params: must be a mapping such as {eta: 0.1}, got [1]",
+        ),
         line(
             "resources that are not a mapping",
             "space: {scaling: {resources_per_worker: 2}}",
             "5:41: scaling.resources_per_worker: must be a mapping such as {CPU: 1}, got 2",
         ),
-        params("a parameter whose name is not text", "1: 2", "5:18: params.1: the name of a parameter must be text; put quotes around it"),
+        params(
+            "a parameter whose name is not text",
+            "1: 2",
+            "5:18: params.1: the name of a parameter must be text; put quotes around it",
+        ),
         line(
             "a column that is not text",
             "space: {preprocessor: {StandardScaler: {columns: [age, 3]}}}",

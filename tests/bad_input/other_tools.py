@@ -99,8 +99,16 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "1:10: trainer: `jax` is neither a built-in trainer nor a mapping {loop: module:attr}; write a loop, as "
             'docs/how-to/own-loop.md shows, and name the loop: trainer: {loop: "my_loop:train_func", backend: jax}',
         ),
-        line("Optuna's number of trials", "n_trials: 4", "6:1: n_trials: unknown key; write `limits: {max_trials: N}`"),
-        line("a key outside its section", "max_trials: 4", "6:1: max_trials: unknown key; move this key to the section `limits`"),
+        line(
+            "Optuna's number of trials",
+            "n_trials: 4",
+            "6:1: n_trials: unknown key; write `limits: {max_trials: N}`",
+        ),
+        line(
+            "a key outside its section",
+            "max_trials: 4",
+            "6:1: max_trials: unknown key; move this key to the section `limits`",
+        ),
         line(
             "a metric outside its section",
             "metric: valid-logloss",

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.bad_input import ROWS, Case, keys, names, numbers, other_tools, rows, searching, texts, top
+from tests.bad_input import (
+    ROWS,
+    Case,
+    keys,
+    names,
+    numbers,
+    other_tools,
+    rows,
+    searching,
+    texts,
+    top,
+)
 
 FILE = Path(__file__).parents[2] / "docs" / "bad_input.md"
 COMMAND = "python -m tests.bad_input.page"
@@ -67,7 +78,10 @@ def page() -> str:
     first = "⏎".join(ROWS.splitlines()[:3])
     parts = [HEAD.replace("{count}", str(count)).replace("{base}", top()).replace("{rows}", first)]
     for title, cases in TABLE.items():
-        parts += [f"\n## {title}\n\n| case | input | answer |\n|---|---|---|\n", *(f"{row(case)}\n" for case in cases)]
+        parts += [
+            f"\n## {title}\n\n| case | input | answer |\n|---|---|---|\n",
+            *(f"{row(case)}\n" for case in cases),
+        ]
     parts.append(
         "\n## A metric that the loop never reports\n\nOnly the loop knows which metrics it reports. The trial fails at its first report "
         f"with this error: {code(METRIC)}.\n`{METRIC_TEST}` in tests/controller/test_run.py checks it.\n"

@@ -18,7 +18,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "{train: data/2019.parquet, label: y, valid: 0.25}",
             "2:15: data.train: `data/2019.parquet` does not exist; there is no folder `data`",
         ),
-        data("a glob without a match", '{train: "*.parquet", label: y, valid: 0.25}', "2:15: data.train: no file matches `*.parquet`"),
+        data(
+            "a glob without a match",
+            '{train: "*.parquet", label: y, valid: 0.25}',
+            "2:15: data.train: no file matches `*.parquet`",
+        ),
         data(
             "a folder without data",
             "{train: folder, label: y, valid: 0.25}",
@@ -29,7 +33,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             '{train: "*.py", label: y, valid: 0.25}',
             "2:15: data.train: `*.py` cannot be read: unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
         ),
-        data("a pipe", "{train: pipe, label: y, valid: 0.25}", "2:15: data.train: `pipe` is not a regular file"),
+        data(
+            "a pipe",
+            "{train: pipe, label: y, valid: 0.25}",
+            "2:15: data.train: `pipe` is not a regular file",
+        ),
         data(
             "unknown scheme",
             '{train: "http://host/rows.csv", label: y, valid: 0.25}',
@@ -74,9 +82,24 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
     ),
     "Data: files that cannot be read": (
-        file("an empty file", "bad.csv", "", "2:15: data.train: `bad.csv` cannot be read: it is empty"),
-        file("a header without rows", "bad.csv", "age,plan,y\n", "2:15: data.train: `bad.csv` has no rows"),
-        file("blank lines", "bad.csv", "\n\n\n", "2:15: data.train: `bad.csv` cannot be read: it has only blank lines"),
+        file(
+            "an empty file",
+            "bad.csv",
+            "",
+            "2:15: data.train: `bad.csv` cannot be read: it is empty",
+        ),
+        file(
+            "a header without rows",
+            "bad.csv",
+            "age,plan,y\n",
+            "2:15: data.train: `bad.csv` has no rows",
+        ),
+        file(
+            "blank lines",
+            "bad.csv",
+            "\n\n\n",
+            "2:15: data.train: `bad.csv` cannot be read: it has only blank lines",
+        ),
         file(
             "a Git LFS pointer",
             "bad.tsv.gz",

@@ -40,7 +40,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "constraints: {latency_ms: 5}",
             '6:27: constraints.latency_ms: must be a comparison (<=, >=, <, >) with a number, such as "<= 5", got 5',
         ),
-        line("repeats of 0", "repeats: 0", "6:10: repeats.count: must be an integer of at least 1, got 0"),
+        line(
+            "repeats of 0",
+            "repeats: 0",
+            "6:10: repeats.count: must be an integer of at least 1, got 0",
+        ),
         line(
             "an unknown aggregate",
             "repeats: {count: 3, aggregate: average}",
@@ -109,9 +113,21 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "search: {from: latest}",
             "6:16: search.from: must be a list of sweeps, such as [latest], got latest",
         ),
-        line("an earlier sweep that is a number", "search: {from: [3]}", "6:17: search.from.0: must be text, got 3; put quotes around it"),
-        line("a target that is not a number", "limits: {max_trials: 4, target: low}", "4:33: limits.target: must be a number, got low"),
-        line("patience of 0", "limits: {max_trials: 4, patience: 0}", "4:35: limits.patience: must be an integer of at least 1, got 0"),
+        line(
+            "an earlier sweep that is a number",
+            "search: {from: [3]}",
+            "6:17: search.from.0: must be text, got 3; put quotes around it",
+        ),
+        line(
+            "a target that is not a number",
+            "limits: {max_trials: 4, target: low}",
+            "4:33: limits.target: must be a number, got low",
+        ),
+        line(
+            "patience of 0",
+            "limits: {max_trials: 4, patience: 0}",
+            "4:35: limits.patience: must be an integer of at least 1, got 0",
+        ),
         line(
             "max_gpu_hours of 0",
             "limits: {max_trials: 4, max_gpu_hours: 0}",
@@ -119,8 +135,16 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
     ),
     "Checkpoints": (
-        line("per_trial of 0", "checkpoints: {per_trial: 0}", "6:26: checkpoints.per_trial: must be an integer of at least 1, got 0"),
-        line("top of 0", "checkpoints: {top: 0}", "6:20: checkpoints.top: must be an integer of at least 1, got 0"),
+        line(
+            "per_trial of 0",
+            "checkpoints: {per_trial: 0}",
+            "6:26: checkpoints.per_trial: must be an integer of at least 1, got 0",
+        ),
+        line(
+            "top of 0",
+            "checkpoints: {top: 0}",
+            "6:20: checkpoints.top: must be an integer of at least 1, got 0",
+        ),
         line(
             "a size without a unit",
             "checkpoints: {max_disk: 10}",
@@ -131,7 +155,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "checkpoints: {max_disk: 10GiB}",
             "6:25: checkpoints.max_disk: must be a size such as 500MB or 10GB, got 10GiB",
         ),
-        line("an unknown key", "checkpoints: {disk: 10GB}", "6:15: checkpoints.disk: unknown key; did you mean `max_disk`?"),
+        line(
+            "an unknown key",
+            "checkpoints: {disk: 10GB}",
+            "6:15: checkpoints.disk: unknown key; did you mean `max_disk`?",
+        ),
         line(
             "a number in place of a mapping",
             "checkpoints: 5",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.bad_input import Case, line, top, typed, whole
 
-BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9))
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)
+)
 
 TABLE: dict[str, tuple[Case, ...]] = {
     "Files that are not a space file": (
@@ -27,25 +29,57 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:10: not valid YAML: a `key:` is not allowed here; the indentation is wrong, or a text with `: ` needs quotes",
         ),
         whole(
-            "a bracket that is not closed", "space: {params: {⏎", "space: {params: {\n", "1:17: not valid YAML: a `[` or `{` is not closed"
+            "a bracket that is not closed",
+            "space: {params: {⏎",
+            "space: {params: {\n",
+            "1:17: not valid YAML: a `[` or `{` is not closed",
         ),
-        whole("a quote that is not closed", "name: 'x⏎", "name: 'x\n", "1:7: not valid YAML: a quote is not closed"),
+        whole(
+            "a quote that is not closed",
+            "name: 'x⏎",
+            "name: 'x\n",
+            "1:7: not valid YAML: a quote is not closed",
+        ),
         line(
             "a Python object",
             "name: !!python/object/apply:os.system [id]",
             "6:7: tag `!!python/object/apply:os.system`: a space file must be plain data without tags; remove the tag",
         ),
-        line("a tag", "name: !mine x", "6:7: tag `!mine`: a space file must be plain data without tags; remove the tag"),
+        line(
+            "a tag",
+            "name: !mine x",
+            "6:7: tag `!mine`: a space file must be plain data without tags; remove the tag",
+        ),
         whole(
             "an alias bomb",
             "a0: &a0 [x, ...], a1: &a1 [*a0, *a0, ...], and on",
             BOMB,
             "4:45: the file has too many values; at most 10000 are allowed, and each alias counts as a copy of its value",
         ),
-        whole("an alias of itself", "a: &x [*x]", "a: &x [*x]\n", "1:8: `*x` refers to a value that contains it"),
-        whole("an alias without an anchor", "a: *x", "a: *x\n", "1:4: `*x`: there is no anchor `&x` before this alias"),
-        whole("a merge key", "<<: {a: 1}", "<<: {a: 1}\n", "1:1: merge keys (`<<`) are not part of YAML 1.2; write the keys without `<<`"),
-        whole("deep nesting", "[[[[[[[[...", "[" * 100_000, "1:51: the values are nested too deep; at most 50 levels are allowed"),
+        whole(
+            "an alias of itself",
+            "a: &x [*x]",
+            "a: &x [*x]\n",
+            "1:8: `*x` refers to a value that contains it",
+        ),
+        whole(
+            "an alias without an anchor",
+            "a: *x",
+            "a: *x\n",
+            "1:4: `*x`: there is no anchor `&x` before this alias",
+        ),
+        whole(
+            "a merge key",
+            "<<: {a: 1}",
+            "<<: {a: 1}\n",
+            "1:1: merge keys (`<<`) are not part of YAML 1.2; write the keys without `<<`",
+        ),
+        whole(
+            "deep nesting",
+            "[[[[[[[[...",
+            "[" * 100_000,
+            "1:51: the values are nested too deep; at most 50 levels are allowed",
+        ),
         whole(
             "very many values",
             "a: [1,1,1,1,1,...",
@@ -53,7 +87,10 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "1:19999: the file has too many values; at most 10000 are allowed, and each alias counts as a copy of its value",
         ),
         whole(
-            "two documents", "...⏎---⏎...", top() + "---\n" + top(), "6:1: a second document begins here; a space file must be one document"
+            "two documents",
+            "...⏎---⏎...",
+            top() + "---\n" + top(),
+            "6:1: a second document begins here; a space file must be one document",
         ),
         whole(
             "UTF-16",
@@ -61,16 +98,36 @@ TABLE: dict[str, tuple[Case, ...]] = {
             ("\ufeff" + top()).encode("utf-16-le"),
             "1:1: is not UTF-8 text (byte 0xff); save it as UTF-8",
         ),
-        whole("latin-1", "# Größe", ("# Größe\n" + top()).encode("latin-1"), "1:5: is not UTF-8 text (byte 0xf6); save it as UTF-8"),
+        whole(
+            "latin-1",
+            "# Größe",
+            ("# Größe\n" + top()).encode("latin-1"),
+            "1:5: is not UTF-8 text (byte 0xf6); save it as UTF-8",
+        ),
         whole(
             "binary",
             "\\x7fELF\\x02\\x01...",
             b"\x7fELF\x02\x01\x01\x00\x00",
             "1:1: contains the control character U+007F, which YAML does not allow; is this a text file?",
         ),
-        whole("random bytes", "every byte once", bytes(range(256)), "3:115: is not UTF-8 text (byte 0x80); save it as UTF-8"),
-        whole("an empty file", "", "", "1:1: the file is empty; a space file is a mapping with `trainer:`, `data:`, ..."),
-        whole("only comments", "# later", "# later\n", "1:1: the file is empty; a space file is a mapping with `trainer:`, `data:`, ..."),
+        whole(
+            "random bytes",
+            "every byte once",
+            bytes(range(256)),
+            "3:115: is not UTF-8 text (byte 0x80); save it as UTF-8",
+        ),
+        whole(
+            "an empty file",
+            "",
+            "",
+            "1:1: the file is empty; a space file is a mapping with `trainer:`, `data:`, ...",
+        ),
+        whole(
+            "only comments",
+            "# later",
+            "# later\n",
+            "1:1: the file is empty; a space file is a mapping with `trainer:`, `data:`, ...",
+        ),
         whole(
             "a list",
             "- a",
@@ -86,10 +143,25 @@ TABLE: dict[str, tuple[Case, ...]] = {
             " limits, checkpoints, runtime_env, trackers, space, got hello",
         ),
         whole("a bare key", "? [a]⏎: b", "? [a]\n: b\n", "1:3: a key must be a name, got [a]"),
-        whole("over 1 MB", "a million and one #", "#" * 1_000_001, "1:1: is too large; a space file may have at most 1 MB"),
+        whole(
+            "over 1 MB",
+            "a million and one #",
+            "#" * 1_000_001,
+            "1:1: is too large; a space file may have at most 1 MB",
+        ),
         typed("no such file", "validate run", ["absent.yaml"], "absent.yaml:1:1: no such file"),
-        typed("a directory", "validate run", ["folder"], "folder:1:1: must be a regular file, not a directory or a pipe"),
-        typed("a pipe", "validate run", ["pipe"], "pipe:1:1: must be a regular file, not a directory or a pipe"),
+        typed(
+            "a directory",
+            "validate run",
+            ["folder"],
+            "folder:1:1: must be a regular file, not a directory or a pipe",
+        ),
+        typed(
+            "a pipe",
+            "validate run",
+            ["pipe"],
+            "pipe:1:1: must be a regular file, not a directory or a pipe",
+        ),
     ),
     "The command line": (
         typed(
@@ -140,7 +212,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
             ["space.yaml", "--set", "data.train=row.csv"],
             "--set data.train=row.csv: data.train: `row.csv` does not exist; did you mean `rows.csv`?",
         ),
-        typed("--dir that is a file", "run", ["space.yaml", "--dir", "rows.csv"], "--dir: rows.csv: is a file, but must be a folder"),
+        typed(
+            "--dir that is a file",
+            "run",
+            ["space.yaml", "--dir", "rows.csv"],
+            "--dir: rows.csv: is a file, but must be a folder",
+        ),
         typed(
             "--dir in a file",
             "run",

@@ -50,11 +50,20 @@ WORKLOAD = Workload(
     name="small",
     title="Small trials",
     text="What is compared.",
-    sides=(Side("ours", "sweeps", nothing, 8), Side("theirs", "the peer", nothing, 4), Side("absent", "not run", nothing, 4)),
+    sides=(
+        Side("ours", "sweeps", nothing, 8),
+        Side("theirs", "the peer", nothing, 4),
+        Side("absent", "not run", nothing, 4),
+    ),
     measures=(Measure("trial", "a trial", "ms"), Measure("whole", "whole")),
     goals=lambda median: [
         Goal("a trial", median("ours", "trial"), 0.030, unit="ms"),
-        Goal("faster, ×", ratio(median("theirs", "trial"), median("ours", "trial")), 100, at_most=False),
+        Goal(
+            "faster, ×",
+            ratio(median("theirs", "trial"), median("ours", "trial")),
+            100,
+            at_most=False,
+        ),
         Goal("of one that was not run", median("absent", "trial"), 1.0),
     ],
     notes=lambda median: [f"A note on {shown(median('ours', 'trial'), 'ms')}."],
@@ -140,7 +149,10 @@ def test_a_goal_is_met_or_missed(value, bound, at_most):
 def test_a_table_has_only_the_sides_that_ran():
     lines = table(WORKLOAD, SAMPLES)
     assert lines[0] == "| side | trials a run | a trial | whole | ratio |"
-    assert lines[2] == "| sweeps | 8 | 20.0 ms (10.0 ms – 30.0 ms) | 2.00 s (1.00 s – 3.00 s) | 1.00 × |"
+    assert (
+        lines[2]
+        == "| sweeps | 8 | 20.0 ms (10.0 ms – 30.0 ms) | 2.00 s (1.00 s – 3.00 s) | 1.00 × |"
+    )
     assert lines[3] == "| the peer | 4 | 1,500 ms (1,000 ms – 2,000 ms) | – | 75.0 × |"
     assert len(lines) == 4
 
@@ -156,7 +168,14 @@ def test_one_side_has_no_ratio():
 def test_the_report_says_what_was_compared_where_and_whether_the_goals_are_met():
     machine = {"cores": "2", "memory": "24 GiB"}
     done = WorkloadRecord(
-        "small", "python -m benchmarks small --repeats 3", "2026-11-20 12:00", machine, 90.0, 0.2, SAMPLES, ("one side failed",)
+        "small",
+        "python -m benchmarks small --repeats 3",
+        "2026-11-20 12:00",
+        machine,
+        90.0,
+        0.2,
+        SAMPLES,
+        ("one side failed",),
     )
     text = report([WORKLOAD], {"small": done})
     for wanted in (
@@ -175,15 +194,21 @@ def test_the_report_says_what_was_compared_where_and_whether_the_goals_are_met()
 
 
 def test_a_section_of_another_machine_says_so():
-    one = WorkloadRecord("small", "", "2026-11-20 12:00", {"cores": "2", "commit": "abc"}, 1.0, 0.2, SAMPLES)
+    one = WorkloadRecord(
+        "small", "", "2026-11-20 12:00", {"cores": "2", "commit": "abc"}, 1.0, 0.2, SAMPLES
+    )
     other = Workload(**{**vars(WORKLOAD), "name": "other", "title": "Other"})
-    two = WorkloadRecord("other", "", "2026-11-21 12:00", {"cores": "2", "commit": "def"}, 1.0, 0.2, SAMPLES)
+    two = WorkloadRecord(
+        "other", "", "2026-11-21 12:00", {"cores": "2", "commit": "def"}, 1.0, 0.2, SAMPLES
+    )
     text = report([WORKLOAD, other], {"small": one, "other": two})
     assert "| commit | def |" in text and "commit abc." in text
 
 
 def test_records_survive_their_file():
-    done = WorkloadRecord("small", "command", "2026-11-20 12:00", {"cores": "2"}, 1.5, 0.2, SAMPLES, ("failed",))
+    done = WorkloadRecord(
+        "small", "command", "2026-11-20 12:00", {"cores": "2"}, 1.5, 0.2, SAMPLES, ("failed",)
+    )
     assert WorkloadRecord.of_json(json.loads(json.dumps(done.to_json()))) == done
 
 
@@ -193,13 +218,19 @@ def test_records_survive_their_file():
 def test_every_script_is_a_workload_with_a_description():
     folder = Path(importlib.import_module("benchmarks").__file__).parent
     files = [*folder.glob("*.py"), *folder.glob("*/__init__.py")]
-    scripts = {file.stem if file.parent == folder else file.parent.name for file in files if "WORKLOAD = Workload(" in file.read_text()}
+    scripts = {
+        file.stem if file.parent == folder else file.parent.name
+        for file in files
+        if "WORKLOAD = Workload(" in file.read_text()
+    }
     assert scripts == set(NAMES)
     for workload in workloads():
         names = [side.name for side in workload.sides]
         assert len(set(names)) == len(names) > 1
         assert (len(workload.text) > 200 and not workload.reference) or workload.reference in names
-        assert all(goal.value is None for goal in workload.goals(lambda side, key: None)), workload.name
+        assert all(goal.value is None for goal in workload.goals(lambda side, key: None)), (
+            workload.name
+        )
         workload.notes(lambda side, key: None)
 
 
@@ -210,7 +241,13 @@ def test_memory_counts_the_store_once_and_no_idle_worker():
         "ray::ImplicitFunc.train": {"Pss": 9, "Pss_Anon": 7, "Pss_File": 2, "Pss_Shmem": 0},
         "ray::IDLE": {"Pss": 70, "Pss_Anon": 70, "Pss_File": 0, "Pss_Shmem": 0},
     }
-    assert counted(parts) == {"total": 159, "trials": 20 + 7 + 20, "worker": 20, "runner": 7, "store": 20}
+    assert counted(parts) == {
+        "total": 159,
+        "trials": 20 + 7 + 20,
+        "worker": 20,
+        "runner": 7,
+        "store": 20,
+    }
 
 
 def test_the_peak_is_split_by_the_roles_of_processes():
@@ -218,12 +255,21 @@ def test_the_peak_is_split_by_the_roles_of_processes():
     assert memory.role_of(["ray::Worker.run"], False) == "worker"
     assert memory.role_of(["ray::_DataActor.prepare"], False) == "actor"
     assert memory.role_of(["ray::ReadParquet"], False) == "tasks"
-    assert memory.role_of(["python", "-c", "from sweeps.tracking.mlflow.tracker_process import main; main()"], False) == "mlflow"
+    assert (
+        memory.role_of(
+            ["python", "-c", "from sweeps.tracking.mlflow.tracker_process import main; main()"],
+            False,
+        )
+        == "mlflow"
+    )
     assert memory.role_of(["/ray/core/src/ray/raylet/raylet", "--x"], False) == "ray"
     small, large = (dict.fromkeys(memory.COLUMNS_SHOWN, size) for size in (1 << 20, 2 << 20))
     found = [(0.1, small), (0.3, large), (1.2, small)]
     assert memory.peak_of(found) is large
-    assert [line.split()[:2] for line in memory.timeline(found).splitlines()[1:]] == [["0", "20"], ["1", "10"]]
+    assert [line.split()[:2] for line in memory.timeline(found).splitlines()[1:]] == [
+        ["0", "20"],
+        ["1", "10"],
+    ]
 
 
 # ---- profiles
@@ -233,7 +279,11 @@ def test_a_trial_is_shown_with_its_configuration_curve_and_error():
     clocks, loops = [], {}
     for i in range(9):
         at = float(i)
-        clocks += [("begin", f"{i:04d}", at, at + 0.01), ("hear", f"{i:04d}", at + 0.8, at + 0.805), ("tick", "", at, at + 0.001)]
+        clocks += [
+            ("begin", f"{i:04d}", at, at + 0.01),
+            ("hear", f"{i:04d}", at + 0.8, at + 0.805),
+            ("tick", "", at, at + 0.001),
+        ]
         loops[f"{i:04d}"] = (at + 0.03, at + 0.73)
     lines = profiling.way(clocks, loops)
     numbers = [line.split(" | ")[1] for line in lines[2:]]
@@ -245,16 +295,45 @@ def test_stacks_are_shortened():
     begins = "thread (1): mlflow;run (a/threading.py:9)"
     raw = f"{begins};write (x/sweeps/tracking.py:1) 80\n{begins};beat (b/c.py:2) 40\nbroken"
     text = "\n".join(profiling.summary("driver", raw))
-    assert "mlflow 15%" in text and "write (sweeps/tracking.py) 10%" in text and "threading.py) 15%" not in text
+    assert (
+        "mlflow 15%" in text
+        and "write (sweeps/tracking.py) 10%" in text
+        and "threading.py) 15%" not in text
+    )
     assert "none over 1%" in "\n".join(profiling.summary("pool", ""))
 
 
 def test_a_later_run_of_the_same_machine_adds_its_samples():
-    one = WorkloadRecord("small", "bench small", "2026-11-20 12:00", {"cores": "2", "commit": "abc"}, 1.5, 0.2, SAMPLES, ("failed",))
-    two = WorkloadRecord("small", "bench small --more", "2026-11-21 12:00", {"cores": "2", "commit": "def"}, 2.0, 0.1, SAMPLES, ("failed",))
+    one = WorkloadRecord(
+        "small",
+        "bench small",
+        "2026-11-20 12:00",
+        {"cores": "2", "commit": "abc"},
+        1.5,
+        0.2,
+        SAMPLES,
+        ("failed",),
+    )
+    two = WorkloadRecord(
+        "small",
+        "bench small --more",
+        "2026-11-21 12:00",
+        {"cores": "2", "commit": "def"},
+        2.0,
+        0.1,
+        SAMPLES,
+        ("failed",),
+    )
     both = one.joined(two)
-    assert both.samples == SAMPLES + SAMPLES and both.problems == ("failed",) and (both.seconds, both.load) == (3.5, 0.2)
-    assert both.machine["commit"] == "abc; def" and both.date == "2026-11-20 12:00 and 2026-11-21 12:00"
+    assert (
+        both.samples == SAMPLES + SAMPLES
+        and both.problems == ("failed",)
+        and (both.seconds, both.load) == (3.5, 0.2)
+    )
+    assert (
+        both.machine["commit"] == "abc; def"
+        and both.date == "2026-11-20 12:00 and 2026-11-21 12:00"
+    )
     assert both.joined(two).command == both.command == "bench small; bench small --more"
     with pytest.raises(ValueError, match="small: cores was 2, and is 4 now"):
         one.joined(WorkloadRecord("small", "", "", {"cores": "4", "commit": "def"}, 1.0))

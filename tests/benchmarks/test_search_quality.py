@@ -65,7 +65,9 @@ def test_workers_wait_for_a_searcher_that_has_nothing_to_run_and_its_best_stays(
     searcher = Exhausted(0)
     regrets = replay(task("branin"), searcher, budgets=(1, 3, 50), workers=4)
     assert searcher.begun == 3 and len(searcher.heard) == 3 * STEPS
-    assert searcher.heard[-1] == (1, STEPS) and [s for t, s in searcher.heard if t == 1] == list(range(1, STEPS + 1))
+    assert searcher.heard[-1] == (1, STEPS) and [s for t, s in searcher.heard if t == 1] == list(
+        range(1, STEPS + 1)
+    )
     assert len(regrets) == 3 and regrets[2] == regrets[1] <= regrets[0]
 
 
@@ -85,7 +87,13 @@ def test_the_optima_of_the_test_functions_are_where_they_are_documented():
         "ackley5": {"lr": 1e-3, "decay": 1e-4, "drop": 0.25, "depth": 4, "width": 40},
         "cells": {"cell": 2, "x": 0.5, "y": 0.9, "z": 0.2},
         "crossing": {"x": 0.7, "y": 0.4, "z": 0.5, "s": 1.0},
-        "hartmann6": dict(zip([f"x{i}" for i in range(6)], (0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573), strict=True)),
+        "hartmann6": dict(
+            zip(
+                [f"x{i}" for i in range(6)],
+                (0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573),
+                strict=True,
+            )
+        ),
     }
     assert set(best) == set(FUNCTIONS)
     for name, config in best.items():
@@ -94,8 +102,13 @@ def test_the_optima_of_the_test_functions_are_where_they_are_documented():
 
 @pytest.mark.parametrize("algorithm", ["tpe", "gp"])
 def test_a_replay_of_our_searcher_repeats_its_result(algorithm):
-    first, second = (replay(task("branin"), Ours(task("branin"), 3, algorithm), budgets=(1, 2)) for _ in range(2))
-    assert first == second and first[1] < replay(task("branin"), Random(task("branin"), 3), budgets=(1, 2))[0] + 1
+    first, second = (
+        replay(task("branin"), Ours(task("branin"), 3, algorithm), budgets=(1, 2)) for _ in range(2)
+    )
+    assert (
+        first == second
+        and first[1] < replay(task("branin"), Random(task("branin"), 3), budgets=(1, 2))[0] + 1
+    )
 
 
 def test_finished_replays_are_reused_and_make_a_table(tmp_path):
@@ -109,8 +122,14 @@ def test_finished_replays_are_reused_and_make_a_table(tmp_path):
     assert mean == pytest.approx(np.mean([r["regret"][0] for r in rows if r["method"] == "random"]))
     assert "| sweeps random |" in report.table(rows, ["branin", "cells"])
     page = report.half_report([*rows, {**rows[0], "task": "conditional_100"}], "held")
-    assert "Tasks with conditions (1):" in page and "branin" not in page and report.half_report(rows, "held") == ""
-    assert "All tasks (2):" in report.half_report(rows, "dev") and "| branin |" in report.half_report(rows, "dev")
+    assert (
+        "Tasks with conditions (1):" in page
+        and "branin" not in page
+        and report.half_report(rows, "held") == ""
+    )
+    assert "All tasks (2):" in report.half_report(
+        rows, "dev"
+    ) and "| branin |" in report.half_report(rows, "dev")
     out.write_text(out.read_text() + '{"method": "torn')
     assert len(report.read(out)) == 8
 
@@ -124,9 +143,14 @@ def test_the_time_of_a_suggestion_is_measured_for_each_algorithm():
 def test_many_trials_are_counted_and_compared_in_wall_time(monkeypatch):
     monkeypatch.setattr(auto, "LAST", {"sweeps random": 4, "sweeps random, none": 8})
     monkeypatch.setattr(auto, "TASKS", ("branin",))
-    rows = [{"method": m, "task": "branin", "seed": 0, **auto.replay_many(m, "branin", 0)} for m in auto.LAST]
+    rows = [
+        {"method": m, "task": "branin", "seed": 0, **auto.replay_many(m, "branin", 0)}
+        for m in auto.LAST
+    ]
     asha, none = rows
-    assert none["budgets"][-1] == 8 and none["trials"][-1] == 11  # 8 are complete, and 3 run on the other workers.
+    assert (
+        none["budgets"][-1] == 8 and none["trials"][-1] == 11
+    )  # 8 are complete, and 3 run on the other workers.
     assert asha["trials"][-1] > 4 and sorted(asha["trials"]) == asha["trials"]
     table = auto.many_trials(rows, ["sweeps random, none", "sweeps gp"], (4, 8))
     assert f"| branin | {none['regret'][-7]:.3f}, {none['regret'][-1]:.3f} (11) |  |" in table
@@ -134,7 +158,13 @@ def test_many_trials_are_counted_and_compared_in_wall_time(monkeypatch):
 
 
 def test_the_regret_in_a_wall_time_counts_trials_suggestions_and_steps():
-    row = {"budgets": [1.0, 2.0], "trials": [10, 20], "regret": [0.5, 0.25], "suggestion": 0.03, "steps": 4}
+    row = {
+        "budgets": [1.0, 2.0],
+        "trials": [10, 20],
+        "regret": [0.5, 0.25],
+        "suggestion": 0.03,
+        "steps": 4,
+    }
     assert auto.regret_in_time(row, 0, 0.49) == (1.0, True)
     assert auto.regret_in_time(row, 0, 0.51) == (0.5, True)
     assert auto.regret_in_time(row, 1, 2.9) == (0.5, True)
@@ -145,13 +175,23 @@ def test_dtlz2_has_its_front_where_the_distance_is_smallest():
     for size, angles in ((2, [0.3]), (3, [0.3, 0.8])):
         on_front = auto.dtlz2([*angles, 0.5, 0.5, 0.5, 0.5], size)
         assert len(on_front) == size and np.linalg.norm(on_front) == pytest.approx(1)
-        assert np.linalg.norm(auto.dtlz2([*angles, 0.5, 0.5, 0.5, 0.0], size)) == pytest.approx(1.25)
+        assert np.linalg.norm(auto.dtlz2([*angles, 0.5, 0.5, 0.5, 0.0], size)) == pytest.approx(
+            1.25
+        )
 
 
 def test_hypervolumes_grow_and_are_shares_of_the_largest(monkeypatch):
     monkeypatch.setattr(auto, "TRIALS", (6, 12))
-    rows = [{"method": s, "task": "rough_0 2", "seed": 0, **auto.replay_objectives(s, "rough_0 2", 0)} for s in ("gp", "nsga2")]
+    rows = [
+        {"method": s, "task": "rough_0 2", "seed": 0, **auto.replay_objectives(s, "rough_0 2", 0)}
+        for s in ("gp", "nsga2")
+    ]
     assert all(0 <= row["hypervolume"][0] <= row["hypervolume"][1] for row in rows)
-    assert auto.problem("dtlz2 3")[1](dict.fromkeys(("x0", "x1", "x2", "x3", "x4", "x5"), 0.5))[2] == pytest.approx(0.5**0.5)
+    assert auto.problem("dtlz2 3")[1](dict.fromkeys(("x0", "x1", "x2", "x3", "x4", "x5"), 0.5))[
+        2
+    ] == pytest.approx(0.5**0.5)
     largest = max(row["hypervolume"][-1] for row in rows)
-    assert f"{rows[0]['hypervolume'][0] / largest:.2f}, {rows[0]['hypervolume'][1] / largest:.2f}" in auto.several_objectives(rows, 2)
+    assert (
+        f"{rows[0]['hypervolume'][0] / largest:.2f}, {rows[0]['hypervolume'][1] / largest:.2f}"
+        in auto.several_objectives(rows, 2)
+    )

@@ -18,15 +18,24 @@ from benchmarks.search_quality.split import DEVELOPMENT, HELD
 from benchmarks.search_quality.tasks import NOISE, STEPS, Task, task
 
 KEPT = {167168, 189873, 189906}  # for a judgement by others
-NEW = [name for name in (*DEVELOPMENT, *HELD) if name.split("_")[0] in ("lcbench", *generated.FAMILIES)]
+NEW = [
+    name for name in (*DEVELOPMENT, *HELD) if name.split("_")[0] in ("lcbench", *generated.FAMILIES)
+]
 
 
 def test_no_task_is_in_both_halves_and_the_kept_ones_are_in_none():
     assert len({*DEVELOPMENT, *HELD}) == len(DEVELOPMENT) + len(HELD)
-    assert not {name.partition("+")[0] for name in DEVELOPMENT} & {name.partition("+")[0] for name in HELD}
-    assert not KEPT & {*lcbench.DEVELOPMENT, *lcbench.HELD} and not {*lcbench.DEVELOPMENT} & {*lcbench.HELD}
+    assert not {name.partition("+")[0] for name in DEVELOPMENT} & {
+        name.partition("+")[0] for name in HELD
+    }
+    assert not KEPT & {*lcbench.DEVELOPMENT, *lcbench.HELD} and not {*lcbench.DEVELOPMENT} & {
+        *lcbench.HELD
+    }
     assert {int(i) for i in lcbench.network()["instances"]} == {*lcbench.DEVELOPMENT, *lcbench.HELD}
-    for half, instances, numbers in ((DEVELOPMENT, lcbench.DEVELOPMENT, range(100)), (HELD, lcbench.HELD, range(100, 200))):
+    for half, instances, numbers in (
+        (DEVELOPMENT, lcbench.DEVELOPMENT, range(100)),
+        (HELD, lcbench.HELD, range(100, 200)),
+    ):
         made = [name.partition("+")[0].split("_") for name in half]
         assert {int(parts[1]) for parts in made if parts[0] == "lcbench"} <= {*instances}
         assert {int(parts[1]) for parts in made if parts[0] in generated.FAMILIES} <= {*numbers}
@@ -43,14 +52,20 @@ def test_a_task_loads_and_its_curves_are_sane(name):
     t, rng = task(name), np.random.RandomState(1)
     curves = np.array([t.curve(draw(t.axes, rng)) for _ in range(60)])
     fails = name.startswith("failing")
-    assert curves.shape == (60, t.steps) and t.steps == (52 if name.startswith("lcbench") else STEPS)
+    assert curves.shape == (60, t.steps) and t.steps == (
+        52 if name.startswith("lcbench") else STEPS
+    )
     assert np.isnan(curves).any() == fails and not np.isnan(curves[:, 0]).any()
     regrets = (curves - t.optimum) / (t.typical - t.optimum)
     last = regrets[:, -1][~np.isnan(regrets[:, -1])]
     assert np.nanmin(regrets) > -0.01 and 0.25 < (last < 1).mean() < 0.75
     assert last.std() > 0.05 and np.nanmedian(regrets[:, 0]) > 1
     seconds = t.cost_of(draw(t.axes, rng))
-    assert seconds.shape == (t.steps,) and seconds.min() > 0 and 0.02 < seconds.sum() / t.typical_cost < 50
+    assert (
+        seconds.shape == (t.steps,)
+        and seconds.min() > 0
+        and 0.02 < seconds.sum() / t.typical_cost < 50
+    )
     assert (t.noise > 0) == name.endswith("+noise")
 
 
@@ -68,7 +83,11 @@ def test_the_best_configuration_of_a_generated_task_has_the_optimum_and_the_spac
 
 
 def test_a_random_configuration_has_values_for_active_dimensions_only():
-    axes = {"kind": Axis("choice", 0, 1), "deep": Axis("choice", 0, 1, when=("kind", (1,))), "x": Axis("float", 0, 1, when=("deep", (0,)))}
+    axes = {
+        "kind": Axis("choice", 0, 1),
+        "deep": Axis("choice", 0, 1, when=("kind", (1,))),
+        "x": Axis("float", 0, 1, when=("deep", (0,))),
+    }
     rng = np.random.RandomState(0)
     seen = {tuple(draw(axes, rng)) for _ in range(50)}
     assert seen == {("kind",), ("kind", "deep"), ("kind", "deep", "x")}
@@ -97,7 +116,11 @@ class Listed:
 
     def begin(self):
         self.begun += 1
-        return (self.begun - 1, self.configs[self.begun - 1]) if self.begun <= len(self.configs) else None
+        return (
+            (self.begun - 1, self.configs[self.begun - 1])
+            if self.begun <= len(self.configs)
+            else None
+        )
 
     def report(self, trial, step, value):
         self.seen[trial, step] = value
@@ -114,7 +137,15 @@ class Listed:
 
 
 def _small(curve, **more) -> Task:
-    return Task("small", {"x": Axis("int", 0, 9)}, lambda c: np.array(curve(c["x"]), dtype=float), 0.0, 10.0, steps=3, **more)
+    return Task(
+        "small",
+        {"x": Axis("int", 0, 9)},
+        lambda c: np.array(curve(c["x"]), dtype=float),
+        0.0,
+        10.0,
+        steps=3,
+        **more,
+    )
 
 
 def test_the_regret_is_that_of_the_true_value_of_the_best_seen_value():
@@ -128,7 +159,9 @@ def test_the_regret_is_that_of_the_true_value_of_the_best_seen_value():
 
 def test_a_trial_whose_value_is_not_a_number_fails_and_frees_its_worker():
     searcher = Listed([{"x": 3}, {"x": 1}])
-    assert replay(_small(lambda x: [5, math.nan if x == 3 else 4, x]), searcher, (5,), workers=1) == [0.1]
+    assert replay(
+        _small(lambda x: [5, math.nan if x == 3 else 4, x]), searcher, (5,), workers=1
+    ) == [0.1]
     assert searcher.failed == [0] and [*searcher.seen] == [(0, 1), (1, 1), (1, 2), (1, 3)]
 
 
@@ -153,9 +186,13 @@ SEARCHERS = {
 
 def test_replays_by_cost_leave_out_tasks_without_costs(tmp_path):
     out = tmp_path / "replays.jsonl"
-    program.run(["random", "sweeps auto"], ["branin", "mixed_0"], range(2), 1, (1, 2), out, by_cost=True)
+    program.run(
+        ["random", "sweeps auto"], ["branin", "mixed_0"], range(2), 1, (1, 2), out, by_cost=True
+    )
     rows = report.read(out)
-    assert {(r["method"], r["task"], r["seed"]) for r in rows} == {(m, "mixed_0", s) for m in ("random", "sweeps auto") for s in (0, 1)}
+    assert {(r["method"], r["task"], r["seed"]) for r in rows} == {
+        (m, "mixed_0", s) for m in ("random", "sweeps auto") for s in (0, 1)
+    }
 
 
 @pytest.mark.parametrize("name", ["conditional_0", "failing_0+noise", "lcbench_3945"])

@@ -24,6 +24,11 @@ def test_every_tutorial_has_a_side_of_sweeps_and_of_ray():
 
 def test_a_run_with_a_missing_trial_is_refused(tmp_path):
     first = TUTORIALS[0]
-    assert first.measures(Task(2, tmp_path), 9.0, [1.0, 3.0], [0.5, 0.25]) == {"whole": 9.0, "trial": 2.0, "best": 0.25, "mean": 0.375}
+    assert first.measures(Task(2, tmp_path), 9.0, [1.0, 3.0], [0.5, 0.25]) == {
+        "whole": 9.0,
+        "trial": 2.0,
+        "best": 0.25,
+        "mean": 0.375,
+    }
     with pytest.raises(RuntimeError, match="1 trials ended and 2 have a value, instead of 2"):
         first.measures(Task(2, tmp_path), 9.0, [1.0], [0.5, 0.25])

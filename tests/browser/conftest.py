@@ -17,7 +17,9 @@ import pytest
 from tests.commands import REPO
 from tests.waiting import wait_until
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 # Chromium finds no host but this machine, so a page that needs the network fails.
 NO_NETWORK = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 WAIT = 60_000  # milliseconds
@@ -25,11 +27,15 @@ WAIT = 60_000  # milliseconds
 
 @pytest.fixture(scope="module")
 def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright: pip install -e '.[dev]'")
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="the browser tests need playwright: pip install -e '.[dev]'"
+    )
     if CHROMIUM is None:
         pytest.skip("the browser tests need Chromium, as `apt-get install chromium` brings it")
     with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", NO_NETWORK])
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", NO_NETWORK]
+        )
         yield chromium
         chromium.close()
 
@@ -67,12 +73,26 @@ def is_local(url: str) -> bool:
 @contextlib.contextmanager
 def page_server(root: Path) -> Iterator[str]:
     """Run `sweeps ui` for the sweeps in `root`, and yield the address of the page."""
-    typed = [sys.executable, "-m", "sweeps.cli", "ui", "--dir", str(root), "--port", "0", "--no-mlflow"]
+    typed = [
+        sys.executable,
+        "-m",
+        "sweeps.cli",
+        "ui",
+        "--dir",
+        str(root),
+        "--port",
+        "0",
+        "--no-mlflow",
+    ]
     said = root / "said"
     with said.open("w") as log:
         ui = subprocess.Popen(typed, cwd=REPO, stdout=log, stderr=log)
     try:
-        wait_until(lambda: "Ctrl-C" in said.read_text() or ui.poll() is not None, 60, "the address of the page")
+        wait_until(
+            lambda: "Ctrl-C" in said.read_text() or ui.poll() is not None,
+            60,
+            "the address of the page",
+        )
         (url,) = re.findall(r"http://127.0.0.1:\d+", said.read_text())
         yield url
     finally:

@@ -54,7 +54,9 @@ def served(tmp_path_factory):
 
 
 def rows(page) -> list[list[str]]:
-    return page.eval_on_selector_all("#trials tbody tr", "all => all.map(row => [...row.cells].map(cell => cell.innerText))")
+    return page.eval_on_selector_all(
+        "#trials tbody tr", "all => all.map(row => [...row.cells].map(cell => cell.innerText))"
+    )
 
 
 def test_the_table_is_filtered_sorted_and_paged(served, page):
@@ -78,7 +80,9 @@ def test_a_figure_is_zoomed_and_a_click_on_a_point_opens_its_trial(served, page)
     page.goto(f"{served.url}/#{served.folder.name}")
     history = drawn(page, "history")
     zoom(page, history)
-    page.wait_for_function("selector => document.querySelector(selector).layout.xaxis.range?.[1] < 700", arg=history)
+    page.wait_for_function(
+        "selector => document.querySelector(selector).layout.xaxis.range?.[1] < 700", arg=history
+    )
     at = page.eval_on_selector(
         history,
         """plot => { const trace = plot.data[0], {xaxis, yaxis, _size} = plot._fullLayout, box = plot.getBoundingClientRect();
@@ -102,7 +106,17 @@ def test_every_figure_is_drawn_on_a_wide_and_a_narrow_page(served, page):
     if folder := os.environ.get("SWEEPS_SCREENSHOTS"):
         page.wait_for_selector("[data-figure=curves] .js-plotly-plot")
         page.screenshot(path=REPO / folder / "dashboard.png", animations="disabled")
-    for key in ("curves", "importance", "parallel", "slice", "contour", "cost", "edf", "timeline", "resources"):
+    for key in (
+        "curves",
+        "importance",
+        "parallel",
+        "slice",
+        "contour",
+        "cost",
+        "edf",
+        "timeline",
+        "resources",
+    ):
         drawn(page, key)
     with page.expect_response(re.compile("figures/slice.*params.eta")):
         page.locator("[data-figure=slice] select").select_option("params.eta")
@@ -132,7 +146,9 @@ def test_a_trial_is_stopped_and_changes_appear_without_a_reload(served, page):
     (sent,) = (served.folder / COMMANDS).glob("*.json")
     assert parse(sent.read_text()) == Stop(RUNNING)
     page.get_by_role("button", name="Close").click()
-    (served.folder / "stages.json").write_text(f'{{"{RUNNING}": "silent: rank 0 has not reported for 310 s"}}')
+    (served.folder / "stages.json").write_text(
+        f'{{"{RUNNING}": "silent: rank 0 has not reported for 310 s"}}'
+    )
     page.wait_for_selector(f"#trials tr[data-trial='{RUNNING}'] >> text=silent")
 
 
@@ -140,7 +156,9 @@ def open_report(served, page, folder):
     """Write the report of the served sweep into a folder, and open it without a server."""
     from sweeps.sweep_report.content import report
 
-    result = SweepResult(served.folder.name, served.folder, {"completed": 1}, None, None, None, {}, 1, 1.0)
+    result = SweepResult(
+        served.folder.name, served.folder, {"completed": 1}, None, None, None, {}, 1, 1.0
+    )
     study = record.read(served.folder)
     assert study is not None
     (folder / "report.html").write_text(report(study, recorded_space(served.folder), result).html)
@@ -151,8 +169,12 @@ def test_the_report_is_one_file_that_works_without_a_server(served, page, tmp_pa
     open_report(served, page, tmp_path)
     history = drawn(page, "'0'")
     assert page.eval_on_selector(history, "plot => plot.data.at(-1).name") == "best so far"
-    titles = page.eval_on_selector_all(".modebar-btn", "all => all.map(button => button.dataset.title)")
-    assert "Zoom in" in titles and not [title for title in titles if "Share" in title or "Cloud" in title]
+    titles = page.eval_on_selector_all(
+        ".modebar-btn", "all => all.map(button => button.dataset.title)"
+    )
+    assert "Zoom in" in titles and not [
+        title for title in titles if "Share" in title or "Cloud" in title
+    ]
     page.get_by_role("button", name="Dark mode").click()
     page.wait_for_selector("text=Light mode")
     page.locator("text=Empirical distribution").scroll_into_view_if_needed()
@@ -184,7 +206,10 @@ def test_the_comparison_is_one_file_with_figures(served, page, tmp_path):
     best, regret = drawn(page, "'0'"), drawn(page, "'1'")
     names = "selector => document.querySelector(selector).data.map(line => line.name[0])"
     assert page.evaluate(names, best) == ["A", "B", "C"]
-    assert page.evaluate("selector => document.querySelector(selector).layout.yaxis.type", regret) == "log"
+    assert (
+        page.evaluate("selector => document.querySelector(selector).layout.yaxis.type", regret)
+        == "log"
+    )
     page.set_viewport_size({"width": 400, "height": 800})
     page.wait_for_function("document.documentElement.scrollWidth <= 400")
 

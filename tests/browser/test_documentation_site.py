@@ -12,7 +12,9 @@ from tests.commands import REPO
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
-EXTERNAL = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"'](?:https?:)?//[^\"']+", re.IGNORECASE)
+EXTERNAL = re.compile(
+    r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"'](?:https?:)?//[^\"']+", re.IGNORECASE
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,9 @@ def test_no_page_loads_anything_from_elsewhere(site):
     for page in site.rglob("*.html"):
         assert not EXTERNAL.findall(page.read_text(encoding="utf-8")), page
     for sheet in site.rglob("*.css"):
-        assert not re.findall(r"url\([\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")), sheet
+        assert not re.findall(r"url\([\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")), (
+            sheet
+        )
 
 
 def test_the_search_works_from_files(site, browser):
@@ -51,4 +55,6 @@ def test_no_page_is_wider_than_the_window(site, browser, width):
     page = browser.new_page(viewport={"width": width, "height": 900})
     for file in sorted(site.rglob("*.html")):
         page.goto(f"file://{file}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, file.relative_to(site)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, file.relative_to(
+            site
+        )

@@ -45,10 +45,29 @@ class Shown:
 def shown(tmp_path_factory):
     """Run the quickstart once, and serve MLflow's UI on its root."""
     root = tmp_path_factory.mktemp("sweeps-runs")
-    run = command("run", REPO / "search_spaces" / "quickstart.yaml", "--dir", root, "--set", f"limits.max_trials={TRIALS}", "--json")
+    run = command(
+        "run",
+        REPO / "search_spaces" / "quickstart.yaml",
+        "--dir",
+        root,
+        "--set",
+        f"limits.max_trials={TRIALS}",
+        "--json",
+    )
     out, err = run.communicate(timeout=200)
     assert run.returncode == 0, err
-    typed = [sys.executable, "-m", "sweeps.cli", "ui", "--dir", str(root), "--port", "0", "--mlflow-port", "0"]
+    typed = [
+        sys.executable,
+        "-m",
+        "sweeps.cli",
+        "ui",
+        "--dir",
+        str(root),
+        "--port",
+        "0",
+        "--mlflow-port",
+        "0",
+    ]
     env = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     said = root / "said"
     with said.open("w") as log:
@@ -56,7 +75,9 @@ def shown(tmp_path_factory):
     try:
         wait_until(lambda: "all sweeps" in said.read_text() or ui.poll() is not None, 90, "links")
         links = dict(re.findall(r"^  (.*?) {2,}(http\S+)$", said.read_text(), re.M))
-        assert set(links) == {"trials, best first", "charts", "the sweep", "all sweeps"}, said.read_text()
+        assert set(links) == {"trials, best first", "charts", "the sweep", "all sweeps"}, (
+            said.read_text()
+        )
         yield Shown(json.loads(out), links)
     finally:
         ui.send_signal(signal.SIGTERM)
@@ -87,7 +108,10 @@ def table(page, columns: str) -> list[dict[str, str]]:
             [...row.querySelectorAll('[role=gridcell]')].map(cell => [cell.getAttribute('col-id'), cell.innerText])])""",
     )
     merged: dict[int, dict[str, str]] = {}
-    for index, cells in rows:  # a row is there twice: its name stands in a part of its own, which does not scroll
+    for (
+        index,
+        cells,
+    ) in rows:  # a row is there twice: its name stands in a part of its own, which does not scroll
         merged.setdefault(index, {}).update(cells)
     return [merged[index] for index in sorted(merged)]
 
@@ -104,11 +128,15 @@ def test_the_runs_are_sorted_and_show_preprocessor_workers_and_params(shown, pag
     assert values[0] == best["value"] and best["trial"] in first["attributes.`Run Name`"]
     assert first["params.`preprocessor`"] == best["preprocessor"]
     assert first["params.`scaling.num_workers`"] == str(best["scaling"]["num_workers"])
-    assert {name: first[f"params.`params.{name}`"] for name in best["params"]} == {name: str(v) for name, v in best["params"].items()}
+    assert {name: first[f"params.`params.{name}`"] for name in best["params"]} == {
+        name: str(v) for name, v in best["params"].items()
+    }
     assert {row["tags.`sweeps.state`"] for row in rows} == {"COMPLETE", "PRUNED"}
 
 
-def test_parallel_coordinates_have_preprocessor_workers_params_and_the_objective_as_axes(shown, page):
+def test_parallel_coordinates_have_preprocessor_workers_params_and_the_objective_as_axes(
+    shown, page
+):
     page.goto(shown.links["charts"])
     page.wait_for_selector(".parcoords .dimension")
     axes = dict(
@@ -118,7 +146,14 @@ def test_parallel_coordinates_have_preprocessor_workers_params_and_the_objective
                 [...one.querySelectorAll('.tick text')].map(tick => tick.textContent)])""",  # of a long one the whole, too
         )
     )
-    assert list(axes) == ["preprocessor", "scaling.num_workers", "log10 params.eta", "params.subsample", "params.max_depth", "objective"]
+    assert list(axes) == [
+        "preprocessor",
+        "scaling.num_workers",
+        "log10 params.eta",
+        "params.subsample",
+        "params.max_depth",
+        "objective",
+    ]
     assert {"StandardScaler", "MinMaxScaler"} <= set(axes["preprocessor"])
     assert all(float(tick.replace("−", "-")) < 0 for tick in axes.pop("log10 params.eta"))
     assert all(float(tick) > 0 for name in list(axes)[1:] for tick in axes[name])
@@ -132,18 +167,27 @@ def test_the_parent_shows_the_best_the_space_file_and_the_report(shown, page):
     page.wait_for_selector("text=Report with figures")
     text = page.inner_text("body")
     assert (
-        f"valid-logloss {best['value']:.6g}; on the test rows {best['test']:.6g}: trial {best['trial']} with {best['preprocessor']}" in text
+        f"valid-logloss {best['value']:.6g}; on the test rows {best['test']:.6g}: trial {best['trial']} with {best['preprocessor']}"
+        in text
     )
-    for link, expected in (("Space file", "Lesson 1: tune everything that"), (f"Trial {best['trial']}", str(best["value"]))):
+    for link, expected in (
+        ("Space file", "Lesson 1: tune everything that"),
+        (f"Trial {best['trial']}", str(best["value"])),
+    ):
         with page.expect_popup() as opened:
             page.get_by_role("link", name=link, exact=True).click()
         opened.value.wait_for_selector(f"text={expected}")
     with page.expect_popup() as opened:
         page.get_by_role("link", name="Report with figures").click()
     report = opened.value.frame_locator("iframe").locator("body")
-    report.locator(".plot").first.scroll_into_view_if_needed()  # a figure is drawn when the reader sees it
+    report.locator(
+        ".plot"
+    ).first.scroll_into_view_if_needed()  # a figure is drawn when the reader sees it
     report.locator(".js-plotly-plot").first.wait_for()
-    assert "Parallel coordinates" in report.inner_text() and "Importance of the dimensions" in report.inner_text()
+    assert (
+        "Parallel coordinates" in report.inner_text()
+        and "Importance of the dimensions" in report.inner_text()
+    )
     page.get_by_text("Show more").click()
     page.wait_for_selector(f"text=The best 10 of {TRIALS} trials")
     page.get_by_text("Load more").wait_for()  # of the children's links
@@ -155,4 +199,6 @@ def test_sweeps_are_compared_with_each_other(shown, page):
     (row,) = table(page, "metrics.`best`")
     assert float(row["metrics.`best`"]) == shown.result["best"]["value"]
     assert row["tags.`best.preprocessor`"] == shown.result["best"]["preprocessor"]
-    assert row["params.`search.algorithm`"] == "gp" and row["params.`trainer`"].startswith("sweeps.trainers.xgboost:")
+    assert row["params.`search.algorithm`"] == "gp" and row["params.`trainer`"].startswith(
+        "sweeps.trainers.xgboost:"
+    )

@@ -39,20 +39,28 @@ def state(trial: str, name: str) -> str:
 def test_the_page_follows_a_sweep_and_stops_one_of_its_trials(sweep, page, tmp_path):
     with page_server(tmp_path / "runs") as url:
         page.goto(url)
-        page.get_by_role("link", name="own-").click(timeout=300_000)  # the list shows the sweep as soon as it exists
+        page.get_by_role("link", name="own-").click(
+            timeout=300_000
+        )  # the list shows the sweep as soon as it exists
         page.evaluate("window.isFirst = true")
         for trial in ("0000", "0001"):
             page.wait_for_selector(state(trial, "RUNNING"), timeout=300_000)
         wait_until(lambda: len(list(tmp_path.glob("own-*.two"))) == 2, 120, "two trials to wait")
-        page.wait_for_function(f"[...document.querySelectorAll('{TABLE}')].every(row => row.cells[3].innerText === '2')")
+        page.wait_for_function(
+            f"[...document.querySelectorAll('{TABLE}')].every(row => row.cells[3].innerText === '2')"
+        )
 
         page.get_by_label("Filter").fill("trial=0001 loss<9")
         page.wait_for_selector("text=1–1 of 1 trials (2 in all)")
-        assert page.eval_on_selector_all(TABLE, "all => all.map(row => row.dataset.trial)") == ["0001"]
+        assert page.eval_on_selector_all(TABLE, "all => all.map(row => row.dataset.trial)") == [
+            "0001"
+        ]
         page.get_by_label("Filter").fill("")
         curves = drawn(page, "curves")
         zoom(page, curves)
-        page.wait_for_function("selector => document.querySelector(selector).layout.xaxis.range?.[1] < 2", arg=curves)
+        page.wait_for_function(
+            "selector => document.querySelector(selector).layout.xaxis.range?.[1] < 2", arg=curves
+        )
         zoomed = page.eval_on_selector(curves, "plot => [...plot.layout.xaxis.range]")
 
         page.get_by_role("button", name="Pause").click()
@@ -74,10 +82,16 @@ def test_the_page_follows_a_sweep_and_stops_one_of_its_trials(sweep, page, tmp_p
         page.wait_for_selector("h1 .state.finished", timeout=300_000)
         for trial in ("0001", "0002"):
             page.wait_for_selector(state(trial, "COMPLETE"))
-        page.wait_for_function("selector => document.querySelector(selector).data.length === 3", arg=curves)
-        assert page.eval_on_selector(curves, "plot => plot.layout.xaxis.range") == zoomed  # new values keep the reader's zoom
+        page.wait_for_function(
+            "selector => document.querySelector(selector).data.length === 3", arg=curves
+        )
+        assert (
+            page.eval_on_selector(curves, "plot => plot.layout.xaxis.range") == zoomed
+        )  # new values keep the reader's zoom
         assert page.evaluate("window.isFirst"), "the page was loaded again"
-        assert not page.locator("dialog[open]").count(), "a change has opened the closed trial again"
+        assert not page.locator("dialog[open]").count(), (
+            "a change has opened the closed trial again"
+        )
         page.get_by_role("button", name="Stop the sweep").wait_for(state="detached")
 
     assert sweep.wait(120) == 0, sweep.stderr.read()
@@ -85,7 +99,11 @@ def test_the_page_follows_a_sweep_and_stops_one_of_its_trials(sweep, page, tmp_p
     study = record.read(folder)
     assert study is not None
     states = [(t.result.state, t.result.steps, t.reason) for t in study.trials]
-    assert states == [(State.PRUNED, 2, STOPPED), (State.COMPLETE, 5, None), (State.COMPLETE, 5, None)]
+    assert states == [
+        (State.PRUNED, 2, STOPPED),
+        (State.COMPLETE, 5, None),
+        (State.COMPLETE, 5, None),
+    ]
     page.goto(f"file://{folder}/report.html")
     drawn(page, "'0'")
     assert "sweeps stop: 0000" in page.inner_text("body")

@@ -17,7 +17,9 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 
 
 @pytest.fixture
@@ -27,7 +29,9 @@ def server(tmp_path):
     (tmp_path / DATA_FOLDER).mkdir(parents=True)
     served.raw(3).to_parquet(tmp_path / DATA_FOLDER / CHECK_ROWS)
     bundle.path = tmp_path
-    running = uvicorn.Server(uvicorn.Config(make_app(bundle), port=0, log_config=None, log_level="warning"))
+    running = uvicorn.Server(
+        uvicorn.Config(make_app(bundle), port=0, log_config=None, log_level="warning")
+    )
     thread = threading.Thread(target=running.run)
     thread.start()
     wait_until(lambda: running.started, 30, "the server")
@@ -38,16 +42,23 @@ def server(tmp_path):
 
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (400, "dark")])
 def test_the_form_sends_the_example_and_shows_the_answer(server, width, scheme):
-    sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright: pip install -e '.[dev]'")
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="the browser tests need playwright: pip install -e '.[dev]'"
+    )
     if CHROMIUM is None:
         pytest.skip("the browser tests need Chromium, as `apt-get install chromium` brings it")
     asked: list[str] = []
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
         page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         errors: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: errors.append(message.text) if message.type == "error" else None,
+        )
         page.goto(server)
         assert page.url == f"{server}/docs" and page.title() == "houses"
         page.click("#send")

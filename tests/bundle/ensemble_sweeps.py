@@ -78,7 +78,9 @@ class Made:
     roots: tuple[Path, ...]
     store: StudyStore
     variants: DataVariants
-    outputs: dict[int, np.ndarray] = field(default_factory=dict)  # each model's predictions for valid
+    outputs: dict[int, np.ndarray] = field(
+        default_factory=dict
+    )  # each model's predictions for valid
 
     @property
     def labels(self) -> np.ndarray:
@@ -135,8 +137,17 @@ def made(
     folder = root / "runs" / "models-1"
     folder.mkdir(parents=True)
     save_space(folder, space, 0.0)
-    variants = DataVariants(space.data, space.variants or (space.data,), space.search.seed, tuple(space.sections.get("data", ())))
-    loop, prepared, generator = SearchLoop.open(folder, space), PreparedStore(folder), np.random.default_rng(seed)
+    variants = DataVariants(
+        space.data,
+        space.variants or (space.data,),
+        space.search.seed,
+        tuple(space.sections.get("data", ())),
+    )
+    loop, prepared, generator = (
+        SearchLoop.open(folder, space),
+        PreparedStore(folder),
+        np.random.default_rng(seed),
+    )
     loop.store.record_data(variants.fingerprint)
     outputs = {}
     for i, kind in enumerate(kinds):
@@ -150,21 +161,37 @@ def made(
         (path / "model.json").write_text(json.dumps(_model(kind, train, splits, generator)))
         if kind != "broken":
             model = importlib.import_module(module).load(str(path))
-            outputs[trial.number] = model.predict(chain.transform(splits.valid.select(list(splits.features)).to_pandas()))
+            outputs[trial.number] = model.predict(
+                chain.transform(splits.valid.select(list(splits.features)).to_pandas())
+            )
             if check:
-                np.save(path / CHECK_PREDICTIONS, model.predict(chain.transform(checked.to_pandas())))
+                np.save(
+                    path / CHECK_PREDICTIONS, model.predict(chain.transform(checked.to_pandas()))
+                )
         at = Checkpoint(str(path), 1, 1)
-        loop.report(trial.number, ProgressUpdate((Report(1, {metric: 0.1 * (i + 1)}, 1.0),), at, at, 1, 1.0))
+        loop.report(
+            trial.number, ProgressUpdate((Report(1, {metric: 0.1 * (i + 1)}, 1.0),), at, at, 1, 1.0)
+        )
         loop.tell(trial.number, State.COMPLETE)
     return reopened(folder, variants, outputs)
 
 
-def _prepare(prepared: PreparedStore, variants: DataVariants, trial: Trial, checked: pa.Table) -> tuple[FittedChain, pd.DataFrame]:
+def _prepare(
+    prepared: PreparedStore, variants: DataVariants, trial: Trial, checked: pa.Table
+) -> tuple[FittedChain, pd.DataFrame]:
     """Fit the preprocessor of a trial, store what an export needs, and return the fitted chain and the prepared rows of train."""
     splits = variants.splits(trial.data)
     tables = {"train": splits.train, "valid": splits.valid, "test": splits.test}
     rows = {name: table.num_rows for name, table in tables.items() if table is not None}
-    about = (splits.label, splits.task, splits.classes, splits.features, splits.fingerprint, rows, checked.to_pandas())
+    about = (
+        splits.label,
+        splits.task,
+        splits.classes,
+        splits.features,
+        splits.fingerprint,
+        rows,
+        checked.to_pandas(),
+    )
     prepared.save_info(DatasetInfo(*about), checked, trial.data or None)
     whole = next(iter(variants.sources.values()))
     if whole.test is not None:
@@ -175,10 +202,14 @@ def _prepare(prepared: PreparedStore, variants: DataVariants, trial: Trial, chec
     return chain, train.drop(columns=list(label_columns(splits.label)))
 
 
-def _model(kind: str, train: pd.DataFrame, splits: Splits, generator: np.random.Generator) -> dict[str, Any]:
+def _model(
+    kind: str, train: pd.DataFrame, splits: Splits, generator: np.random.Generator
+) -> dict[str, Any]:
     """Return a linear model that was fitted on some of the columns, which are drawn at random."""
     x = np.nan_to_num(train.to_numpy("float64"))
-    y = np.column_stack([splits.train.column(name).to_numpy() for name in label_columns(splits.label)]).astype("float64")
+    y = np.column_stack(
+        [splits.train.column(name).to_numpy() for name in label_columns(splits.label)]
+    ).astype("float64")
     if splits.task == "multiclass":
         y = np.eye(len(splits.classes or ()))[y[:, 0].astype(int)]
     used = generator.permutation(x.shape[1])[: max(1, x.shape[1] // 3)]

@@ -57,7 +57,11 @@ PREPROCESSOR = """
 
 def modules(folder: Path, monkeypatch, tag: str) -> Any:
     """Write the user's modules and import the preprocessor's module. Each test has other module names."""
-    for name, text in {"model": MODEL.format(helper=f"helper_{tag}"), "helper": HELPER, "prep": PREPROCESSOR}.items():
+    for name, text in {
+        "model": MODEL.format(helper=f"helper_{tag}"),
+        "helper": HELPER,
+        "prep": PREPROCESSOR,
+    }.items():
         (folder / f"{name}_{tag}.py").write_text(textwrap.dedent(text))
     monkeypatch.syspath_prepend(str(folder))
     return importlib.import_module(f"prep_{tag}")
@@ -80,7 +84,9 @@ def ingredients(folder: Path, monkeypatch, tag: str) -> dict[str, Any]:
     prep = modules(folder, monkeypatch, tag)
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
-    (checkpoint / "weights.json").write_text('{"rooms": 0.25, "area": -0.02, "city": 0.5, "garden": -0.125}')
+    (checkpoint / "weights.json").write_text(
+        '{"rooms": 0.25, "area": -0.02, "city": 0.5, "garden": -0.125}'
+    )
     fitted = prep.Fitted({"Lyon": 0, "Nice": 1, "Paris": 2}, 12.5)
     model = importlib.import_module(f"model_{tag}").load(str(checkpoint))
     return {
@@ -93,5 +99,10 @@ def ingredients(folder: Path, monkeypatch, tag: str) -> dict[str, Any]:
         "classes": ("no", "yes"),
         "raw": raw(),
         "expected": model.predict(fitted.transform(raw())),
-        "training": {"sweep": "test", "params": {"eta": 0.1}, "value": np.float64(0.25), "path": Path("x")},
+        "training": {
+            "sweep": "test",
+            "params": {"eta": 0.1},
+            "value": np.float64(0.25),
+            "path": Path("x"),
+        },
     }

@@ -46,7 +46,13 @@ def flip(name: str, at: float = 0.5) -> Tampered:
         raw[min(int(len(raw) * at), len(raw) - 1)] ^= 1
         (bundle / name).write_bytes(raw)
 
-    place = "one byte" if at == 0.5 else "one byte near the end" if at > 0.5 else "one byte near the beginning"
+    place = (
+        "one byte"
+        if at == 0.5
+        else "one byte near the end"
+        if at > 0.5
+        else "one byte near the beginning"
+    )
     return Tampered(f"{place} of `{name}`", do)
 
 
@@ -107,7 +113,11 @@ def without_entry(bundle: Path) -> None:
     (bundle / "data/sweep/check.npy").unlink()
 
 
-MODEL, PICKLE, CHAIN = "data/sweep/model/model.ubj", "data/sweep/preprocessor-2.pkl", "data/sweep/preprocessor.json"
+MODEL, PICKLE, CHAIN = (
+    "data/sweep/model/model.ubj",
+    "data/sweep/preprocessor-2.pkl",
+    "data/sweep/preprocessor.json",
+)
 CASES = (
     flip(MODEL),
     flip(MODEL, 0.999),
@@ -128,7 +138,9 @@ CASES = (
     put("`MLmodel` with an additional line, `# mine`", "MLmodel", b""),
     put(f"`{PICKLE}` is another pickle, which runs a command", PICKLE, pickle.dumps(Mark())),
     put(
-        "`code/_sweeps/sweeps/trainers/xgboost.py` is a file by another author", "code/_sweeps/sweeps/trainers/xgboost.py", MARKING.encode()
+        "`code/_sweeps/sweeps/trainers/xgboost.py` is a file by another author",
+        "code/_sweeps/sweeps/trainers/xgboost.py",
+        MARKING.encode(),
     ),
     put(f"`{MODEL}` is empty", MODEL, b""),
     gone(MODEL),
@@ -177,7 +189,10 @@ read. Only one file of its code is imported: `code/sweeps_bundle.py`, which make
 | change | `sweeps.load_bundle` | `mlflow.pyfunc.load_model`, if its answer differs |
 |---|---|---|
 """
-    return head + "".join(f"| {what} | {ours} | {theirs if theirs != ours else ''} |\n" for what, (ours, theirs) in answers.items())
+    return head + "".join(
+        f"| {what} | {ours} | {theirs if theirs != ours else ''} |\n"
+        for what, (ours, theirs) in answers.items()
+    )
 
 
 if __name__ == "__main__":

@@ -54,13 +54,24 @@ def python(bundle, tmp_path_factory):
     """The interpreter of a new environment, with what `requirements.txt` names."""
     home = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", home], check=True)
-    pip = [home / "bin" / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", bundle[0] / "requirements.txt"]
+    pip = [
+        home / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        "-r",
+        bundle[0] / "requirements.txt",
+    ]
     subprocess.run(list(map(str, pip)), check=True, timeout=400)
     return str(home / "bin" / "python")
 
 
 def environment() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")} | {"MLFLOW_DISABLE_TELEMETRY": "true"}
+    return {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")} | {
+        "MLFLOW_DISABLE_TELEMETRY": "true"
+    }
 
 
 def test_requirements_are_the_few_that_inference_needs(bundle):
@@ -72,7 +83,14 @@ def test_a_bundle_predicts_the_same_bits_within_three_seconds(bundle, python, tm
     path, kept = bundle
     seconds = []
     for _ in range(3):  # the first compiles what pip did not
-        done = subprocess.run([python, "-c", FIRST, str(path)], capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=60)
+        done = subprocess.run(
+            [python, "-c", FIRST, str(path)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment(),
+            timeout=60,
+        )
         assert done.returncode == 0, done.stderr
         answer, took, there, ours = json.loads(done.stdout.splitlines()[-1])
         assert not there and ours.startswith(str(path))
@@ -86,10 +104,24 @@ def test_mlflow_serves_it(bundle, python, tmp_path):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    command = [python, "-m", "mlflow", "models", "serve", "-m", str(path), "--env-manager", "local", "--port", str(port)]
+    command = [
+        python,
+        "-m",
+        "mlflow",
+        "models",
+        "serve",
+        "-m",
+        str(path),
+        "--env-manager",
+        "local",
+        "--port",
+        str(port),
+    ]
     env = environment() | {"PATH": f"{os.path.dirname(python)}:{os.environ['PATH']}"}
     with open(tmp_path / "log", "w") as log:
-        server = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(
+            command, cwd=tmp_path, env=env, stdout=log, stderr=log, start_new_session=True
+        )
     url = f"http://127.0.0.1:{port}"
 
     def up() -> bool:
@@ -102,10 +134,14 @@ def test_mlflow_serves_it(bundle, python, tmp_path):
         wait_until(up, 60, "the server")
         rows = kept["raw"].to_json(orient="split", index=False)
         request = urllib.request.Request(
-            f"{url}/invocations", f'{{"dataframe_split": {rows}}}'.encode(), {"Content-Type": "application/json"}
+            f"{url}/invocations",
+            f'{{"dataframe_split": {rows}}}'.encode(),
+            {"Content-Type": "application/json"},
         )
         answer = json.loads(urllib.request.urlopen(request, timeout=20).read())["predictions"]
-        np.testing.assert_allclose([row["probability_yes"] for row in answer], kept["expected"], rtol=1e-12)
+        np.testing.assert_allclose(
+            [row["probability_yes"] for row in answer], kept["expected"], rtol=1e-12
+        )
     finally:
         os.killpg(server.pid, signal.SIGKILL)
         server.wait(20)

@@ -15,22 +15,37 @@ from sweeps.bundle.write import _had_gpus
 
 def frame(*probabilities: float) -> pd.DataFrame:
     p = np.array(probabilities)
-    return pd.DataFrame({"prediction": np.where(p > 0.5, "yes", "no"), "probability_no": 1 - p, "probability_yes": p})
+    return pd.DataFrame(
+        {
+            "prediction": np.where(p > 0.5, "yes", "no"),
+            "probability_no": 1 - p,
+            "probability_yes": p,
+        }
+    )
 
 
 def test_the_smallest_difference_counts_without_a_tolerance():
     text = describe_difference(frame(0.25, 0.5), frame(0.25, np.nextafter(0.5, 1)))
-    assert text is not None and text.startswith("1 of 2 rows differ, by at most 1.11e-16; in the first of these rows, row 1, ")
+    assert text is not None and text.startswith(
+        "1 of 2 rows differ, by at most 1.11e-16; in the first of these rows, row 1, "
+    )
 
 
 def test_a_class_may_change_where_its_probability_differs_by_no_more_than_the_tolerance():
     assert describe_difference(frame(0.25, 0.5), frame(0.25, 0.5005), GPU_TOLERANCE) is None
     text = describe_difference(frame(0.25, 0.5), frame(0.25, 0.502), GPU_TOLERANCE)
-    assert text is not None and text.startswith("1 of 2 rows differ, by at most 0.002; in the first of these rows, row 1, ")
+    assert text is not None and text.startswith(
+        "1 of 2 rows differ, by at most 0.002; in the first of these rows, row 1, "
+    )
 
 
 def test_classes_without_probabilities_are_never_tolerated():
-    assert describe_difference(frame(0.5)[["prediction"]], frame(0.5001)[["prediction"]], GPU_TOLERANCE) is not None
+    assert (
+        describe_difference(
+            frame(0.5)[["prediction"]], frame(0.5001)[["prediction"]], GPU_TOLERANCE
+        )
+        is not None
+    )
 
 
 def test_a_missing_value_is_no_small_difference():
@@ -48,7 +63,10 @@ def test_the_tolerance_is_relative_for_large_numbers_and_absolute_for_small_ones
         assert describe_difference(expected, got, GPU_TOLERANCE) is not None
 
 
-@pytest.mark.parametrize("resources, had", [(None, False), ({}, False), ({"CPU": 1}, False), ({"GPU": 0}, False), ({"GPU": 0.5}, True)])
+@pytest.mark.parametrize(
+    "resources, had",
+    [(None, False), ({}, False), ({"CPU": 1}, False), ({"GPU": 0}, False), ({"GPU": 0.5}, True)],
+)
 def test_a_trial_had_gpus_if_its_workers_asked_for_them(resources, had):
     assert _had_gpus({"scaling": {"num_workers": 2, "resources_per_worker": resources}}) is had
     assert not _had_gpus({})

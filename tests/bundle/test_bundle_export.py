@@ -39,26 +39,42 @@ def bundle(tmp_path_factory):
 
 def expected_frame(kept):
     p = kept["expected"]
-    return pd.DataFrame({"prediction": np.where(p > 0.5, "yes", "no"), "probability_no": 1 - p, "probability_yes": p})
+    return pd.DataFrame(
+        {
+            "prediction": np.where(p > 0.5, "yes", "no"),
+            "probability_no": 1 - p,
+            "probability_yes": p,
+        }
+    )
 
 
 def test_predictions_equal_those_of_training_with_and_without_mlflow(bundle):
     path, kept = bundle
     for model in (load_bundle(path), mlflow.pyfunc.load_model(str(path))):
-        pd.testing.assert_frame_equal(model.predict(kept["raw"]), expected_frame(kept), check_exact=True, check_dtype=False)
+        pd.testing.assert_frame_equal(
+            model.predict(kept["raw"]), expected_frame(kept), check_exact=True, check_dtype=False
+        )
     np.testing.assert_array_equal(load_bundle(path).model_output(kept["raw"]), kept["expected"])
 
 
 def test_nothing_but_the_bundle_is_left(bundle):
     path, _ = bundle
     assert os.listdir(path.parent) == ["bundle"]
-    assert [found.stat().st_size for found in path.rglob("__pycache__")] == [0], "a file that keeps bytecode out"
+    assert [found.stat().st_size for found in path.rglob("__pycache__")] == [0], (
+        "a file that keeps bytecode out"
+    )
 
 
 def test_a_readme_says_what_the_bundle_is(bundle):
     path, kept = bundle
-    text, manifest = (path / "README.md").read_text(), json.loads((path / "manifest.json").read_text())
-    assert "README.md" in manifest["files"] and f"It was written with Python {manifest['python']}." in text
+    text, manifest = (
+        (path / "README.md").read_text(),
+        json.loads((path / "manifest.json").read_text()),
+    )
+    assert (
+        "README.md" in manifest["files"]
+        and f"It was written with Python {manifest['python']}." in text
+    )
     assert all(f"`{name}`" in text for name in [*kept["raw"].columns, *manifest["requirements"]])
 
 
@@ -68,13 +84,21 @@ def test_an_existing_export_is_reused_if_it_is_intact_and_of_the_same_kind(bundl
     shutil.copytree(path, again)
     training = load_bundle(again).manifest.training
     step, value = training.get("best_step"), training.get("value")
-    assert exports.holds_model(again, False, step, value) and not exports.holds_model(again, True, step, value)
-    assert not exports.holds_model(again, False, step, -1.0) and not exports.holds_model(again, False, 7, value), "it went on since"
+    assert exports.holds_model(again, False, step, value) and not exports.holds_model(
+        again, True, step, value
+    )
+    assert not exports.holds_model(again, False, step, -1.0) and not exports.holds_model(
+        again, False, 7, value
+    ), "it went on since"
     (again / "MLmodel").write_text("changed")
-    assert not exports.holds_model(again, False, step, value) and not exports.holds_model(tmp_path / "none", False, step, value)
+    assert not exports.holds_model(again, False, step, value) and not exports.holds_model(
+        tmp_path / "none", False, step, value
+    )
 
 
-def test_code_that_this_process_has_imported_from_elsewhere_is_used_if_it_is_the_same(bundle, tmp_path, monkeypatch):
+def test_code_that_this_process_has_imported_from_elsewhere_is_used_if_it_is_the_same(
+    bundle, tmp_path, monkeypatch
+):
     path, _ = bundle
     other = tmp_path / "helper_shared.py"
     shutil.copy(path / "code" / "helper_shared.py", other)
@@ -105,11 +129,26 @@ def test_the_manifest(bundle):
 def test_ships_the_users_modules_and_those_they_import(bundle):
     path, _ = bundle
     shipped = os.listdir(path / "code")
-    assert set(shipped) == {"model_shared.py", "helper_shared.py", "prep_shared.py", "_sweeps", "sweeps_bundle.py", "__pycache__"}
+    assert set(shipped) == {
+        "model_shared.py",
+        "helper_shared.py",
+        "prep_shared.py",
+        "_sweeps",
+        "sweeps_bundle.py",
+        "__pycache__",
+    }
     folder = path / "code" / "_sweeps" / "sweeps"
     ours = {p.relative_to(folder).as_posix() for p in folder.rglob("*.py")}
     assert {"bundle/model.py", "data/preprocessing/fitted_chain.py", "core/errors.py"} <= ours
-    assert not {"controller/session.py", "bundle/write.py", "data/preprocessing/fit.py", "cli/group.py"} & ours
+    assert (
+        not {
+            "controller/session.py",
+            "bundle/write.py",
+            "data/preprocessing/fit.py",
+            "cli/group.py",
+        }
+        & ours
+    )
     requirements = (path / "requirements.txt").read_text().split()
     names = {r.split("==")[0] for r in requirements}
     assert {"mlflow", "pandas", "numpy", "pyarrow", "pydantic"} <= names
@@ -120,10 +159,18 @@ def test_mlflows_view(bundle):
     path, _ = bundle
     model = mlflow.pyfunc.load_model(str(path))
     assert {str(t) for t in model.metadata.get_input_schema().input_types()} == {"Any"}
-    assert model.metadata.get_output_schema().input_names() == ["prediction", "probability_no", "probability_yes"]
+    assert model.metadata.get_output_schema().input_names() == [
+        "prediction",
+        "probability_no",
+        "probability_yes",
+    ]
     assert len(model.input_example) == 5
     odd = made.raw().assign(rooms=[1, np.nan, 3, 4, 5, 6])
-    for frame in (odd, made.raw().assign(garden=[1, 0, 1, 0, 1, 1]), made.raw().assign(city=range(6))):
+    for frame in (
+        odd,
+        made.raw().assign(garden=[1, 0, 1, 0, 1, 1]),
+        made.raw().assign(city=range(6)),
+    ):
         pd.testing.assert_frame_equal(model.predict(frame), load_bundle(path).predict(frame))
 
 
@@ -137,11 +184,18 @@ def test_loads_anywhere_with_the_code_it_ships(bundle, tmp_path):
         f"assert sys.modules['sweeps'].__file__.startswith({str(path / 'code' / '_sweeps')!r})\n"
         "print([m for m in ('ray', 'torch', 'xgboost', 'optuna') if m in sys.modules])\n"
     )
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True)
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     predicted, loaded = done.stdout.strip().splitlines()[-2:]
-    assert json.loads(predicted)["prediction"] == dict(zip("012345", expected_frame(kept)["prediction"], strict=True))
+    assert json.loads(predicted)["prediction"] == dict(
+        zip("012345", expected_frame(kept)["prediction"], strict=True)
+    )
     assert loaded == "[]"
 
 
@@ -160,7 +214,10 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch):
     elif what == "no load":
         kept["load"], message = f"{module}:lood", f"`{module}` has no `lood`"
     elif what == "no predict":
-        kept["load"], message = f"{module}:load_nothing", r"returned a int, which has no method predict\(DataFrame\)"
+        kept["load"], message = (
+            f"{module}:load_nothing",
+            r"returned a int, which has no method predict\(DataFrame\)",
+        )
     else:
         kept["fitted"], message = lambda df: df, "the fitted preprocessor cannot be pickled"
     with pytest.raises(BundleError, match=message):
@@ -176,17 +233,23 @@ def test_a_second_export_replaces_the_first(checked_in_this_process, tmp_path, m
     kept["load"] = kept["load"].replace(":load", ":load_codes")
     kept["expected"] = (kept["expected"] > 0.5).astype(int)
     write_bundle(target, **kept | {"classes": (10, 20)})
-    assert load_bundle(target).predict(kept["raw"])["prediction"].tolist() == [10 + 10 * c for c in kept["expected"]]
+    assert load_bundle(target).predict(kept["raw"])["prediction"].tolist() == [
+        10 + 10 * c for c in kept["expected"]
+    ]
     assert os.listdir(target.parent) == ["bundle"]
     (target.parent / "mine").mkdir()
-    with pytest.raises(BundleError, match="exists and is not a bundle, so sweeps does not replace it"):
+    with pytest.raises(
+        BundleError, match="exists and is not a bundle, so sweeps does not replace it"
+    ):
         write_bundle(target.parent / "mine", **kept)
 
 
 def test_a_folder_that_is_not_a_bundle_is_named(bundle, tmp_path):
     with pytest.raises(InputError, match="the folder does not exist"):
         load_bundle(tmp_path / "none")
-    with pytest.raises(InputError, match=r"is not a bundle, because the folder has no manifest\.json"):
+    with pytest.raises(
+        InputError, match=r"is not a bundle, because the folder has no manifest\.json"
+    ):
         load_bundle(tmp_path)
 
 
@@ -247,19 +310,36 @@ class Model:
 
 
 @pytest.mark.parametrize("shapes", ["equal", "different"])
-def test_rows_with_arrays_are_stored_shown_and_predicted(shapes, checked_in_this_process, tmp_path, monkeypatch):
+def test_rows_with_arrays_are_stored_shown_and_predicted(
+    shapes, checked_in_this_process, tmp_path, monkeypatch
+):
     (tmp_path / f"images_{shapes}.py").write_text(IMAGES)
     monkeypatch.syspath_prepend(str(tmp_path))
     kept = made.ingredients(tmp_path, monkeypatch, f"images{shapes}")
-    cells = [np.full((2, 2 + (shapes == "different") * (i % 2)), 40 * i, dtype="uint8") for i in range(6)]
+    cells = [
+        np.full((2, 2 + (shapes == "different") * (i % 2)), 40 * i, dtype="uint8") for i in range(6)
+    ]
     raw = pd.DataFrame({"image": pd.Series(cells), "width": range(6)})
     expected = np.array([float(cell.sum()) for cell in cells])
-    kept |= {"load": f"images_{shapes}:load", "fitted": None, "task": None, "classes": None, "label": None}
+    kept |= {
+        "load": f"images_{shapes}:load",
+        "fitted": None,
+        "task": None,
+        "classes": None,
+        "label": None,
+    }
     path = write_bundle(tmp_path / "out" / "bundle", **kept | {"raw": raw, "expected": expected})
     model = mlflow.pyfunc.load_model(str(path))
-    assert load_bundle(path).predict(raw)["prediction"].tolist() == expected.tolist() == model.predict(raw)["prediction"].tolist()
+    assert (
+        load_bundle(path).predict(raw)["prediction"].tolist()
+        == expected.tolist()
+        == model.predict(raw)["prediction"].tolist()
+    )
     assert model.predict(model.input_example)["prediction"].tolist() == expected[:5].tolist()
-    assert predict_file(path, path / "data" / "sweep" / "check.parquet")["prediction"].tolist() == expected.tolist()
+    assert (
+        predict_file(path, path / "data" / "sweep" / "check.parquet")["prediction"].tolist()
+        == expected.tolist()
+    )
     with pytest.raises(InputError) as e:
         load_bundle(path).predict(raw.assign(image=3))
     assert e.value.problems[0].column == "image"
@@ -292,16 +372,28 @@ def test_an_error_of_mlflow_is_reported_as_such(tmp_path, monkeypatch):
     ],
     ids=["numbers", "text", "columns", "frame"],
 )
-def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(answer, columns, checked_in_this_process, tmp_path, monkeypatch):
+def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(
+    answer, columns, checked_in_this_process, tmp_path, monkeypatch
+):
     tag = f"free{abs(hash(answer))}"
     text = f"import numpy as np\nclass Model:\n    predict = staticmethod(lambda frame: {answer})\ndef load(folder):\n    return Model()\n"
     (tmp_path / f"model_{tag}.py").write_text(text)
     kept = made.ingredients(tmp_path, monkeypatch, f"plain{tag}")
-    nothing = {"load": f"model_{tag}:load", "fitted": None, "label": None, "task": None, "classes": None, "raw": None, "expected": None}
+    nothing = {
+        "load": f"model_{tag}:load",
+        "fitted": None,
+        "label": None,
+        "task": None,
+        "classes": None,
+        "raw": None,
+        "expected": None,
+    }
     path = write_bundle(tmp_path / "out" / "bundle", **kept | nothing)
     rows = pd.DataFrame({"word": ["a", "b"]}, index=[3, 4])
     for model in (load_bundle(path), mlflow.pyfunc.load_model(str(path))):
-        pd.testing.assert_frame_equal(model.predict(rows), pd.DataFrame(columns, index=[3, 4]), check_dtype=False)
+        pd.testing.assert_frame_equal(
+            model.predict(rows), pd.DataFrame(columns, index=[3, 4]), check_dtype=False
+        )
     assert not list((path / "data").rglob("check.*")) and not (path / "input_example.json").exists()
 
 

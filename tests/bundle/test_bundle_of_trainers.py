@@ -37,10 +37,20 @@ def rows(task: str) -> pd.DataFrame:
     """Raw rows with whole numbers, gaps and text."""
     rng = np.random.default_rng(3)
     n = 240
-    frame = pd.DataFrame({"rooms": rng.integers(1, 9, n), "area": rng.lognormal(3, 0.5, n), "town": rng.choice(["Lyon", "Nice", "Pau"], n)})
+    frame = pd.DataFrame(
+        {
+            "rooms": rng.integers(1, 9, n),
+            "area": rng.lognormal(3, 0.5, n),
+            "town": rng.choice(["Lyon", "Nice", "Pau"], n),
+        }
+    )
     worth = 3.0 * frame["rooms"] + frame["area"] + (frame["town"] == "Nice") * 10
     frame.loc[::9, "area"] = np.nan
-    frame["y"] = worth * 1000 if task == "regression" else np.digitize(worth, np.quantile(worth, [0.5] if task == "binary" else [0.3, 0.6]))
+    frame["y"] = (
+        worth * 1000
+        if task == "regression"
+        else np.digitize(worth, np.quantile(worth, [0.5] if task == "binary" else [0.3, 0.6]))
+    )
     return frame
 
 
@@ -72,10 +82,15 @@ def trained(module, params, task, steps, folder):
 
 @pytest.mark.parametrize(
     ("module", "params"),
-    [(sweeps.trainers.xgboost, {"num_boost_round": 5}), (sweeps.trainers.torch_tabular, {"epochs": 3, "lr": 0.01})],
+    [
+        (sweeps.trainers.xgboost, {"num_boost_round": 5}),
+        (sweeps.trainers.torch_tabular, {"epochs": 3, "lr": 0.01}),
+    ],
     ids=["xgboost", "torch"],
 )
-@pytest.mark.parametrize("task", [pytest.param("binary", marks=pytest.mark.long), "multiclass", "regression"])
+@pytest.mark.parametrize(
+    "task", [pytest.param("binary", marks=pytest.mark.long), "multiclass", "regression"]
+)
 def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
     kept = trained(module, params, task, SKLEARN, tmp_path)
     bundle = load_bundle(write_bundle(tmp_path / "out" / "bundle", **kept))
@@ -89,14 +104,18 @@ def test_a_trained_model_leaves_as_a_bundle(module, params, task, tmp_path):
     else:
         classes = {"binary": ["no", "yes"], "multiclass": ["a", "b", "c"]}[task]
         assert list(predicted.columns) == ["prediction", *(f"probability_{c}" for c in classes)]
-        assert predicted["prediction"].tolist() == [classes[i] for i in predicted.iloc[:, 1:].to_numpy().argmax(axis=1)]
+        assert predicted["prediction"].tolist() == [
+            classes[i] for i in predicted.iloc[:, 1:].to_numpy().argmax(axis=1)
+        ]
 
 
 @pytest.mark.integration
 def test_a_chain_of_rays_preprocessors(local_ray, tmp_path):
     kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", RAY, tmp_path)
     bundle = load_bundle(write_bundle(tmp_path / "out" / "bundle", **kept))
-    assert not {"ray[data]", "scikit-learn"} & {r.split("==")[0] for r in bundle.manifest.requirements}
+    assert not {"ray[data]", "scikit-learn"} & {
+        r.split("==")[0] for r in bundle.manifest.requirements
+    }
     assert bundle.manifest.pickled == {}
     odd = kept["raw"].assign(town="Atlantis", rooms=np.nan)
     assert bundle.predict(odd)["probability_yes"].notna().all()
@@ -118,15 +137,30 @@ def test_bundles_of_other_kinds_are_loaded_into_one_process_that_has_no_sweeps(l
     """One process loads two bundles, such as a champion and a challenger. The first provides sweeps and trainers for both."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    first = trained(sweeps.trainers.xgboost, {"num_boost_round": 2}, "binary", SKLEARN, tmp_path / "a")
+    first = trained(
+        sweeps.trainers.xgboost, {"num_boost_round": 2}, "binary", SKLEARN, tmp_path / "a"
+    )
     bins = (*RAY, Step("UniformKBinsDiscretizer", ("area",), {"bins": 4}))
     second = trained(sweeps.trainers.torch_tabular, {"epochs": 1}, "binary", bins, tmp_path / "b")
-    bundles = [write_bundle(tmp_path / name, **kept) for name, kept in (("one", first), ("two", second))]
+    bundles = [
+        write_bundle(tmp_path / name, **kept) for name, kept in (("one", first), ("two", second))
+    ]
     assert load_bundle(bundles[1]).manifest.pickled, "a step of Ray's that is a pickle"
-    carried = [sorted(p.relative_to(b).as_posix() for p in (b / "code" / "_sweeps").rglob("*.py")) for b in bundles]
-    ours = {f"code/_sweeps/sweeps/trainers/{p.name}" for p in Path(sweeps.trainers.__path__[0]).glob("*.py")}
+    carried = [
+        sorted(p.relative_to(b).as_posix() for p in (b / "code" / "_sweeps").rglob("*.py"))
+        for b in bundles
+    ]
+    ours = {
+        f"code/_sweeps/sweeps/trainers/{p.name}"
+        for p in Path(sweeps.trainers.__path__[0]).glob("*.py")
+    }
     assert carried[0] == carried[1] and ours <= set(carried[0])
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     command = [sys.executable, "-c", TWO, *map(str, bundles)]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=80)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=80
+    )
     assert done.returncode == 0, done.stderr

@@ -42,7 +42,10 @@ CHAINS = {
         Step("sklearn.preprocessing:QuantileTransformer", ("area",), {"n_quantiles": 20}),
         Step("sklearn.decomposition:PCA", ("area", "rooms"), {}),
     ),
-    "functions": (Step("parity_own:features", "all", {"scale": 0.1}), Step("SimpleImputer", "numeric", {})),
+    "functions": (
+        Step("parity_own:features", "all", {"scale": 0.1}),
+        Step("SimpleImputer", "numeric", {}),
+    ),
     "a class": (*FLAT, Step("parity_own:Center", ("area", "rooms"), {})),
 }
 OWN = """
@@ -75,7 +78,10 @@ OWN = """
 """
 TRAINERS = {
     "xgboost": (sweeps.trainers.xgboost, {"num_boost_round": 6, "max_depth": 4}),
-    "torch": (sweeps.trainers.torch_tabular, {"epochs": 1, "width": 5}),  # so narrow that a careless product would round by place
+    "torch": (
+        sweeps.trainers.torch_tabular,
+        {"epochs": 1, "width": 5},
+    ),  # so narrow that a careless product would round by place
     "own": (None, {}),
 }
 
@@ -91,7 +97,9 @@ def training_rows() -> pd.DataFrame:
             "garden": rng.random(n) > 0.5,
         }
     )
-    frame["y"] = (3.0 * frame["rooms"] + frame["area"] + (frame["town"] == "Nice") * 10 > 40).astype(int)
+    frame["y"] = (
+        3.0 * frame["rooms"] + frame["area"] + (frame["town"] == "Nice") * 10 > 40
+    ).astype(int)
     frame.loc[::9, "area"] = np.nan
     frame.loc[::11, "town"] = None
     return frame
@@ -109,7 +117,9 @@ def made(local_ray, tmp_path_factory):
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        patch.setattr(write, "_check_in_fresh_process", in_this_process)  # 18 fresh processes would take a minute
+        patch.setattr(
+            write, "_check_in_fresh_process", in_this_process
+        )  # 18 fresh processes would take a minute
         raw = training_rows()
         make, _ = small_table("binary")
         for chain, steps in CHAINS.items():
@@ -128,12 +138,33 @@ def made(local_ray, tmp_path_factory):
                     expected = model.predict(check)
                 else:
                     name = f"{module.__name__}:load"
-                    shards = {"train": FakeShard(prepared.iloc[:88]), "valid": FakeShard(prepared.iloc[88:])}
-                    run = run_loop(module.train_func, params, make(check=check, _kept={}), shards, here)
+                    shards = {
+                        "train": FakeShard(prepared.iloc[:88]),
+                        "valid": FakeShard(prepared.iloc[88:]),
+                    }
+                    run = run_loop(
+                        module.train_func, params, make(check=check, _kept={}), shards, here
+                    )
                     checkpoint = run.checkpoints[len(run.metrics)]
-                    model, expected = module.load(str(checkpoint)), np.load(checkpoint / "check.npy")
-                facts = {"label": "y", "task": "binary", "classes": (0, 1), "raw": raw.drop(columns="y").iloc[88:], "training": {}}
-                parts = {"checkpoint": checkpoint, "fitted": fitted, "load": name, "roots": (folder,), "expected": expected, **facts}
+                    model, expected = (
+                        module.load(str(checkpoint)),
+                        np.load(checkpoint / "check.npy"),
+                    )
+                facts = {
+                    "label": "y",
+                    "task": "binary",
+                    "classes": (0, 1),
+                    "raw": raw.drop(columns="y").iloc[88:],
+                    "training": {},
+                }
+                parts = {
+                    "checkpoint": checkpoint,
+                    "fitted": fitted,
+                    "load": name,
+                    "roots": (folder,),
+                    "expected": expected,
+                    **facts,
+                }
                 path = write_bundle(here / "bundle", **parts)
                 found[trainer, chain] = load_bundle(path), fitted, model, parts
         yield found
@@ -145,7 +176,9 @@ ROWS = st.lists(
         {
             "rooms": st.none() | st.integers(-3, 12) | st.integers(-(2**40), 2**40),
             "area": st.none() | st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1e-300, 24.0]),
-            "town": st.sampled_from(["Lyon", "Nice", "Pau", "Atlantis", "", None, "12", "__missing__"]),
+            "town": st.sampled_from(
+                ["Lyon", "Nice", "Pau", "Atlantis", "", None, "12", "__missing__"]
+            ),
             "garden": st.sampled_from([True, False]),
         }
     ),
@@ -165,12 +198,18 @@ def canonical(rows: list[dict]) -> pd.DataFrame:
 def disguised(frame: pd.DataFrame, how: str, rng) -> pd.DataFrame:
     """The same rows with other dtypes."""
     if how == "text":
-        text = {n: [None if pd.isna(v) else repr(float(v)) for v in frame[n]] for n in ("rooms", "area")}
-        frame = frame.assign(**{n: pd.Series(v, index=frame.index, dtype=object) for n, v in text.items()})
+        text = {
+            n: [None if pd.isna(v) else repr(float(v)) for v in frame[n]] for n in ("rooms", "area")
+        }
+        frame = frame.assign(
+            **{n: pd.Series(v, index=frame.index, dtype=object) for n, v in text.items()}
+        )
     elif how == "objects":
         frame = frame.astype(object).where(frame.notna(), None)
     elif how == "nullable":
-        frame = frame.assign(rooms=frame["rooms"].astype("Int64"), garden=frame["garden"].astype("boolean"))
+        frame = frame.assign(
+            rooms=frame["rooms"].astype("Int64"), garden=frame["garden"].astype("boolean")
+        )
     elif how == "whole numbers":
         frame = frame.assign(garden=frame["garden"].astype("int64"))
     frame = frame.assign(extra="ignored", y=1)
@@ -180,7 +219,9 @@ def disguised(frame: pd.DataFrame, how: str, rng) -> pd.DataFrame:
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    rows=ROWS, how=st.sampled_from(["text", "objects", "nullable", "whole numbers", "as they are"]), rng=st.randoms(use_true_random=False)
+    rows=ROWS,
+    how=st.sampled_from(["text", "objects", "nullable", "whole numbers", "as they are"]),
+    rng=st.randoms(use_true_random=False),
 )
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("trainer", TRAINERS)
@@ -192,7 +233,11 @@ def test_odd_rows_are_predicted_as_in_training(made, trainer, chain, rows, how, 
     expected = model.predict(fitted.transform(frame)) if len(frame) else np.zeros(0)
     assert got.tobytes() == np.asarray(expected).tobytes()
     answers = bundle.predict(odd)
-    assert list(answers.index) == list(odd.index) and list(answers) == ["prediction", "probability_0", "probability_1"]
+    assert list(answers.index) == list(odd.index) and list(answers) == [
+        "prediction",
+        "probability_0",
+        "probability_1",
+    ]
     for i in range(len(odd)):  # alone or with others: what is batched together must not matter
         assert bundle.model_output(odd.iloc[[i]]).tobytes() == got[i : i + 1].tobytes()
 
@@ -214,7 +259,9 @@ def test_wrong_rows_are_named_in_a_line(made, trainer):
     with pytest.raises(InputError) as e:
         bundle.predict(good.drop(columns=["area", "town"]))
     assert str(e.value) == "input: columns `area`, `town` are missing"
-    with pytest.raises(InputError, match="column `rooms` holds 'many' in row 1, but must hold numbers"):
+    with pytest.raises(
+        InputError, match="column `rooms` holds 'many' in row 1, but must hold numbers"
+    ):
         bundle.predict(good.astype(object).assign(rooms="many"))
 
 

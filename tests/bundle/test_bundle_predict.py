@@ -22,7 +22,10 @@ from sweeps.core.errors import InputError
 from sweeps.data import schema_probe
 from tests.commands import invoke
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.integration]  # a bundle is made, which a process checks
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.integration,
+]  # a bundle is made, which a process checks
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,9 @@ def test_files_in_and_out(bundle, source, target, chunk, tmp_path, monkeypatch):
     monkeypatch.setattr(predict, "CHUNK_ROWS", chunk)
     path, kept = bundle
     rows = kept["raw"].assign(sold="no")
-    rows.to_parquet(tmp_path / source) if source.endswith("parquet") else rows.to_csv(tmp_path / source, index=False)
+    rows.to_parquet(tmp_path / source) if source.endswith("parquet") else rows.to_csv(
+        tmp_path / source, index=False
+    )
     got = predict_file(path, tmp_path / source, target and tmp_path / target)
     if target:
         assert got == tmp_path / target and sorted(os.listdir(tmp_path)) == sorted([source, target])
@@ -58,7 +63,10 @@ def test_transform_gives_the_features_that_the_model_gets(bundle):
     prepared = loaded.transform(rows)
     pd.testing.assert_frame_equal(prepared, expected.set_axis(rows.index, axis=0))
     np.testing.assert_array_equal(loaded._model.predict(prepared), kept["expected"])
-    assert rows.columns[0] == "sold" and loaded.transform(rows.iloc[[3, 1]]).index.tolist() == ["c", "e"]
+    assert rows.columns[0] == "sold" and loaded.transform(rows.iloc[[3, 1]]).index.tolist() == [
+        "c",
+        "e",
+    ]
     assert list(loaded.transform(rows.iloc[:0]).columns) == list(expected.columns)
 
 
@@ -71,13 +79,19 @@ def test_transform_refuses_rows_as_predict_does(bundle):
         loaded.transform(kept["raw"].astype({"rooms": object}).replace({"rooms": {3: "many"}}))
 
 
-def test_transform_without_a_preprocessor_gives_the_raw_features(checked_in_this_process, tmp_path, monkeypatch):
+def test_transform_without_a_preprocessor_gives_the_raw_features(
+    checked_in_this_process, tmp_path, monkeypatch
+):
     kept = made.ingredients(tmp_path, monkeypatch, "rawonly")
     raw = kept["raw"][["rooms", "area"]]
     (tmp_path / "checkpoint" / "weights.json").write_text('{"rooms": 0.25, "area": -0.02}')
-    path = write_bundle(tmp_path / "bundle", **{**kept, "fitted": None, "raw": raw, "expected": None})
+    path = write_bundle(
+        tmp_path / "bundle", **{**kept, "fitted": None, "raw": raw, "expected": None}
+    )
     text = raw.astype(str)[["area", "rooms"]].set_axis([7, 7, 8, 9, 10, 11], axis=0)
-    pd.testing.assert_frame_equal(load_bundle(path).transform(text), raw.set_axis(text.index, axis=0))
+    pd.testing.assert_frame_equal(
+        load_bundle(path).transform(text), raw.set_axis(text.index, axis=0)
+    )
 
 
 def test_the_rows_are_not_written_over(bundle, tmp_path):
@@ -93,7 +107,11 @@ def test_a_header_alone(bundle, tmp_path):
     path, kept = bundle
     kept["raw"].iloc[:0].to_csv(tmp_path / "rows.csv", index=False)
     got = predict_file(path, tmp_path / "rows.csv")
-    assert len(got) == 0 and list(got.columns) == ["prediction", "probability_no", "probability_yes"]
+    assert len(got) == 0 and list(got.columns) == [
+        "prediction",
+        "probability_no",
+        "probability_yes",
+    ]
 
 
 def test_errors_are_named_and_nothing_is_written(bundle, tmp_path):
@@ -106,7 +124,10 @@ def test_errors_are_named_and_nothing_is_written(bundle, tmp_path):
         "text.parquet": (b"no parquet at all", r"text\.parquet: cannot be read"),
         "text.csv.gz": (b"no gzip", r"text\.csv\.gz: cannot be read"),
         "short.csv": (b"rooms,area,garden\n1,2,True\n", "column `city` is missing"),
-        "words.csv": (b"rooms,area,garden,city\n1,2,True,a\nmany,2,True,a\n", "column `rooms` holds 'many' in row 2"),
+        "words.csv": (
+            b"rooms,area,garden,city\n1,2,True,a\nmany,2,True,a\n",
+            "column `rooms` holds 'many' in row 2",
+        ),
     }
     for name, (content, message) in cases.items():
         if content is not None:
@@ -154,13 +175,23 @@ def test_nothing_is_left_of_a_file_that_breaks_half_way(bundle, tmp_path, monkey
     (tmp_path / "out.csv").write_text("before")
     with pytest.raises(InputError, match="column `rooms` holds 'many'"):
         predict_file(path, tmp_path / "rows.csv", tmp_path / "out.csv")
-    assert (tmp_path / "out.csv").read_text() == "before" and sorted(os.listdir(tmp_path)) == ["out.csv", "rows.csv"]
+    assert (tmp_path / "out.csv").read_text() == "before" and sorted(os.listdir(tmp_path)) == [
+        "out.csv",
+        "rows.csv",
+    ]
 
 
 def test_numbers_of_a_csv_file_are_read_as_in_training(bundle, tmp_path):
     """Read with the same reader, because that of pandas rounds some numbers differently."""
     path, kept = bundle
-    hard = ["0.1", "2.2250738585072014e-308", "9007199254740993", "179.6988531357624", "+5", " 7.25"]
+    hard = [
+        "0.1",
+        "2.2250738585072014e-308",
+        "9007199254740993",
+        "179.6988531357624",
+        "+5",
+        " 7.25",
+    ]
     rows = kept["raw"].assign(area=hard)
     rows.to_csv(tmp_path / "rows.csv", index=False)
     got = predict_file(path, tmp_path / "rows.csv")
@@ -173,9 +204,14 @@ def test_a_wrong_value_is_found_by_its_row_in_the_file(bundle, tmp_path, monkeyp
     path, kept = bundle
     rows = kept["raw"].astype({"rooms": object})
     rows.loc[4, "rooms"] = "many"
-    for name, write in {"rows.csv": rows.to_csv, "rows.parquet": rows.astype({"rooms": str}).to_parquet}.items():
+    for name, write in {
+        "rows.csv": rows.to_csv,
+        "rows.parquet": rows.astype({"rooms": str}).to_parquet,
+    }.items():
         write(tmp_path / name, index=False)
-        with pytest.raises(InputError, match="column `rooms` holds 'many' in row 5, but must hold numbers"):
+        with pytest.raises(
+            InputError, match="column `rooms` holds 'many' in row 5, but must hold numbers"
+        ):
             predict_file(path, tmp_path / name, tmp_path / "out.csv")
 
 
@@ -195,7 +231,9 @@ def test_several_workers_write_the_same_file_in_the_same_order(bundle, tmp_path,
     predict_file(path, tmp_path / "rows.parquet", tmp_path / "one.csv")
     seen: list[int] = []
     predict_file(path, tmp_path / "rows.parquet", tmp_path / "two.csv", seen.append, workers=1 + 1)
-    assert (tmp_path / "two.csv").read_bytes() == (tmp_path / "one.csv").read_bytes() and seen[-1] == 240
+    assert (tmp_path / "two.csv").read_bytes() == (tmp_path / "one.csv").read_bytes() and seen[
+        -1
+    ] == 240
     with pytest.raises(InputError, match="column `city` is missing"):
         rows.drop(columns="city").to_parquet(tmp_path / "short.parquet")
         predict_file(path, tmp_path / "short.parquet", tmp_path / "out.csv", workers=2)
@@ -206,10 +244,18 @@ def test_several_workers_write_the_same_file_in_the_same_order(bundle, tmp_path,
 def test_an_error_of_a_worker_is_one_line_with_the_row_in_the_file(bundle, tmp_path, local_ray):
     path, kept = bundle
     rows = pd.concat([kept["raw"]] * 40, ignore_index=True)
-    odd = rows.assign(rooms=["many" if i == 201 else str(rooms) for i, rooms in enumerate(rows["rooms"])])
+    odd = rows.assign(
+        rooms=["many" if i == 201 else str(rooms) for i, rooms in enumerate(rows["rooms"])]
+    )
     odd.to_parquet(tmp_path / "odd.parquet", row_group_size=50)
-    done = invoke("predict", path, tmp_path / "odd.parquet", "-o", tmp_path / "out.csv", "--workers", "2")
-    assert done.exit_code == 2 and done.stderr.splitlines()[-1] == "input: column `rooms` holds 'many' in row 202, but must hold numbers"
+    done = invoke(
+        "predict", path, tmp_path / "odd.parquet", "-o", tmp_path / "out.csv", "--workers", "2"
+    )
+    assert (
+        done.exit_code == 2
+        and done.stderr.splitlines()[-1]
+        == "input: column `rooms` holds 'many' in row 202, but must hold numbers"
+    )
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -225,7 +271,9 @@ def test_an_index_that_pandas_wrote_is_a_column_like_the_others(bundle, tmp_path
     np.testing.assert_array_equal(got["probability_yes"], kept["expected"][order])
 
 
-def test_several_workers_predict_no_rows_and_name_a_file_that_is_damaged(bundle, tmp_path, local_ray):
+def test_several_workers_predict_no_rows_and_name_a_file_that_is_damaged(
+    bundle, tmp_path, local_ray
+):
     path, kept = bundle
     kept["raw"].iloc[:0].to_parquet(tmp_path / "empty.parquet")
     for target in ("out.csv", "out.parquet"):
@@ -281,11 +329,18 @@ def test_a_temporary_folder_that_is_full_is_named(bundle, tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(predict.tempfile, "tempdir", str(tmp_path))
         patch.setattr(predict.tempfile, "TemporaryFile", lambda: open("/dev/full", "w+b"))  # noqa: SIM115
-        with pytest.raises(InputError, match=rf"{tmp_path}: cannot be written: .*No space left on device{said}"):
+        with pytest.raises(
+            InputError, match=rf"{tmp_path}: cannot be written: .*No space left on device{said}"
+        ):
             predict_file(path, tmp_path / "rows.csv", stream)
     monkeypatch.setattr(predict.tempfile, "tempdir", None)  # none was found yet
-    monkeypatch.setattr(predict.tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "none")])
-    with pytest.raises(InputError, match=rf"the temporary folder: cannot be written: .*No usable temporary directory .*none.*{said}"):
+    monkeypatch.setattr(
+        predict.tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "none")]
+    )
+    with pytest.raises(
+        InputError,
+        match=rf"the temporary folder: cannot be written: .*No usable temporary directory .*none.*{said}",
+    ):
         predict_file(path, tmp_path / "rows.csv", stream)
     assert stream.getvalue() == b""
 
@@ -327,7 +382,9 @@ def test_a_file_takes_no_more_memory_than_one_of_a_third_of_its_size(bundle, tmp
     for rows in (4_000_000, 12_000_000):
         rng, file = np.random.default_rng(0), tmp_path / f"rows.{kind}"
         part = pd.concat([kept["raw"]] * (rows // len(kept["raw"])), ignore_index=True)
-        part = part.assign(area=rng.normal(30, 9, len(part)), text=rng.integers(0, 2**60, len(part)))
+        part = part.assign(
+            area=rng.normal(30, 9, len(part)), text=rng.integers(0, 2**60, len(part))
+        )
         if kind == "csv":
             pyarrow.csv.write_csv(pa.Table.from_pandas(part, preserve_index=False), file)
         else:
@@ -335,7 +392,10 @@ def test_a_file_takes_no_more_memory_than_one_of_a_third_of_its_size(bundle, tmp
         size = file.stat().st_size
         del part
         done = subprocess.run(
-            [sys.executable, "-c", PEAK, path, file, tmp_path / "out.parquet"], capture_output=True, text=True, timeout=200
+            [sys.executable, "-c", PEAK, path, file, tmp_path / "out.parquet"],
+            capture_output=True,
+            text=True,
+            timeout=200,
         )
         assert done.returncode == 0, done.stderr
         peaks.append(int(done.stdout))
@@ -343,7 +403,9 @@ def test_a_file_takes_no_more_memory_than_one_of_a_third_of_its_size(bundle, tmp
 
 
 @pytest.mark.parametrize("at", [0, 3, 5])
-def test_a_row_of_csv_that_is_longer_than_a_block_is_read_by_larger_ones(bundle, tmp_path, monkeypatch, at):
+def test_a_row_of_csv_that_is_longer_than_a_block_is_read_by_larger_ones(
+    bundle, tmp_path, monkeypatch, at
+):
     path, kept = bundle
     rows = pd.concat([kept["raw"]] * 40, ignore_index=True)
     rows["note"] = ["short"] * len(rows)

@@ -38,39 +38,84 @@ def written(monkeypatch):
 
 def export(sweep, rounds, tmp_path):
     candidates = ensemble.candidates_of(sweep.folder, sweep.space, sweep.store)
-    return ensemble.export_ensemble(sweep.folder, sweep.space, sweep.store, candidates, sweep.variants, rounds, tmp_path, sweep.roots)
+    return ensemble.export_ensemble(
+        sweep.folder,
+        sweep.space,
+        sweep.store,
+        candidates,
+        sweep.variants,
+        rounds,
+        tmp_path,
+        sweep.roots,
+    )
 
 
 TWO = "[{metric: a, goal: minimize}, {metric: b, goal: minimize}]"
 TASKS = {
     "binary": {},
     "auc": {"metric": "valid-auc", "goal": "maximize"},
-    "codes": {"metric": "accuracy", "goal": "maximize", "kinds": ("codes", "scores", "codes", "codes")},
+    "codes": {
+        "metric": "accuracy",
+        "goal": "maximize",
+        "kinds": ("codes", "scores", "codes", "codes"),
+    },
     "multiclass": {"source": "sklearn:iris", "metric": "mlogloss", "more": ""},
-    "regression": {"source": "sklearn:diabetes", "metric": "rmse", "more": "", "kinds": ("number",) * 6},
-    "several": {"source": "MODULE:two_labels", "label": "[long, wide]", "more": "", "kinds": ("several",) * 6},
+    "regression": {
+        "source": "sklearn:diabetes",
+        "metric": "rmse",
+        "more": "",
+        "kinds": ("number",) * 6,
+    },
+    "several": {
+        "source": "MODULE:two_labels",
+        "label": "[long, wide]",
+        "more": "",
+        "kinds": ("several",) * 6,
+    },
     "own metric": {"metric": "sklearn.metrics:brier_score_loss"},
 }
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_score_is_that_of_the_members_average_and_never_worse_than_the_best_model(task, tmp_path, monkeypatch, written):
+def test_the_score_is_that_of_the_members_average_and_never_worse_than_the_best_model(
+    task, tmp_path, monkeypatch, written
+):
     sweep = made(tmp_path, monkeypatch, **TASKS[task])
     done = export(sweep, 4, tmp_path)
     (call,) = written
-    facts, members, info = call["training"], call["member_facts"], sweep.variants.splits(sweep.store.trial(0).data)
+    facts, members, info = (
+        call["training"],
+        call["member_facts"],
+        sweep.variants.splits(sweep.store.trial(0).data),
+    )
     metric, classes = sweep.space.objective.metric, len(info.classes or ())
     outputs = {n: to_numbers(output, info.task, classes) for n, output in sweep.outputs.items()}
-    scores = {n: metrics.score(metric, info.task, sweep.labels, output) for n, output in outputs.items()}
-    best = max(scores.values()) if sweep.space.objective.goal == "maximize" else min(scores.values())
+    scores = {
+        n: metrics.score(metric, info.task, sweep.labels, output) for n, output in outputs.items()
+    }
+    best = (
+        max(scores.values()) if sweep.space.objective.goal == "maximize" else min(scores.values())
+    )
     mean = average([outputs[int(m.trial)] for m in members], [m.weight for m in members])
     assert facts["value"] == metrics.score(metric, info.task, sweep.labels, mean)
-    assert facts["value"] >= best if sweep.space.objective.goal == "maximize" else facts["value"] <= best
-    assert facts["ensemble"]["single"]["value"] == best and facts["trial"] is None and 1 <= sum(m.weight for m in members) <= 4
+    assert (
+        facts["value"] >= best
+        if sweep.space.objective.goal == "maximize"
+        else facts["value"] <= best
+    )
+    assert (
+        facts["ensemble"]["single"]["value"] == best
+        and facts["trial"] is None
+        and 1 <= sum(m.weight for m in members) <= 4
+    )
     assert all(m.training["value"] == scores[int(m.trial)] for m in members)
-    assert isinstance(facts["test"], float) and isinstance(facts["ensemble"]["single"]["test"], float)
+    assert isinstance(facts["test"], float) and isinstance(
+        facts["ensemble"]["single"]["test"], float
+    )
     shown = metrics.base_name(metric)
-    assert done.notes[0].startswith(f"{shown} on valid: {facts['value']:.6g} for the ensemble, {best:.6g} for the best single model")
+    assert done.notes[0].startswith(
+        f"{shown} on valid: {facts['value']:.6g} for the ensemble, {best:.6g} for the best single model"
+    )
     assert done.notes[1].startswith(f"{shown} on test: ") and len(done.notes) == 3
     assert f"; chosen in 4 rounds among {len(sweep.outputs)} trials" in done.notes[2], done.notes[2]
 
@@ -83,17 +128,26 @@ def test_each_member_has_its_own_preprocessor_and_its_own_columns(tmp_path, monk
     (call,) = written
     trials = {m.trial: sweep.store.trial(int(m.trial)) for m in call["member_facts"]}
     chains = {name: [step.name for step in call["members"][name].fitted.steps] for name in trials}
-    assert chains == {name: [step.name for step in trial.preprocessor] for name, trial in trials.items()}
+    assert chains == {
+        name: [step.name for step in trial.preprocessor] for name, trial in trials.items()
+    }
     assert len({tuple(chain) for chain in chains.values()}) == 2, "both preprocessors"
     whole = next(iter(sweep.variants.sources.values())).features
-    assert {len(whole) - len(m.columns) for m in call["member_facts"] if m.columns} <= {2} and list(call["raw"].columns) == list(whole)
-    assert {len(trial.data["drop"]) for trial in trials.values()} == {0, 2}, "with and without the two columns"
+    assert {len(whole) - len(m.columns) for m in call["member_facts"] if m.columns} <= {2} and list(
+        call["raw"].columns
+    ) == list(whole)
+    assert {len(trial.data["drop"]) for trial in trials.values()} == {0, 2}, (
+        "with and without the two columns"
+    )
     np.testing.assert_array_equal(call["expected"].shape, (32,))
 
 
 def test_the_same_sweep_gives_the_same_ensemble(tmp_path, monkeypatch, written):
     sweep = made(tmp_path, monkeypatch)
-    first, second = export(sweep, 5, tmp_path), export(reopened(sweep.folder, sweep.variants, {}), 5, tmp_path)
+    first, second = (
+        export(sweep, 5, tmp_path),
+        export(reopened(sweep.folder, sweep.variants, {}), 5, tmp_path),
+    )
     assert first.notes == second.notes and written[0]["member_facts"] == written[1]["member_facts"]
 
 
@@ -106,7 +160,9 @@ def test_checkpoints_that_were_deleted_are_left_out_and_counted(tmp_path, monkey
     assert "among 4 trials; 2 of 6 trials have no checkpoint that can be used" in done.notes[2]
     for trial in ("0000", "0002", "0003", "0005"):
         shutil.rmtree(sweep.folder / "trials" / trial)
-    with pytest.raises(InputError, match="--ensemble: no trial of this sweep has a value and a checkpoint"):
+    with pytest.raises(
+        InputError, match="--ensemble: no trial of this sweep has a value and a checkpoint"
+    ):
         export(sweep, 2, tmp_path)
 
 
@@ -116,20 +172,32 @@ def test_of_many_models_the_best_are_considered(tmp_path, monkeypatch, written):
     shutil.rmtree(sweep.folder / "trials" / "0001")
     done = export(sweep, 6, tmp_path)
     assert written[0]["training"]["ensemble"]["candidates"] == {"0000": 1, "0002": 1}
-    assert "among 2 trials; 1 of 6 trials have no checkpoint that can be used; 3 worse trials were not considered" in done.notes[2]
+    assert (
+        "among 2 trials; 1 of 6 trials have no checkpoint that can be used; 3 worse trials were not considered"
+        in done.notes[2]
+    )
 
 
-def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(tmp_path, monkeypatch, written):
+def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
+    tmp_path, monkeypatch, written
+):
     sweep = made(tmp_path, monkeypatch, kinds=("codes", "broken", "scores", "scores"))
     done = export(sweep, 3, tmp_path)
     assert {m.trial for m in written[0]["member_facts"]} <= {"0002", "0003"}
     told = "\n".join(done.notes)
-    assert "note: trial 0000 is no candidate: `logloss` needs probabilities, but the model predicts only classes" in told
-    assert "note: trial 0001 is no candidate: trial 0001 cannot be exported: " in told and "the file is damaged" in told
+    assert (
+        "note: trial 0000 is no candidate: `logloss` needs probabilities, but the model predicts only classes"
+        in told
+    )
+    assert (
+        "note: trial 0001 is no candidate: trial 0001 cannot be exported: " in told
+        and "the file is damaged" in told
+    )
     assert "among 2 trials; 2 of 4 trials have no" in told
     sweep = made(tmp_path / "all", monkeypatch, kinds=("codes", "codes"))
     with pytest.raises(
-        InputError, match="no model of this sweep has a finite `logloss` on valid: trial 0000 `logloss` needs probabilities"
+        InputError,
+        match="no model of this sweep has a finite `logloss` on valid: trial 0000 `logloss` needs probabilities",
     ):
         export(sweep, 3, tmp_path)
 
@@ -138,7 +206,10 @@ def test_a_function_as_the_metric_gets_only_what_models_predict(tmp_path, monkey
     kinds = ("codes", "scores", "scores")
     sweep = made(tmp_path, monkeypatch, metric="sklearn.metrics:brier_score_loss", kinds=kinds)
     told = "\n".join(export(sweep, 3, tmp_path).notes)
-    assert "note: trial 0000 is no candidate: `sklearn.metrics:brier_score_loss` is a function that gets what the model predicts" in told
+    assert (
+        "note: trial 0000 is no candidate: `sklearn.metrics:brier_score_loss` is a function that gets what the model predicts"
+        in told
+    )
 
 
 def test_models_whose_preprocessor_fails_are_left_out(tmp_path, monkeypatch, written):
@@ -152,7 +223,10 @@ def test_models_whose_preprocessor_fails_are_left_out(tmp_path, monkeypatch, wri
 
     monkeypatch.setattr(PreparedStore, "load_chain", fails_with_a_step)
     told = "\n".join(export(sweep, 3, tmp_path).notes)
-    assert "is no candidate: its preprocessor failed: RuntimeError: the step is gone" in told and "among 3 trials" in told
+    assert (
+        "is no candidate: its preprocessor failed: RuntimeError: the step is gone" in told
+        and "among 3 trials" in told
+    )
 
 
 def test_members_may_have_columns_that_the_first_source_lacks(tmp_path, monkeypatch, written):
@@ -163,7 +237,9 @@ def test_members_may_have_columns_that_the_first_source_lacks(tmp_path, monkeypa
     frame.drop(columns="mean radius").to_parquet(tmp_path / "files" / "fewer.parquet")
     frame.to_parquet(tmp_path / "files" / "all.parquet")
     files = [str(tmp_path / "files" / name) for name in ("fewer.parquet", "all.parquet")]
-    sweep = made(tmp_path / "sweep", monkeypatch, source=f'{{grid: ["{files[0]}", "{files[1]}"]}}', more="")
+    sweep = made(
+        tmp_path / "sweep", monkeypatch, source=f'{{grid: ["{files[0]}", "{files[1]}"]}}', more=""
+    )
     everything = Selection(dict.fromkeys(range(2), 1), 0.5, 0, 0.6, (0.6,))
     monkeypatch.setattr(selection, "select", lambda *_: everything)
     export(sweep, 2, tmp_path)
@@ -184,7 +260,9 @@ def test_without_recorded_predictions_the_check_compares_nothing(tmp_path, monke
 
 def test_an_unsigned_pickle_is_refused_unless_it_is_trusted(tmp_path, monkeypatch, written):
     sweep = made(tmp_path, monkeypatch)
-    definition = dataclasses.replace(ensemble.code_of.__globals__["definition_of"]("x", ()), pickles=("model.json",))
+    definition = dataclasses.replace(
+        ensemble.code_of.__globals__["definition_of"]("x", ()), pickles=("model.json",)
+    )
     monkeypatch.setitem(ensemble.code_of.__globals__, "definition_of", lambda *_: definition)
     with pytest.raises(InputError, match="has no signature"):
         export(sweep, 3, tmp_path)
@@ -213,14 +291,22 @@ def test_a_bundle_error_ends_the_export(tmp_path, monkeypatch):
         (('metric: "logloss"', "metric: my_loss"), "because only the loop knows it; use --trial ID"),
     ],
 )  # fmt: skip
-def test_sweeps_whose_models_cannot_be_averaged_or_scored_are_refused(changed, said, tmp_path, monkeypatch):
+def test_sweeps_whose_models_cannot_be_averaged_or_scored_are_refused(
+    changed, said, tmp_path, monkeypatch
+):
     from sweeps import space as space_file
     from tests.bundle.ensemble_sweeps import MODULE, space_text
 
     (tmp_path / "refused_models.py").write_text(MODULE)
-    text = space_text("refused_models", "sklearn:breast_cancer", "target", "logloss", "minimize", "")
+    text = space_text(
+        "refused_models", "sklearn:breast_cancer", "target", "logloss", "minimize", ""
+    )
     assert changed[0] in text
-    text = text.replace(', load: "refused_models:load"', "") if changed[0] == "load: " else text.replace(*changed)
+    text = (
+        text.replace(', load: "refused_models:load"', "")
+        if changed[0] == "load: "
+        else text.replace(*changed)
+    )
     (tmp_path / "space.yaml").write_text(text)
     with pytest.raises(InputError, match=said) as raised:
         ensemble.require_supported(space_file.load(tmp_path / "space.yaml", ()))
@@ -229,8 +315,13 @@ def test_sweeps_whose_models_cannot_be_averaged_or_scored_are_refused(changed, s
 
 def test_a_metric_of_another_task_is_refused(tmp_path, monkeypatch, written):
     sweep = made(tmp_path, monkeypatch, metric="mae_loss", more="")
-    space = dataclasses.replace(sweep.space, objectives=(dataclasses.replace(sweep.space.objective, metric="neg_max_error"),))
-    with pytest.raises(InputError, match="cannot compute the metric `neg_max_error` for the task binary"):
+    space = dataclasses.replace(
+        sweep.space,
+        objectives=(dataclasses.replace(sweep.space.objective, metric="neg_max_error"),),
+    )
+    with pytest.raises(
+        InputError, match="cannot compute the metric `neg_max_error` for the task binary"
+    ):
         export(dataclasses.replace(sweep, space=space), 2, tmp_path)
 
 
@@ -239,7 +330,10 @@ def test_options_that_contradict_each_other(other, old_sweep):
     done = invoke("export", old_sweep, "--ensemble", 2, *other)
     assert done.exit_code == 2 and f"{other[0]}: cannot be combined with --ensemble" in done.stderr
     done = invoke("export", old_sweep, "--ensemble", 2, "--refit")
-    assert "--refit: cannot be combined with --ensemble, which chooses models on the rows of valid" in done.stderr
+    assert (
+        "--refit: cannot be combined with --ensemble, which chooses models on the rows of valid"
+        in done.stderr
+    )
     with pytest.raises(InputError, match="--ensemble: is 0, but must be at least 1"):
         exports.export(old_sweep, ensemble=0)
 
@@ -249,7 +343,11 @@ def test_data_that_has_changed_is_refused(tmp_path, monkeypatch, written):
     study = sweep.store.study
     study.set_user_attr("data", "0" * 64)
     done = invoke("export", sweep.folder, "--ensemble", 2)
-    assert done.exit_code == 2 and "the data has changed since the sweep began: its fingerprint was 000000000000 and is now" in done.stderr
+    assert (
+        done.exit_code == 2
+        and "the data has changed since the sweep began: its fingerprint was 000000000000 and is now"
+        in done.stderr
+    )
 
 
 def test_an_existing_ensemble_is_reused_only_if_it_was_chosen_in_the_same_way(tmp_path):
@@ -258,8 +356,19 @@ def test_an_existing_ensemble_is_reused_only_if_it_was_chosen_in_the_same_way(tm
     assert not exports.holds_ensemble(tmp_path, 5, {"0001": 3})
 
 
-MADE = {"metric": "valid-rmse", "value": 1.5, "test": None, "ensemble": {"single": {"trial": "0003", "value": 2.0, "test": None}}}
-MANIFEST = {"made": MADE, "members": [{"trial": "0003", "weight": 2, "made": {}}, {"trial": "0001", "weight": 1, "made": {}}]}
+MADE = {
+    "metric": "valid-rmse",
+    "value": 1.5,
+    "test": None,
+    "ensemble": {"single": {"trial": "0003", "value": 2.0, "test": None}},
+}
+MANIFEST = {
+    "made": MADE,
+    "members": [
+        {"trial": "0003", "weight": 2, "made": {}},
+        {"trial": "0001", "weight": 1, "made": {}},
+    ],
+}
 
 
 @pytest.mark.parametrize(
@@ -275,12 +384,23 @@ MANIFEST = {"made": MADE, "members": [{"trial": "0003", "weight": 2, "made": {}}
     ],
 )
 def test_show_reads_only_valid_manifests_of_ensembles(changed, valid, tmp_path):
-    for name, content in {"ensemble-3": {**MANIFEST, **changed}, "0001": {"made": MADE}, "list": []}.items():
+    for name, content in {
+        "ensemble-3": {**MANIFEST, **changed},
+        "0001": {"made": MADE},
+        "list": [],
+    }.items():
         (tmp_path / "exports" / name).mkdir(parents=True)
         (tmp_path / "exports" / name / "manifest.json").write_text(json.dumps(content))
     found, of_copy = ensembles_of(tmp_path), ensembles_of(tmp_path, "s3://bucket/sweep")
-    assert [ensemble.path for ensemble in of_copy] == ["s3://bucket/sweep/exports/ensemble-3"] * valid
-    assert [ensemble.path for ensemble in found] == [str(tmp_path / "exports" / "ensemble-3")] * valid
+    assert [ensemble.path for ensemble in of_copy] == [
+        "s3://bucket/sweep/exports/ensemble-3"
+    ] * valid
+    assert [ensemble.path for ensemble in found] == [
+        str(tmp_path / "exports" / "ensemble-3")
+    ] * valid
     for summary in found:
-        assert summary.members == {"0003": 2, "0001": 1} and (summary.single, summary.single_value) == ("0003", 2.0)
+        assert summary.members == {"0003": 2, "0001": 1} and (
+            summary.single,
+            summary.single_value,
+        ) == ("0003", 2.0)
         assert format_ensemble(summary).startswith("1.5 (2 models; best single model 2): ")

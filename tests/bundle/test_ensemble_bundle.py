@@ -56,26 +56,40 @@ def test_the_command_prints_the_folder_and_both_scores(exported, bundle):
     assert done.exit_code == 0, done.output
     assert done.stdout == f"{bundle}\n"
     told = done.stderr.splitlines()
-    assert told[0].startswith("logloss on valid: ") and told[1].startswith("logloss on test: ") and told[2].startswith("members: 000")
+    assert (
+        told[0].startswith("logloss on valid: ")
+        and told[1].startswith("logloss on test: ")
+        and told[2].startswith("members: 000")
+    )
     assert told[3].startswith("SHA-256 of the bundle's manifest: ")
 
 
 def test_it_predicts_the_weighted_mean_of_its_members(exported, bundle, rows):
     manifest = Manifest.read(bundle)
     assert len(manifest.members) >= 2 and manifest.checked and manifest.format == 4
-    assert {len(member.manifest.columns) for member in load_bundle(bundle).members} == {28, 30}, "one member without two columns"
+    assert {len(member.manifest.columns) for member in load_bundle(bundle).members} == {28, 30}, (
+        "one member without two columns"
+    )
     mean = expected_of(exported[0], manifest)
     for model in (load_bundle(bundle), mlflow.pyfunc.load_model(str(bundle))):
         got = model.predict(rows.sample(frac=1, random_state=0)).sort_index()
         np.testing.assert_allclose(got["probability_1"], mean, rtol=1e-12)
         np.testing.assert_array_equal(got["prediction"], (mean > 0.5).astype(int))
     loaded = load_bundle(bundle)
-    assert loaded.predict(rows.head(0)).empty and list(loaded.predict(rows.head(0)).columns) == list(got.columns)
+    assert loaded.predict(rows.head(0)).empty and list(
+        loaded.predict(rows.head(0)).columns
+    ) == list(got.columns)
     for member, facts in zip(loaded.members, manifest.members, strict=True):
         alone = member.predict(rows)["probability_1"]
         np.testing.assert_allclose(alone, exported[0].outputs[int(facts.trial)], rtol=1e-12)
-        assert member.transform(rows).shape[0] == len(rows) and member.manifest.training["trial"] == facts.trial
-    with pytest.raises(InputError, match=r"each member of an ensemble has its own preprocessor; use `bundle.members\[0\].transform`"):
+        assert (
+            member.transform(rows).shape[0] == len(rows)
+            and member.manifest.training["trial"] == facts.trial
+        )
+    with pytest.raises(
+        InputError,
+        match=r"each member of an ensemble has its own preprocessor; use `bundle.members\[0\].transform`",
+    ):
         loaded.transform(rows)
 
 
@@ -90,11 +104,17 @@ def test_columns_that_are_missing_or_wrong_are_named(bundle, rows):
 def test_a_server_and_a_file_get_the_same_predictions(bundle, rows, tmp_path):
     loaded = load_bundle(bundle)
     frame = loaded.predict(rows.head(3))
-    request = read(json.dumps({"records": rows.head(3).to_dict("records")}).encode(), loaded.manifest.columns, 10)
+    request = read(
+        json.dumps({"records": rows.head(3).to_dict("records")}).encode(),
+        loaded.manifest.columns,
+        10,
+    )
     answer = json.loads(predict_batch(loaded, [request])[0])
     assert [p["probability_1"] for p in answer["predictions"]] == frame["probability_1"].tolist()
     rows.head(3).to_parquet(tmp_path / "rows.parquet")
-    pd.testing.assert_frame_equal(predict_file(bundle, tmp_path / "rows.parquet"), frame.reset_index(drop=True))
+    pd.testing.assert_frame_equal(
+        predict_file(bundle, tmp_path / "rows.parquet"), frame.reset_index(drop=True)
+    )
 
 
 def test_a_new_process_needs_neither_sweeps_nor_ray(bundle, rows, tmp_path):
@@ -107,19 +127,36 @@ def test_a_new_process_needs_neither_sweeps_nor_ray(bundle, rows, tmp_path):
         "print(model.predict(pd.read_parquet('rows.parquet'))['probability_1'].tolist())\n"
         f"assert sys.modules['sweeps'].__file__.startswith({str(bundle / 'code' / '_sweeps')!r})\n"
     )
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True)
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == load_bundle(bundle).predict(rows)["probability_1"].tolist()
+    assert (
+        json.loads(done.stdout.splitlines()[-1])
+        == load_bundle(bundle).predict(rows)["probability_1"].tolist()
+    )
 
 
 def test_the_readme_and_the_manifest_list_the_members(exported, bundle):
-    text, manifest = (bundle / "README.md").read_text(), json.loads((bundle / "manifest.json").read_text())
+    text, manifest = (
+        (bundle / "README.md").read_text(),
+        json.loads((bundle / "manifest.json").read_text()),
+    )
     total = sum(m["weight"] for m in manifest["members"])
     for member in manifest["members"]:
-        assert f"| {member['trial']} | {member['weight']} of {total} | {member['made']['value']:.6g} |" in text
+        assert (
+            f"| {member['trial']} | {member['weight']} of {total} | {member['made']['value']:.6g} |"
+            in text
+        )
     single = manifest["made"]["ensemble"]["single"]
-    assert f"| the best single model, trial {single['trial']} | {single['value']:.6g} | {single['test']:.6g} |" in text
+    assert (
+        f"| the best single model, trial {single['trial']} | {single['value']:.6g} | {single['test']:.6g} |"
+        in text
+    )
     assert manifest["made"]["value"] <= single["value"] and "README.md" in manifest["files"]
 
 
@@ -129,14 +166,20 @@ def test_show_mentions_it(exported, bundle):
     assert found.path == str(bundle) and sum(found.members.values()) <= 6
     shown = invoke("show", sweep.folder)
     line = next(line for line in shown.output.splitlines() if line.startswith("  ensemble"))
-    assert f"{found.value:.6g}, test {found.test:.6g} ({len(found.members)} models; best single model {found.single_value:.6g}" in line
+    assert (
+        f"{found.value:.6g}, test {found.test:.6g} ({len(found.members)} models; best single model {found.single_value:.6g}"
+        in line
+    )
     (listed,) = json.loads(invoke("show", sweep.folder, "--json").output)["ensembles"]
     assert listed["members"] == dict(found.members) and listed["path"] == str(bundle)
 
 
 def test_a_second_export_needs_another_folder(exported, bundle):
     done = invoke("export", exported[0].folder, "--ensemble", 6)
-    assert done.exit_code == 2 and f"--output: {bundle} already exists; name another folder with -o" in done.stderr
+    assert (
+        done.exit_code == 2
+        and f"--output: {bundle} already exists; name another folder with -o" in done.stderr
+    )
 
 
 def test_a_member_that_was_changed_is_refused(bundle, tmp_path):
@@ -144,7 +187,9 @@ def test_a_member_that_was_changed_is_refused(bundle, tmp_path):
 
     copy = shutil.copytree(bundle, tmp_path / "copy")
     next(copy.glob("data/sweep/members/*/model/model.json")).write_text("{}")
-    with pytest.raises(BundleError, match=r"members/\d+/model/model.json is not the file that was exported"):
+    with pytest.raises(
+        BundleError, match=r"members/\d+/model/model.json is not the file that was exported"
+    ):
         load_bundle(copy)
 
 
@@ -153,13 +198,20 @@ def test_it_is_registered_with_the_run_of_the_sweep(exported, bundle, tmp_path):
     from sweeps.bundle import integrity
 
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
-    parent = client.create_run(client.create_experiment("models", artifact_location=str(tmp_path / "artifacts"))).info.run_id
+    parent = client.create_run(
+        client.create_experiment("models", artifact_location=str(tmp_path / "artifacts"))
+    ).info.run_id
     training = Manifest.read(bundle).training | {"members": "0001 (weight 2), 0000 (weight 1)"}
     digest = integrity.sha256(bundle / integrity.MANIFEST)
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     told = registry.register(bundle, digest, training, uri, parent, "cells", "champion", False)
-    assert told[0] == f"registered this bundle as cells version 1, for the MLflow run {parent}" and "alias champion now" in told[1]
+    assert (
+        told[0] == f"registered this bundle as cells version 1, for the MLflow run {parent}"
+        and "alias champion now" in told[1]
+    )
     version = client.get_model_version("cells", "1")
     assert version.tags["sweeps.members"] == "0001 (weight 2), 0000 (weight 1)"
     assert version.run_id == parent and float(version.tags["sweeps.value"]) == training["value"]
-    assert registry.register(bundle, digest, training, uri, parent, "cells", None, False)[0].startswith("this bundle is already registered")
+    assert registry.register(bundle, digest, training, uri, parent, "cells", None, False)[
+        0
+    ].startswith("this bundle is already registered")

@@ -26,9 +26,24 @@ MADE = {
 
 
 def manifest(made: dict[str, Any] | None = None, **others: Any) -> Manifest:
-    columns = [ColumnSchema(name="tenure", type="integer", dtype="int64"), ColumnSchema(name="plan", type="string", dtype="object")]
-    facts = {"label": "churned", "task": "binary", "classes": ["no", "yes"], "columns": columns, "checked": True}
-    facts |= {"created": "2026-11-20T16:46:26+00:00", "load": "m:load", "python": "3.11.7", "requirements": ["numpy==2.1.0"], "pickled": {}}
+    columns = [
+        ColumnSchema(name="tenure", type="integer", dtype="int64"),
+        ColumnSchema(name="plan", type="string", dtype="object"),
+    ]
+    facts = {
+        "label": "churned",
+        "task": "binary",
+        "classes": ["no", "yes"],
+        "columns": columns,
+        "checked": True,
+    }
+    facts |= {
+        "created": "2026-11-20T16:46:26+00:00",
+        "load": "m:load",
+        "python": "3.11.7",
+        "requirements": ["numpy==2.1.0"],
+        "pickled": {},
+    }
     return Manifest(**facts | others, made=MADE if made is None else made)
 
 
@@ -52,9 +67,14 @@ def test_a_model_says_what_it_is_and_how_to_use_it():
     """
     assert text.startswith(textwrap.dedent(expected).lstrip())
     assert (
-        "sweeps predict . rows.csv\nsweeps serve ." in text and 'sweeps.load_bundle(".")' in text and "`mlflow.pyfunc.load_model`" in text
+        "sweeps predict . rows.csv\nsweeps serve ." in text
+        and 'sweeps.load_bundle(".")' in text
+        and "`mlflow.pyfunc.load_model`" in text
     )
-    assert "Columns of the rows: `tenure` (integer), `plan` (string). Other columns are ignored." in text
+    assert (
+        "Columns of the rows: `tenure` (integer), `plan` (string). Other columns are ignored."
+        in text
+    )
     assert "The model predicts `churned`, one of these classes: `no`, `yes`." in text
     assert "needs these packages: `numpy==2.1.0`. It was written with Python 3.11.7." in text
     assert "Made with sweeps `0.2.0` and commit `abc123`." in text
@@ -62,17 +82,31 @@ def test_a_model_says_what_it_is_and_how_to_use_it():
 
 def test_facts_that_are_unknown_are_left_out():
     text = model_card(manifest({}, label=None, task=None, classes=None, columns=[]))
-    assert text.startswith("# A model\n") and "None" not in text and "Columns" not in text and "predicts" not in text.partition("## Use")[2]
+    assert (
+        text.startswith("# A model\n")
+        and "None" not in text
+        and "Columns" not in text
+        and "predicts" not in text.partition("## Use")[2]
+    )
 
 
 def test_several_objectives_and_a_refit():
-    made = MADE | {"values": {"valid-auc": 0.9, "gpu_seconds": 12.0}, "refit": {"on": ["train", "valid"], "rows": 800, "steps": 12}}
+    made = MADE | {
+        "values": {"valid-auc": 0.9, "gpu_seconds": 12.0},
+        "refit": {"on": ["train", "valid"], "rows": 800, "steps": 12},
+    }
     text = model_card(manifest(made, task="regression", classes=None))
-    assert "| `valid-auc` | 0.9 |\n| `gpu_seconds` | 12 |" in text and "| trained again on | 800 rows of train and valid; " in text
+    assert (
+        "| `valid-auc` | 0.9 |\n| `gpu_seconds` | 12 |" in text
+        and "| trained again on | 800 rows of train and valid; " in text
+    )
     assert "predicts `churned`, numbers." in text
 
 
 def test_names_cannot_break_the_page_and_long_lists_are_cut():
     columns = [ColumnSchema(name=f"a|b`\n{n}", type="double", dtype="float64") for n in range(60)]
     text = model_card(manifest(columns=columns))
-    assert "`a/b 49` (double), and 10 others, see `manifest.json`. Other columns are ignored." in text and "a/b 50" not in text
+    assert (
+        "`a/b 49` (double), and 10 others, see `manifest.json`. Other columns are ignored." in text
+        and "a/b 50" not in text
+    )

@@ -27,19 +27,36 @@ def test_a_module_is_shipped_with_the_package_that_it_is_in(files, module, shipp
 
 def test_a_step_of_rays_needs_its_data_library():
     pinned = {pin.partition("==")[0] for pin in pin_versions(["ray", "sklearn", "no_such_package"])}
-    assert {"ray[data]", "scikit-learn", "mlflow"} <= pinned and not {"ray", "no_such_package", "torch", "xgboost"} & pinned
+    assert {"ray[data]", "scikit-learn", "mlflow"} <= pinned and not {
+        "ray",
+        "no_such_package",
+        "torch",
+        "xgboost",
+    } & pinned
 
 
 def test_the_fingerprint_of_code_is_that_of_the_modules_it_imports(tmp_path):
-    files = {"loop.py": "import json\ndef train(config):\n    import helper\n", "helper.py": "X = 1\n", "other.py": "Y = 1\n"}
+    files = {
+        "loop.py": "import json\ndef train(config):\n    import helper\n",
+        "helper.py": "X = 1\n",
+        "other.py": "Y = 1\n",
+    }
     prints = []
-    for place, changes in (("a", {}), ("b", {}), ("c", {"other.py": "Y = 2\n"}), ("d", {"helper.py": "X = 2\n"}), ("e", {"loop.py": ""})):
+    for place, changes in (
+        ("a", {}),
+        ("b", {}),
+        ("c", {"other.py": "Y = 2\n"}),
+        ("d", {"helper.py": "X = 2\n"}),
+        ("e", {"loop.py": ""}),
+    ):
         (tmp_path / place).mkdir()
         for name, text in (files | changes).items():
             (tmp_path / place / name).write_text(text)
         prints.append(fingerprint(["loop"], [tmp_path / place]))
     first, copied, untouched, imported, itself = prints
     assert first == copied == untouched and len({first, imported, itself}) == 3
-    assert fingerprint(["json"]) != fingerprint(["csv"]), "a loop of an installed package counts itself"
+    assert fingerprint(["json"]) != fingerprint(["csv"]), (
+        "a loop of an installed package counts itself"
+    )
     scripts = [fingerprint([], (), [tmp_path / place / "loop.py"]) for place in "abcde"]
     assert scripts[0] == scripts[1] == scripts[2] and len({scripts[0], scripts[3], scripts[4]}) == 3

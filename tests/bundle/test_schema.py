@@ -30,7 +30,14 @@ COLUMNS = infer_schema(RAW)
 
 
 def test_types():
-    assert [c.type for c in COLUMNS] == ["integer", "double", "boolean", "string", "datetime", "category"]
+    assert [c.type for c in COLUMNS] == [
+        "integer",
+        "double",
+        "boolean",
+        "string",
+        "datetime",
+        "category",
+    ]
     pd.testing.assert_frame_equal(enforce_schema(RAW, COLUMNS), RAW)
 
 
@@ -66,7 +73,9 @@ def test_the_same_values_in_another_dress(column, given_, becomes):
 
 def test_order_and_extra_columns_do_not_matter():
     shuffled = RAW[RAW.columns[::-1]].assign(extra=1).set_index(pd.Index([7, 8, 9]))
-    pd.testing.assert_frame_equal(enforce_schema(shuffled, COLUMNS), RAW.set_index(pd.Index([7, 8, 9])))
+    pd.testing.assert_frame_equal(
+        enforce_schema(shuffled, COLUMNS), RAW.set_index(pd.Index([7, 8, 9]))
+    )
 
 
 def test_every_missing_column_is_named_with_the_nearest():
@@ -96,7 +105,11 @@ def test_integers_survive_a_csv_file(values):
     import io
 
     columns = infer_schema(pd.DataFrame({"n": [1]}))
-    read = pd.read_csv(io.StringIO(pd.DataFrame({"n": pd.array(values, dtype="Int64"), "other": 1}).to_csv(index=False)))
+    read = pd.read_csv(
+        io.StringIO(
+            pd.DataFrame({"n": pd.array(values, dtype="Int64"), "other": 1}).to_csv(index=False)
+        )
+    )
     got = enforce_schema(read, columns)["n"]
     assert [None if pd.isna(v) else int(v) for v in got] == values
     if None not in values:
@@ -104,21 +117,44 @@ def test_integers_survive_a_csv_file(values):
 
 
 def test_dates_in_a_column_of_numbers_are_refused():
-    for dates in (pd.to_datetime([None, "2020-01-01", None]), pd.to_timedelta([None, 2, 3], "h"), [None, datetime.date(2020, 1, 1), 2]):
-        with pytest.raises(InputError, match=r"column `real` holds (Timestamp|Timedelta|datetime).* in row 2, but must hold numbers"):
+    for dates in (
+        pd.to_datetime([None, "2020-01-01", None]),
+        pd.to_timedelta([None, 2, 3], "h"),
+        [None, datetime.date(2020, 1, 1), 2],
+    ):
+        with pytest.raises(
+            InputError,
+            match=r"column `real` holds (Timestamp|Timedelta|datetime).* in row 2, but must hold numbers",
+        ):
             enforce_schema(RAW.assign(real=dates), COLUMNS)
     assert enforce_schema(RAW.assign(real=pd.to_datetime([None] * 3)), COLUMNS)["real"].isna().all()
 
 
 def test_dates_with_offsets_of_their_own_are_dates_where_training_had_a_time_zone():
-    columns = infer_schema(pd.DataFrame({"at": pd.to_datetime(["2020-01-01T00:00:00+01:00"], utc=True)}))
+    columns = infer_schema(
+        pd.DataFrame({"at": pd.to_datetime(["2020-01-01T00:00:00+01:00"], utc=True)})
+    )
     said = pd.DataFrame({"at": ["2020-01-01T00:00:00+01:00", "2020-07-01T00:00:00+02:00"]})
-    assert enforce_schema(said, columns)["at"].tolist() == [pd.Timestamp("2019-12-31T23:00Z"), pd.Timestamp("2020-06-30T22:00Z")]
+    assert enforce_schema(said, columns)["at"].tolist() == [
+        pd.Timestamp("2019-12-31T23:00Z"),
+        pd.Timestamp("2020-06-30T22:00Z"),
+    ]
     naive = infer_schema(pd.DataFrame({"at": pd.to_datetime(["2020-01-01"])}))
-    with pytest.raises(InputError, match=r"column `at` holds '2020-01-01T00:00:00\+01:00' in row 1, but must hold dates with"):
+    with pytest.raises(
+        InputError,
+        match=r"column `at` holds '2020-01-01T00:00:00\+01:00' in row 1, but must hold dates with",
+    ):
         enforce_schema(said, naive)
-    with pytest.raises(InputError, match=r"column `at` holds '2020-07-01T00:00:00Z' in row 3, but must hold dates with"):
-        enforce_schema(pd.DataFrame({"at": ["2020-01-01", "2020-01-02", "2020-07-01T00:00:00Z", "2020-01-03"]}), naive)
+    with pytest.raises(
+        InputError,
+        match=r"column `at` holds '2020-07-01T00:00:00Z' in row 3, but must hold dates with",
+    ):
+        enforce_schema(
+            pd.DataFrame(
+                {"at": ["2020-01-01", "2020-01-02", "2020-07-01T00:00:00Z", "2020-01-03"]}
+            ),
+            naive,
+        )
 
 
 def test_a_date_outside_the_range_of_the_dtype_is_refused():
@@ -130,23 +166,49 @@ def test_a_date_outside_the_range_of_the_dtype_is_refused():
 
 
 def test_a_column_of_objects_gets_the_type_of_its_values():
-    told = {"flag": [True, None, False], "list": [[1], [2], None], "mixed": [True, "a", 1], "empty": [None] * 3, "text": ["a", None, "b"]}
-    types = {c.name: c.type for c in infer_schema(pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in told.items()}))}
-    assert types == {"flag": "boolean", "list": "any", "mixed": "any", "empty": "any", "text": "string"}
+    told = {
+        "flag": [True, None, False],
+        "list": [[1], [2], None],
+        "mixed": [True, "a", 1],
+        "empty": [None] * 3,
+        "text": ["a", None, "b"],
+    }
+    types = {
+        c.name: c.type
+        for c in infer_schema(
+            pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in told.items()})
+        )
+    }
+    assert types == {
+        "flag": "boolean",
+        "list": "any",
+        "mixed": "any",
+        "empty": "any",
+        "text": "string",
+    }
 
 
 def test_an_invalid_value_has_its_column_rule_and_row():
     with pytest.raises(InputError) as e:
         enforce_schema(RAW.assign(whole=["1", "two", "3"]), COLUMNS)
     assert e.value.problems == (InvalidValue.create("whole", "must hold numbers", 1, "two"),)
-    assert str(e.value.problems[0].shifted(50_000)) == "input: column `whole` holds 'two' in row 50002, but must hold numbers"
+    assert (
+        str(e.value.problems[0].shifted(50_000))
+        == "input: column `whole` holds 'two' in row 50002, but must hold numbers"
+    )
 
 
 def test_dates_come_as_text_in_either_form_and_a_bad_one_is_named():
-    columns = infer_schema(pd.DataFrame({"at": pd.to_datetime(["2020-01-01"])}).astype("datetime64[us]"))
+    columns = infer_schema(
+        pd.DataFrame({"at": pd.to_datetime(["2020-01-01"])}).astype("datetime64[us]")
+    )
     frame = pd.DataFrame({"at": ["2020-01-02 03:04:05", "2020-01-02T03:04:05", None, "2020-01-02"]})
     dates = enforce_schema(frame, columns)["at"]
-    assert str(dates.dtype) == "datetime64[us]" and dates[0] == dates[1] and dates.isna().tolist() == [False, False, True, False]
+    assert (
+        str(dates.dtype) == "datetime64[us]"
+        and dates[0] == dates[1]
+        and dates.isna().tolist() == [False, False, True, False]
+    )
     with pytest.raises(InputError, match="column `at` holds 'soon' in row 2, but must hold dates"):
         enforce_schema(pd.DataFrame({"at": ["2020-01-02", "soon"]}), columns)
 
@@ -163,7 +225,12 @@ def test_a_column_of_arrays_is_a_tensor_of_no_fixed_shape():
         "text": [np.array(["a"], dtype=object)] * 2,
         "mixed": [PIXELS, 1],
     }
-    told = {c.name: c for c in infer_schema(pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in cells.items()}))}
+    told = {
+        c.name: c
+        for c in infer_schema(
+            pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in cells.items()})
+        )
+    }
     assert {name: c.type for name, c in told.items()} == {
         "image": "tensor",
         "list": "tensor",
@@ -171,8 +238,15 @@ def test_a_column_of_arrays_is_a_tensor_of_no_fixed_shape():
         "text": "any",
         "mixed": "any",
     }
-    assert (told["image"].dtype, told["image"].shape, told["list"].dtype) == ("float32", None, "int64")
-    assert enforce_schema(pd.DataFrame({"gap": [PIXELS, None]}), [told["gap"]])["gap"].tolist()[1] is None
+    assert (told["image"].dtype, told["image"].shape, told["list"].dtype) == (
+        "float32",
+        None,
+        "int64",
+    )
+    assert (
+        enforce_schema(pd.DataFrame({"gap": [PIXELS, None]}), [told["gap"]])["gap"].tolist()[1]
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,7 +264,9 @@ def test_a_column_of_arrays_is_a_tensor_of_no_fixed_shape():
 def test_an_array_in_another_dress(cell):
     frame = pd.DataFrame({"image": pd.Series([cell, PIXELS], dtype=object, index=[5, 6])})
     got = enforce_schema(frame, [TENSOR])["image"]
-    assert all(type(v) is np.ndarray and v.dtype == "float32" and np.array_equal(v, PIXELS) for v in got)
+    assert all(
+        type(v) is np.ndarray and v.dtype == "float32" and np.array_equal(v, PIXELS) for v in got
+    )
     assert list(got.index) == [5, 6]
 
 
@@ -213,7 +289,11 @@ def test_a_cell_that_does_not_fit_its_tensor_column_is_refused_with_its_row(cell
     with pytest.raises(InputError) as e:
         enforce_schema(frame, [column])
     (wrong,) = e.value.problems
-    assert isinstance(wrong, InvalidValue) and (wrong.column, wrong.row) == ("image", 1) and "(2, 3)" in wrong.rule
+    assert (
+        isinstance(wrong, InvalidValue)
+        and (wrong.column, wrong.row) == ("image", 1)
+        and "(2, 3)" in wrong.rule
+    )
     assert len(str(wrong)) < 200 and wrong.shifted(10).row == 11
 
 
@@ -222,7 +302,16 @@ def test_arrays_come_back_from_nested_lists_in_a_file(tmp_path):
     import pyarrow.parquet as pq
 
     ragged = ColumnSchema(name="image", type="tensor", dtype="float32")
-    for cells, column in (([PIXELS, PIXELS + 1], TENSOR), ([PIXELS, PIXELS[:1]], ragged), ([PIXELS, None], ragged)):
-        pq.write_table(pa.table({"image": tensors_to_arrow(pd.Series(cells, dtype=object))}), tmp_path / "rows.parquet")
+    for cells, column in (
+        ([PIXELS, PIXELS + 1], TENSOR),
+        ([PIXELS, PIXELS[:1]], ragged),
+        ([PIXELS, None], ragged),
+    ):
+        pq.write_table(
+            pa.table({"image": tensors_to_arrow(pd.Series(cells, dtype=object))}),
+            tmp_path / "rows.parquet",
+        )
         got = enforce_schema(pd.read_parquet(tmp_path / "rows.parquet"), [column])["image"]
-        assert all(a is b if b is None else np.array_equal(a, b) for a, b in zip(got, cells, strict=True))
+        assert all(
+            a is b if b is None else np.array_equal(a, b) for a, b in zip(got, cells, strict=True)
+        )

@@ -31,17 +31,29 @@ def chosen_by(predictions, weights):
 
 
 @given(libraries, st.integers(1, 8), st.booleans())
-def test_an_ensemble_is_never_worse_than_the_best_single_model_and_its_score_is_exact(predictions, rounds, minimize):
+def test_an_ensemble_is_never_worse_than_the_best_single_model_and_its_score_is_exact(
+    predictions, rounds, minimize
+):
     score = mse if minimize else r2
     selection = select(predictions, score, minimize, rounds)
     singles = [score(p) for p in predictions]
-    assert selection.single_value == (min if minimize else max)(singles) == singles[selection.single]
-    assert selection.value <= selection.single_value if minimize else selection.value >= selection.single_value
-    assert selection.value == score(chosen_by(predictions, selection.weights)) == (min if minimize else max)(selection.rounds)
-    assert 1 <= sum(selection.weights.values()) <= rounds == len(selection.rounds)
-    assert math.gcd(*selection.weights.values()) == 1 and list(selection.weights.values()) == sorted(
-        selection.weights.values(), reverse=True
+    assert (
+        selection.single_value == (min if minimize else max)(singles) == singles[selection.single]
     )
+    assert (
+        selection.value <= selection.single_value
+        if minimize
+        else selection.value >= selection.single_value
+    )
+    assert (
+        selection.value
+        == score(chosen_by(predictions, selection.weights))
+        == (min if minimize else max)(selection.rounds)
+    )
+    assert 1 <= sum(selection.weights.values()) <= rounds == len(selection.rounds)
+    assert math.gcd(*selection.weights.values()) == 1 and list(
+        selection.weights.values()
+    ) == sorted(selection.weights.values(), reverse=True)
 
 
 @given(libraries, st.integers(1, 6))
@@ -54,7 +66,9 @@ def test_more_rounds_are_never_worse_and_begin_with_the_same_rounds(predictions,
 def test_the_choice_is_deterministic_and_copies_of_models_change_nothing(predictions, rounds):
     selection = select(predictions, mse, True, rounds)
     assert selection == select([p.copy() for p in predictions], mse, True, rounds)
-    assert selection == select(predictions + [p.copy() for p in predictions], mse, True, rounds), "of equal models, the first is taken"
+    assert selection == select(predictions + [p.copy() for p in predictions], mse, True, rounds), (
+        "of equal models, the first is taken"
+    )
 
 
 def test_of_equal_models_the_first_is_taken_and_an_equal_round_adds_nothing():
@@ -68,7 +82,9 @@ def test_a_model_can_be_added_again():
     near, far = LABELS + 0.1, LABELS - 0.3
     selection = select([far, near], mse, True, 4)
     assert selection.weights == {1: 3, 0: 1} and selection.single == 1
-    assert selection.value == pytest.approx(0, abs=1e-12) and selection.single_value == pytest.approx(0.01)
+    assert selection.value == pytest.approx(
+        0, abs=1e-12
+    ) and selection.single_value == pytest.approx(0.01)
 
 
 def test_each_round_takes_the_best_of_all_extensions():
@@ -98,7 +114,9 @@ def test_the_forms_of_output_become_numbers():
     for output in (second, second[:, None], np.stack([1 - second, second], axis=1)):
         np.testing.assert_array_equal(to_numbers(output, "binary", 2), [0.25, 0.75])
     np.testing.assert_array_equal(to_numbers(np.array([1, 0]), "binary", 2), [1.0, 0.0])
-    np.testing.assert_array_equal(to_numbers(np.array([2, 0]), "multiclass", 3), [[0, 0, 1], [1, 0, 0]])
+    np.testing.assert_array_equal(
+        to_numbers(np.array([2, 0]), "multiclass", 3), [[0, 0, 1], [1, 0, 0]]
+    )
     np.testing.assert_array_equal(to_numbers(np.array([[3.0], [4.0]]), "regression", 0), [3.0, 4.0])
     np.testing.assert_array_equal(to_numbers(np.array([[1], [0]]), "multilabel", 0), [[1.0], [0.0]])
     assert to_numbers(np.zeros((2, 3), "float32"), "multioutput", 0).dtype == np.float64
@@ -116,5 +134,7 @@ def test_the_forms_of_output_become_numbers():
     ],
 )
 def test_other_forms_are_refused(output, task, classes):
-    with pytest.raises(BundleError, match=r"an array of .* with shape .*, which cannot be averaged"):
+    with pytest.raises(
+        BundleError, match=r"an array of .* with shape .*, which cannot be averaged"
+    ):
         to_numbers(output, task, classes)

@@ -39,7 +39,10 @@ def good(folder: Path) -> Path:
     """A bundle with a pickle in it."""
     (folder / "training").mkdir()
     return write_bundle(
-        folder / "good" / "bundle", **trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", SKLEARN, folder / "training")
+        folder / "good" / "bundle",
+        **trained(
+            sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", SKLEARN, folder / "training"
+        ),
     )
 
 
@@ -49,7 +52,9 @@ def answered(bundle: Path, folder: Path) -> dict[str, tuple[str, str]]:
     for i, case in enumerate(tampering.CASES):
         copies[case.what] = Path(shutil.copytree(bundle, folder / f"case-{i}"))
         tampering.applied(case, copies[case.what])
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MLFLOW_DISABLE_TELEMETRY": "true"}
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
+        "MLFLOW_DISABLE_TELEMETRY": "true"
+    }
     command = [sys.executable, "-c", BY_MLFLOW, *map(str, copies.values())]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, timeout=100)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -84,7 +89,11 @@ def test_every_one_is_refused_with_the_files_name(answers):
         name = what.split("`")[1]
         for answer in (ours, theirs):
             assert answer != "loaded", what
-            said = ("manifest.json", "manifest.sha256") if "manifest" in what else (name, name.rpartition("/")[2])
+            said = (
+                ("manifest.json", "manifest.sha256")
+                if "manifest" in what
+                else (name, name.rpartition("/")[2])
+            )
             assert any(n in answer for n in said), (what, answer)
 
 
@@ -93,4 +102,6 @@ def test_nothing_was_run(answers):
 
 
 def test_the_page_is_the_table(answers):
-    assert tampering.PAGE.read_text(encoding="utf-8") == tampering.page(answers[0]), f"it is out of date; renew it: {tampering.COMMAND}"
+    assert tampering.PAGE.read_text(encoding="utf-8") == tampering.page(answers[0]), (
+        f"it is out of date; renew it: {tampering.COMMAND}"
+    )

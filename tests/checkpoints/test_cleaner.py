@@ -41,7 +41,9 @@ def driver(space: Any, folder: Path) -> SweepController:
     loop = SearchLoop.open(folder, space)
     pool: Any = deaf
     tracker: Any = deaf
-    return SweepController(loop, pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None)
+    return SweepController(
+        loop, pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None
+    )
 
 
 def train(controller: SweepController, loss: float, end: bool = True) -> str:
@@ -57,7 +59,10 @@ def train(controller: SweepController, loss: float, end: bool = True) -> str:
 
 
 def checkpoints_in(folder: Path) -> dict[str, list[int]]:
-    found = {t.name: [int(p.name.removeprefix("checkpoint_")) for p in sorted(t.iterdir())] for t in sorted((folder / "trials").iterdir())}
+    found = {
+        t.name: [int(p.name.removeprefix("checkpoint_")) for p in sorted(t.iterdir())]
+        for t in sorted((folder / "trials").iterdir())
+    }
     return {name: steps for name, steps in found.items() if steps}
 
 
@@ -75,9 +80,16 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
         train(controller, loss)
     train(controller, 0.1, end=False)
     controller.close()
-    assert checkpoints_in(tmp_path) == {"0001": [1], "0003": [1, 2]}, "the last trial was interrupted and can be resumed"
+    assert checkpoints_in(tmp_path) == {"0001": [1], "0003": [1, 2]}, (
+        "the last trial was interrupted and can be resumed"
+    )
     assert controller.trials.cleaner is not None
-    assert dataclasses.asdict(controller.trials.cleaner.freed) == {"checkpoints": 5, "trials": 3, "bytes": 5000, "left": 3000}
+    assert dataclasses.asdict(controller.trials.cleaner.freed) == {
+        "checkpoints": 5,
+        "trials": 3,
+        "bytes": 5000,
+        "left": 3000,
+    }
     again = driver(space, tmp_path)
     assert again.search.store.live_trial(3).checkpoint.step == 2
     name = again.start_trial()
@@ -94,12 +106,17 @@ def test_running_trials_and_the_best_keep_checkpoints_also_after_a_resume(make_s
 
 
 def test_max_disk_counts_running_trials(make_space, tmp_path):
-    controller = driver(make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 2, max_disk: 5KB}"), tmp_path)
+    controller = driver(
+        make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 2, max_disk: 5KB}"),
+        tmp_path,
+    )
     train(controller, 0.1, end=False)
     assert controller.trials.cleaner is not None
     for loss in (0.5, 0.3, 0.4):
         train(controller, loss)
-        controller.trials.cleaner._thread.submit(lambda: None).result(10)  # it has looked, before the next trial saves anything
+        controller.trials.cleaner._thread.submit(lambda: None).result(
+            10
+        )  # it has looked, before the next trial saves anything
     controller.close()
     assert checkpoints_in(tmp_path) == {"0000": [1, 2], "0002": [1, 2], "0003": [1]}, (
         "the worst trial lost all checkpoints, the next one its latest"
@@ -107,7 +124,12 @@ def test_max_disk_counts_running_trials(make_space, tmp_path):
 
 
 def test_pending_repeats_keep_the_checkpoints_of_their_configuration(make_space, tmp_path):
-    controller = driver(make_space(BODY, 2, scheduler=NONE, extra="repeats: 2\ncheckpoints: {per_trial: 1, top: 1}"), tmp_path)
+    controller = driver(
+        make_space(
+            BODY, 2, scheduler=NONE, extra="repeats: 2\ncheckpoints: {per_trial: 1, top: 1}"
+        ),
+        tmp_path,
+    )
     train(controller, 0.1)
     assert controller.trials.cleaner is not None
     controller.trials.cleaner._thread.submit(int).result(20)
@@ -127,37 +149,62 @@ def test_the_controller_does_not_wait_for_a_slow_disk(make_space, tmp_path, monk
         return delete_checkpoint(path)
 
     monkeypatch.setattr(cleaner, "delete_checkpoint", slow)
-    controller = driver(make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 1}"), tmp_path)
+    controller = driver(
+        make_space(BODY, scheduler=NONE, extra="checkpoints: {per_trial: 1}"), tmp_path
+    )
     train(controller, 0.5)
     train(controller, 0.4)
-    assert checkpoints_in(tmp_path) == {"0000": [1, 2], "0001": [1, 2]}, "the controller has continued meanwhile"
+    assert checkpoints_in(tmp_path) == {"0000": [1, 2], "0001": [1, 2]}, (
+        "the controller has continued meanwhile"
+    )
     held.set()
     controller.close()
-    assert checkpoints_in(tmp_path) == {"0000": [1], "0001": [1]} and threading.main_thread() not in threads
+    assert (
+        checkpoints_in(tmp_path) == {"0000": [1], "0001": [1]}
+        and threading.main_thread() not in threads
+    )
 
 
-def test_a_checkpoint_that_cannot_be_deleted_is_not_counted_and_stops_nothing(tmp_path, monkeypatch, caplog):
+def test_a_checkpoint_that_cannot_be_deleted_is_not_counted_and_stops_nothing(
+    tmp_path, monkeypatch, caplog
+):
     kept = [save(tmp_path, n, step) for n in (0, 1) for step in (1, 2)]
     stubborn = kept[1].path
-    monkeypatch.setattr(cleaner, "delete_checkpoint", lambda path: str(path) != stubborn and delete_checkpoint(path))
-    results = {n: Result(State.COMPLETE, float(n), 1, 2, kept[2 * n], values=(float(n),)) for n in (0, 1)}
+    monkeypatch.setattr(
+        cleaner, "delete_checkpoint", lambda path: str(path) != stubborn and delete_checkpoint(path)
+    )
+    results = {
+        n: Result(State.COMPLETE, float(n), 1, 2, kept[2 * n], values=(float(n),)) for n in (0, 1)
+    }
     cleaning = CheckpointCleaner(tmp_path, RetentionPolicy(1), Repeats(), (True,), [])
     for n, result in results.items():
         cleaning.trial_ended((n, None, result, "checkpoint_000002"))
     cleaning.close()
     assert (
-        checkpoints_in(tmp_path) == {"0000": [1, 2], "0001": [1]} and "checkpoint_000002 of trial 0000 could not be deleted" in caplog.text
+        checkpoints_in(tmp_path) == {"0000": [1, 2], "0001": [1]}
+        and "checkpoint_000002 of trial 0000 could not be deleted" in caplog.text
     )
-    assert dataclasses.asdict(cleaning.freed) == {"checkpoints": 1, "trials": 1, "bytes": 1000, "left": 3000}
+    assert dataclasses.asdict(cleaning.freed) == {
+        "checkpoints": 1,
+        "trials": 1,
+        "bytes": 1000,
+        "left": 3000,
+    }
 
 
 def test_a_checkpoint_is_deleted_whole_or_not_at_all(tmp_path, monkeypatch):
     path = Path(save(tmp_path, 0, 1).path)
-    monkeypatch.setattr(checkpoints.shutil, "rmtree", lambda *args, **how: None)  # as if the driver died before it came to it
+    monkeypatch.setattr(
+        checkpoints.shutil, "rmtree", lambda *args, **how: None
+    )  # as if the driver died before it came to it
     assert not delete_checkpoint(path) and not path.exists()
     monkeypatch.undo()
     left = path.with_name(path.name + ".gone")
-    assert checkpoint_sizes(path.parent) == {left.name: 1000} and delete_checkpoint(left) and not list(path.parent.iterdir())
+    assert (
+        checkpoint_sizes(path.parent) == {left.name: 1000}
+        and delete_checkpoint(left)
+        and not list(path.parent.iterdir())
+    )
     assert delete_checkpoint(path), "another process was faster"
 
 
@@ -167,17 +214,25 @@ def saves(controller: SweepController, losses: list[float], end: bool = True) ->
     assert name is not None
     saved = [save(controller.folder, int(name), step) for step in range(1, len(losses) + 1)]
     best = min(saved, key=lambda c: losses[c.step - 1])
-    reports = tuple(Report(step, {"loss": loss}, float(step)) for step, loss in enumerate(losses, 1))
+    reports = tuple(
+        Report(step, {"loss": loss}, float(step)) for step, loss in enumerate(losses, 1)
+    )
     controller.on_trial_progress(name, Progress(reports, saved[-1], best))
     if end:
         controller.on_trial_progress(name, Progress(state=State.COMPLETE, best=best))
     return name
 
 
-@pytest.mark.parametrize(("per_trial", "left"), [(1, [2]), (2, [2, 6]), (3, [2, 5, 6]), (4, [2, 4, 5, 6])])
-def test_an_ended_trial_keeps_its_best_and_latest_checkpoints(make_space, tmp_path, per_trial, left):
+@pytest.mark.parametrize(
+    ("per_trial", "left"), [(1, [2]), (2, [2, 6]), (3, [2, 5, 6]), (4, [2, 4, 5, 6])]
+)
+def test_an_ended_trial_keeps_its_best_and_latest_checkpoints(
+    make_space, tmp_path, per_trial, left
+):
     """`per_trial: N` keeps the best and the N - 1 latest checkpoints. A resume keeps them too."""
-    space = make_space(BODY, scheduler=NONE, extra=f"checkpoints: {{per_trial: {per_trial}, top: 9}}")
+    space = make_space(
+        BODY, scheduler=NONE, extra=f"checkpoints: {{per_trial: {per_trial}, top: 9}}"
+    )
     controller = driver(space, tmp_path)
     saves(controller, [0.5, 0.1, 0.4, 0.3, 0.35, 0.2])
     save(tmp_path, 0, 7)  # a rank died while it wrote this one
@@ -198,7 +253,9 @@ def test_gc_keeps_the_requested_number(make_space, tmp_path):
     assert collect_garbage(tmp_path, RetentionPolicy(4)).checkpoints == 2
     assert checkpoints_in(tmp_path) == {"0000": [2, 4, 5, 6], "0001": [1, 2, 3, 4]}
     assert collect_garbage(tmp_path, RetentionPolicy(4)).checkpoints == 0
-    assert collect_garbage(tmp_path, RetentionPolicy(1)).checkpoints == 3 and checkpoints_in(tmp_path)["0000"] == [2]
+    assert collect_garbage(tmp_path, RetentionPolicy(1)).checkpoints == 3 and checkpoints_in(
+        tmp_path
+    )["0000"] == [2]
 
 
 @pytest.mark.parametrize("extra", ["", "checkpoints:", "checkpoints: {per_trial: 2}"])

@@ -47,7 +47,10 @@ def sweep(tmp_path):
 
 def gc(folder: Path, *args: str):
     done = CliRunner().invoke(cli.main, ["gc", str(folder), *args], prog_name="sweeps")
-    left = {t.name: sorted(p.name for p in t.glob("checkpoint_*")) for t in sorted((folder / "trials").iterdir())}
+    left = {
+        t.name: sorted(p.name for p in t.glob("checkpoint_*"))
+        for t in sorted((folder / "trials").iterdir())
+    }
     return done, [len(v) for v in left.values()], left
 
 
@@ -57,7 +60,9 @@ def test_each_trial_keeps_its_best_and_the_interrupted_one_keeps_all(sweep):
     done, counts, left = gc(sweep)
     assert done.exit_code == 0 and counts == [1, 1, 1, 2]
     assert left["0002"] == ["checkpoint_000001"]
-    assert done.output == "freed 3.0 KB: 3 checkpoints of 3 trials; the other checkpoints use 5.0 KB\n"
+    assert (
+        done.output == "freed 3.0 KB: 3 checkpoints of 3 trials; the other checkpoints use 5.0 KB\n"
+    )
 
 
 def test_top_keeps_checkpoints_of_the_best_trials(sweep):
@@ -72,7 +77,11 @@ def test_max_disk_never_deletes_the_best(sweep):
 def test_a_deleted_checkpoint_cannot_be_exported(sweep):
     gc(sweep, "--top", "1")
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--trial", "0"], prog_name="sweeps")
-    assert done.exit_code == 2 and done.output == "--trial: trial 0000 cannot be exported, because its checkpoint was deleted\n"
+    assert (
+        done.exit_code == 2
+        and done.output
+        == "--trial: trial 0000 cannot be exported, because its checkpoint was deleted\n"
+    )
 
 
 @pytest.mark.parametrize(("text", "size"), [("10GB", 10**10), ("1.5 kb", 1500), ("0B", 0)])
@@ -82,7 +91,9 @@ def test_sizes_are_parsed(text, size):
 
 @pytest.mark.parametrize("text", ["", "10", "-1GB", "GB", "10GiB", "many"])
 def test_text_that_is_not_a_size_is_refused(text):
-    with pytest.raises(InputError, match="is not a size; write a number with a unit, such as 500MB or 10GB"):
+    with pytest.raises(
+        InputError, match="is not a size; write a number with a unit, such as 500MB or 10GB"
+    ):
         parse_size(text)
 
 

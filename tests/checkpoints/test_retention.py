@@ -5,7 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.checkpoints.retention import RetentionPolicy, TrialCheckpoints, TrialRanking, rank_trials, select_deletable
+from sweeps.checkpoints.retention import (
+    RetentionPolicy,
+    TrialCheckpoints,
+    TrialRanking,
+    rank_trials,
+    select_deletable,
+)
 from sweeps.core.trial import Checkpoint, Result, State
 from sweeps.space.section_models import Repeats
 from sweeps.study.repeats import Configurations
@@ -15,19 +21,31 @@ from sweeps.study.repeats import Configurations
 def sweeps(draw):
     trials = []
     for number in range(draw(st.integers(0, 6))):
-        files = draw(st.dictionaries(st.sampled_from(["c1", "c2", "c3", "c4"]), st.integers(0, 100)))
+        files = draw(
+            st.dictionaries(st.sampled_from(["c1", "c2", "c3", "c4"]), st.integers(0, 100))
+        )
         names = st.none() | (st.sampled_from(sorted(files)) if files else st.none())
-        trials.append(TrialCheckpoints(number, draw(st.booleans()), files, draw(names), draw(names)))
+        trials.append(
+            TrialCheckpoints(number, draw(st.booleans()), files, draw(names), draw(names))
+        )
     ended = [h.number for h in trials if h.finished]
     ranked = draw(st.permutations(ended))[: draw(st.integers(0, 6))]
     return trials, ranked, set(ranked[: draw(st.integers(min(1, len(ranked)), len(ranked)))])
 
 
-POLICIES = st.builds(RetentionPolicy, st.integers(1, 5), st.none() | st.integers(0, 4), st.none() | st.integers(0, 400))
+POLICIES = st.builds(
+    RetentionPolicy,
+    st.integers(1, 5),
+    st.none() | st.integers(0, 4),
+    st.none() | st.integers(0, 400),
+)
 
 
 def remaining_after(trials, deleted):
-    return {h.number: {n: b for n, b in h.files.items() if (h.number, n) not in set(deleted)} for h in trials}
+    return {
+        h.number: {n: b for n, b in h.files.items() if (h.number, n) not in set(deleted)}
+        for h in trials
+    }
 
 
 @given(sweeps(), POLICIES)
@@ -50,17 +68,30 @@ def test_the_policy_is_kept(sweep, policy):
     ended = [h for h in trials if h.finished]
     for h in ended:
         others = set(left[h.number]) - {h.best}
-        assert len(others) <= max(policy.per_trial - 1, int(h.best is None)), "its best checkpoint and the latest ones"
+        assert len(others) <= max(policy.per_trial - 1, int(h.best is None)), (
+            "its best checkpoint and the latest ones"
+        )
         if h.latest is None:
             assert not others
         else:
-            assert all(name <= h.latest for name in others), "a checkpoint newer than the latest complete one is incomplete"
+            assert all(name <= h.latest for name in others), (
+                "a checkpoint newer than the latest complete one is incomplete"
+            )
             if policy.top is None and policy.max_disk is None:
-                assert others >= {n for n in h.files if min(others, default="~") < n <= h.latest} - {h.best}
+                assert others >= {
+                    n for n in h.files if min(others, default="~") < n <= h.latest
+                } - {h.best}
     if policy.top is not None:
         assert {h.number for h in ended if left[h.number]} <= {*ranked[: policy.top], *protected}
-    if policy.max_disk is not None and sum(sum(files.values()) for files in left.values()) > policy.max_disk:
-        assert not [h.number for h in ended if left[h.number] and not (h.number in protected and set(left[h.number]) == {h.best})]
+    if (
+        policy.max_disk is not None
+        and sum(sum(files.values()) for files in left.values()) > policy.max_disk
+    ):
+        assert not [
+            h.number
+            for h in ended
+            if left[h.number] and not (h.number in protected and set(left[h.number]) == {h.best})
+        ]
 
 
 @given(sweeps(), POLICIES)
@@ -69,7 +100,13 @@ def test_a_second_run_deletes_nothing(sweep, policy):
     left = remaining_after(trials, select_deletable(trials, ranked, protected, policy))
     assert (
         select_deletable(
-            [TrialCheckpoints(h.number, h.finished, left[h.number], h.best, h.latest) for h in trials], ranked, protected, policy
+            [
+                TrialCheckpoints(h.number, h.finished, left[h.number], h.best, h.latest)
+                for h in trials
+            ],
+            ranked,
+            protected,
+            policy,
         )
         == []
     )
@@ -98,7 +135,10 @@ VALUES = st.none() | st.sampled_from([0.0, 1.0, 2.0, 3.0])
 @st.composite
 def histories(draw):
     """Trials in the order in which they end. Repeats end after the first trial, and exist only if that is complete."""
-    count, goals = draw(st.integers(1, 3)), draw(st.sampled_from([(True,), (False,), (True, False)]))
+    count, goals = (
+        draw(st.integers(1, 3)),
+        draw(st.sampled_from([(True,), (False,), (True, False)])),
+    )
     aggregate = draw(st.sampled_from(["mean", "median", "min", "max"]))
     waiting, history, number = [(None, n) for n in range(draw(st.integers(1, 6)))], [], 6
     while waiting:
@@ -108,7 +148,13 @@ def histories(draw):
         if state is State.COMPLETE:
             values = tuple(0.0 if v is None else v for v in values)
         saved = Checkpoint(f"trials/{n:04d}/best", 1, 1) if draw(st.integers(0, 9)) else None
-        history.append((n, first, Result(state, values[0], 1, 1, saved, values=values, feasible=draw(st.booleans()))))
+        history.append(
+            (
+                n,
+                first,
+                Result(state, values[0], 1, 1, saved, values=values, feasible=draw(st.booleans())),
+            )
+        )
         if first is None and state is State.COMPLETE:
             for _ in range(count - 1):
                 number += 1
@@ -117,7 +163,15 @@ def histories(draw):
 
 
 @given(
-    histories(), st.sampled_from([RetentionPolicy(1, 1), RetentionPolicy(1, 2), RetentionPolicy(1, max_disk=0), RetentionPolicy(2, 1, 3)])
+    histories(),
+    st.sampled_from(
+        [
+            RetentionPolicy(1, 1),
+            RetentionPolicy(1, 2),
+            RetentionPolicy(1, max_disk=0),
+            RetentionPolicy(2, 1, 3),
+        ]
+    ),
 )
 def test_the_final_winner_has_its_checkpoint_whenever_others_were_deleted(history, policy):
     history, repeats, goals = history
@@ -126,9 +180,14 @@ def test_the_final_winner_has_its_checkpoint_whenever_others_were_deleted(histor
     for done in range(len(history) + 1):
         told = [(n, first, r if i < done else running) for i, (n, first, r) in enumerate(history)]
         now = rank_trials(Configurations.of(told, repeats), goals)
-        assert now == rank_trials(Configurations.of(told[:done], repeats), goals), "running trials are ignored"
+        assert now == rank_trials(Configurations.of(told[:done], repeats), goals), (
+            "running trials are ignored"
+        )
         for n, name in select_deletable(
-            [TrialCheckpoints(n, n in now.finished, left[n], "best", "last") for n in left], now.ranked, now.protected, policy
+            [TrialCheckpoints(n, n in now.finished, left[n], "best", "last") for n in left],
+            now.ranked,
+            now.protected,
+            policy,
         ):
             del left[n][name]
         assert all(len(left[n]) == 2 for n, _, r in told if r.state is State.RUNNING)
@@ -139,27 +198,48 @@ def test_the_final_winner_has_its_checkpoint_whenever_others_were_deleted(histor
 
 
 def test_pending_repeats_may_change_the_ranking():
-    of = lambda value, n: Result(State.COMPLETE, value, 1, 1, Checkpoint(f"{n}/c", 1, 1), values=(value,))  # noqa: E731
+    of = lambda value, n: Result(  # noqa: E731
+        State.COMPLETE, value, 1, 1, Checkpoint(f"{n}/c", 1, 1), values=(value,)
+    )
     trials = [(0, None, of(0.1, 0)), (1, None, of(0.5, 1)), (2, 1, of(0.3, 2))]
     now = rank_trials(Configurations.of(trials, Repeats(2)), (True,))
-    assert now == TrialRanking(frozenset({1, 2}), (2, 1), frozenset({2})), "trial 0 leads, but its repeat has not ended"
+    assert now == TrialRanking(frozenset({1, 2}), (2, 1), frozenset({2})), (
+        "trial 0 leads, but its repeat has not ended"
+    )
     now = rank_trials(Configurations.of([*trials, (3, 0, of(0.9, 3))], Repeats(2)), (True,))
     assert now.protected == {2} and now.finished == {0, 1, 2, 3}
 
 
 def test_with_few_complete_trials_the_best_pruned_trials_are_kept():
-    of = lambda n, state, value: (n, None, Result(state, value, 1, 1, Checkpoint(f"{n}/c", 1, 1), values=(value,)))  # noqa: E731
-    trials = [of(0, State.PRUNED, 0.3), of(1, State.PRUNED, 0.1), of(2, State.COMPLETE, 0.2), of(3, State.PRUNED, 0.2)]
+    of = lambda n, state, value: (  # noqa: E731
+        n,
+        None,
+        Result(state, value, 1, 1, Checkpoint(f"{n}/c", 1, 1), values=(value,)),
+    )
+    trials = [
+        of(0, State.PRUNED, 0.3),
+        of(1, State.PRUNED, 0.1),
+        of(2, State.COMPLETE, 0.2),
+        of(3, State.PRUNED, 0.2),
+    ]
     now = rank_trials(Configurations.of(trials, Repeats()), (True,))
     assert now.ranked == (2, 1, 3, 0) and now.protected == {2}
     trials = [TrialCheckpoints(n, True, {"c": 1}, "c", "c") for n in range(4)]
-    assert select_deletable(trials, now.ranked, now.protected, RetentionPolicy(1, top=3)) == [(0, "c")]
+    assert select_deletable(trials, now.ranked, now.protected, RetentionPolicy(1, top=3)) == [
+        (0, "c")
+    ]
 
 
 def test_the_whole_front_is_protected():
-    of = lambda n, *values: (n, None, Result(State.COMPLETE, values[0], 1, 1, Checkpoint(f"{n}/c", 1, 1), values=values))  # noqa: E731
+    of = lambda n, *values: (  # noqa: E731
+        n,
+        None,
+        Result(State.COMPLETE, values[0], 1, 1, Checkpoint(f"{n}/c", 1, 1), values=values),
+    )
     trials = [of(0, 1.0, 3.0), of(1, 2.0, 2.0), of(2, 3.0, 3.0), of(3, 3.0, 1.0)]
     now = rank_trials(Configurations.of(trials, Repeats()), (True, True))
     assert now.protected == {0, 1, 3} and now.ranked[:3] == (0, 1, 3)
     trials = [TrialCheckpoints(n, True, {"c": 1}, "c", "c") for n in range(4)]
-    assert select_deletable(trials, now.ranked, now.protected, RetentionPolicy(1, top=1, max_disk=0)) == [(2, "c")]
+    assert select_deletable(
+        trials, now.ranked, now.protected, RetentionPolicy(1, top=1, max_disk=0)
+    ) == [(2, "c")]

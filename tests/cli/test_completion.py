@@ -21,7 +21,10 @@ from tests.commands import REPO
 NAMES = ("churn-20260102-120000", "churn-20260103-120000", "wine-20260102-120000")
 START = {
     "bash": (["bash", "--norc", "--noprofile", "-i"], 'eval "$(sweeps completion bash)"'),
-    "zsh": (["zsh", "-f", "-i"], 'autoload -Uz compinit && compinit -u -D; eval "$(sweeps completion zsh)"'),
+    "zsh": (
+        ["zsh", "-f", "-i"],
+        'autoload -Uz compinit && compinit -u -D; eval "$(sweeps completion zsh)"',
+    ),
     "fish": (["fish", "--no-config", "-i"], "sweeps completion fish | source"),
 }
 
@@ -32,23 +35,38 @@ def root(tmp_path) -> Path:
     for name in NAMES:
         (root / name / "trials" / "0000").mkdir(parents=True)
         (root / name / "trials" / "0012").mkdir()
-        (root / name / "origin.json").write_text('{"base": "/", "cwd": "/", "overrides": [], "began": 1.0}')
+        (root / name / "origin.json").write_text(
+            '{"base": "/", "cwd": "/", "overrides": [], "began": 1.0}'
+        )
     (root / "mlartifacts").mkdir()
     return root
 
 
 def completed(*words: str, incomplete: str = "") -> list[str]:
-    items = ShellComplete(cli.main, {}, "sweeps", "_SWEEPS_COMPLETE").get_completions(list(words), incomplete)
+    items = ShellComplete(cli.main, {}, "sweeps", "_SWEEPS_COMPLETE").get_completions(
+        list(words), incomplete
+    )
     return [item.value for item in items if item.type == "plain"]
 
 
 def test_commands_options_sweeps_and_trials_are_completed(root, monkeypatch):
     monkeypatch.chdir(root.parent)
-    assert completed(incomplete="va") == ["validate"] and "--csv" in completed("show", "latest", incomplete="--c")
-    assert completed("show", incomplete="chu") == list(NAMES[:2]) and completed("show") == [*NAMES, "latest"]
-    assert completed("compare", NAMES[0], incomplete="w") == [NAMES[2]] and completed("rm", incomplete="lat") == ["latest"]
-    assert completed("logs", NAMES[0]) == ["0000", "0012"] and completed("rerun", NAMES[0], incomplete="001") == ["0012"]
-    assert completed("show", NAMES[0], "--trial") == ["best", "0000", "0012"] and completed("export", "wine", "--trial") == ["0000", "0012"]
+    assert completed(incomplete="va") == ["validate"] and "--csv" in completed(
+        "show", "latest", incomplete="--c"
+    )
+    assert completed("show", incomplete="chu") == list(NAMES[:2]) and completed("show") == [
+        *NAMES,
+        "latest",
+    ]
+    assert completed("compare", NAMES[0], incomplete="w") == [NAMES[2]] and completed(
+        "rm", incomplete="lat"
+    ) == ["latest"]
+    assert completed("logs", NAMES[0]) == ["0000", "0012"] and completed(
+        "rerun", NAMES[0], incomplete="001"
+    ) == ["0012"]
+    assert completed("show", NAMES[0], "--trial") == ["best", "0000", "0012"] and completed(
+        "export", "wine", "--trial"
+    ) == ["0000", "0012"]
     for verb in ("resume", "gc", "repair", "predict", "serve"):
         assert NAMES[0] in completed(verb), verb
 
@@ -58,7 +76,10 @@ def test_another_root_is_used_and_a_store_is_not_asked(root, monkeypatch, tmp_pa
     monkeypatch.chdir(tmp_path / "empty")
     assert completed("show") == [] and completed("logs", "churn") == []
     assert completed("show", "--dir", str(root), incomplete="w") == [NAMES[2]]
-    assert completed("show", "--dir", "s3://bucket/x") == [] and completed("logs", "--dir", str(root / "none"), "x") == []
+    assert (
+        completed("show", "--dir", "s3://bucket/x") == []
+        and completed("logs", "--dir", str(root / "none"), "x") == []
+    )
 
 
 @pytest.mark.integration
@@ -70,7 +91,12 @@ def test_a_shell_completes_the_names(root, tmp_path, shell):
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\nfrom sweeps.cli import main\nmain()\n")
     program.chmod(0o755)
-    environment = {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(REPO), "HOME": str(tmp_path), "TERM": "dumb"}
+    environment = {
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(REPO),
+        "HOME": str(tmp_path),
+        "TERM": "dumb",
+    }
     with Terminal(START[shell][0], root.parent, environment) as terminal:
         terminal.send(START[shell][1] + "; echo rea''dy\n")
         terminal.wait_for("ready")

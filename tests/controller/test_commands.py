@@ -28,7 +28,13 @@ from sweeps.controller.commands import (
     send,
 )
 
-COMMANDS: list[Command] = [Stop(), Stop("0007"), Pause(), Resume(), Enqueue({"params.eta": 0.1, "params.depth": 3})]
+COMMANDS: list[Command] = [
+    Stop(),
+    Stop("0007"),
+    Pause(),
+    Resume(),
+    Enqueue({"params.eta": 0.1, "params.depth": 3}),
+]
 
 
 def received(queue: CommandQueue) -> list[Command]:
@@ -50,7 +56,9 @@ def test_commands_arrive_once_in_the_order_of_sending(tmp_path):
     files = [send(tmp_path, command) for command in COMMANDS]
     assert all(file.exists() for file in files)
     assert received(queue) == COMMANDS
-    assert received(queue) == [] and not list((tmp_path / FOLDER).iterdir()), "handled commands are deleted"
+    assert received(queue) == [] and not list((tmp_path / FOLDER).iterdir()), (
+        "handled commands are deleted"
+    )
 
 
 def test_a_file_is_deleted_only_after_its_command_was_handled(tmp_path):
@@ -82,7 +90,10 @@ def test_a_command_for_an_earlier_process_is_dropped_but_a_configuration_stays_q
     files = [send(tmp_path, command) for command in COMMANDS]
     discard_stale(tmp_path)
     answers = [read_answer(file) for file in files]
-    assert all(answer is not None and "sent to an earlier process" in answer.problems[0] for answer in answers[:-1])
+    assert all(
+        answer is not None and "sent to an earlier process" in answer.problems[0]
+        for answer in answers[:-1]
+    )
     assert answers[-1] is None
     assert received(CommandQueue(tmp_path)) == [COMMANDS[-1]]
     assert not list((tmp_path / FOLDER).iterdir())
@@ -96,7 +107,9 @@ def test_a_command_that_cannot_be_carried_out_is_reported_and_deleted(tmp_path, 
     with caplog.at_level(logging.WARNING):
         CommandQueue(tmp_path).poll(refuse)
     assert "there is no trial 0099" in caplog.text and not file.exists()
-    assert read_answer(file) == Answer(problems=("there is no trial 0099", "the trials are 0000 to 0003"), invalid=True)
+    assert read_answer(file) == Answer(
+        problems=("there is no trial 0099", "the trials are 0000 to 0003"), invalid=True
+    )
 
 
 NAME = f"{time.time_ns() + 10**12:020d}-1.json"
@@ -125,8 +138,24 @@ def plant(folder, kind: str) -> str:
     return NAME
 
 
-BAD = ["no name of a command", "link", "pipe", "folder", "too large", "no text", "{", "[]", "{}", '{"command": "quit"}']
-BAD += ['{"command": "stop", "trial": 7}', '{"command": "pause", "for": 3}', '{"command": "enqueue"}', "[" * 10_000]
+BAD = [
+    "no name of a command",
+    "link",
+    "pipe",
+    "folder",
+    "too large",
+    "no text",
+    "{",
+    "[]",
+    "{}",
+    '{"command": "quit"}',
+]
+BAD += [
+    '{"command": "stop", "trial": 7}',
+    '{"command": "pause", "for": 3}',
+    '{"command": "enqueue"}',
+    "[" * 10_000,
+]
 
 
 @pytest.mark.parametrize("kind", BAD, ids=lambda kind: kind[:30])
@@ -167,7 +196,11 @@ def test_any_text_is_a_command_or_an_error(text):
             read(text)
 
 
-@given(st.builds(Answer, st.text(), st.none() | st.text(), st.lists(st.text()).map(tuple), st.booleans()))
+@given(
+    st.builds(
+        Answer, st.text(), st.none() | st.text(), st.lists(st.text()).map(tuple), st.booleans()
+    )
+)
 def test_an_answer_survives_its_file(answer):
     assert parse_answer(answer.as_text()) == answer
 

@@ -19,29 +19,57 @@ BEST = {"trial": "0002", "value": 0.5, "test": None}
 
 
 def result(**more: Any) -> SweepResult:
-    known: dict[str, Any] = {"sweep": "s", "dir": Path("/s"), "trials": {"completed": 2, "failed": 1}, "best": None, "bundle": None}
-    return SweepResult(**{**known, "checkpoint": None, "mlflow": {}, "fits": 1, "seconds": 2.5, **more})
+    known: dict[str, Any] = {
+        "sweep": "s",
+        "dir": Path("/s"),
+        "trials": {"completed": 2, "failed": 1},
+        "best": None,
+        "bundle": None,
+    }
+    return SweepResult(
+        **{**known, "checkpoint": None, "mlflow": {}, "fits": 1, "seconds": 2.5, **more}
+    )
 
 
 def test_trials_are_counted_by_how_they_ended():
     ended = [Result(s) for s in (State.COMPLETE, State.FAIL, State.PRUNED, State.COMPLETE)]
-    assert conclusion.count_trials([*ended, Result(State.COMPLETE, given=True)]) == {"completed": 2, "pruned": 1, "failed": 1}
+    assert conclusion.count_trials([*ended, Result(State.COMPLETE, given=True)]) == {
+        "completed": 2,
+        "pruned": 1,
+        "failed": 1,
+    }
     assert conclusion.count_trials([Result(State.RUNNING)])["interrupted"] == 1
 
 
 def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do():
     constraints = (Constraint("latency", "<=", 10), Constraint("size", "<", 5))
     assert conclusion.result_notes({"failed": 0}, [], (), None, False) == ()
-    assert conclusion.result_notes({"failed": 0}, [], constraints, Result(State.COMPLETE, 1.0), False) == ()
+    assert (
+        conclusion.result_notes({"failed": 0}, [], constraints, Result(State.COMPLETE, 1.0), False)
+        == ()
+    )
     breaks = Result(State.PRUNED, 1.0, feasible=False, metrics={"latency": 11.0, "size": 5.0})
-    failed, broken, front = conclusion.result_notes({"failed": 2}, FAILED, constraints, breaks, True)
-    assert failed == "2 trials failed; the error of the first one, trial 0003: ValueError: one (all tracebacks are in sweep.log)"
-    assert broken == "no trial meets the constraints (latency <= 10, size < 5); the result is the best trial that violates them"
+    failed, broken, front = conclusion.result_notes(
+        {"failed": 2}, FAILED, constraints, breaks, True
+    )
+    assert (
+        failed
+        == "2 trials failed; the error of the first one, trial 0003: ValueError: one (all tracebacks are in sweep.log)"
+    )
+    assert (
+        broken
+        == "no trial meets the constraints (latency <= 10, size < 5); the result is the best trial that violates them"
+    )
     assert "--pareto" in front
-    (never,) = conclusion.result_notes({"failed": 0}, [], constraints, replace(breaks, metrics={"latency": 1.0}), False)
+    (never,) = conclusion.result_notes(
+        {"failed": 0}, [], constraints, replace(breaks, metrics={"latency": 1.0}), False
+    )
     assert never == f"{broken}; this trial never reported size"
     (one,) = conclusion.result_notes({"failed": 1}, FAILED[:1], (), None, False)
-    assert one == "1 trial failed; the error of trial 0003: ValueError: one (all tracebacks are in sweep.log)"
+    assert (
+        one
+        == "1 trial failed; the error of trial 0003: ValueError: one (all tracebacks are in sweep.log)"
+    )
 
 
 def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
@@ -98,7 +126,11 @@ def test_what_mlflow_is_told(more, tags, metrics):
     [
         ({"best": BEST}, False, True),
         ({"best": BEST, "reason": "interrupted"}, False, True),
-        ({"best": BEST, "reason": "limits.max_failures_in_a_row: 3 consecutive trials failed"}, False, True),
+        (
+            {"best": BEST, "reason": "limits.max_failures_in_a_row: 3 consecutive trials failed"},
+            False,
+            True,
+        ),
         ({"best": BEST, "reason": "limits.timeout"}, False, False),
         ({"front": [BEST], "reason": "limits.timeout"}, False, False),
         ({"best": BEST, "reason": "limits.timeout"}, True, True),
@@ -106,4 +138,6 @@ def test_what_mlflow_is_told(more, tags, metrics):
     ],
 )
 def test_what_a_resume_goes_on_with(said, changed, goes_on):
-    assert conclusion.has_work_left(said, 2, changed) == goes_on and not conclusion.has_work_left(said, 0, changed)
+    assert conclusion.has_work_left(said, 2, changed) == goes_on and not conclusion.has_work_left(
+        said, 0, changed
+    )

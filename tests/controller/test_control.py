@@ -51,10 +51,14 @@ TIMES = st.none() | st.integers(0, 20)
 
 
 @given(answers=TIMES, ends=TIMES, timeout=st.integers(0, 20))
-def test_the_sender_waits_for_the_answer_the_end_of_the_process_or_the_timeout(answers, ends, timeout):
+def test_the_sender_waits_for_the_answer_the_end_of_the_process_or_the_timeout(
+    answers, ends, timeout
+):
     channel: Any = Channel(answers, ends)
     if answers is not None and (ends is None or answers <= ends) and answers <= timeout:
-        assert wait_for_answer(channel, "name", timeout, lambda: channel.now, channel.sleep) == Answer("done")
+        assert wait_for_answer(
+            channel, "name", timeout, lambda: channel.now, channel.sleep
+        ) == Answer("done")
         assert channel.now == answers
     elif ends is not None and ends <= timeout:
         with pytest.raises(DriverEnded):
@@ -108,19 +112,45 @@ class Driver:
 
 
 def test_each_command_prints_the_answer(folder):
-    answers = {"pause": Answer("paused; no new trial starts"), "enqueue": Answer("trial 0001 is the next trial to start", "0001")}
+    answers = {
+        "pause": Answer("paused; no new trial starts"),
+        "enqueue": Answer("trial 0001 is the next trial to start", "0001"),
+    }
     answers |= {"stop": Answer("trial 0000 is stopped, before its first step", "0000")}
     root = ("--dir", folder.parent)
     with Driver(folder, lambda command: answers[command.command]) as driver:
         assert invoke("pause", "made", *root).output == f"{NAME}: paused; no new trial starts\n"
-        assert invoke("stop", NAME, "0", *root).output == f"{NAME}: trial 0000 is stopped, before its first step\n"
-        printed = json.loads(invoke("enqueue", folder, "--params", "eta=0.1, kind=a", "--params", "m={b: [1, 2]}", "--json").output)
+        assert (
+            invoke("stop", NAME, "0", *root).output
+            == f"{NAME}: trial 0000 is stopped, before its first step\n"
+        )
+        printed = json.loads(
+            invoke(
+                "enqueue",
+                folder,
+                "--params",
+                "eta=0.1, kind=a",
+                "--params",
+                "m={b: [1, 2]}",
+                "--json",
+            ).output
+        )
         opened = sweeps.open(folder)
         opened.pause()
         opened.stop(0)
         assert opened.enqueue({"eta": np.float32(0.5)}) == "0001"
-    assert printed == {"sweep": NAME, "command": "enqueue", "trial": "0001", "text": "trial 0001 is the next trial to start"}
-    assert driver.received == [Pause(), Stop("0000"), Enqueue({"eta": 0.1, "kind": "a", "m": {"b": [1, 2]}}), Enqueue({"eta": 0.5})]
+    assert printed == {
+        "sweep": NAME,
+        "command": "enqueue",
+        "trial": "0001",
+        "text": "trial 0001 is the next trial to start",
+    }
+    assert driver.received == [
+        Pause(),
+        Stop("0000"),
+        Enqueue({"eta": 0.1, "kind": "a", "m": {"b": [1, 2]}}),
+        Enqueue({"eta": 0.5}),
+    ]
     assert not list((folder / COMMANDS).iterdir())
 
 
@@ -133,8 +163,16 @@ def test_an_unknown_trial_is_refused_at_once_and_named_as_it_was_typed(folder):
 
 
 def test_a_wrong_command_exits_with_2_and_a_line_for_each_fault_and_a_refused_one_with_1(folder):
-    wrong = Answer(problems=("params.eta: must be a number, got x", "the space has no dimension `y`"), invalid=True)
-    with Driver(folder, lambda command: wrong if isinstance(command, Enqueue) else Answer(problems=("all trials have started",))):
+    wrong = Answer(
+        problems=("params.eta: must be a number, got x", "the space has no dimension `y`"),
+        invalid=True,
+    )
+    with Driver(
+        folder,
+        lambda command: (
+            wrong if isinstance(command, Enqueue) else Answer(problems=("all trials have started",))
+        ),
+    ):
         done = invoke("enqueue", folder, "--params", "eta=x,y=1")
         assert (done.exit_code, done.output) == (
             2,
@@ -153,21 +191,34 @@ def test_a_sweep_is_stopped_when_its_process_has_ended(folder):
         assert invoke("stop", folder).output == f"{NAME}: stopped; 1 interrupted\n"
     done = invoke("stop", folder)
     assert done.exit_code == 1
-    assert done.output.startswith(f"{NAME}: no process runs this sweep (killed), so it takes no commands; `")
+    assert done.output.startswith(
+        f"{NAME}: no process runs this sweep (killed), so it takes no commands; `"
+    )
     assert done.output.endswith(f"resume {folder}` continues it\n")
 
 
-@pytest.mark.parametrize("args", [("pause",), ("stop",), ("stop", "0000"), ("enqueue", "--params", "eta=0.1")], ids=" ".join)
+@pytest.mark.parametrize(
+    "args",
+    [("pause",), ("stop",), ("stop", "0000"), ("enqueue", "--params", "eta=0.1")],
+    ids=" ".join,
+)
 def test_a_sweep_that_has_ended_takes_no_commands(folder, args):
     done = invoke(args[0], folder, *args[1:])
-    assert done.exit_code == 1 and done.output.count("\n") == 1 and "no process runs this sweep (killed)" in done.output
+    assert (
+        done.exit_code == 1
+        and done.output.count("\n") == 1
+        and "no process runs this sweep (killed)" in done.output
+    )
     assert not (folder / COMMANDS).exists()
 
 
 def test_a_process_that_does_not_answer_keeps_the_command(folder):
     with Driver(folder, lambda command: None):
         done = invoke("pause", folder, "--timeout", "0.05")
-        assert done.exit_code == 1 and "has not answered within 0.05 s; the process has the command" in done.output
+        assert (
+            done.exit_code == 1
+            and "has not answered within 0.05 s; the process has the command" in done.output
+        )
         done = invoke("stop", folder, "0000", "--timeout", "0.05")
         assert done.exit_code == 1
         assert len(list((folder / COMMANDS).iterdir())) == 2
@@ -186,10 +237,16 @@ def test_a_command_is_taken_back_if_the_process_ends_before_it_answers(folder):
     thread = threading.Thread(target=pause)
     thread.start()
     queue = folder / COMMANDS
-    wait_until(lambda: queue.is_dir() and any(not name.startswith(".") for name in os.listdir(queue)), 10, "the command")
+    wait_until(
+        lambda: queue.is_dir() and any(not name.startswith(".") for name in os.listdir(queue)),
+        10,
+        "the command",
+    )
     lock.release()
     thread.join()
-    assert "ended before it carried out the command" in str(failures[0]) and not list(queue.iterdir())
+    assert "ended before it carried out the command" in str(failures[0]) and not list(
+        queue.iterdir()
+    )
 
 
 def test_resume_continues_a_paused_sweep_whose_process_lives(folder, make_space):
@@ -197,8 +254,13 @@ def test_resume_continues_a_paused_sweep_whose_process_lives(folder, make_space)
     loop.store.record_sweep_pause(True)
     with Driver(folder, lambda command: Answer("running again; 39 trials left to start")) as driver:
         assert f"{NAME}: paused; 1 running of 40" in invoke("show", folder).output
-        assert json.loads(invoke("ls", "--dir", folder.parent, "--json").output)[0]["state"] == "paused"
-        assert invoke("resume", folder).output == f"{NAME}: running again; 39 trials left to start\n"
+        assert (
+            json.loads(invoke("ls", "--dir", folder.parent, "--json").output)[0]["state"]
+            == "paused"
+        )
+        assert (
+            invoke("resume", folder).output == f"{NAME}: running again; 39 trials left to start\n"
+        )
         assert sweeps.open(folder).resume() is None
         done = invoke("resume", folder, "--add-trials", "3")
         assert done.exit_code == 1 and "is running this sweep" in done.output
@@ -226,4 +288,7 @@ def test_only_the_user_who_runs_a_sweep_can_send_commands(folder, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: other)
     with FolderLock(folder):
         done = invoke("pause", folder)
-    assert done.exit_code == 1 and "runs this sweep, and only this user can send commands to it" in done.output
+    assert (
+        done.exit_code == 1
+        and "runs this sweep, and only this user can send commands to it" in done.output
+    )

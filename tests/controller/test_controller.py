@@ -12,7 +12,17 @@ from typing import Any
 
 import pytest
 
-from sweeps.controller.commands import Answer, Command, Enqueue, Pause, Resume, Stop, discard_stale, read_answer, send
+from sweeps.controller.commands import (
+    Answer,
+    Command,
+    Enqueue,
+    Pause,
+    Resume,
+    Stop,
+    discard_stale,
+    read_answer,
+    send,
+)
 from sweeps.controller.controller import MAX_POOL_DEATHS, SweepController
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.trial import Action, Checkpoint, GangSizePeriod, Report, State
@@ -32,13 +42,20 @@ class Pool(Deaf):
 
     def __init__(self) -> None:
         self.started: list[ResumeState | None] = []
-        self.start = SimpleNamespace(remote=lambda trial, folder, resume_from=None, *_: self.started.append(resume_from))
+        self.start = SimpleNamespace(
+            remote=lambda trial, folder, resume_from=None, *_: self.started.append(resume_from)
+        )
 
 
 class Monitor:
     """In the place of a `PoolMonitor`."""
 
-    def __init__(self, error: InputError | None = None, restarted: bool = False, changed: InputError | None = None):
+    def __init__(
+        self,
+        error: InputError | None = None,
+        restarted: bool = False,
+        changed: InputError | None = None,
+    ):
         self.usage = None
         self.prefit_error = lambda: error
         self.pool_was_restarted = lambda: restarted
@@ -55,7 +72,9 @@ def controller(space: Any, folder: Any) -> tuple[SweepController, Pool]:
     pool_handle: Any = pool
     tracker: Any = deaf
     search = SearchLoop.open(folder, space)
-    going = SweepController(search, pool_handle, tracker, time.time(), lambda: False, lambda status: None, lambda: None)
+    going = SweepController(
+        search, pool_handle, tracker, time.time(), lambda: False, lambda status: None, lambda: None
+    )
     going.finish_leftover_trials()
     return going, pool
 
@@ -67,15 +86,21 @@ def record_of(folder: Any) -> tuple[record.TrialRecord, ...]:
 
 
 @pytest.mark.parametrize("ended", [0, 1])
-def test_a_chain_that_cannot_be_fitted_ends_the_sweep_unless_trials_have_ended(make_space, tmp_path, ended):
+def test_a_chain_that_cannot_be_fitted_ends_the_sweep_unless_trials_have_ended(
+    make_space, tmp_path, ended
+):
     going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
     for _ in range(ended):
         name = going.start_trial()
         assert name is not None
-        going.on_trial_progress(name, Progress((Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE))
+        going.on_trial_progress(
+            name, Progress((Report(1, {"loss": 0.5}, 1.0),), state=State.COMPLETE)
+        )
     going._monitor = Monitor(error=InputError(Problem("space.preprocessor", "no column `x`")))
     going.poll()
-    assert (going.refused is None) == bool(ended) and (going.reason is None) == bool(ended), "its own trials fail, others stay"
+    assert (going.refused is None) == bool(ended) and (going.reason is None) == bool(ended), (
+        "its own trials fail, others stay"
+    )
 
 
 def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(make_space, tmp_path):
@@ -83,7 +108,9 @@ def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(make_spac
     first, _ = controller(space, tmp_path)
     name = first.start_trial()
     assert name is not None
-    first.on_trial_progress(name, Progress((Report(1, {"loss": 0.5}, 1.0),), attempts=3))  # two gangs were lost under it
+    first.on_trial_progress(
+        name, Progress((Report(1, {"loss": 0.5}, 1.0),), attempts=3)
+    )  # two gangs were lost under it
     going, pool = controller(space, tmp_path)
     assert going.start_trial() == name and pool.started[-1] == ResumeState(3, ((1, 0.5),))
     going.on_trial_progress(name, Progress((Report(2, {"loss": 0.4}, 2.0),), attempts=4))
@@ -92,7 +119,9 @@ def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(make_spac
     assert pool.started[-1] == ResumeState(4, ((1, 0.5), (2, 0.4)))
 
 
-def test_a_pool_that_dies_again_and_again_ends_the_sweep_and_its_trials_stay_resumable(make_space, tmp_path):
+def test_a_pool_that_dies_again_and_again_ends_the_sweep_and_its_trials_stay_resumable(
+    make_space, tmp_path
+):
     going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
     first, second = going.start_trial(), going.start_trial()
     assert first is not None and second is not None
@@ -132,22 +161,31 @@ def test_a_rung_that_was_passed_is_passed_again_whoever_has_come_there_since(mak
     space = make_space(BODY)  # asha, one in three
     first, _ = controller(space, tmp_path)
     early = first.start_trial()
-    assert early is not None and first.on_trial_progress(early, news(1, 0.9, rung=1)) is Action.CONTINUE, "the first to come there"
+    assert (
+        early is not None
+        and first.on_trial_progress(early, news(1, 0.9, rung=1)) is Action.CONTINUE
+    ), "the first to come there"
     for loss in (0.3, 0.2, 0.1, 0.05):
         later = first.start_trial()
         assert later is not None
         first.on_trial_progress(later, news(1, loss, rung=1))
-    assert first.on_trial_progress(early, Progress(rung=1)) is Action.CONTINUE, "its worker was lost beyond it"
+    assert first.on_trial_progress(early, Progress(rung=1)) is Action.CONTINUE, (
+        "its worker was lost beyond it"
+    )
     going, _ = controller(space, tmp_path)  # the driver was
     assert 0 in going.search.interrupted and going.start_trial() == early
     assert going.on_trial_progress(early, Progress(rung=1)) is Action.CONTINUE
     late = going.start_trial()
     while late is not None and late in {f"{n:04d}" for n in range(5)}:
         late = going.start_trial()
-    assert late is not None and going.on_trial_progress(late, news(1, 0.8, rung=1)) is Action.STOP, "though not for others"
+    assert (
+        late is not None and going.on_trial_progress(late, news(1, 0.8, rung=1)) is Action.STOP
+    ), "though not for others"
 
 
-def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(make_space, tmp_path):
+def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(
+    make_space, tmp_path
+):
     space = make_space(BODY, scheduler="{name: none}")
     first, _ = controller(space, tmp_path)
     for _ in range(2):
@@ -157,7 +195,13 @@ def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(
     object.__setattr__(space.limits, "timeout", 60.0)
     tracker: Any = Deaf()
     going = SweepController(
-        SearchLoop.open(tmp_path, space), Pool(), tracker, time.time() - 61, lambda: False, lambda s: None, lambda: None
+        SearchLoop.open(tmp_path, space),
+        Pool(),
+        tracker,
+        time.time() - 61,
+        lambda: False,
+        lambda s: None,
+        lambda: None,
     )
     going.finish_leftover_trials()
     going.close()
@@ -179,7 +223,9 @@ def test_trials_that_are_left_resumable_stay_so(make_space, tmp_path):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_trial_of_several_ranks_is_at_its_end_with_its_last_checkpoint_alone(make_space, tmp_path, whole):
+def test_a_trial_of_several_ranks_is_at_its_end_with_its_last_checkpoint_alone(
+    make_space, tmp_path, whole
+):
     space = make_space(BODY + "\nscaling: {num_workers: 2}", scheduler="{name: none, max_t: 2}")
     first, _ = controller(space, tmp_path)
     name = first.start_trial()
@@ -187,13 +233,17 @@ def test_a_trial_of_several_ranks_is_at_its_end_with_its_last_checkpoint_alone(m
     path = tmp_path / "trials" / name / "checkpoint_000002"
     path.mkdir(parents=True)
     first.on_trial_progress(name, news(1, 0.5))
-    first.on_trial_progress(name, news(2, 0.4, checkpoint=Checkpoint(str(path), 2, 2) if whole else None))
+    first.on_trial_progress(
+        name, news(2, 0.4, checkpoint=Checkpoint(str(path), 2, 2) if whole else None)
+    )
     going, _ = controller(space, tmp_path)
     assert (going.search.interrupted == deque()) == whole
     assert record_of(tmp_path)[0].result.state is (State.COMPLETE if whole else State.RUNNING)
 
 
-def test_what_a_search_broke_of_is_kept_and_a_study_that_cannot_be_written_is_left_as_it_is(make_space, tmp_path, monkeypatch):
+def test_what_a_search_broke_of_is_kept_and_a_study_that_cannot_be_written_is_left_as_it_is(
+    make_space, tmp_path, monkeypatch
+):
     going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
     name = going.start_trial()
     assert name is not None
@@ -227,7 +277,13 @@ def test_changed_data_ends_the_sweep_and_every_trial_stays_resumable(make_space,
 
 def test_ctrl_c_before_the_first_trial_begins_none(tmp_path, make_space):
     going = SweepController(
-        SearchLoop.open(tmp_path, make_space("params: {x: {uniform: [0.0, 1.0]}}")), Pool(), Deaf(), 0.0, lambda: True, print, print
+        SearchLoop.open(tmp_path, make_space("params: {x: {uniform: [0.0, 1.0]}}")),
+        Pool(),
+        Deaf(),
+        0.0,
+        lambda: True,
+        print,
+        print,
     )
     going.finish_leftover_trials()
     assert going.reason == "interrupted" and not going.study_store.results()
@@ -260,11 +316,17 @@ def command(going: SweepController, command: Command) -> Answer:
 
 def answers_of(going: SweepController, *commands: Command) -> list[str]:
     """Send commands one after the other, and return the text of each answer, or its problems."""
-    return ["; ".join(answer.problems) or answer.text for answer in (command(going, one) for one in commands)]
+    return [
+        "; ".join(answer.problems) or answer.text
+        for answer in (command(going, one) for one in commands)
+    ]
 
 
 def test_a_command_stops_the_sweep_and_leaves_its_trials_resumable(going):
-    assert answers_of(going, Stop(), Stop()) == ["stopping; 1 trial is interrupted", "the sweep is ending already (interrupted)"]
+    assert answers_of(going, Stop(), Stop()) == [
+        "stopping; 1 trial is interrupted",
+        "the sweep is ending already (interrupted)",
+    ]
     assert going.reason == "interrupted" and going.commands.notes
     with pytest.raises(StopIteration):
         going.start_trial()
@@ -281,11 +343,15 @@ def test_a_command_stops_one_trial_at_once_and_the_record_has_the_cause(going):
     for _ in range(2):  # The pool may have been restarted after the first request.
         going._status_time = 0.0
         going.poll()
-    assert calls == [("0000",)] * 2 and read_answer(file) is None, "the answer waits for the trial's last reports"
+    assert calls == [("0000",)] * 2 and read_answer(file) is None, (
+        "the answer waits for the trial's last reports"
+    )
     assert going.on_trial_progress("0000", news(2, 0.4, state=State.PRUNED)) is Action.STOP
     going._status_time = 0.0
     going.poll()
-    assert read_answer(file) == Answer("trial 0000 is stopped, after 2 steps", "0000") and list(going.running) == ["0001"]
+    assert read_answer(file) == Answer("trial 0000 is stopped, after 2 steps", "0000") and list(
+        going.running
+    ) == ["0001"]
     first, second = record_of(going.folder)
     assert (first.result.state, second.result.state) == (State.PRUNED, State.RUNNING)
     assert first.reason == first.result.reason == STOPPED and first.result.value == 0.4
@@ -294,7 +360,11 @@ def test_a_command_stops_one_trial_at_once_and_the_record_has_the_cause(going):
 
 def test_the_steps_of_a_stopped_cross_validation_are_folds(going):
     data = going.space.data
-    object.__setattr__(going.space, "data", dataclasses.replace(data, valid=dataclasses.replace(data.valid, kind="folds", folds=5)))
+    object.__setattr__(
+        going.space,
+        "data",
+        dataclasses.replace(data, valid=dataclasses.replace(data.valid, kind="folds", folds=5)),
+    )
     file = send(going.folder, Stop("0000"))
     going.on_trial_progress("0000", news(1, 0.5))
     for state in (State.PRUNED, None):
@@ -330,11 +400,15 @@ def test_a_paused_trial_and_an_interrupted_trial_can_be_stopped(make_space, tmp_
         "trial 0001 is stopped, before its first step",
     ]
     assert not going.search.view.paused and not going.search.interrupted
-    assert [(t.result.state, t.reason) for t in record_of(tmp_path)] == [(State.PRUNED, STOPPED)] * 2
+    assert [(t.result.state, t.reason) for t in record_of(tmp_path)] == [
+        (State.PRUNED, STOPPED)
+    ] * 2
 
 
 def test_after_a_pause_trials_run_on_but_none_starts_until_the_resume(going):
-    assert command(going, Pause()).text == "paused; 1 trial is still running, and no new trial starts"
+    assert (
+        command(going, Pause()).text == "paused; 1 trial is still running, and no new trial starts"
+    )
     assert going.start_trial() is None and going.reason is None and going.status().paused
     assert record.read(going.folder).paused
     assert going.on_trial_progress("0000", news(1, 0.5)) is Action.CONTINUE
@@ -352,7 +426,11 @@ def test_a_driver_that_follows_a_paused_one_is_not_paused(make_space, tmp_path):
     command(first, Pause())
     assert record.read(tmp_path).paused
     going, _ = controller(space, tmp_path)
-    assert going.start_trial() == "0000" and going.start_trial() == "0001" and not record.read(tmp_path).paused
+    assert (
+        going.start_trial() == "0000"
+        and going.start_trial() == "0001"
+        and not record.read(tmp_path).paused
+    )
 
 
 def test_a_paused_sweep_can_be_stopped(going):
@@ -371,7 +449,9 @@ def test_a_sweep_ends_if_no_trial_is_left_to_start_in_a_pause(make_space, tmp_pa
     command(going, Pause())
     command(going, Resume())
     assert going.start_trial() is not None
-    assert answers_of(going, Pause()) == ["all trials have started already, so a pause would change nothing"]
+    assert answers_of(going, Pause()) == [
+        "all trials have started already, so a pause would change nothing"
+    ]
     for name in ("0000", "0001"):
         going.on_trial_progress(name, news(1, 0.5, state=State.COMPLETE))
     with pytest.raises(StopIteration):
@@ -392,18 +472,32 @@ def test_elastic_trials_may_grow_during_a_pause(make_space, tmp_path):
 
 
 def test_an_enqueued_configuration_starts_next_and_the_record_says_so(going):
-    assert command(going, Enqueue({"eta": 0.25})) == Answer("trial 0001 is the next trial to start", "0001")
-    assert command(going, Enqueue({"params.eta": 0.75})).text == "trial 0002 starts after 1 trial enqueued earlier"
-    assert [going.start_trial(), going.start_trial(), going.start_trial()] == ["0001", "0002", "0003"]
+    assert command(going, Enqueue({"eta": 0.25})) == Answer(
+        "trial 0001 is the next trial to start", "0001"
+    )
+    assert (
+        command(going, Enqueue({"params.eta": 0.75})).text
+        == "trial 0002 starts after 1 trial enqueued earlier"
+    )
+    assert [going.start_trial(), going.start_trial(), going.start_trial()] == [
+        "0001",
+        "0002",
+        "0003",
+    ]
     trials = record_of(going.folder)
     assert [t.enqueued for t in trials] == [False, True, True, False]
-    assert [t.params["eta"] for t in trials[1:3]] == [0.25, 0.75] and trials[1].to_json()["enqueued"] is True
+    assert [t.params["eta"] for t in trials[1:3]] == [0.25, 0.75] and trials[1].to_json()[
+        "enqueued"
+    ] is True
     assert going.search.store.trial(1).enqueued and not going.search.store.trial(3).enqueued
 
 
 def test_a_configuration_enqueued_during_a_pause_starts_after_it(going):
     command(going, Pause())
-    assert command(going, Enqueue({"eta": 0.25})).text == "trial 0001 is the next trial to start, when the sweep is resumed"
+    assert (
+        command(going, Enqueue({"eta": 0.25})).text
+        == "trial 0001 is the next trial to start, when the sweep is resumed"
+    )
     assert going.start_trial() is None
     assert answers_of(going, Stop("0001")) == [
         "trial 0001 is enqueued, but has not started yet; only a trial that has started can be stopped"
@@ -427,7 +521,10 @@ def test_an_enqueued_configuration_survives_the_driver_and_is_enqueued_once(make
     going.poll()
     assert read_answer(file) == Answer("trial 0000 starts after 1 trial enqueued earlier", "0000")
     assert [going.start_trial(), going.start_trial()] == ["0000", "0001"]
-    assert [(t.enqueued, t.params["eta"] == 0.25) for t in record_of(tmp_path)] == [(True, True), (False, False)]
+    assert [(t.enqueued, t.params["eta"] == 0.25) for t in record_of(tmp_path)] == [
+        (True, True),
+        (False, False),
+    ]
 
 
 def test_initial_points_are_not_skipped_because_of_enqueued_configurations(make_space, tmp_path):
@@ -450,19 +547,39 @@ def test_initial_points_are_not_skipped_because_of_enqueued_configurations(make_
 
 PBT = "{name: pbt, perturbation_interval: 2, max_t: 4}"
 REFUSED = [
-    (BODY, "{name: none}", Enqueue({"eta": 3, "etaa": 1}), ["must be within its bounds, 0 to 1, got 3", "no dimension `etaa`"], True),
+    (
+        BODY,
+        "{name: none}",
+        Enqueue({"eta": 3, "etaa": 1}),
+        ["must be within its bounds, 0 to 1, got 3", "no dimension `etaa`"],
+        True,
+    ),
     (BODY, "{name: none}", Enqueue({}), ["give at least one value"], True),
     (BODY, PBT, Enqueue({"eta": 0.5}), ["pbt starts all trials of its population at once"], False),
     (BODY, PBT, Pause(), ["pbt starts all trials at once"], False),
-    ("params: {eta: {grid: [1, 2]}}", "{name: none}", Enqueue({"eta": 1}), ["all dimensions of the space are grids"], False),
-    ("params: {eta: 0.5}", "{name: none}", Enqueue({"eta": 0.5}), ["the space has no dimension"], False),
+    (
+        "params: {eta: {grid: [1, 2]}}",
+        "{name: none}",
+        Enqueue({"eta": 1}),
+        ["all dimensions of the space are grids"],
+        False,
+    ),
+    (
+        "params: {eta: 0.5}",
+        "{name: none}",
+        Enqueue({"eta": 0.5}),
+        ["the space has no dimension"],
+        False,
+    ),
     (BODY, "{name: none}", Stop("0099"), ["no trial `0099`; the trials are 0000 to 0000"], True),
     (BODY, "{name: none}", Resume(), ["is running and is not paused"], False),
 ]
 
 
 @pytest.mark.parametrize("body, scheduler, refused, why, invalid", REFUSED)
-def test_a_command_that_cannot_be_carried_out_is_answered_and_logged(make_space, tmp_path, caplog, body, scheduler, refused, why, invalid):
+def test_a_command_that_cannot_be_carried_out_is_answered_and_logged(
+    make_space, tmp_path, caplog, body, scheduler, refused, why, invalid
+):
     going, _ = controller(make_space(body, scheduler=scheduler, max_trials=4), tmp_path)
     going._monitor = Monitor()
     assert going.start_trial() == "0000"
@@ -472,7 +589,9 @@ def test_a_command_that_cannot_be_carried_out_is_answered_and_logged(make_space,
     assert going.reason is None and not going.status().paused
 
 
-ELASTIC = BODY + "\nscaling: {num_workers: {elastic: [1, 3]}, resources_per_worker: {CPU: 1, GPU: 0.5}}"
+ELASTIC = (
+    BODY + "\nscaling: {num_workers: {elastic: [1, 3]}, resources_per_worker: {CPU: 1, GPU: 0.5}}"
+)
 
 
 def test_the_sizes_of_an_elastic_trial_are_recorded_published_and_passed_on(make_space, tmp_path):
@@ -484,8 +603,12 @@ def test_the_sizes_of_an_elastic_trial_are_recorded_published_and_passed_on(make
     assert name is not None
     three, two = GangSizePeriod(0, 3, 0, 1.0), GangSizePeriod(2, 2, 3, 2.0)
     going.on_trial_progress(name, news(1, 0.5, sizes=(three,), seconds=10.0, worker_seconds=30.0))
-    going.on_trial_progress(name, news(4, 0.4, sizes=(three, two), seconds=20.0, worker_seconds=50.0))
-    going.on_trial_progress(name, news(5, 0.4, sizes=(three, two), seconds=30.0, worker_seconds=70.0))
+    going.on_trial_progress(
+        name, news(4, 0.4, sizes=(three, two), seconds=20.0, worker_seconds=50.0)
+    )
+    going.on_trial_progress(
+        name, news(5, 0.4, sizes=(three, two), seconds=30.0, worker_seconds=70.0)
+    )
     changes = [event for event in events if isinstance(event, TrialChanged)]
     assert [(e.step, e.workers, e.metrics, e.time) for e in changes] == [
         (0, 3, {"scaling.num_workers": 3.0}, 1.0),
@@ -493,16 +616,29 @@ def test_the_sizes_of_an_elastic_trial_are_recorded_published_and_passed_on(make
     ]
     again, pool = controller(space, tmp_path)
     resume_from = again.start_trial() and pool.started[-1]
-    assert resume_from is not None and (resume_from.sizes, resume_from.worker_seconds, resume_from.seconds) == ((three, two), 70.0, 30.0)
-    again.on_trial_progress(name, Progress(state=State.COMPLETE, sizes=resume_from.sizes, seconds=40.0, worker_seconds=90.0))
+    assert resume_from is not None and (
+        resume_from.sizes,
+        resume_from.worker_seconds,
+        resume_from.seconds,
+    ) == ((three, two), 70.0, 30.0)
+    again.on_trial_progress(
+        name,
+        Progress(state=State.COMPLETE, sizes=resume_from.sizes, seconds=40.0, worker_seconds=90.0),
+    )
     study = record.read(tmp_path)
     assert study is not None
     trial = study.trials[0]
-    assert trial.sizes == (three, two) and trial.result.metrics["cpu_seconds"] == 90.0 and trial.result.metrics["gpu_seconds"] == 45.0
+    assert (
+        trial.sizes == (three, two)
+        and trial.result.metrics["cpu_seconds"] == 90.0
+        and trial.result.metrics["gpu_seconds"] == 45.0
+    )
 
 
 def test_the_pool_learns_when_no_trial_is_left_to_start(make_space, tmp_path):
-    going, _ = controller(make_space(ELASTIC, scheduler="{name: none}", extra="", max_trials=2), tmp_path)
+    going, _ = controller(
+        make_space(ELASTIC, scheduler="{name: none}", extra="", max_trials=2), tmp_path
+    )
     going._monitor = monitor = Monitor()
     told = []
     for _ in range(2):

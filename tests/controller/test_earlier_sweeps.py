@@ -62,7 +62,12 @@ def recorded(root: Path, name: str, trials: int = 8, **changes: str) -> Path:
         if i == 1:
             continue
         if i:
-            loop.report(trial.number, ProgressUpdate((Report(1, {"loss": trial.params["eta"]}, time.time()),), None, None, 1, 2.0))
+            loop.report(
+                trial.number,
+                ProgressUpdate(
+                    (Report(1, {"loss": trial.params["eta"]}, time.time()),), None, None, 1, 2.0
+                ),
+            )
         loop.tell(trial.number, State.COMPLETE if i else State.FAIL, error=None if i else "no")
     return folder
 
@@ -81,7 +86,11 @@ def space_with(root: Path, earlier: str, **changes: str):
 def test_trials_with_a_value_are_read(runs, tmp_path):
     space = space_with(tmp_path, "[latest]")
     (sweep,) = read_earlier_sweeps(space, runs)
-    assert sweep.name == "first-20260102-120000" and sweep.place == str(runs / sweep.name) and sweep.new == ()
+    assert (
+        sweep.name == "first-20260102-120000"
+        and sweep.place == str(runs / sweep.name)
+        and sweep.new == ()
+    )
     assert len(sweep.trials) == 6 and sweep.left_out == {"without a value": 2}
     assert all(trial.values == (pytest.approx(trial.keys["params.eta"]),) for trial in sweep.trials)
 
@@ -113,10 +122,17 @@ def test_extreme_values_can_be_saved_and_read(tmp_path, trial, values, violation
 
 
 def test_a_space_that_was_changed_in_the_middle(runs, tmp_path):
-    changed = {"[0.001, 1.0]": "[0.001, 0.05]", "subsample: 0.5": "subsample: {uniform: [0.4, 1]}, gamma: {uniform: [0, 1]}"}
+    changed = {
+        "[0.001, 1.0]": "[0.001, 0.05]",
+        "subsample: 0.5": "subsample: {uniform: [0.4, 1]}, gamma: {uniform: [0, 1]}",
+    }
     (sweep,) = read_earlier_sweeps(space_with(tmp_path, "[first]", **changed), runs)
-    assert sweep.left_out["outside the domain of params.eta"] + len(sweep.trials) == 6 and sweep.trials
-    assert all(t.keys["params.subsample"] == 0.5 and t.keys["params.eta"] <= 0.05 for t in sweep.trials), "the constant is taken too"
+    assert (
+        sweep.left_out["outside the domain of params.eta"] + len(sweep.trials) == 6 and sweep.trials
+    )
+    assert all(
+        t.keys["params.subsample"] == 0.5 and t.keys["params.eta"] <= 0.05 for t in sweep.trials
+    ), "the constant is taken too"
     assert sweep.new == ("params.gamma",)
 
 
@@ -138,8 +154,14 @@ def test_no_code_of_an_earlier_sweep_runs(tmp_path):
     root = tmp_path / "runs"
     folder = recorded(root, "strange")
     mark = root / "imported"
-    (root / "marks.py").write_text(f"open({str(mark)!r}, 'w')\ndef train(config): ...\ndef rows(): ...\n")
-    text = (folder / "space.yaml").read_text().replace("trainer: xgboost", 'trainer: {loop: "marks:train", backend: none}')
+    (root / "marks.py").write_text(
+        f"open({str(mark)!r}, 'w')\ndef train(config): ...\ndef rows(): ...\n"
+    )
+    text = (
+        (folder / "space.yaml")
+        .read_text()
+        .replace("trainer: xgboost", 'trainer: {loop: "marks:train", backend: none}')
+    )
     (folder / "space.yaml").write_text(text.replace('"sklearn:iris"', '"marks:rows"'))
     (sweep,) = read_earlier_sweeps(space_with(tmp_path, "[strange]"), root)
     assert len(sweep.trials) == 6 and not mark.exists()
@@ -151,8 +173,16 @@ def test_no_code_of_an_earlier_sweep_runs(tmp_path):
 @pytest.mark.parametrize(
     ("earlier", "changes", "problem"),
     [
-        ("[first, second]", {}, "search.from.1: second: is neither a sweep's folder nor the name of a sweep"),
-        ("[first, latest]", {}, "search.from.1: `latest` is the sweep first-20260102-120000, which is named twice; name each sweep once"),
+        (
+            "[first, second]",
+            {},
+            "search.from.1: second: is neither a sweep's folder nor the name of a sweep",
+        ),
+        (
+            "[first, latest]",
+            {},
+            "search.from.1: `latest` is the sweep first-20260102-120000, which is named twice; name each sweep once",
+        ),
         (
             "[first]",
             {"metric: loss": "metric: auc", "minimize": "maximize"},
@@ -160,7 +190,9 @@ def test_no_code_of_an_earlier_sweep_runs(tmp_path):
         ),
         (
             "[first]",
-            {"{eta: {loguniform: [0.001, 1.0]}, max_depth: {randint: [1, 9]}, subsample: 0.5}": "{gamma: {uniform: [0, 1]}}"},
+            {
+                "{eta: {loguniform: [0.001, 1.0]}, max_depth: {randint: [1, 9]}, subsample: 0.5}": "{gamma: {uniform: [0, 1]}}"
+            },
             "search.from.0: no trial of first-20260102-120000 fits this space",
         ),
         (
@@ -173,13 +205,20 @@ def test_no_code_of_an_earlier_sweep_runs(tmp_path):
 def test_problems_are_one_clear_line(runs, tmp_path, earlier, changes, problem):
     with pytest.raises(InputError) as error:
         read_earlier_sweeps(space_with(tmp_path, earlier, **changes), runs)
-    assert len(error.value.problems) == 1 and problem in str(error.value) and "new.yaml:5:" in str(error.value)
+    assert (
+        len(error.value.problems) == 1
+        and problem in str(error.value)
+        and "new.yaml:5:" in str(error.value)
+    )
 
 
 @pytest.mark.parametrize(
     ("earlier", "problem"),
     [
-        ("latest", "new.yaml:5:31: search.from: must be a list of sweeps, such as [latest], got latest"),
+        (
+            "latest",
+            "new.yaml:5:31: search.from: must be a list of sweeps, such as [latest], got latest",
+        ),
         ("[3]", "new.yaml:5:32: search.from.0: must be text, got 3"),
         ('[""]', "new.yaml:5:32: search.from.0: must not be empty"),
         ("{choice: [a]}", "search.from: cannot be tuned"),
@@ -194,7 +233,10 @@ def test_validate_checks_the_form(tmp_path, earlier, problem):
 def test_without_a_sampled_dimension_the_key_has_no_effect(tmp_path):
     grids = {"{loguniform: [0.001, 1.0]}": "{grid: [0.1, 0.2]}", "{randint: [1, 9]}": "3"}
     file = write(tmp_path, {"algorithm: gp": "algorithm: grid, from: [first]", **grids})
-    assert "search.from: has no effect, because no dimension is sampled; leave this key out" in invoke("validate", file).stderr
+    assert (
+        "search.from: has no effect, because no dimension is sampled; leave this key out"
+        in invoke("validate", file).stderr
+    )
 
 
 def test_plan_says_what_is_taken_and_what_is_left_out(runs, tmp_path):
@@ -202,7 +244,10 @@ def test_plan_says_what_is_taken_and_what_is_left_out(runs, tmp_path):
     done = invoke("plan", file, "--dir", runs)
     assert done.exit_code == 0, done.stderr
     text = " ".join(done.stdout.split())
-    assert "learns from 6 of 8 configurations of first-20260102-120000; left out: 2 without a value" in text
+    assert (
+        "learns from 6 of 8 configurations of first-20260102-120000; left out: 2 without a value"
+        in text
+    )
     assert "one is suggested, and the best configuration of each earlier sweep is next" in text
     shown = json.loads(invoke("plan", file, "--dir", runs, "--json").stdout)["learns_from"]
     assert shown == [

@@ -17,7 +17,9 @@ from sweeps.search.schedulers.none import NoScheduler
 from tests.search.test_schedulers import decided
 
 
-def rounds(count: int, concurrency: int, each: float, start: float = 0.0) -> list[tuple[float, float]]:
+def rounds(
+    count: int, concurrency: int, each: float, start: float = 0.0
+) -> list[tuple[float, float]]:
     """(begin, end) of trials that take equally long, but for the first, which wait for their workers to start."""
     spans: list[tuple[float, float]] = []
     for i in range(count):
@@ -30,14 +32,19 @@ def test_nobody_can_tell_before_some_have_ended():
     assert time_left(5.0, 16, [], [RunningTrial(5.0)], 1, None) is None
     assert time_left(9.0, 16, rounds(2, 1, 4.0), [RunningTrial(1.0)], 1, None) is None
     assert time_left(13.0, 16, rounds(3, 1, 4.0), [RunningTrial(1.0)], 1, None) is not None
-    assert time_left(4.0, 16, rounds(4, 4, 4.0), [RunningTrial(0.0)] * 4, 4, None) is None, "the first round ends as one"
+    assert time_left(4.0, 16, rounds(4, 4, 4.0), [RunningTrial(0.0)] * 4, 4, None) is None, (
+        "the first round ends as one"
+    )
 
 
 @pytest.mark.parametrize("concurrency", [1, 3, 4, 16])
 def test_the_first_trials_start_up_does_not_count(concurrency):
     ended = rounds(2 * concurrency + 1, concurrency, 10.0, start=30.0)
     now = ended[-1][1]
-    running = [RunningTrial(now - begin) for begin, end in rounds(3 * concurrency, concurrency, 10.0, 30.0)[2 * concurrency + 1 :]]
+    running = [
+        RunningTrial(now - begin)
+        for begin, end in rounds(3 * concurrency, concurrency, 10.0, 30.0)[2 * concurrency + 1 :]
+    ]
     left = time_left(now, 5 * concurrency, ended, running, concurrency, None)
     true = rounds(5 * concurrency, concurrency, 10.0, start=30.0)[-1][1] - now
     assert left is not None and left.seconds == pytest.approx(true, rel=0.35)
@@ -50,16 +57,26 @@ def test_it_says_how_it_was_reckoned():
 
 
 def test_the_pace_is_that_of_late():
-    slow_then_fast = [(i * 10.0, (i + 1) * 10.0) for i in range(10)] + [(100.0 + i, 101.0 + i) for i in range(20)]
+    slow_then_fast = [(i * 10.0, (i + 1) * 10.0) for i in range(10)] + [
+        (100.0 + i, 101.0 + i) for i in range(20)
+    ]
     every, count = mean_interval([end for _, end in slow_then_fast], 1) or (0, 0)
     assert every == 1.0 and count == 15
 
 
 def test_the_last_trials_go_at_their_own_pace():
     ended = rounds(14, 2, 4.0)
-    left = time_left(30.0, 16, ended, [RunningTrial(2.0, (1.0, 1.0)), RunningTrial(2.0, (10.0, 40.0))], 2, None)
-    assert left is not None and left.seconds == 25.0 and left.how == "from the pace of the last 2 trials"
-    assert time_left(1.0, 1, [], [RunningTrial(1.0, (3.0, 3.0))], 1, None) is not None, "steps tell as much as trials that have ended"
+    left = time_left(
+        30.0, 16, ended, [RunningTrial(2.0, (1.0, 1.0)), RunningTrial(2.0, (10.0, 40.0))], 2, None
+    )
+    assert (
+        left is not None
+        and left.seconds == 25.0
+        and left.how == "from the pace of the last 2 trials"
+    )
+    assert time_left(1.0, 1, [], [RunningTrial(1.0, (3.0, 3.0))], 1, None) is not None, (
+        "steps tell as much as trials that have ended"
+    )
 
 
 def test_a_last_trial_that_takes_longer_than_all_others_leaves_one_in_the_dark():
@@ -68,9 +85,13 @@ def test_a_last_trial_that_takes_longer_than_all_others_leaves_one_in_the_dark()
 
 def test_it_promises_no_more_than_the_time_limit():
     left = time_left(40.0, 160, rounds(10, 1, 4.0), [RunningTrial(0.0)], 1, 100.0)
-    assert left is not None and left.seconds == 60.0 and left.how == "limits.timeout" and left.at_most
+    assert (
+        left is not None and left.seconds == 60.0 and left.how == "limits.timeout" and left.at_most
+    )
     early = time_left(5.0, 16, [], [RunningTrial(5.0)], 1, 100.0)
-    assert early is not None and early.seconds == 95.0 and early.at_most, "known before any trial has ended"
+    assert early is not None and early.seconds == 95.0 and early.at_most, (
+        "known before any trial has ended"
+    )
     assert time_left(40.0, 16, rounds(10, 1, 4.0), [RunningTrial(0.0)], 1, 100.0) == time_left(
         40.0, 16, rounds(10, 1, 4.0), [RunningTrial(0.0)], 1, None
     )
@@ -90,15 +111,31 @@ def test_milestones_ahead():
     st.integers(0, 50),
     st.none() | st.floats(0, 1e4),
 )
-def test_it_is_never_negative_and_never_beyond_the_limit(ended, running, concurrency, more, timeout):
+def test_it_is_never_negative_and_never_beyond_the_limit(
+    ended, running, concurrency, more, timeout
+):
     ended = sorted(((b, b + e) for b, e in ended), key=lambda span: span[1])
     now = (ended[-1][1] if ended else 0.0) + 1.0
-    left = time_left(now, len(ended) + len(running) + more, ended, [RunningTrial(r) for r in running], concurrency, timeout)
+    left = time_left(
+        now,
+        len(ended) + len(running) + more,
+        ended,
+        [RunningTrial(r) for r in running],
+        concurrency,
+        timeout,
+    )
     assert left is None or left.seconds >= 0
     assert timeout is None or (left is not None and left.seconds <= max(0.0, timeout - now))
 
 
-def simulated(seed: int, total: int, concurrency: int, scheduler: Asha | NoScheduler, max_t: int, start: float = 10.0) -> list[float]:
+def simulated(
+    seed: int,
+    total: int,
+    concurrency: int,
+    scheduler: Asha | NoScheduler,
+    max_t: int,
+    start: float = 10.0,
+) -> list[float]:
     """How wrong the time left was, as a factor, at every report of a simulated sweep after a fifth of its trials."""
     draw = random.Random(seed)
     line: list[tuple[float, int]] = []
@@ -110,8 +147,15 @@ def simulated(seed: int, total: int, concurrency: int, scheduler: Asha | NoSched
     while begun < total or line:
         while begun < total and len(running) < concurrency:
             each = 0.1 * draw.lognormvariate(0, 0.4)
-            running[begun] = {"begun": now, "each": each, "quality": draw.gauss(-begun / total, 1), "steps": []}
-            heapq.heappush(line, (now + each + 0.2 + (start if begun < concurrency else 0.0), begun))
+            running[begun] = {
+                "begun": now,
+                "each": each,
+                "quality": draw.gauss(-begun / total, 1),
+                "steps": [],
+            }
+            heapq.heappush(
+                line, (now + each + 0.2 + (start if begun < concurrency else 0.0), begun)
+            )
             begun += 1
         now, trial = heapq.heappop(line)
         run = running[trial]
@@ -127,7 +171,10 @@ def simulated(seed: int, total: int, concurrency: int, scheduler: Asha | NoSched
             heapq.heappush(line, (now + run["each"], trial))
         stops = (*scheduler.rungs(), max_t)
         going = [
-            RunningTrial(now - r["begun"], time_to_stops(r["steps"][0], r["steps"][-1], stops, now) if r["steps"] else None)
+            RunningTrial(
+                now - r["begun"],
+                time_to_stops(r["steps"][0], r["steps"][-1], stops, now) if r["steps"] else None,
+            )
             for r in running.values()
         ]
         left = time_left(now, total, ended, going, concurrency, None)
@@ -139,5 +186,7 @@ def simulated(seed: int, total: int, concurrency: int, scheduler: Asha | NoSched
 @pytest.mark.parametrize("concurrency", [2, 8])
 @pytest.mark.parametrize("scheduler", [Asha(50, 5, 3), NoScheduler(50)], ids=["asha", "none"])
 def test_a_simulated_sweep_ends_about_when_it_was_said(concurrency, scheduler):
-    wrong = [factor for seed in range(5) for factor in simulated(seed, 48, concurrency, scheduler, 50)]
+    wrong = [
+        factor for seed in range(5) for factor in simulated(seed, 48, concurrency, scheduler, 50)
+    ]
     assert statistics.median(wrong) < 1.7 and sorted(wrong)[int(0.9 * len(wrong))] < 2.6

@@ -70,17 +70,30 @@ def test_the_whole_front_each_into_a_folder_by_its_id(tmp_path):
     sweep = made(tmp_path, TWO)
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--pareto"], prog_name="sweeps")
     assert done.exit_code == 0, done.output
-    assert done.output.splitlines() == [str(sweep / "exports" / name) for name in ("0000", "0002", "0004")]
-    losses = [json.loads((sweep / "exports" / name / "state.json").read_text())["loss"] for name in ("0000", "0002", "0004")]
+    assert done.output.splitlines() == [
+        str(sweep / "exports" / name) for name in ("0000", "0002", "0004")
+    ]
+    losses = [
+        json.loads((sweep / "exports" / name / "state.json").read_text())["loss"]
+        for name in ("0000", "0002", "0004")
+    ]
     assert losses == [0.1, 0.2, 0.4]
-    there = [written.path.name for written in exports.export(sweep, pareto=True, output=tmp_path / "front")]
-    assert there == sorted(p.name for p in (tmp_path / "front").iterdir()) == ["0000", "0002", "0004"]
+    there = [
+        written.path.name
+        for written in exports.export(sweep, pareto=True, output=tmp_path / "front")
+    ]
+    assert (
+        there == sorted(p.name for p in (tmp_path / "front").iterdir()) == ["0000", "0002", "0004"]
+    )
 
 
 def test_the_front_is_exported_whole_or_not_at_all(tmp_path):
     sweep = made(tmp_path, TWO)
     shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000001")
-    with pytest.raises(InputError, match=r"--pareto: the checkpoint of trial 0002 is missing; use --trial to export another trial"):
+    with pytest.raises(
+        InputError,
+        match=r"--pareto: the checkpoint of trial 0002 is missing; use --trial to export another trial",
+    ):
         exports.export(sweep, pareto=True)
     assert not (sweep / "exports").exists()
 
@@ -90,14 +103,24 @@ def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
     shutil.rmtree(sweep / "trials" / "0000" / "checkpoint_000001")  # as retention may
     done = CliRunner().invoke(cli.main, ["export", str(sweep), "--top", "2"], prog_name="sweeps")
     assert done.exit_code == 0, done.output
-    assert done.output.splitlines() == [str(sweep / "exports" / name) for name in ("0002", "0001")], "the best first"
-    done = CliRunner().invoke(cli.main, ["export", str(sweep), "--top", "9", "-o", str(tmp_path / "all")], prog_name="sweeps")
+    assert done.output.splitlines() == [
+        str(sweep / "exports" / name) for name in ("0002", "0001")
+    ], "the best first"
+    done = CliRunner().invoke(
+        cli.main,
+        ["export", str(sweep), "--top", "9", "-o", str(tmp_path / "all")],
+        prog_name="sweeps",
+    )
     assert (
-        len(list((tmp_path / "all").iterdir())) == 4 and "note: --top 9: exported only 4, because no other trial has ended" in done.output
+        len(list((tmp_path / "all").iterdir())) == 4
+        and "note: --top 9: exported only 4, because no other trial has ended" in done.output
     )
     for trial in ("0001", "0002", "0003", "0004"):
         shutil.rmtree(sweep / "trials" / trial)
-    with pytest.raises(InputError, match="--top: this sweep has no completed trial with a value of the objective and a checkpoint"):
+    with pytest.raises(
+        InputError,
+        match="--top: this sweep has no completed trial with a value of the objective and a checkpoint",
+    ):
         exports.export(sweep, top=1)
 
 
@@ -105,7 +128,9 @@ def test_with_latest_it_is_the_latest_checkpoint_that_has_to_be_there(tmp_path):
     sweep = made(tmp_path, "{metric: loss, goal: minimize}", worse=1.0)
     shutil.rmtree(sweep / "trials" / "0000" / "checkpoint_000002")  # as retention may
     shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000001")  # which is not asked for
-    done = CliRunner().invoke(cli.main, ["export", str(sweep), "--top", "2", "--latest"], prog_name="sweeps")
+    done = CliRunner().invoke(
+        cli.main, ["export", str(sweep), "--top", "2", "--latest"], prog_name="sweeps"
+    )
     assert done.exit_code == 0, done.output
     assert [line for line in done.output.splitlines() if line.startswith("/")] == [
         str(sweep / "exports" / name) for name in ("0002-latest", "0001-latest")
@@ -113,7 +138,8 @@ def test_with_latest_it_is_the_latest_checkpoint_that_has_to_be_there(tmp_path):
     for trial in ("0001", "0002", "0003", "0004"):
         shutil.rmtree(sweep / "trials" / trial / "checkpoint_000002")
     with pytest.raises(
-        InputError, match="--top: this sweep has no completed trial with a value of the objective and its latest checkpoint"
+        InputError,
+        match="--top: this sweep has no completed trial with a value of the objective and its latest checkpoint",
     ):
         exports.export(sweep, top=1, latest=True)
 
@@ -121,7 +147,9 @@ def test_with_latest_it_is_the_latest_checkpoint_that_has_to_be_there(tmp_path):
 def test_the_latest_of_the_front_are_exported_whole_or_not_at_all(tmp_path):
     sweep = made(tmp_path, TWO, worse=1.0)
     shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000002")
-    with pytest.raises(InputError, match=r"--pareto: the latest checkpoint of trial 0002 is missing"):
+    with pytest.raises(
+        InputError, match=r"--pareto: the latest checkpoint of trial 0002 is missing"
+    ):
         exports.export(sweep, pareto=True, latest=True)
     assert not (sweep / "exports").exists()
     assert len(exports.export(sweep, pareto=True)) == 3
@@ -129,12 +157,19 @@ def test_the_latest_of_the_front_are_exported_whole_or_not_at_all(tmp_path):
 
 def test_what_pareto_is_not_for(tmp_path):
     sweep = made(tmp_path, "{metric: loss, goal: minimize}")
-    with pytest.raises(InputError, match="--pareto: needs several objectives, but this sweep has only one, `loss`; use --top K"):
+    with pytest.raises(
+        InputError,
+        match="--pareto: needs several objectives, but this sweep has only one, `loss`; use --top K",
+    ):
         exports.export(sweep, pareto=True)
     for more in ({"trial": "0"}, {"top": 2}):
         with pytest.raises(InputError, match="--pareto: cannot be combined with --t"):
             exports.export(sweep, pareto=True, **more)  # type: ignore[arg-type]
-    done = CliRunner().invoke(cli.main, ["export", str(sweep), "--pareto", "--register", "m", "--alias", "best"], prog_name="sweeps")
+    done = CliRunner().invoke(
+        cli.main,
+        ["export", str(sweep), "--pareto", "--register", "m", "--alias", "best"],
+        prog_name="sweeps",
+    )
     assert done.exit_code == 2 and "--alias refers to one model" in done.output
 
 
@@ -145,18 +180,33 @@ def test_what_refit_is_not_for(tmp_path):
             exports.export(sweep, refit=True, **more)  # type: ignore[arg-type]
     space, _ = saved_space(sweep)
     loop = SearchLoop.open(sweep, space)
-    trial = SearchLoop.open(sweep, dataclasses.replace(space, limits=dataclasses.replace(space.limits, max_trials=6))).ask()
+    trial = SearchLoop.open(
+        sweep, dataclasses.replace(space, limits=dataclasses.replace(space.limits, max_trials=6))
+    ).ask()
     assert trial is not None
     loop = SearchLoop.open(sweep, space)
     loop.tell(trial.number, State.FAIL, "boom")
-    with pytest.raises(InputError, match="--refit: trial 0005 reported no value, so the number of steps to train is unknown"):
+    with pytest.raises(
+        InputError,
+        match="--refit: trial 0005 reported no value, so the number of steps to train is unknown",
+    ):
         exports.export(sweep, trial="5", refit=True)
     assert not (sweep / "exports").exists()
 
 
 def test_the_last_model_counts_where_all_rows_are_learnt_from():
-    known = {"trial": "0000", "seed": 0, "label": "y", "task": "binary", "classes": (0, 1), "metric": "loss", "goal": "minimize"}
-    searched, again = (Current(**known, max_t=3, threads=1, check=None, keep_last=last) for last in (False, True))
+    known = {
+        "trial": "0000",
+        "seed": 0,
+        "label": "y",
+        "task": "binary",
+        "classes": (0, 1),
+        "metric": "loss",
+        "goal": "minimize",
+    }
+    searched, again = (
+        Current(**known, max_t=3, threads=1, check=None, keep_last=last) for last in (False, True)
+    )
     assert not searched.better(0.5, 0.1) and not searched.better(math.nan, 0.1)
     assert again.better(0.5, 0.1) and again.better(math.nan, 0.1) and again.better(0.5, None)
     for last, best in ((False, "1"), (True, "3")):
@@ -164,21 +214,32 @@ def test_the_last_model_counts_where_all_rows_are_learnt_from():
         book.begin()
         for step, loss in ((1, 0.1), (2, 0.5), (3, 0.4)):
             kept = Checkpoint(str(step), step, step)
-            book.record_update(1, RankUpdate(0, step, (Report(step, {"loss": loss}, 0.0),), (kept,)))
+            book.record_update(
+                1, RankUpdate(0, step, (Report(step, {"loss": loss}, 0.0),), (kept,))
+            )
         assert book.best is not None and book.best.path == best
 
 
 def test_a_refit_trains_the_steps_of_the_exported_model():
     early = Checkpoint("c", 5, 4)
-    assert steps_of(Result(State.COMPLETE, 0.1, best_step=7, checkpoint=early)) == 4, "which the loop can save"
-    assert steps_of(Result(State.COMPLETE, 0.1, best_step=7)) == 7 and steps_of(Result(State.FAIL)) is None
+    assert steps_of(Result(State.COMPLETE, 0.1, best_step=7, checkpoint=early)) == 4, (
+        "which the loop can save"
+    )
+    assert (
+        steps_of(Result(State.COMPLETE, 0.1, best_step=7)) == 7
+        and steps_of(Result(State.FAIL)) is None
+    )
 
 
 def test_a_refit_takes_the_model_of_the_last_step_alone():
     kept = Checkpoint("c", 4, 4)
     assert last_checkpoint("0001", Progress(state=State.COMPLETE, best=kept), 4) is kept
     for last, error, said in (
-        (Progress(state=State.FAIL, error="boom"), SweepFailed, "trial 0001 failed when it was trained again:\nboom"),
+        (
+            Progress(state=State.FAIL, error="boom"),
+            SweepFailed,
+            "trial 0001 failed when it was trained again:\nboom",
+        ),
         (Progress(state=State.COMPLETE), BundleError, "saved no checkpoint"),
         (
             Progress(state=State.COMPLETE, best=Checkpoint("c", 4, 2)),
@@ -202,12 +263,18 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
     for again in range(space.repeats.count):
         trial = loop.ask()
         assert trial is not None
-        kept = [Checkpoint(str(folder / "trials" / trial.id / f"checkpoint_{step:06d}"), step, step) for step in (2, 4)]
+        kept = [
+            Checkpoint(str(folder / "trials" / trial.id / f"checkpoint_{step:06d}"), step, step)
+            for step in (2, 4)
+        ]
         for checkpoint in kept:
             Path(checkpoint.path).mkdir(parents=True)
             (Path(checkpoint.path) / "state.json").write_text(json.dumps(checkpoint.step))
         curves = zip((0.9, 0.35, 0.29, 0.5), (0.5, 0.7, 0.85, 0.6), strict=True)
-        told = tuple(Report(step, {"loss": loss + again, "auc": auc}, 1.0) for step, (loss, auc) in enumerate(curves, 1))
+        told = tuple(
+            Report(step, {"loss": loss + again, "auc": auc}, 1.0)
+            for step, (loss, auc) in enumerate(curves, 1)
+        )
         loop.report(trial.number, ProgressUpdate(told, kept[1], kept[0], 1, 1.0))
         loop.tell(trial.number, State.COMPLETE)
     return folder, loop
@@ -216,34 +283,59 @@ def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Pa
 def test_a_bundle_is_worth_what_its_own_step_was(tmp_path):
     _, loop = uneven(tmp_path)
     assert loop.store.results()[0].value == 0.29
-    assert [trial_export.objective_value(loop.store, 0, step) for step in (2, 3, 4)] == [0.35, 0.29, 0.5]
+    assert [trial_export.objective_value(loop.store, 0, step) for step in (2, 3, 4)] == [
+        0.35,
+        0.29,
+        0.5,
+    ]
 
 
 def test_of_repeats_a_bundle_is_worth_what_they_came_to_together(tmp_path):
     _, loop = uneven(tmp_path, "repeats: 2\n")
-    assert trial_export.objective_value(loop.store, 0, 2) == trial_export.objective_value(loop.store, 1, 4) == pytest.approx(0.79)
+    assert (
+        trial_export.objective_value(loop.store, 0, 2)
+        == trial_export.objective_value(loop.store, 1, 4)
+        == pytest.approx(0.79)
+    )
 
 
-def exported(folder: Path, loop: SearchLoop, monkeypatch: pytest.MonkeyPatch, **how: Any) -> tuple[trial_export.Exported, dict[str, Any]]:
+def exported(
+    folder: Path, loop: SearchLoop, monkeypatch: pytest.MonkeyPatch, **how: Any
+) -> tuple[trial_export.Exported, dict[str, Any]]:
     """What comes of the export of trial 0, were its loop one with a `load`; and what the bundle's manifest says of it."""
     told: dict[str, Any] = {}
     facts = SimpleNamespace(fingerprint="f", label="y", task="binary", classes=(0, 1), check=None)
-    store = SimpleNamespace(load_info=lambda data: facts, load_chain=lambda *which: None, load_test=lambda data: None)
+    store = SimpleNamespace(
+        load_info=lambda data: facts, load_chain=lambda *which: None, load_test=lambda data: None
+    )
     monkeypatch.setattr(trial_export, "PreparedStore", lambda folder, trust: store)
-    monkeypatch.setattr(trial_export.write, "write_bundle", lambda target, **kept: told.update(kept["training"]) or target)
-    space = dataclasses.replace(loop.store.space, trainer=dataclasses.replace(loop.store.space.trainer, load="tests.user_loops:load"))
-    return trial_export.export_trial(folder, space, loop.store, 0, folder / "exports" / "0000", (), **how), told
+    monkeypatch.setattr(
+        trial_export.write,
+        "write_bundle",
+        lambda target, **kept: told.update(kept["training"]) or target,
+    )
+    space = dataclasses.replace(
+        loop.store.space,
+        trainer=dataclasses.replace(loop.store.space.trainer, load="tests.user_loops:load"),
+    )
+    return trial_export.export_trial(
+        folder, space, loop.store, 0, folder / "exports" / "0000", (), **how
+    ), told
 
 
 @pytest.mark.parametrize("objective", ["loss", "seconds"])
 @pytest.mark.parametrize("latest", [False, True])
-def test_a_bundle_keeps_the_constraints_if_its_own_step_did(tmp_path, monkeypatch, objective, latest):
+def test_a_bundle_keeps_the_constraints_if_its_own_step_did(
+    tmp_path, monkeypatch, objective, latest
+):
     folder, loop = uneven(tmp_path, 'constraints: {auc: ">= 0.8"}\n', objective)
     done, told = exported(folder, loop, monkeypatch, latest=latest)
     assert done.best["feasible"] and done.best["metrics"]["auc"] == 0.85, "the trial as it is shown"
     step, loss, auc = (4, 0.5, 0.6) if latest else (2, 0.35, 0.7)
     assert (told["best_step"], told["feasible"], told["metrics"]["auc"]) == (step, False, auc)
-    assert told["value"] == told["metrics"][objective] == (loss if objective == "loss" else 1.0), "a cost is a whole trial's"
+    assert told["value"] == told["metrics"][objective] == (loss if objective == "loss" else 1.0), (
+        "a cost is a whole trial's"
+    )
 
 
 def test_of_several_objectives_a_bundle_has_the_values_of_its_own_step(tmp_path):
@@ -260,7 +352,11 @@ def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(tmp_path,
     folder, loop = uneven(tmp_path)
     again = trial_export.Refitted(folder, folder / "trials" / "0000" / "checkpoint_000002", 2, 150)
     _, told = exported(folder, loop, monkeypatch, refitted=again)
-    assert told["value"] == 0.35 and told["refit"] == {"on": ["train", "valid"], "rows": 150, "steps": 2}
+    assert told["value"] == 0.35 and told["refit"] == {
+        "on": ["train", "valid"],
+        "rows": 150,
+        "steps": 2,
+    }
 
 
 def test_a_refit_prints_the_test_score_of_the_new_model(tmp_path, monkeypatch):
@@ -274,7 +370,9 @@ def test_a_refit_prints_the_test_score_of_the_new_model(tmp_path, monkeypatch):
     monkeypatch.setattr(trial_refit, "refitted", lambda *args: contextlib.nullcontext())
     done = CliRunner().invoke(cli.main, ["export", str(folder), "--refit"], prog_name="sweeps")
     assert done.stderr == "test score of the new model: 0.25\n" and done.exit_code == 0
-    assert [written.notes for written in exports.export(folder)] == [()], "the result of the sweep has the other score"
+    assert [written.notes for written in exports.export(folder)] == [()], (
+        "the result of the sweep has the other score"
+    )
 
 
 def test_an_export_goes_through_all_trials_no_oftener_than_it_must(tmp_path, monkeypatch):
@@ -283,32 +381,51 @@ def test_an_export_goes_through_all_trials_no_oftener_than_it_must(tmp_path, mon
     results = StudyStore.results
     monkeypatch.setattr(StudyStore, "results", lambda self: passes.append(1) or results(self))
     exported(folder, loop, monkeypatch)
-    assert len(passes) == 3, "its own, the trial as it is shown, and as it was at the step that is exported"
-    assert exports._Export.open(folder, False, False, True)._step_and_value(0) == (2, 0.35) and len(passes) == 5
+    assert len(passes) == 3, (
+        "its own, the trial as it is shown, and as it was at the step that is exported"
+    )
+    assert (
+        exports._Export.open(folder, False, False, True)._step_and_value(0) == (2, 0.35)
+        and len(passes) == 5
+    )
 
 
-def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_command_says_which(tmp_path):
+def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_command_says_which(
+    tmp_path,
+):
     folder, _ = uneven(tmp_path)
     for more, name, step, note in (
-        ((), "0000", 2, "exported the model of step 2 (value 0.35), because the loop saved no checkpoint at the trial's best step, 3"),
+        (
+            (),
+            "0000",
+            2,
+            "exported the model of step 2 (value 0.35), because the loop saved no checkpoint at the trial's best step, 3",
+        ),
         (("--latest",), "0000-latest", 4, "exported the model of step 4 (value 0.5)"),
     ):
         done = CliRunner().invoke(cli.main, ["export", str(folder), *more], prog_name="sweeps")
-        assert done.exit_code == 0 and done.output.splitlines() == [str(folder / "exports" / name), note]
+        assert done.exit_code == 0 and done.output.splitlines() == [
+            str(folder / "exports" / name),
+            note,
+        ]
         assert json.loads((folder / "exports" / name / "state.json").read_text()) == step
     with pytest.raises(InputError, match="--latest: cannot be combined with --refit"):
         exports.export(folder, refit=True, latest=True)
     with pytest.raises(InputError, match="--cpus: is allowed only with --refit"):
         exports.export(folder, cpus=2)
     shutil.rmtree(folder / "trials" / "0000" / "checkpoint_000004")  # as retention does
-    with pytest.raises(InputError, match="trial 0000 cannot be exported, because its latest checkpoint was deleted"):
+    with pytest.raises(
+        InputError, match="trial 0000 cannot be exported, because its latest checkpoint was deleted"
+    ):
         exports.export(folder, latest=True, output=tmp_path / "other")
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     folder, _ = uneven(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"--output: .*file/out cannot be written: Not a directory"):
+    with pytest.raises(
+        InputError, match=r"--output: .*file/out cannot be written: Not a directory"
+    ):
         exports.export(folder, output=tmp_path / "file" / "out")
 
 
@@ -322,10 +439,14 @@ def broken_score(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 def test_a_users_metric_scores_the_test_split():
     labels, predictions = np.array([0, 1]), np.array([0.25, 0.5])
-    assert trial_export.score_test("tests.controller.test_exports:own_score", "binary", labels, predictions) == (0.5, None)
+    assert trial_export.score_test(
+        "tests.controller.test_exports:own_score", "binary", labels, predictions
+    ) == (0.5, None)
     metric = "tests.controller.test_exports:broken_score"
     note = f"no test score: the metric `{metric}` raised OSError: no table of costs"
-    assert trial_export.score_test(metric, "binary", labels, predictions) == (None, note), "the bundle is written all the same"
+    assert trial_export.score_test(metric, "binary", labels, predictions) == (None, note), (
+        "the bundle is written all the same"
+    )
     assert trial_export.score_test("profit", "binary", labels, predictions) == (
         None,
         "no test score: only the loop computes the metric `profit`, so sweeps cannot compute it on the test rows",
@@ -334,7 +455,10 @@ def test_a_users_metric_scores_the_test_split():
 
 def test_a_metric_that_cannot_be_computed_from_the_predictions_is_a_note():
     labels, codes = np.array([0, 1, 1]), np.array([0, 1, 0])
-    assert trial_export.score_test("valid-balanced_accuracy", "binary", labels, codes) == (0.75, None)
+    assert trial_export.score_test("valid-balanced_accuracy", "binary", labels, codes) == (
+        0.75,
+        None,
+    )
     note = "no test score: `valid-neg_log_loss` needs probabilities, but the model predicts only classes"
     assert trial_export.score_test("valid-neg_log_loss", "binary", labels, codes) == (None, note)
 
@@ -352,14 +476,20 @@ def unsaved(tmp_path: Path, *states: State, checkpoint_of: int | None = None) ->
         if trial.number == checkpoint_of:
             kept = Checkpoint(str(folder / "trials" / trial.id / "checkpoint_000001"), 1, 1)
             Path(kept.path).mkdir(parents=True)
-        loop.report(trial.number, ProgressUpdate((Report(1, {"loss": 0.5}, 1.0),), kept, kept, 1, 1.0))
+        loop.report(
+            trial.number, ProgressUpdate((Report(1, {"loss": 0.5}, 1.0),), kept, kept, 1, 1.0)
+        )
         loop.tell(trial.number, state)
     return folder
 
 
 NO_CHECKPOINT = "trial 0000 cannot be exported, because it reported no checkpoint; a bundle needs a checkpoint, from "
 LOAD = "and `load` in the section `trainer`; "
-IN_THE_LOOP = "`ray.train.report(metrics, checkpoint=...)` in the loop, " + LOAD + "see docs/how-to/own-loop.md"
+IN_THE_LOOP = (
+    "`ray.train.report(metrics, checkpoint=...)` in the loop, "
+    + LOAD
+    + "see docs/how-to/own-loop.md"
+)
 
 
 def test_a_loop_without_checkpoints_is_told_what_a_bundle_needs(tmp_path):
@@ -378,18 +508,38 @@ def test_a_trial_that_ended_before_its_first_checkpoint_names_the_trials_that_ha
     said = "0000 cannot be exported, because it was stopped after step 1, before its first checkpoint; trials with a checkpoint: 0001"
     with pytest.raises(InputError, match=f"{said}$"):
         exports.export(folder, trial="0")
-    with pytest.raises(InputError, match="trial 0002 cannot be exported, because it failed after step 1, before its first checkpoint; "):
+    with pytest.raises(
+        InputError,
+        match="trial 0002 cannot be exported, because it failed after step 1, before its first checkpoint; ",
+    ):
         exports.export(folder, trial="2")
 
 
 @pytest.mark.parametrize(
     ("name", "load", "needs"),
     [
-        ("command", None, "`sweeps.report(metrics, checkpoint=FOLDER)` in the script, " + LOAD + "see docs/how-to/command.md"),
-        ("trainable", None, "`save_checkpoint` in the class, " + LOAD + "see docs/how-to/trainers.md"),
-        (None, "m:load", "`ray.train.report(metrics, checkpoint=...)` in the loop; see docs/how-to/own-loop.md"),
+        (
+            "command",
+            None,
+            "`sweeps.report(metrics, checkpoint=FOLDER)` in the script, "
+            + LOAD
+            + "see docs/how-to/command.md",
+        ),
+        (
+            "trainable",
+            None,
+            "`save_checkpoint` in the class, " + LOAD + "see docs/how-to/trainers.md",
+        ),
+        (
+            None,
+            "m:load",
+            "`ray.train.report(metrics, checkpoint=...)` in the loop; see docs/how-to/own-loop.md",
+        ),
     ],
 )
 def test_what_a_bundle_needs_depends_on_the_trainer(name, load, needs):
-    assert how_to_get_a_bundle(TrainerSpec(name, "m:f", "none", load)) == f"a bundle needs a checkpoint, from {needs}"
+    assert (
+        how_to_get_a_bundle(TrainerSpec(name, "m:f", "none", load))
+        == f"a bundle needs a checkpoint, from {needs}"
+    )
     assert how_to_get_a_bundle(TrainerSpec("xgboost", "m:f", "none", "m:load")) is None

@@ -32,7 +32,15 @@ def sweep(tmp_path, monkeypatch) -> Path:
 
 def recorded(folder: Path, uri: str, run: str) -> None:
     mlflow = {"tracking_uri": uri, "experiment": "made", "parent_run": run}
-    content = {"sweep": folder.name, "dir": str(folder), "trials": {}, "best": None, "mlflow": mlflow, "fits": 0, "seconds": 1.0}
+    content = {
+        "sweep": folder.name,
+        "dir": str(folder),
+        "trials": {},
+        "best": None,
+        "mlflow": mlflow,
+        "fits": 0,
+        "seconds": 1.0,
+    }
     SweepFolder(folder).result.write_text(json.dumps(content))
 
 
@@ -55,12 +63,17 @@ def text_in_mlflow(sweep: Path, name: str) -> str:
 def test_the_artifacts_and_the_description_are_replaced(sweep):
     assert renewed(sweep) == ()
     client, run = run_of(sweep)
-    assert text_in_mlflow(sweep, "report.md") == "# made\n\nnew md\n" and text_in_mlflow(sweep, "report.html") == "# made\n\nnew html\n"
+    assert (
+        text_in_mlflow(sweep, "report.md") == "# made\n\nnew md\n"
+        and text_in_mlflow(sweep, "report.html") == "# made\n\nnew html\n"
+    )
     assert client.get_run(run).data.tags["mlflow.note.content"] == f"{LINKS}\n\nnew md\n"
 
 
 def test_without_a_report_or_a_run_nothing_is_done(sweep, monkeypatch):
-    monkeypatch.setattr(report_copy, "impatient_client", lambda uri: pytest.fail("MLflow was asked"))
+    monkeypatch.setattr(
+        report_copy, "impatient_client", lambda uri: pytest.fail("MLflow was asked")
+    )
     assert renew_report(sweep, []) == ()
     content = json.loads(SweepFolder(sweep).result.read_text())
     SweepFolder(sweep).result.write_text(json.dumps(content | {"mlflow": {}}))
@@ -69,7 +82,9 @@ def test_without_a_report_or_a_run_nothing_is_done(sweep, monkeypatch):
 
 def test_a_server_that_only_the_folder_names_is_not_asked(sweep, monkeypatch):
     recorded(sweep, "http://mlflow.example.org", "0" * 32)
-    monkeypatch.setattr(report_copy, "impatient_client", lambda uri: pytest.fail("the server was asked"))
+    monkeypatch.setattr(
+        report_copy, "impatient_client", lambda uri: pytest.fail("the server was asked")
+    )
     (note,) = renewed(sweep)
     assert "MLFLOW_TRACKING_URI=http://mlflow.example.org" in note
 
@@ -82,13 +97,21 @@ def test_the_run_of_another_sweep_stays_as_it_is(sweep, tmp_path):
     shutil.copy(sweep.parent / "mlflow.db", same_name.parent)
     recorded(same_name, f"sqlite:///{same_name.parent / 'mlflow.db'}", run_of(sweep)[1])
     (note,) = renewed(same_name)
-    assert f"belongs to the sweep in {sweep}" in note and text_in_mlflow(sweep, "report.md") == "x" * 1000
+    assert (
+        f"belongs to the sweep in {sweep}" in note
+        and text_in_mlflow(sweep, "report.md") == "x" * 1000
+    )
 
 
 def test_a_file_or_a_server_that_is_away_is_a_note(sweep, monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     (sweep.parent / "mlflow.db").rename(sweep.parent / "elsewhere.db")
-    assert "mlflow.db does not exist" in renewed(sweep)[0] and not (sweep.parent / "mlflow.db").exists()
+    assert (
+        "mlflow.db does not exist" in renewed(sweep)[0]
+        and not (sweep.parent / "mlflow.db").exists()
+    )
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     recorded(sweep, "http://127.0.0.1:9", "0" * 32)
-    assert renewed(sweep)[0].startswith("note: MLflow still has the report of before this export: MLflow at http://127.0.0.1:9: ")
+    assert renewed(sweep)[0].startswith(
+        "note: MLflow still has the report of before this export: MLflow at http://127.0.0.1:9: "
+    )

@@ -77,20 +77,56 @@ def clock(monkeypatch):
 
 
 def row(number: int, shape, **more) -> TrialRow:
-    return TrialRow(f"{number:04d}", "training", 3, 9, 0.5, 0.25, shape, 61.0, configuration=(("eta", "0.1"), ("<b>", "1")), **more)
+    return TrialRow(
+        f"{number:04d}",
+        "training",
+        3,
+        9,
+        0.5,
+        0.25,
+        shape,
+        61.0,
+        configuration=(("eta", "0.1"), ("<b>", "1")),
+        **more,
+    )
 
 
 def status(shape, rows: int = 2, **more) -> SweepStatus:
-    known = {"states": Counter(RUNNING=rows, COMPLETE=3, FAIL=1), "total": 16, "best": BestTrial("0001", 0.25, 7, (("eta", "0.3"),))}
-    known |= {"rows": tuple(row(n, shape) for n in range(rows)), "use": (ResourceUse("CPU", 4.0, 2.0),), "name": "made-1", "metric": "loss"}
+    known = {
+        "states": Counter(RUNNING=rows, COMPLETE=3, FAIL=1),
+        "total": 16,
+        "best": BestTrial("0001", 0.25, 7, (("eta", "0.3"),)),
+    }
+    known |= {
+        "rows": tuple(row(n, shape) for n in range(rows)),
+        "use": (ResourceUse("CPU", 4.0, 2.0),),
+        "name": "made-1",
+        "metric": "loss",
+    }
     return SweepStatus(**{**known, "seconds": 65.0, **more})
 
 
 def test_the_view_shows_the_sweep_and_its_running_trials(shape):
-    shown = Tags(status_html(status(shape, failure=("0002", "ValueError: <x>")), ["note: <i>careful</i>"]))
-    for text in ("note: <i>careful</i>", "made-1", "1:05", "4/16", "2 running, 3 completed, 0 pruned, 1 failed", "best 0.25 loss"):
+    shown = Tags(
+        status_html(status(shape, failure=("0002", "ValueError: <x>")), ["note: <i>careful</i>"])
+    )
+    for text in (
+        "note: <i>careful</i>",
+        "made-1",
+        "1:05",
+        "4/16",
+        "2 running, 3 completed, 0 pruned, 1 failed",
+        "best 0.25 loss",
+    ):
         assert text in shown.text, text
-    for text in ("trial 0001, step 7", "eta=0.3", "failed 0002: ValueError: <x>", "in use CPU 2/4", "3/9", "eta=0.1, <b>=1"):
+    for text in (
+        "trial 0001, step 7",
+        "eta=0.3",
+        "failed 0002: ValueError: <x>",
+        "in use CPU 2/4",
+        "3/9",
+        "eta=0.1, <b>=1",
+    ):
         assert text in shown.text, text
     assert shown.rows == 3
     waits = dataclasses.replace(status(shape), rows=(row(7, shape, notice="waits for <2> GPUs"),))
@@ -104,10 +140,17 @@ def test_notes_about_the_space_are_lines_of_the_view_and_not_of_the_log(shape, m
     NotebookView(handle, ["note: the functions are stored"])(status(shape))
     assert Tags(handle.shown[0][1]["text/html"]).text.startswith("note: the functions are stored")
     space = types.SimpleNamespace(notes=("the functions are stored",))
-    assert api._show_notes(space, None) == () and caplog.messages == ["note: the functions are stored"]
+    assert api._show_notes(space, None) == () and caplog.messages == [
+        "note: the functions are stored"
+    ]
     monkeypatch.setattr(api, "in_notebook", lambda: True)
-    assert api._show_notes(space, None) == ("note: the functions are stored",) and len(caplog.messages) == 1
-    assert api._show_notes(space, print) == () and len(caplog.messages) == 2, "the user's own function shows no notes"
+    assert (
+        api._show_notes(space, None) == ("note: the functions are stored",)
+        and len(caplog.messages) == 1
+    )
+    assert api._show_notes(space, print) == () and len(caplog.messages) == 2, (
+        "the user's own function shows no notes"
+    )
 
 
 def test_the_view_is_updated_in_place_and_not_too_often(clock, shape):
@@ -121,7 +164,10 @@ def test_the_view_is_updated_in_place_and_not_too_often(clock, shape):
     view(status(shape, seconds=69.0))
     view.close()
     assert [how for how, _ in handle.shown] == ["display", "update", "update", "update"]
-    assert [text.split("</b>")[1].split("<")[0].split()[1] for text in (c["text/html"] for _, c in handle.shown)] == [
+    assert [
+        text.split("</b>")[1].split("<")[0].split()[1]
+        for text in (c["text/html"] for _, c in handle.shown)
+    ] == [
         "1:05",
         "1:07",
         "1:08",
@@ -156,7 +202,11 @@ def test_messages_and_an_interrupt_are_shown_at_once_and_stay(clock, shape):
     view(status(shape, reason="interrupted"))
     assert len(handle.shown) == 3
     text = Tags(handle.shown[-1][1]["text/html"]).text
-    assert text.count(STOPPING) == 1 and "the data has 3 rows" in text and "stopping: interrupted" in text
+    assert (
+        text.count(STOPPING) == 1
+        and "the data has 3 rows" in text
+        and "stopping: interrupted" in text
+    )
 
 
 def test_only_a_notebook_has_a_live_view_and_never_beside_the_users_own(monkeypatch):
@@ -173,28 +223,63 @@ def test_only_a_notebook_has_a_live_view_and_never_beside_the_users_own(monkeypa
 
 def test_a_sweep_is_a_table_in_a_notebook(tmp_path, monkeypatch):
     shown = Tags(sweeps.open(made(tmp_path))._repr_html_())
-    for text in ("made-1", "killed", "minimize loss", "0.25 (trial 0000)", "COMPLETE", "INTERRUPTED", "StandardScaler"):
+    for text in (
+        "made-1",
+        "killed",
+        "minimize loss",
+        "0.25 (trial 0000)",
+        "COMPLETE",
+        "INTERRUPTED",
+        "StandardScaler",
+    ):
         assert text in shown.text, text
     monkeypatch.setattr("sweeps.controller.notebook_html.BEST_TRIALS", 3)
     opened = sweeps.open(branches(tmp_path / "many", ONE, 5)[0])
     many = Tags(opened._repr_html_())
-    assert "… and 2 more" in many.text and "booster" in many.text and many.text.index("0000") < many.text.index("0001")
+    assert (
+        "… and 2 more" in many.text
+        and "booster" in many.text
+        and many.text.index("0000") < many.text.index("0001")
+    )
     assert opened.best is not None and "trial0000value1" in Tags(opened.best._repr_html_()).text
     (tmp_path / "none").mkdir()
-    assert "no trial yet" in Tags(sweeps.open(branches(tmp_path / "none", ONE, 0)[0])._repr_html_()).text
+    assert (
+        "no trial yet"
+        in Tags(sweeps.open(branches(tmp_path / "none", ONE, 0)[0])._repr_html_()).text
+    )
 
 
 def test_a_result_is_a_table_in_a_notebook(tmp_path):
     folder = made(tmp_path)
-    best = {"trial": "0000", "value": 0.25, "test": 0.3, "params": {"eta": 0.1, "nested": {"depth": 4}}, "preprocessor": "<none>"}
+    best = {
+        "trial": "0000",
+        "value": 0.25,
+        "test": 0.3,
+        "params": {"eta": 0.1, "nested": {"depth": 4}},
+        "preprocessor": "<none>",
+    }
     ended(
-        folder, best=best | {"scaling": {"num_workers": 2, "resources_per_worker": {"CPU": 1.0}}}, notes=("a note",), reason="interrupted"
+        folder,
+        best=best | {"scaling": {"num_workers": 2, "resources_per_worker": {"CPU": 1.0}}},
+        notes=("a note",),
+        reason="interrupted",
     )
     shown = Tags(SweepResult.from_json(read_result(folder) or {})._repr_html_())
-    for text in ("1 completed, 1 pruned, 1 failed in 0:02", "2 workers", "nested.depth4", "<none>", "a note", "interrupted", str(folder)):
+    for text in (
+        "1 completed, 1 pruned, 1 failed in 0:02",
+        "2 workers",
+        "nested.depth4",
+        "<none>",
+        "a note",
+        "interrupted",
+        str(folder),
+    ):
         assert text in shown.text, text
 
 
 def test_a_notebook_shows_an_error_without_a_traceback():
     error = InputError([Problem("space.yaml:3:1", "`eta`: too large"), Problem("--cpus", "is 0")])
-    assert error._render_traceback_() == ["InputError: space.yaml:3:1: `eta`: too large", "--cpus: is 0"]
+    assert error._render_traceback_() == [
+        "InputError: space.yaml:3:1: `eta`: too large",
+        "--cpus: is 0",
+    ]

@@ -19,7 +19,10 @@ from tests.search.deaths import Deaf
 def use_fake_ray(monkeypatch: pytest.MonkeyPatch, ready: Any, get: Any) -> None:
     """Let `ray.wait` say that all references are ready as long as `ready` is true, and let `ray.get` call `get`."""
     wait = lambda references, timeout: (references, []) if ready else ([], references)  # noqa: E731
-    monkeypatch.setattr("sweeps.controller.pool_monitor.ray", SimpleNamespace(wait=wait, get=get, exceptions=ray.exceptions))
+    monkeypatch.setattr(
+        "sweeps.controller.pool_monitor.ray",
+        SimpleNamespace(wait=wait, get=get, exceptions=ray.exceptions),
+    )
 
 
 def raises(error: Exception) -> Any:
@@ -39,19 +42,31 @@ def test_usage_is_requested_again_only_after_a_report(tmp_path, monkeypatch):
     reports = iter([Usage({"CPU": 1.0}), Usage({"CPU": 2.0})])
     use_fake_ray(monkeypatch, ready, lambda reference: next(reports))
     requests: list[str] = []
-    pool: Any = SimpleNamespace(usage=SimpleNamespace(remote=lambda: requests.append("usage") or "reference"))
+    pool: Any = SimpleNamespace(
+        usage=SimpleNamespace(remote=lambda: requests.append("usage") or "reference")
+    )
     monitor = PoolMonitor(pool, tmp_path)
-    for cpus, count, next_ready in ((None, 1, []), (None, 1, [True]), (1.0, 2, [True]), (2.0, 3, [])):
+    for cpus, count, next_ready in (
+        (None, 1, []),
+        (None, 1, [True]),
+        (1.0, 2, [True]),
+        (2.0, 3, []),
+    ):
         monitor.update_usage()
         assert (monitor.usage and monitor.usage.total["CPU"]) == cpus and len(requests) == count
         ready[:] = next_ready
 
 
-def test_the_stages_of_trials_that_do_not_train_are_in_the_sweeps_folder_until_the_end(tmp_path, monkeypatch):
+def test_the_stages_of_trials_that_do_not_train_are_in_the_sweeps_folder_until_the_end(
+    tmp_path, monkeypatch
+):
     (tmp_path / STAGES).write_text('{"0000": "waiting for workers"}')  # of a driver that was killed
     monitor = monitor_of(tmp_path)
     assert not (tmp_path / STAGES).exists()
-    stages: dict[str, tuple[Stage, int | None]] = {"0000": (Stage.TRAINING, None), "0001": (Stage.WAITING, None)}
+    stages: dict[str, tuple[Stage, int | None]] = {
+        "0000": (Stage.TRAINING, None),
+        "0001": (Stage.WAITING, None),
+    }
     usage = Usage({"CPU": 2.0}, stages=stages)
     use_fake_ray(monkeypatch, True, lambda reference: usage)
     monitor._requested_usage = object()
@@ -78,7 +93,13 @@ def test_an_error_of_a_chain_is_returned_once(tmp_path, monkeypatch):
     assert monitor.prefit_error() is bad and monitor.prefit_error() is None
 
 
-@pytest.mark.parametrize("error", [ray.exceptions.RayActorError(), ray.exceptions.RayTaskError("prefit", "", ValueError("of a step"))])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ray.exceptions.RayActorError(),
+        ray.exceptions.RayTaskError("prefit", "", ValueError("of a step")),
+    ],
+)
 def test_other_errors_of_the_prefit_are_left_to_the_trials(tmp_path, monkeypatch, error):
     use_fake_ray(monkeypatch, True, raises(error))
     assert monitor_of(tmp_path, prefit=object()).prefit_error() is None

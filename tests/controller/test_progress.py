@@ -42,30 +42,53 @@ def controller(tmp_path) -> SweepController:
 def controller_of(search: SearchLoop) -> SweepController:
     """A controller of a sweep that started 100 s ago, without a pool."""
     deaf: Any = Deaf()
-    return SweepController(search, deaf, deaf, time.time() - 100, lambda: False, lambda status: None, lambda: None)
+    return SweepController(
+        search, deaf, deaf, time.time() - 100, lambda: False, lambda status: None, lambda: None
+    )
 
 
 def reports(*values: float, first: int = 1) -> tuple[Report, ...]:
-    return tuple(Report(step, {"loss": value}, time.time() + step) for step, value in enumerate(values, first))
+    return tuple(
+        Report(step, {"loss": value}, time.time() + step)
+        for step, value in enumerate(values, first)
+    )
 
 
 def test_before_the_first_trial(controller):
     s = controller.status()
-    assert (s.name, s.metric, s.total, s.best, s.rows, s.use, s.ended) == ("own-1", "loss", 8, None, (), (), 0)
+    assert (s.name, s.metric, s.total, s.best, s.rows, s.use, s.ended) == (
+        "own-1",
+        "loss",
+        8,
+        None,
+        (),
+        (),
+        0,
+    )
     assert s.left is not None and s.left.how == "limits.timeout" and 3490 < s.left.seconds <= 3500
     early = starting_status(controller.space, 8, "own-1", controller.began, "reading the data")
-    assert (early.name, early.metric, early.total, early.stage) == ("own-1", "loss", 8, "reading the data") and early.seconds >= 100
+    assert (early.name, early.metric, early.total, early.stage) == (
+        "own-1",
+        "loss",
+        8,
+        "reading the data",
+    ) and early.seconds >= 100
 
 
 def test_failures_that_ended_a_sweep_do_not_end_it_again(controller):
-    space = dataclasses.replace(controller.space, limits=dataclasses.replace(controller.space.limits, max_failures_in_a_row=2))
+    space = dataclasses.replace(
+        controller.space,
+        limits=dataclasses.replace(controller.space.limits, max_failures_in_a_row=2),
+    )
 
     def driven(failures: int) -> SweepController:
         again = controller_of(SearchLoop.open(controller.study_store.folder, space))
         again.finish_leftover_trials()
         for _ in range(failures):
             assert again.reason is None
-            again.on_trial_progress(str(again.start_trial()), Progress(state=State.FAIL, error="boom"))
+            again.on_trial_progress(
+                str(again.start_trial()), Progress(state=State.FAIL, error="boom")
+            )
         return again
 
     assert driven(1).reason is None
@@ -77,11 +100,23 @@ def test_failures_that_ended_a_sweep_do_not_end_it_again(controller):
 def test_a_row_says_what_a_running_trial_is_at(controller):
     a, b = controller.start_trial(), controller.start_trial()
     assert [row.stage for row in controller.status().rows] == ["beginning", "beginning"]
-    controller.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.STARTING, None), b: (Stage.WAITING, None)})
-    assert [row.stage for row in controller.status().rows] == ["starting workers", "waiting for workers"]
+    controller.progress.usage = Usage(
+        {"CPU": 4.0}, stages={a: (Stage.STARTING, None), b: (Stage.WAITING, None)}
+    )
+    assert [row.stage for row in controller.status().rows] == [
+        "starting workers",
+        "waiting for workers",
+    ]
     assert controller.on_trial_progress(a, Progress(reports(3.0, 1.0, 2.0))) is Action.CONTINUE
     row = controller.status().rows[0]
-    assert (row.trial, row.stage, row.step, row.max_t, row.value, row.best) == (a, "training", 3, 9, 2.0, 1.0)
+    assert (row.trial, row.stage, row.step, row.max_t, row.value, row.best) == (
+        a,
+        "training",
+        3,
+        9,
+        2.0,
+        1.0,
+    )
     assert shape_text(row.shape) == "2 × 1 CPU, 0.5 GPU" and 0 <= row.seconds < 10
     assert [name for name, _ in row.configuration] == ["preprocessor", "lr"]
     controller.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.TRAINING, 3)})
@@ -89,7 +124,9 @@ def test_a_row_says_what_a_running_trial_is_at(controller):
     controller.progress.usage = Usage({"CPU": 4.0}, stages={a: (Stage.WAITING, None)})
     controller.on_trial_progress(a, Progress(attempts=2))
     row = controller.status().rows[0]
-    assert row.stage == "waiting for workers" and row.attempt == 2, "its workers were lost, it stands in line again"
+    assert row.stage == "waiting for workers" and row.attempt == 2, (
+        "its workers were lost, it stands in line again"
+    )
 
 
 def test_the_best_is_that_of_all_reports_with_its_configuration(controller):
@@ -98,11 +135,18 @@ def test_the_best_is_that_of_all_reports_with_its_configuration(controller):
     controller.on_trial_progress(b, Progress(reports(2.0)))
     best = controller.status().best
     assert best is not None and (best.trial, best.value, best.step) == (a, 1.0, 3)
-    assert best.configuration[0] == ("workers", "2 × 1 CPU, 0.5 GPU") and best.configuration[1][0] == "preprocessor"
+    assert (
+        best.configuration[0] == ("workers", "2 × 1 CPU, 0.5 GPU")
+        and best.configuration[1][0] == "preprocessor"
+    )
     controller.on_trial_progress(a, Progress(state=State.COMPLETE))
-    controller.on_trial_progress(b, Progress(state=State.FAIL, error="Traceback\n  ...\nValueError: too large\n"))
+    controller.on_trial_progress(
+        b, Progress(state=State.FAIL, error="Traceback\n  ...\nValueError: too large\n")
+    )
     s = controller.status()
-    assert s.best == best and s.failure == (b, "ValueError: too large") and s.ended == 2 and not s.rows
+    assert (
+        s.best == best and s.failure == (b, "ValueError: too large") and s.ended == 2 and not s.rows
+    )
 
 
 def test_a_trial_that_failed_does_not_lead_any_more(controller):
@@ -122,9 +166,14 @@ def test_a_trial_that_failed_does_not_lead_any_more(controller):
 
 def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(controller):
     total = {"memory": 1e9, "CPU": 4.0, "GPU": 1.0, "licence": 3.0}
-    controller.progress.usage = Usage(total, busy={"CPU": 2.0}, warm={"CPU": 1.0, "GPU": 0.5}, fits=2)
+    controller.progress.usage = Usage(
+        total, busy={"CPU": 2.0}, warm={"CPU": 1.0, "GPU": 0.5}, fits=2
+    )
     s = controller.status()
-    assert s.use == (ResourceUse("CPU", 4.0, 2.0, 1.0), ResourceUse("GPU", 1.0, 0.0, 0.5)) and s.fits == 2
+    assert (
+        s.use == (ResourceUse("CPU", 4.0, 2.0, 1.0), ResourceUse("GPU", 1.0, 0.0, 0.5))
+        and s.fits == 2
+    )
 
 
 def test_the_time_left_is_reckoned_from_what_ended(controller):
@@ -134,7 +183,11 @@ def test_the_time_left_is_reckoned_from_what_ended(controller):
         controller.on_trial_progress(trial, Progress(reports(1.0), state=State.COMPLETE))
     controller.progress.spans = [(10.0 * i, 10.0 * i + 10) for i in range(1, 5)]
     left = controller.status().left
-    assert left is not None and left.seconds == pytest.approx(40.0) and left.how == "4 trials left, one every 10 s (mean of the last 3)"
+    assert (
+        left is not None
+        and left.seconds == pytest.approx(40.0)
+        and left.how == "4 trials left, one every 10 s (mean of the last 3)"
+    )
 
 
 def test_a_sweep_that_is_stopping_promises_nothing(controller):

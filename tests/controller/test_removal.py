@@ -42,14 +42,26 @@ def record_in_mlflow(folder: Path, trials: int = 2) -> tuple[MlflowClient, list[
         client.create_experiment("made", (root / "mlartifacts" / "made").as_uri())
         experiment = client.get_experiment_by_name("made")
     own = {"sweeps.sweep": folder.name}
-    parent = client.create_run(experiment.experiment_id, int(BEGAN * 1000), own | {"sweeps.kind": "sweep", "sweeps.dir": str(folder)})
+    parent = client.create_run(
+        experiment.experiment_id,
+        int(BEGAN * 1000),
+        own | {"sweeps.kind": "sweep", "sweeps.dir": str(folder)},
+    )
     runs = [parent.info.run_id]
     for n in range(trials):
-        inside = {"sweeps.kind": "trial", "sweeps.trial": f"{n:04d}", "mlflow.parentRunId": parent.info.run_id}
+        inside = {
+            "sweeps.kind": "trial",
+            "sweeps.trial": f"{n:04d}",
+            "mlflow.parentRunId": parent.info.run_id,
+        }
         runs.append(client.create_run(experiment.experiment_id, tags=own | inside).info.run_id)
-    nested = client.create_run(experiment.experiment_id, tags={"mlflow.parentRunId": runs[-1]}).info.run_id  # a loop can create such a run
+    nested = client.create_run(
+        experiment.experiment_id, tags={"mlflow.parentRunId": runs[-1]}
+    ).info.run_id  # a loop can create such a run
     client.log_text(parent.info.run_id, "x" * 1000, "report.md")
-    client.set_experiment_tag(experiment.experiment_id, f"mlflow.sharedViewState.{folder.name}", "view")
+    client.set_experiment_tag(
+        experiment.experiment_id, f"mlflow.sharedViewState.{folder.name}", "view"
+    )
     return client, [*runs, nested]
 
 
@@ -66,9 +78,15 @@ def test_rm_says_what_it_deletes_and_asks(sweep):
     for answer in ("n\n", ""):
         done = click.testing.CliRunner().invoke(cli.main, ["rm", str(sweep)], input=answer)
         assert done.exit_code == 1 and "nothing was deleted" in done.stderr, done.output
-    assert "bundle 2.0 KB" in done.stderr and str(sweep) in done.stderr and "delete all of this? [y/N]" in done.stderr
+    assert (
+        "bundle 2.0 KB" in done.stderr
+        and str(sweep) in done.stderr
+        and "delete all of this? [y/N]" in done.stderr
+    )
     assert files_in(sweep.parent) - {f"{sweep.name}/lock"} == before
-    assert click.testing.CliRunner().invoke(cli.main, ["rm", str(sweep)], input="y\n").exit_code == 0
+    assert (
+        click.testing.CliRunner().invoke(cli.main, ["rm", str(sweep)], input="y\n").exit_code == 0
+    )
     assert not sweep.exists()
 
 
@@ -78,11 +96,17 @@ def test_the_runs_of_the_sweep_and_their_artifacts_are_deleted_and_other_runs_st
     _, others = record_in_mlflow(other)
     artifacts = sweep.parent / "mlartifacts" / "made"
     done = invoke("rm", "made-20260102-120000", "--dir", sweep.parent, "--yes")
-    assert done.exit_code == 0 and "4 runs and 1.0 KB of artifacts" in done.stderr and "deleted made-20260102-120000" in done.stderr
+    assert (
+        done.exit_code == 0
+        and "4 runs and 1.0 KB of artifacts" in done.stderr
+        and "deleted made-20260102-120000" in done.stderr
+    )
     experiment = client.get_experiment_by_name("made")
     left = client.search_runs([experiment.experiment_id], run_view_type=3)
     assert {run.info.run_id for run in left} == set(others)
-    assert {path.name for path in artifacts.iterdir()} == {others[0]} and list(experiment.tags) == [f"mlflow.sharedViewState.{other.name}"]
+    assert {path.name for path in artifacts.iterdir()} == {others[0]} and list(experiment.tags) == [
+        f"mlflow.sharedViewState.{other.name}"
+    ]
     assert not sweep.exists() and other.is_dir() and runs
 
 
@@ -93,7 +117,11 @@ def test_mlflow_logs_to_the_same_place_as_before_the_removal(sweep, monkeypatch,
         monkeypatch.setenv("MLFLOW_TRACKING_URI", before)
     uri = f"sqlite:///{sweep.parent / 'mlflow.db'}"
     invoke("rm", sweep, "--yes", "--tracking-uri", uri)
-    assert os.environ.get("MLFLOW_TRACKING_URI") == before and mlflow.get_tracking_uri() != uri and not sweep.exists()
+    assert (
+        os.environ.get("MLFLOW_TRACKING_URI") == before
+        and mlflow.get_tracking_uri() != uri
+        and not sweep.exists()
+    )
     assert before is None or mlflow.get_tracking_uri() == before
 
 
@@ -102,9 +130,14 @@ def test_a_run_from_which_a_model_was_registered_stays(sweep):
     client.create_registered_model("churn")
     client.create_model_version("churn", client.get_run(runs[1]).info.artifact_uri, runs[1])
     done = invoke("rm", sweep, "--yes")
-    assert "note: the run of trial 0000 stays: version 1 of the model churn needs its artifacts" in done.stderr
+    assert (
+        "note: the run of trial 0000 stays: version 1 of the model churn needs its artifacts"
+        in done.stderr
+    )
     experiment = client.get_experiment_by_name("made").experiment_id
-    assert [run.info.run_id for run in client.search_runs([experiment])] == [runs[1]] and not sweep.exists()
+    assert [run.info.run_id for run in client.search_runs([experiment])] == [
+        runs[1]
+    ] and not sweep.exists()
 
 
 def test_the_runs_of_the_original_stay_if_a_copy_is_deleted(sweep, tmp_path, monkeypatch):
@@ -113,19 +146,29 @@ def test_the_runs_of_the_original_stay_if_a_copy_is_deleted(sweep, tmp_path, mon
     copy = Path(shutil.copytree(sweep, tmp_path / "copies" / sweep.name))
     (copy / "result.json").unlink(missing_ok=True)
     origin = json.loads((copy / ORIGIN).read_text())
-    (copy / ORIGIN).write_text(json.dumps(origin | {"tracking_uri": os.environ["MLFLOW_TRACKING_URI"]}))
+    (copy / ORIGIN).write_text(
+        json.dumps(origin | {"tracking_uri": os.environ["MLFLOW_TRACKING_URI"]})
+    )
     done = invoke("rm", copy, "--yes")
     assert f"the MLflow runs stay, because they belong to the sweep in {sweep}" in done.stderr
     assert not copy.exists() and sweep.is_dir()
-    assert len(client.search_runs([client.get_experiment_by_name("made").experiment_id])) == len(runs)
+    assert len(client.search_runs([client.get_experiment_by_name("made").experiment_id])) == len(
+        runs
+    )
 
 
 def test_a_tracking_server_that_only_the_folder_names_is_not_asked(sweep, monkeypatch):
     origin = json.loads((sweep / ORIGIN).read_text())
-    (sweep / ORIGIN).write_text(json.dumps(origin | {"tracking_uri": "http://me:secret@mlflow.example.org"}))
+    (sweep / ORIGIN).write_text(
+        json.dumps(origin | {"tracking_uri": "http://me:secret@mlflow.example.org"})
+    )
     monkeypatch.setattr(removal, "find_runs", lambda *_: pytest.fail("the server was asked"))
     done = invoke("rm", sweep, "--yes")
-    assert "add --tracking-uri http://me@mlflow.example.org" in done.stderr and "secret" not in done.output and not sweep.exists()
+    assert (
+        "add --tracking-uri http://me@mlflow.example.org" in done.stderr
+        and "secret" not in done.output
+        and not sweep.exists()
+    )
 
 
 def test_a_server_that_does_not_answer_stops_the_removal_unless_the_runs_may_stay(sweep):
@@ -147,7 +190,9 @@ def test_a_running_sweep_is_refused(sweep):
     before = files_in(sweep)
     with FolderLock(sweep):
         done = invoke("rm", sweep, "--yes")
-    assert done.exit_code != 0 and "is running this sweep" in done.stderr and files_in(sweep) >= before
+    assert (
+        done.exit_code != 0 and "is running this sweep" in done.stderr and files_in(sweep) >= before
+    )
 
 
 def test_files_that_sweeps_did_not_write_and_files_outside_stay(sweep, tmp_path):
@@ -184,7 +229,9 @@ def test_every_file_of_a_sweep_is_its_own(old_sweep):
 @pytest.fixture
 def bucket(tmp_path, monkeypatch):
     """A folder in place of the bucket `s3://bucket`."""
-    return folder_as_bucket(tmp_path / "bucket", (stores, store_mirror, stored_sweeps, removal), monkeypatch)
+    return folder_as_bucket(
+        tmp_path / "bucket", (stores, store_mirror, stored_sweeps, removal), monkeypatch
+    )
 
 
 def in_store(bucket: Path, sweep: Path) -> str:
@@ -199,7 +246,11 @@ def in_store(bucket: Path, sweep: Path) -> str:
 def test_a_sweep_in_a_store_is_deleted_there_and_here(bucket, sweep):
     address = in_store(bucket, sweep)
     done = invoke("rm", sweep, "--yes")
-    assert done.exit_code == 2 and "give this address in place of the folder" in done.stderr and sweep.is_dir()
+    assert (
+        done.exit_code == 2
+        and "give this address in place of the folder" in done.stderr
+        and sweep.is_dir()
+    )
     (bucket / "other").mkdir()
     (bucket / "other" / "mine").write_text("mine")
     done = invoke("rm", address, "--dir", sweep.parent, "--yes")
@@ -212,9 +263,15 @@ def test_a_sweep_that_another_machine_runs_is_refused(bucket, sweep):
 
     address = in_store(bucket, sweep)
     shutil.rmtree(sweep)
-    (bucket / sweep.name / DRIVER).write_text(json.dumps({"host": "other", "pid": 1, "at": time.time(), "time": time.time()}))
+    (bucket / sweep.name / DRIVER).write_text(
+        json.dumps({"host": "other", "pid": 1, "at": time.time(), "time": time.time()})
+    )
     done = invoke("rm", address, "--yes")
-    assert done.exit_code != 0 and "was running this sweep" in done.stderr and (bucket / sweep.name / ORIGIN).exists()
+    assert (
+        done.exit_code != 0
+        and "was running this sweep" in done.stderr
+        and (bucket / sweep.name / ORIGIN).exists()
+    )
 
 
 @pytest.mark.integration
@@ -225,7 +282,9 @@ def test_an_s3_server_loses_only_the_files_of_the_sweep(tmp_path, monkeypatch):
         for name in ("made-20260102-120000", "made-20260102-120000-2"):
             folder = made(tmp_path / "elsewhere", name, BEGAN)
             origin = json.loads((folder / ORIGIN).read_text())
-            (folder / ORIGIN).write_text(json.dumps(origin | {"store": f"s3://bucket/sweeps/{name}"}))
+            (folder / ORIGIN).write_text(
+                json.dumps(origin | {"store": f"s3://bucket/sweeps/{name}"})
+            )
             for path in folder.rglob("*"):
                 if path.is_file():
                     server.put(f"sweeps/{name}/{path.relative_to(folder).as_posix()}", path)
@@ -233,4 +292,6 @@ def test_an_s3_server_loses_only_the_files_of_the_sweep(tmp_path, monkeypatch):
         before = set(server.files())
         done = invoke("rm", "made-20260102-120000", "--dir", "s3://bucket/sweeps", "--yes")
         assert done.exit_code == 0, done.output
-        assert set(server.files()) == {key for key in before if not key.startswith("sweeps/made-20260102-120000/")}
+        assert set(server.files()) == {
+            key for key in before if not key.startswith("sweeps/made-20260102-120000/")
+        }

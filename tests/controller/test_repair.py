@@ -31,11 +31,17 @@ def damaged(old_sweep) -> Path:
 
 
 def files_of(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name not in ("lock", "sweep.log")}
+    return {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in ("lock", "sweep.log")
+    }
 
 
 def states(folder: Path) -> dict[str, str]:
-    return {t["trial"]: t["state"] for t in json.loads(invoke("show", folder, "--json").stdout)["all"]}
+    return {
+        t["trial"]: t["state"] for t in json.loads(invoke("show", folder, "--json").stdout)["all"]
+    }
 
 
 READERS = {
@@ -54,7 +60,9 @@ def test_r8_every_reader_names_the_line_and_the_next_step(damaged, verb):
     before = files_of(damaged)
     done = invoke(name, damaged, *more)
     assert done.exit_code == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.output
-    assert done.stderr.startswith(f"{damaged / JOURNAL}:{BAD}: ") and "sweeps repair" in done.stderr.replace(sys.prefix, "")
+    assert done.stderr.startswith(
+        f"{damaged / JOURNAL}:{BAD}: "
+    ) and "sweeps repair" in done.stderr.replace(sys.prefix, "")
     assert files_of(damaged) == before
 
 
@@ -72,39 +80,69 @@ def test_r8_ls_names_the_line_and_lists_all_sweeps(tmp_path):
     done = invoke("ls", "--dir", tmp_path)
     assert done.exit_code == 0 and folder.name in done.stdout and "0.25 (0000)" in done.stdout
     assert done.stderr.startswith(f"{folder / JOURNAL}:10: ") and other.name not in done.stderr
-    told = {sweep["sweep"]: sweep for sweep in json.loads(invoke("ls", "--dir", tmp_path, "--json").stdout)}
+    told = {
+        sweep["sweep"]: sweep
+        for sweep in json.loads(invoke("ls", "--dir", tmp_path, "--json").stdout)
+    }
     assert told.keys() == {folder.name, other.name} and "problems" not in told[other.name]
     assert f"{JOURNAL}:10: " in told[folder.name]["problems"][0]
 
 
-@pytest.mark.parametrize("left", [None, 0, 5, 20], ids=["no journal", "an empty one", "no trial", "a short one"])
+@pytest.mark.parametrize(
+    "left", [None, 0, 5, 20], ids=["no journal", "an empty one", "no trial", "a short one"]
+)
 def test_r9_a_study_with_less_than_the_result_says_is_refused(old_sweep, left):
     data = (old_sweep / JOURNAL).read_bytes()
     (old_sweep / JOURNAL).unlink()
     if left is not None:
         (old_sweep / JOURNAL).write_bytes(b"".join(data.splitlines(keepends=True)[:left]))
     before = files_of(old_sweep)
-    for args in (("show", old_sweep), ("resume", old_sweep, "--trust"), ("export", old_sweep, "--trust"), ("gc", old_sweep)):
+    for args in (
+        ("show", old_sweep),
+        ("resume", old_sweep, "--trust"),
+        ("export", old_sweep, "--trust"),
+        ("gc", old_sweep),
+    ):
         done = invoke(*args)
         assert done.exit_code == 2 and done.stderr.count("\n") == 1, done.output
-        assert "0 ended trials" in done.stderr and "4" in done.stderr and RESULT in done.stderr and "repair" in done.stderr
+        assert (
+            "0 ended trials" in done.stderr
+            and "4" in done.stderr
+            and RESULT in done.stderr
+            and "repair" in done.stderr
+        )
     assert files_of(old_sweep) == before, "nothing runs again, and nothing is made"
     done = repair(old_sweep)
-    assert done.rebuilt is not None and done.rebuilt.restored == ("0002",) and not (old_sweep / RESULT).exists()
+    assert (
+        done.rebuilt is not None
+        and done.rebuilt.restored == ("0002",)
+        and not (old_sweep / RESULT).exists()
+    )
     assert states(old_sweep)["0002"] == "COMPLETE"
     shown = json.loads(invoke("show", old_sweep, "--json").stdout)
     kept = json.loads((old_sweep / f"{RESULT}.damaged-1").read_text())
-    assert shown["best"] == {"trial": "0002", "value": kept["best"]["value"]} and shown["state"] == "killed"
+    assert (
+        shown["best"] == {"trial": "0002", "value": kept["best"]["value"]}
+        and shown["state"] == "killed"
+    )
     best = next(t for t in shown["all"] if t["trial"] == "0002")
-    assert best["params"] == kept["best"]["params"] and best["preprocessor"] == kept["best"]["preprocessor"]
+    assert (
+        best["params"] == kept["best"]["params"]
+        and best["preprocessor"] == kept["best"]["preprocessor"]
+    )
     study = record.read(old_sweep)
-    assert study.data == json.loads((old_sweep / "provenance.json").read_text())[0]["data_fingerprint"]
+    assert (
+        study.data == json.loads((old_sweep / "provenance.json").read_text())[0]["data_fingerprint"]
+    )
     assert study.best.result.checkpoint is not None, "its model can be exported"
     assert not repair(old_sweep).problems
 
 
 def test_r9_a_study_in_a_database_is_refused_with_another_next_step(old_sweep, monkeypatch):
-    origin = json.loads((old_sweep / ORIGIN).read_text()) | {"storage": "postgresql://me@h/d", "study": "old-1"}
+    origin = json.loads((old_sweep / ORIGIN).read_text()) | {
+        "storage": "postgresql://me@h/d",
+        "study": "old-1",
+    }
     (old_sweep / ORIGIN).write_text(json.dumps(origin))
 
     class Empty:
@@ -114,7 +152,12 @@ def test_r9_a_study_in_a_database_is_refused_with_another_next_step(old_sweep, m
     monkeypatch.setattr(storage, "connect", lambda url: Empty())
     for args in (("show", old_sweep), ("export", old_sweep, "--trust")):
         done = invoke(*args)
-        assert done.exit_code == 2 and "0 ended trials" in done.stderr and "postgresql://me@h/d" in done.stderr and "backup" in done.stderr
+        assert (
+            done.exit_code == 2
+            and "0 ended trials" in done.stderr
+            and "postgresql://me@h/d" in done.stderr
+            and "backup" in done.stderr
+        )
     with pytest.raises(InputError, match="postgresql://me@h/d"):
         repair(old_sweep)
 
@@ -122,23 +165,47 @@ def test_r9_a_study_in_a_database_is_refused_with_another_next_step(old_sweep, m
 def test_r8_a_repair_keeps_what_was_damaged_and_says_what_became_of_it(damaged):
     before = files_of(damaged)
     done = invoke("repair", damaged)
-    assert done.exit_code == 0 and f"{JOURNAL}:{BAD}: " in done.stdout and "study.journal.damaged-1" in done.stdout, done.output
+    assert (
+        done.exit_code == 0
+        and f"{JOURNAL}:{BAD}: " in done.stdout
+        and "study.journal.damaged-1" in done.stdout
+    ), done.output
     assert (damaged / "study.journal.damaged-1").read_bytes() == before[damaged / JOURNAL]
     after = files_of(damaged)
     changed = {path.name for path in after if after[path] != before.get(path)}
     assert changed == {JOURNAL, "study.journal.damaged-1"} and before.keys() <= after.keys()
-    assert states(damaged) == {"0000": "COMPLETE", "0001": "PRUNED", "0002": "COMPLETE", "0003": "PRUNED"}
-    assert json.loads(invoke("repair", damaged, "--json").stdout) == {"dir": str(damaged), "repaired": False, "why": [], "kept": []}
+    assert states(damaged) == {
+        "0000": "COMPLETE",
+        "0001": "PRUNED",
+        "0002": "COMPLETE",
+        "0003": "PRUNED",
+    }
+    assert json.loads(invoke("repair", damaged, "--json").stdout) == {
+        "dir": str(damaged),
+        "repaired": False,
+        "why": [],
+        "kept": [],
+    }
     assert files_of(damaged) == after, "a second repair changes nothing"
     (damaged / JOURNAL).write_bytes(b"x\n" + (damaged / JOURNAL).read_bytes())
     told = json.loads(invoke("repair", damaged.name, "--dir", damaged.parent, "--json").stdout)
-    assert told["repaired"] and told["kept"] == [str(damaged / "study.journal.damaged-2")], "none takes the place of another"
-    assert told["lines"]["before"] == told["lines"]["kept"] + 1 and told["ended"] == ["0000", "0001", "0002", "0003"] and not told["lost"]
+    assert told["repaired"] and told["kept"] == [str(damaged / "study.journal.damaged-2")], (
+        "none takes the place of another"
+    )
+    assert (
+        told["lines"]["before"] == told["lines"]["kept"] + 1
+        and told["ended"] == ["0000", "0001", "0002", "0003"]
+        and not told["lost"]
+    )
 
 
 def test_r8_a_trial_whose_end_was_lost_goes_on(damaged):
     lines = (damaged / JOURNAL).read_bytes().splitlines(keepends=True)
-    (damaged / JOURNAL).write_bytes(b"".join(line for line in lines if b'"op_code":6' not in line or b'"trial_id":1,' not in line))
+    (damaged / JOURNAL).write_bytes(
+        b"".join(
+            line for line in lines if b'"op_code":6' not in line or b'"trial_id":1,' not in line
+        )
+    )
     done = repair(damaged)
     assert done.rebuilt.unfinished == ("0001",) and states(damaged)["0001"] == "RUNNING"
     assert not (damaged / RESULT).exists(), "which says that all have ended"
@@ -151,7 +218,10 @@ def test_r8_the_folder_of_a_trial_that_was_lost_is_put_aside(damaged):
     (damaged / JOURNAL).write_bytes(b"".join(kept))
     done = repair(damaged)
     assert done.rebuilt.lost == ("0001",) and set(states(damaged)) == {"0000", "0002", "0003"}
-    assert not (damaged / "trials" / "0001").exists() and (damaged / "trials" / "0001.damaged-1" / "logs").is_dir()
+    assert (
+        not (damaged / "trials" / "0001").exists()
+        and (damaged / "trials" / "0001.damaged-1" / "logs").is_dir()
+    )
 
 
 def test_r8_a_sweep_that_runs_is_not_repaired(damaged):
@@ -187,18 +257,33 @@ def test_r8_a_folder_of_another_user_is_not_repaired(damaged, monkeypatch):
     assert files_of(damaged) == before
 
 
-DEFINITIONS = "def train(config): pass\nclass Tracker: pass\nclass Scheduler: pass\nclass Sampler: pass\n"
+DEFINITIONS = (
+    "def train(config): pass\nclass Tracker: pass\nclass Scheduler: pass\nclass Sampler: pass\n"
+)
 
 
-def test_r8_verbs_that_only_look_and_repair_run_no_code_of_the_folder(old_sweep, tmp_path, monkeypatch):
+def test_r8_verbs_that_only_look_and_repair_run_no_code_of_the_folder(
+    old_sweep, tmp_path, monkeypatch
+):
     monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "crafted.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n" + DEFINITIONS)
-    origin = json.loads((old_sweep / ORIGIN).read_text()) | {"base": str(tmp_path), "cwd": str(tmp_path)}
+    (tmp_path / "crafted.py").write_text(
+        f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n" + DEFINITIONS
+    )
+    origin = json.loads((old_sweep / ORIGIN).read_text()) | {
+        "base": str(tmp_path),
+        "cwd": str(tmp_path),
+    }
     (old_sweep / ORIGIN).write_text(json.dumps(origin))
     text = (old_sweep / "space.yaml").read_text()
     for ours, theirs in (
-        ("trainer: xgboost", 'trainer: {loop: "crafted:train", backend: none}\ntrackers: ["crafted:Tracker"]'),
-        ("{name: asha, max_t: 4, grace_period: 1, reduction_factor: 2}", '{name: "crafted:Scheduler", max_t: 4}'),
+        (
+            "trainer: xgboost",
+            'trainer: {loop: "crafted:train", backend: none}\ntrackers: ["crafted:Tracker"]',
+        ),
+        (
+            "{name: asha, max_t: 4, grace_period: 1, reduction_factor: 2}",
+            '{name: "crafted:Scheduler", max_t: 4}',
+        ),
         ("{seed: 3}", '{seed: 3, algorithm: "crafted:Sampler"}'),
     ):
         assert ours in text
@@ -215,30 +300,49 @@ def test_r8_verbs_that_only_look_and_repair_run_no_code_of_the_folder(old_sweep,
 def test_r8_a_result_that_is_none_is_put_aside(old_sweep):
     (old_sweep / RESULT).write_text('{"trials": []}')
     done = invoke("resume", old_sweep, "--trust")
-    assert done.exit_code == 2 and done.stderr.startswith(f"{old_sweep / RESULT}: ") and done.stderr.count("\n") == 1
+    assert (
+        done.exit_code == 2
+        and done.stderr.startswith(f"{old_sweep / RESULT}: ")
+        and done.stderr.count("\n") == 1
+    )
     assert invoke("show", old_sweep).stderr.startswith(f"{old_sweep / RESULT}: ")
-    assert repair(old_sweep).kept == (old_sweep / f"{RESULT}.damaged-1",) and not repair(old_sweep).problems
+    assert (
+        repair(old_sweep).kept == (old_sweep / f"{RESULT}.damaged-1",)
+        and not repair(old_sweep).problems
+    )
     assert states(old_sweep)["0002"] == "COMPLETE"
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("journal", ["a bad line", pytest.param("an end is lost", marks=pytest.mark.long), "empty"])
-def test_r8_a_repaired_sweep_is_resumed_and_exported_and_each_trial_is_there_once(clean_ray, old_sweep, tmp_path, journal):
+@pytest.mark.parametrize(
+    "journal", ["a bad line", pytest.param("an end is lost", marks=pytest.mark.long), "empty"]
+)
+def test_r8_a_repaired_sweep_is_resumed_and_exported_and_each_trial_is_there_once(
+    clean_ray, old_sweep, tmp_path, journal
+):
     before = json.loads(invoke("show", old_sweep, "--json").stdout)
     lines = (old_sweep / JOURNAL).read_bytes().splitlines(keepends=True)
-    end = next(i for i, line in enumerate(lines) if b'"op_code":6' in line and b'"trial_id":0,' in line)
-    changed = {"a bad line": [*lines[:8], b"\0\0\0\n", *lines[9:]], "an end is lost": [*lines[:end], *lines[end + 1 :]], "empty": []}[
-        journal
-    ]
+    end = next(
+        i for i, line in enumerate(lines) if b'"op_code":6' in line and b'"trial_id":0,' in line
+    )
+    changed = {
+        "a bad line": [*lines[:8], b"\0\0\0\n", *lines[9:]],
+        "an end is lost": [*lines[:end], *lines[end + 1 :]],
+        "empty": [],
+    }[journal]
     (old_sweep / JOURNAL).write_bytes(b"".join(changed))
     assert invoke("resume", old_sweep, "--trust").exit_code == 2
     assert invoke("repair", old_sweep).exit_code == 0
     done = invoke("resume", old_sweep, "--trust", "--json")
     assert done.exit_code == 0 and "Traceback" not in done.stderr, done.stderr
     after = json.loads(invoke("show", old_sweep, "--json").stdout)
-    assert [t["trial"] for t in after["all"]] == ["0000", "0001", "0002", "0003"] and after["state"] == "finished"
+    assert [t["trial"] for t in after["all"]] == ["0000", "0001", "0002", "0003"] and after[
+        "state"
+    ] == "finished"
     assert all(t["state"] in ("COMPLETE", "PRUNED") for t in after["all"])
-    assert after["best"] == before["best"] or (journal == "empty" and after["best"]["value"] <= before["best"]["value"])
+    assert after["best"] == before["best"] or (
+        journal == "empty" and after["best"]["value"] <= before["best"]["value"]
+    )
     done = invoke("export", old_sweep, "--trial", "0002", "--trust", "-o", tmp_path / "new")
     assert done.exit_code == 0 and (tmp_path / "new" / "manifest.json").is_file(), done.stderr

@@ -29,24 +29,42 @@ CURVE = reported(0.5, math.nan, 0.25)
 def test_curves_are_compared_to_the_bit():
     assert first_difference(CURVE, CURVE) is None
     assert first_difference(CURVE, reported(0.5, math.nan, math.nextafter(0.25, 1))) == (3, "auc")
-    assert first_difference(CURVE, CURVE[:2]) == (3, "loss") and first_difference((), CURVE) == (1, "loss")
+    assert first_difference(CURVE, CURVE[:2]) == (3, "loss") and first_difference((), CURVE) == (
+        1,
+        "loss",
+    )
 
 
 def test_what_is_said_of_it():
-    assert str(Comparison("0003", CURVE, CURVE)) == "trial 0003: 3 steps, bit-identical to the original run"
+    assert (
+        str(Comparison("0003", CURVE, CURVE))
+        == "trial 0003: 3 steps, bit-identical to the original run"
+    )
     other = Comparison("0003", CURVE, reported(0.5, math.nan, 0.3))
-    assert not other.equal and str(other) == "trial 0003: differs from step 3 on: auc was 0.25 and is now 0.3"
+    assert (
+        not other.equal
+        and str(other) == "trial 0003: differs from step 3 on: auc was 0.25 and is now 0.3"
+    )
     assert "was 1.0 and is now missing" in str(Comparison("0003", CURVE, CURVE[:2]))
     assert "fails now: boom" in str(Comparison("0003", CURVE, CURVE, "boom"))
     again = Comparison("0003", CURVE, CURVE, "Traceback\nboom", failed=True)
-    assert again.equal and str(again) == "trial 0003: fails again after 3 steps, bit-identical to the original run: boom"
-    assert str(Comparison("0003", (), (), "boom", failed=True)) == "trial 0003: fails again after 0 steps: boom"
+    assert (
+        again.equal
+        and str(again)
+        == "trial 0003: fails again after 3 steps, bit-identical to the original run: boom"
+    )
+    assert (
+        str(Comparison("0003", (), (), "boom", failed=True))
+        == "trial 0003: fails again after 0 steps: boom"
+    )
     assert json.loads(json.dumps(other.to_json()))["differs_from"] == 3
 
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_the_same_file_and_seed_give_the_same_trials_and_one_of_them_comes_to_the_same_again(tmp_path):
+def test_the_same_file_and_seed_give_the_same_trials_and_one_of_them_comes_to_the_same_again(
+    tmp_path,
+):
     file = space_of(tmp_path, "seeded", limits="max_trials: 3, max_concurrent_trials: 1")
     outs = []
     for name in ("a", "b"):
@@ -62,8 +80,14 @@ def test_the_same_file_and_seed_give_the_same_trials_and_one_of_them_comes_to_th
     before = sorted(f.name for f in Path(outs[0]["dir"]).iterdir())
     assert {"provenance.json"} <= set(before)
     again = command("rerun", outs[0]["dir"], "1")
-    assert again.communicate(timeout=100)[0] == "trial 0001: 5 steps, bit-identical to the original run\n" and again.returncode == 0
-    assert sorted(f.name for f in Path(outs[0]["dir"]).iterdir()) == before, "nothing of the sweep is changed"
+    assert (
+        again.communicate(timeout=100)[0]
+        == "trial 0001: 5 steps, bit-identical to the original run\n"
+        and again.returncode == 0
+    )
+    assert sorted(f.name for f in Path(outs[0]["dir"]).iterdir()) == before, (
+        "nothing of the sweep is changed"
+    )
     (tmp_path / "changed").touch()
     other = command("rerun", outs[0]["dir"], "1", "--json")
     told = json.loads(other.communicate(timeout=100)[0])
@@ -74,16 +98,27 @@ def test_a_loop_that_came_to_its_end_without_a_value_fails_again():
     judge = Objectives((Objective("loss", "minimize"),), (Constraint("auc", ">=", 0.5),))
     good = [Report(1, {"loss": 0.5, "auc": 0.9}, 0.0)]
     assert _missing_value(judge, State.COMPLETE, good) is None
-    for bad in ([], [Report(1, {"loss": math.nan, "auc": 0.9}, 0.0)], [Report(1, {"loss": 0.5}, 0.0)]):
-        assert str(_missing_value(judge, State.COMPLETE, bad)).startswith("the loop reported no value of `")
+    for bad in (
+        [],
+        [Report(1, {"loss": math.nan, "auc": 0.9}, 0.0)],
+        [Report(1, {"loss": 0.5}, 0.0)],
+    ):
+        assert str(_missing_value(judge, State.COMPLETE, bad)).startswith(
+            "the loop reported no value of `"
+        )
         assert _missing_value(judge, State.PRUNED, bad) is None, "stopped where it was stopped"
 
 
-@pytest.mark.parametrize("point, said", [(True, "whose result the space file gives"), (False, "stopped before its first report")])
+@pytest.mark.parametrize(
+    "point, said",
+    [(True, "whose result the space file gives"), (False, "stopped before its first report")],
+)
 def test_what_was_never_run_cannot_be_run_again(tmp_path, point, said):
     file = space_of(tmp_path, "plain")
     if point:
-        file.write_text(file.read_text() + "search: {initial_points: [{params.x: 0.5, value: 0.1}]}\n")
+        file.write_text(
+            file.read_text() + "search: {initial_points: [{params.x: 0.5, value: 0.1}]}\n"
+        )
     space = space_file.load(file)
     folder = tmp_path / "own-1"
     folder.mkdir()

@@ -19,7 +19,9 @@ SPACES = REPO / "search_spaces"
 
 @pytest.mark.extended
 def test_digits_mlp_on_two_workers(clean_ray, tmp_path):
-    result = sweeps.run(SPACES / "digits_mlp.yaml", dir=tmp_path, overrides=("limits.max_trials=6",))
+    result = sweeps.run(
+        SPACES / "digits_mlp.yaml", dir=tmp_path, overrides=("limits.max_trials=6",)
+    )
     assert sum(result.trials.values()) == 6 and not result.trials["failed"]
     assert result.best["scaling"]["num_workers"] == 2 and result.best["value"] < 1.5
     assert result.bundle is not None and (result.bundle / "MLmodel").is_file()
@@ -37,94 +39,178 @@ def test_a_users_loop_without_load_leaves_its_best_checkpoint(clean_ray, tmp_pat
 def test_a_users_loop_with_load_leaves_a_bundle(clean_ray, tmp_path):
     import sklearn.datasets
 
-    file = space_of(tmp_path, "plain", extra=', load: "tests.user_loops:load"', limits="max_trials: 4, max_concurrent_trials: 1")
+    file = space_of(
+        tmp_path,
+        "plain",
+        extra=', load: "tests.user_loops:load"',
+        limits="max_trials: 4, max_concurrent_trials: 1",
+    )
     bound = "checkpoints={per_trial: 1, top: 1}"
-    result = sweeps.run(file, dir=tmp_path / "runs", overrides=("data.train=sklearn:diabetes", bound))
+    result = sweeps.run(
+        file, dir=tmp_path / "runs", overrides=("data.train=sklearn:diabetes", bound)
+    )
     assert result.bundle is not None and result.checkpoint is None
-    left = {folder.name: len(list(folder.glob("checkpoint_*"))) for folder in (result.dir / "trials").iterdir()}
-    assert {name for name, n in left.items() if n} == {result.best["trial"]} and sum(left.values()) == 1
+    left = {
+        folder.name: len(list(folder.glob("checkpoint_*")))
+        for folder in (result.dir / "trials").iterdir()
+    }
+    assert {name for name, n in left.items() if n} == {result.best["trial"]} and sum(
+        left.values()
+    ) == 1
     assert result.freed is not None and result.freed["trials"] >= 3 and result.freed["left"] > 0
     rows = sklearn.datasets.load_diabetes(as_frame=True).data
     assert (sweeps.load_bundle(result.bundle).model_output(rows) == result.best["value"]).all()
 
 
-def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothing_else(clean_ray, tmp_path, monkeypatch):
+def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothing_else(
+    clean_ray, tmp_path, monkeypatch
+):
     from mlflow.tracking import MlflowClient
 
     from sweeps.study import record
     from sweeps.tracking import MlflowTracker
 
     with monkeypatch.context() as patch:
-        patch.setattr(MlflowTracker, "close", lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 0.5))
-        patch.setattr("sweeps.core.provenance.git", lambda folder: {"commit": "c0ffee", "dirty": "no"})
-        file = space_of(tmp_path, "plain", limits="max_trials: 4, target: 100")  # reached by the first
+        patch.setattr(
+            MlflowTracker,
+            "close",
+            lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 0.5),
+        )
+        patch.setattr(
+            "sweeps.core.provenance.git", lambda folder: {"commit": "c0ffee", "dirty": "no"}
+        )
+        file = space_of(
+            tmp_path, "plain", limits="max_trials: 4, target: 100"
+        )  # reached by the first
         before = sweeps.run(file, dir=tmp_path / "runs", tracking_uri="http://127.0.0.1:9")
-    assert before.mlflow["missed"] and before.mlflow["parent_run"] is None and before.reason.startswith("limits.target")
-    assert "and this command sends the data again: " in before.notes[-1] and before.notes[-1].endswith(f"sweeps resume {before.dir}")
+    assert (
+        before.mlflow["missed"]
+        and before.mlflow["parent_run"] is None
+        and before.reason.startswith("limits.target")
+    )
+    assert "and this command sends the data again: " in before.notes[-1] and before.notes[
+        -1
+    ].endswith(f"sweeps resume {before.dir}")
     with monkeypatch.context() as patch:
-        patch.setattr(MlflowTracker, "close", lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 0.5))
+        patch.setattr(
+            MlflowTracker,
+            "close",
+            lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 0.5),
+        )
         still = sweeps.resume(before.dir, tracking_uri="http://127.0.0.1:9")
-    assert still.mlflow == before.mlflow and still.notes[:-1] == before.notes, "of its end it tells as it did at first"
+    assert still.mlflow == before.mlflow and still.notes[:-1] == before.notes, (
+        "of its end it tells as it did at first"
+    )
     assert still.notes[-1].startswith("nothing is left to do: the sweep has ended (limits.target")
     assert json.loads((before.dir / "result.json").read_text())["notes"] == list(before.notes)
     study = record.read(before.dir)
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    files = {path: path.stat().st_mtime_ns for path in before.dir.rglob("*") if path.is_file() and "trials" not in path.parts}
+    files = {
+        path: path.stat().st_mtime_ns
+        for path in before.dir.rglob("*")
+        if path.is_file() and "trials" not in path.parts
+    }
     with monkeypatch.context() as patch:
-        patch.setattr("sweeps.execution.cluster.ray_connection", None)  # neither Ray nor the data is wanted
+        patch.setattr(
+            "sweeps.execution.cluster.ray_connection", None
+        )  # neither Ray nor the data is wanted
         after = sweeps.resume(before.dir, tracking_uri=uri)
     changed = {path.name for path, at in files.items() if path.stat().st_mtime_ns != at}
-    assert changed <= {"result.json", "sweep.log", "lock", "study.journal"} and after.mlflow["tracking_uri"] == uri
-    assert "missed" not in after.mlflow and (after.trials, after.best, after.reason) == (before.trials, before.best, before.reason)
+    assert (
+        changed <= {"result.json", "sweep.log", "lock", "study.journal"}
+        and after.mlflow["tracking_uri"] == uri
+    )
+    assert "missed" not in after.mlflow and (after.trials, after.best, after.reason) == (
+        before.trials,
+        before.best,
+        before.reason,
+    )
     assert record.read(before.dir) == study
     client = MlflowClient(uri)
     parent = client.get_run(after.mlflow["parent_run"])
-    assert parent.info.status == "FINISHED" and parent.data.tags["sweeps.best_trial"] == after.best["trial"]
+    assert (
+        parent.info.status == "FINISHED"
+        and parent.data.tags["sweeps.best_trial"] == after.best["trial"]
+    )
     assert parent.info.end_time == int(1000 * before.mlflow["ended"])
     assert parent.data.tags["mlflow.source.git.commit"] == "c0ffee"
-    shown = json.loads(Path(client.download_artifacts(parent.info.run_id, "result.json", str(tmp_path))).read_text())
-    assert (
-        "missed" not in shown["mlflow"] and "ended" not in shown["mlflow"] and not any("MLflow" in note for note in shown.get("notes", ()))
+    shown = json.loads(
+        Path(
+            client.download_artifacts(parent.info.run_id, "result.json", str(tmp_path))
+        ).read_text()
     )
-    runs = client.search_runs([parent.info.experiment_id], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
+    assert (
+        "missed" not in shown["mlflow"]
+        and "ended" not in shown["mlflow"]
+        and not any("MLflow" in note for note in shown.get("notes", ()))
+    )
+    runs = client.search_runs(
+        [parent.info.experiment_id], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'"
+    )
     assert sorted(run.data.tags["sweeps.state"] for run in runs) == sorted(
         ["COMPLETE"] * after.trials["completed"] + ["PRUNED"] * after.trials["pruned"]
     )
     assert "nothing is left to do" in sweeps.resume(before.dir, tracking_uri=uri).notes[-1]
     said = sweeps.resume(before.dir, tracking_uri=uri, add_trials=3).notes[-1]
-    assert said.startswith("nothing is left to do: the sweep has ended (limits.target"), "which still ends it"
+    assert said.startswith("nothing is left to do: the sweep has ended (limits.target"), (
+        "which still ends it"
+    )
     (before.dir / "result.json").write_text('{"sweep": "own-')  # cut off, as by a full disk
     mended = sweeps.resume(before.dir, tracking_uri=uri)
     assert (mended.trials, mended.best) == (before.trials, before.best)
-    assert mended.reason.startswith("limits.target")  # by the best, which may have ended after the one that the search ended for
+    assert mended.reason.startswith(
+        "limits.target"
+    )  # by the best, which may have ended after the one that the search ended for
 
 
-def test_more_trials_of_a_sweep_whose_last_one_reached_the_target_are_refused_with_the_limit(clean_ray, tmp_path):
-    before = sweeps.run(space_of(tmp_path, "plain", limits="max_trials: 1, target: 100"), dir=tmp_path / "runs")
+def test_more_trials_of_a_sweep_whose_last_one_reached_the_target_are_refused_with_the_limit(
+    clean_ray, tmp_path
+):
+    before = sweeps.run(
+        space_of(tmp_path, "plain", limits="max_trials: 1, target: 100"), dir=tmp_path / "runs"
+    )
     assert before.reason is None, "every trial has ended"
     after = sweeps.resume(before.dir, add_trials=2)
-    assert after.notes[-1].startswith("nothing is left to do: the sweep has ended (limits.target") and after.trials == before.trials
+    assert (
+        after.notes[-1].startswith("nothing is left to do: the sweep has ended (limits.target")
+        and after.trials == before.trials
+    )
 
 
 def test_a_loop_without_checkpoints_is_searched_all_the_same(clean_ray, tmp_path):
     result = sweeps.run(
-        space_of(tmp_path, "no_checkpoint", limits="max_trials: 50, patience: 3, max_concurrent_trials: 1"), dir=tmp_path / "runs"
+        space_of(
+            tmp_path,
+            "no_checkpoint",
+            limits="max_trials: 50, patience: 3, max_concurrent_trials: 1",
+        ),
+        dir=tmp_path / "runs",
     )
-    assert 4 <= result.trials["completed"] < 50 and result.bundle is None and result.checkpoint is None
-    assert result.best["value"] < 1.4 and result.reason == "limits.patience: 3 trials without an improvement"
+    assert (
+        4 <= result.trials["completed"] < 50 and result.bundle is None and result.checkpoint is None
+    )
+    assert (
+        result.best["value"] < 1.4
+        and result.reason == "limits.patience: 3 trials without an improvement"
+    )
     assert result.best["metrics"]["seconds"] == result.best["metrics"]["cpu_seconds"] > 0
 
 
 def test_five_failures_from_the_start_end_the_sweep_with_the_first_error(clean_ray, tmp_path):
     with pytest.raises(sweeps.SweepFailed, match="the user's own mistake") as e:
         sweeps.run(space_of(tmp_path, "broken", limits="max_trials: 50"), dir=tmp_path / "runs")
-    assert "tests/user_loops.py" in str(e.value) and "sweeps/execution" not in str(e.value), "the user's frames, not ours"
+    assert "tests/user_loops.py" in str(e.value) and "sweeps/execution" not in str(e.value), (
+        "the user's frames, not ours"
+    )
     result = json.loads(next((tmp_path / "runs").glob("own-*/result.json")).read_text())
     assert 5 <= result["trials"]["failed"] <= 7
 
 
 def test_a_trial_that_fails_leaves_the_others_alone(clean_ray, tmp_path):
-    result = sweeps.run(space_of(tmp_path, "sometimes_broken", x="{grid: [0.1, 0.9, 0.2, 0.8]}"), dir=tmp_path / "runs")
+    result = sweeps.run(
+        space_of(tmp_path, "sometimes_broken", x="{grid: [0.1, 0.9, 0.2, 0.8]}"),
+        dir=tmp_path / "runs",
+    )
     assert result.trials == {"completed": 2, "pruned": 0, "failed": 2}
     assert result.best["params"]["x"] == 0.1
     from mlflow.tracking import MlflowClient
@@ -133,15 +219,23 @@ def test_a_trial_that_fails_leaves_the_others_alone(clean_ray, tmp_path):
     where = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}' and tags.`sweeps.state` = 'FAIL'"
     failed = client.search_runs([client.get_experiment_by_name("own").experiment_id], where)
     told = [run.data.tags["sweeps.error"] for run in failed]
-    logs = [(result.dir / "trials" / run.data.tags["sweeps.trial"] / "logs" / "rank-0.log").read_text() for run in failed]
+    logs = [
+        (result.dir / "trials" / run.data.tags["sweeps.trial"] / "logs" / "rank-0.log").read_text()
+        for run in failed
+    ]
     for text in (*told, *logs):
-        assert "tests/user_loops.py" in text and text.rstrip().endswith("ZeroDivisionError: the user's own mistake"), text
+        assert "tests/user_loops.py" in text and text.rstrip().endswith(
+            "ZeroDivisionError: the user's own mistake"
+        ), text
     assert len(told) == 2 and {run.info.status for run in failed} == {"FAILED"}
 
 
 def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray, tmp_path):
     with pytest.raises(sweeps.InputError) as e:
-        sweeps.run(space_of(tmp_path, "unreported", limits="max_trials: 2, max_concurrent_trials: 1"), dir=tmp_path / "runs")
+        sweeps.run(
+            space_of(tmp_path, "unreported", limits="max_trials: 2, max_concurrent_trials: 1"),
+            dir=tmp_path / "runs",
+        )
     said = "objective.metric: the objective's metric `loss` was not reported at step 1; the loop reported: accuracy, f1"
     assert str(e.value) == f"{tmp_path / 'own.yaml'}:4:21: {said}"
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
@@ -150,13 +244,16 @@ def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray,
 @pytest.mark.long
 def test_a_metric_that_is_no_number_is_shown(clean_ray, tmp_path):
     with pytest.raises(sweeps.SweepFailed, match=r"`loss` must be a number, got 'good' at step 1"):
-        sweeps.run(space_of(tmp_path, "reports_text", limits="max_trials: 1"), dir=tmp_path / "runs")
+        sweeps.run(
+            space_of(tmp_path, "reports_text", limits="max_trials: 1"), dir=tmp_path / "runs"
+        )
 
 
 @pytest.mark.long
 def test_ranks_that_report_unequally_often_fail(clean_ray, tmp_path):
     with pytest.raises(
-        sweeps.SweepFailed, match="all ranks must report the same number of times, but the numbers of reports are rank 0: 3, rank 1: 2"
+        sweeps.SweepFailed,
+        match="all ranks must report the same number of times, but the numbers of reports are rank 0: 3, rank 1: 2",
     ):
         sweeps.run(
             space_of(tmp_path, "reports_unequally", limits="max_trials: 1"),
@@ -167,21 +264,36 @@ def test_ranks_that_report_unequally_often_fail(clean_ray, tmp_path):
 
 def test_a_shape_that_can_never_fit_is_refused_with_both_numbers(clean_ray, tmp_path):
     with pytest.raises(sweeps.InputError, match=r"needs 64 CPU \(there are 2\)"):
-        sweeps.run(space_of(tmp_path, "plain"), dir=tmp_path / "runs", overrides=("space.scaling.num_workers=64",))
+        sweeps.run(
+            space_of(tmp_path, "plain"),
+            dir=tmp_path / "runs",
+            overrides=("space.scaling.num_workers=64",),
+        )
 
 
 def test_bad_data_is_the_users_error(clean_ray, tmp_path):
     with pytest.raises(sweeps.InputError, match=r"data.label: .*`targt`"):
-        sweeps.run(space_of(tmp_path, "plain"), dir=tmp_path / "runs", overrides=("data.label=targt",))
+        sweeps.run(
+            space_of(tmp_path, "plain"), dir=tmp_path / "runs", overrides=("data.label=targt",)
+        )
 
 
 def test_a_time_limit_stops_what_runs_and_keeps_what_finished(clean_ray, tmp_path, monkeypatch):
     def an_hour_later_once_the_study_knows_of_a_report():
-        return time.time() + 3600 * any('"reports":[[' in study.read_text() for study in tmp_path.glob("runs/*/study.journal"))
+        return time.time() + 3600 * any(
+            '"reports":[[' in study.read_text() for study in tmp_path.glob("runs/*/study.journal")
+        )
 
-    clock = SimpleNamespace(time=an_hour_later_once_the_study_knows_of_a_report, monotonic=time.monotonic)
+    clock = SimpleNamespace(
+        time=an_hour_later_once_the_study_knows_of_a_report, monotonic=time.monotonic
+    )
     monkeypatch.setattr("sweeps.controller.controller.time", clock)
-    file = space_of(tmp_path, "held", limits="max_trials: 4, timeout: 30m, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
+    file = space_of(
+        tmp_path,
+        "held",
+        limits="max_trials: 4, timeout: 30m, max_concurrent_trials: 1",
+        x="{grid: [0.1, 0.2]}",
+    )
     result = sweeps.run(file, dir=tmp_path / "runs")
     assert result.reason == "limits.timeout" and result.trials["pruned"] == 1
     assert result.checkpoint is not None, "the best of what there is leaves all the same"
@@ -194,7 +306,9 @@ CHAINS = [
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_trials_that_share_a_preprocessor_fit_it_once_though_they_start_together(clean_ray, tmp_path, chain):
+def test_trials_that_share_a_preprocessor_fit_it_once_though_they_start_together(
+    clean_ray, tmp_path, chain
+):
     result = sweeps.run(
         space_of(tmp_path, "plain", limits="max_trials: 4"),
         dir=tmp_path / "runs",
@@ -203,7 +317,11 @@ def test_trials_that_share_a_preprocessor_fit_it_once_though_they_start_together
     assert result.fits == 1 and result.trials["completed"] == 4
 
 
-TASKS = {"binary": ("breast_cancer", "logloss"), "multiclass": ("wine", "mlogloss"), "regression": ("diabetes", "rmse")}
+TASKS = {
+    "binary": ("breast_cancer", "logloss"),
+    "multiclass": ("wine", "mlogloss"),
+    "regression": ("diabetes", "rmse"),
+}
 
 
 # The quickstart is binary with xgboost, and the digits are multiclass with torch_tabular.
@@ -216,11 +334,17 @@ TASKS = {"binary": ("breast_cancer", "logloss"), "multiclass": ("wine", "mloglos
         pytest.param("torch_tabular", "regression", marks=pytest.mark.long),
     ],
 )
-def test_every_trainer_does_every_task_and_leaves_a_bundle_that_knows_its_test_score(clean_ray, tmp_path, trainer, task):
+def test_every_trainer_does_every_task_and_leaves_a_bundle_that_knows_its_test_score(
+    clean_ray, tmp_path, trainer, task
+):
     import sklearn.datasets
 
     data, metric = TASKS[task]
-    tuned = "eta: {loguniform: [0.1, 0.5]}" if trainer == "xgboost" else "lr: {loguniform: [1e-3, 1e-2]}, width: 16"
+    tuned = (
+        "eta: {loguniform: [0.1, 0.5]}"
+        if trainer == "xgboost"
+        else "lr: {loguniform: [1e-3, 1e-2]}, width: 16"
+    )
     file = tmp_path / "task.yaml"
     file.write_text(
         f"""\
@@ -234,7 +358,11 @@ space: {{preprocessor: [StandardScaler], params: {{{tuned}}}}}
 """
     )
     result = sweeps.run(file, dir=tmp_path / "runs")
-    assert result.trials == {"completed": 2, "pruned": 0, "failed": 0} and result.fits == 1 and not result.notes
+    assert (
+        result.trials == {"completed": 2, "pruned": 0, "failed": 0}
+        and result.fits == 1
+        and not result.notes
+    )
     assert 0 < result.best["test"] < 1000
     bundle = sweeps.load_bundle(result.bundle)
     rows = getattr(sklearn.datasets, f"load_{data}")(as_frame=True)
@@ -256,11 +384,20 @@ def refitted_on_all_but_test(file, result, rows):
     before = sorted(p.name for p in result.dir.iterdir())
     bundle = sweeps.load_bundle(exports.export(result.dir, refit=True)[0].path)
     made, first = bundle.manifest.training, sweeps.load_bundle(result.bundle)
-    assert made["refit"] == {"on": ["train", "valid"], "rows": len(learnt), "steps": made["best_step"]} and bundle.manifest.checked
-    assert "refit" not in first.manifest.training and made["trial"] == result.best["trial"] and made["value"] == result.best["value"]
+    assert (
+        made["refit"] == {"on": ["train", "valid"], "rows": len(learnt), "steps": made["best_step"]}
+        and bundle.manifest.checked
+    )
+    assert (
+        "refit" not in first.manifest.training
+        and made["trial"] == result.best["trial"]
+        and made["value"] == result.best["value"]
+    )
     features = rows.data.astype(float)
     wanted = (features - learnt[features.columns].mean()) / learnt[features.columns].std(ddof=0)
-    pd.testing.assert_frame_equal(bundle._fitted.transform(rows.data)[features.columns], wanted, check_dtype=False, rtol=1e-5)
+    pd.testing.assert_frame_equal(
+        bundle._fitted.transform(rows.data)[features.columns], wanted, check_dtype=False, rtol=1e-5
+    )
     assert not bundle.predict(rows.data).equals(first.predict(rows.data))
     if hasattr(bundle._model, "booster"):
         assert bundle._model.booster.num_boosted_rounds() == made["best_step"]
@@ -278,9 +415,15 @@ def test_a_resume_that_is_refused_changes_nothing(clean_ray, tmp_path):
     file = space_of(tmp_path, "plain", limits="max_trials: 1")
     file.write_text(file.read_text().replace('"sklearn:iris", label: target', "rows.csv, label: y"))
     folder = sweeps.run(file, dir=tmp_path / "runs").dir
-    before = {path: path.read_bytes() for path in [folder / "origin.json", folder / "result.json", *kept_of(folder)]}
+    before = {
+        path: path.read_bytes()
+        for path in [folder / "origin.json", folder / "result.json", *kept_of(folder)]
+    }
     rows.assign(a=rows.a + 1).to_csv(tmp_path / "rows.csv", index=False)
-    with pytest.raises(sweeps.InputError, match=r"space.yaml:\d+:\d+: data.train: the data has changed since the sweep began"):
+    with pytest.raises(
+        sweeps.InputError,
+        match=r"space.yaml:\d+:\d+: data.train: the data has changed since the sweep began",
+    ):
         sweeps.resume(folder, add_trials=1)
     assert {path: path.read_bytes() for path in before} == before
     assert len(before) == 2 + len(kept_of(folder))
@@ -293,7 +436,9 @@ def test_a_step_that_lies_beside_the_space_file_is_found_from_any_folder(clean_r
         "    def fit(self, frame):\n        self.upper = frame.quantile(0.9)\n        return self\n"
         "    def transform(self, frame):\n        return frame.clip(upper=self.upper, axis=1)\n"
     )
-    file.write_text(file.read_text().replace("space:\n", 'space:\n  preprocessor: ["beside_it:Clip"]\n'))
+    file.write_text(
+        file.read_text().replace("space:\n", 'space:\n  preprocessor: ["beside_it:Clip"]\n')
+    )
     result = sweeps.run(file, dir=tmp_path / "runs")
     assert (result.fits, result.trials["completed"]) == (1, 2)
 
@@ -304,12 +449,19 @@ def test_a_loop_that_learns_from_images_leaves_a_bundle_that_predicts_them(clean
 
     from tests.user_loops import images
 
-    file = space_of(tmp_path, "looks", extra=', load: "tests.user_loops:load_looks"', limits="max_trials: 1")
+    file = space_of(
+        tmp_path, "looks", extra=', load: "tests.user_loops:load_looks"', limits="max_trials: 1"
+    )
     data = 'data={train: "tests.user_loops:images", label: bright, valid: 0.2}'
-    result = sweeps.run(file, dir=tmp_path / "runs", overrides=(data, "space={params: {lr: {uniform: [0.1, 0.2]}}}"))
+    result = sweeps.run(
+        file, dir=tmp_path / "runs", overrides=(data, "space={params: {lr: {uniform: [0.1, 0.2]}}}")
+    )
     assert result.bundle is not None, result.notes
     bundle, rows = sweeps.load_bundle(result.bundle), images("frame")
-    assert bundle.manifest.checked and [c.type for c in bundle.manifest.columns] == ["tensor", "integer"]
+    assert bundle.manifest.checked and [c.type for c in bundle.manifest.columns] == [
+        "tensor",
+        "integer",
+    ]
     ray.data.from_pandas(rows).write_parquet(str(tmp_path / "rows"))
     (parquet,) = (tmp_path / "rows").glob("*.parquet")
     done = invoke("predict", result.bundle, parquet, "-o", tmp_path / "out.parquet")
@@ -342,14 +494,20 @@ HELPER = "def loss_of(x, best):\n    return abs(x - best)\n"
 
 
 @pytest.mark.extended
-def test_a_loop_that_reads_its_own_data_is_searched_resumed_exported_and_rerun(clean_ray, checked_in_this_process, tmp_path):
+def test_a_loop_that_reads_its_own_data_is_searched_resumed_exported_and_rerun(
+    clean_ray, checked_in_this_process, tmp_path
+):
     from mlflow.tracking import MlflowClient
 
     from sweeps.bundle.predict import predict_file
     from sweeps.controller.exports import export
     from sweeps.controller.rerun import rerun
 
-    for name, text in {"reads_its_own.py": READS_ITS_OWN, "helper.py": HELPER, "known.json": '{"best": 0.25}'}.items():
+    for name, text in {
+        "reads_its_own.py": READS_ITS_OWN,
+        "helper.py": HELPER,
+        "known.json": '{"best": 0.25}',
+    }.items():
         (tmp_path / name).write_text(text)
     file = tmp_path / "own.yaml"
     file.write_text(f"""\
@@ -376,12 +534,22 @@ space:
     begun = json.loads((more.dir / "provenance.json").read_text())
     assert len({driver["data_fingerprint"] for driver in begun}) == 2
 
-    bundle, rows = sweeps.load_bundle(more.bundle), pd.DataFrame({"word": ["a", "abcd"]}, index=[7, 8])
+    bundle, rows = (
+        sweeps.load_bundle(more.bundle),
+        pd.DataFrame({"word": ["a", "abcd"]}, index=[7, 8]),
+    )
     expected = rows.assign(loss=more.best["value"], long=[False, True])
     pd.testing.assert_frame_equal(bundle.predict(rows), expected)
-    assert bundle.manifest.columns == [] and bundle.manifest.training["data_fingerprint"] == begun[1]["data_fingerprint"]
+    assert (
+        bundle.manifest.columns == []
+        and bundle.manifest.training["data_fingerprint"] == begun[1]["data_fingerprint"]
+    )
     rows.assign(other=1).to_csv(tmp_path / "rows.csv", index=False)
-    pd.testing.assert_frame_equal(predict_file(more.bundle, tmp_path / "rows.csv"), expected.reset_index(drop=True), check_dtype=False)
+    pd.testing.assert_frame_equal(
+        predict_file(more.bundle, tmp_path / "rows.csv"),
+        expected.reset_index(drop=True),
+        check_dtype=False,
+    )
     (again,) = export(more.dir, trial=more.best["trial"], output=tmp_path / "again")
     assert sweeps.load_bundle(again.path).predict(rows).equals(bundle.predict(rows))
     with pytest.raises(sweeps.InputError) as e:

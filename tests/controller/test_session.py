@@ -41,7 +41,15 @@ space:
   preprocessor: [StandardScaler]
   params: {eta: {uniform: [0.1, 0.5]}}
 """
-INFO = DatasetInfo("target", "classification", (0, 1, 2), ("a",), "f" * 64, {"train": 120, "valid": 30}, pd.DataFrame({"a": [1.0]}))
+INFO = DatasetInfo(
+    "target",
+    "classification",
+    (0, 1, 2),
+    ("a",),
+    "f" * 64,
+    {"train": 120, "valid": 30},
+    pd.DataFrame({"a": [1.0]}),
+)
 
 
 class FakeHandle:
@@ -63,11 +71,17 @@ def events(monkeypatch) -> list[str]:
     """What happens to the fakes, in order."""
     events: list[str] = []
     monkeypatch.setattr(
-        pool_module, "Pool", SimpleNamespace(options=lambda **kw: SimpleNamespace(remote=lambda *a: _start("pool", events)))
+        pool_module,
+        "Pool",
+        SimpleNamespace(
+            options=lambda **kw: SimpleNamespace(remote=lambda *a: _start("pool", events))
+        ),
     )
     monkeypatch.setattr(data_actor, "start", lambda where, **arguments: _start("data", events))
     monkeypatch.setattr(data_actor, "load", lambda actor, space, fingerprint: INFO)
-    monkeypatch.setattr(session.child_processes, "end", lambda folder: events.append("end workers") or 0)
+    monkeypatch.setattr(
+        session.child_processes, "end", lambda folder: events.append("end workers") or 0
+    )
     monkeypatch.setattr(session.cluster, "at_driver", lambda: "here")
     monkeypatch.setattr("ray.kill", lambda actor: events.append(f"kill {actor._name}"))
     monkeypatch.setattr("ray.get", lambda reference: None)
@@ -81,9 +95,13 @@ def _start(name: str, events: list[str]) -> FakeHandle:
     return FakeHandle(name, events)
 
 
-def use_cluster(monkeypatch: pytest.MonkeyPatch, events: list[str], ours: bool, cpus: float = 2.0) -> None:
+def use_cluster(
+    monkeypatch: pytest.MonkeyPatch, events: list[str], ours: bool, cpus: float = 2.0
+) -> None:
     @contextlib.contextmanager
-    def ray_connection(space: Space, folder: Path, roots: Any, address: Any, share: Any) -> Iterator[Any]:
+    def ray_connection(
+        space: Space, folder: Path, roots: Any, address: Any, share: Any
+    ) -> Iterator[Any]:
         events.append("start Ray")
         try:
             yield session.cluster.RayConnection(ours, (), ({"CPU": cpus},), {"CPU": cpus})
@@ -109,11 +127,20 @@ def test_a_session_starts_and_ends_everything_in_order(events, space, tmp_path):
     with SweepSession(space, tmp_path, (), None) as opened:
         assert opened.load_data(None) is INFO and opened.count_fits() == 0
         opened.warm_workers(space.shapes)
-    assert events == [*START, "pool.configure", "pool.warm", "pool.await_stopped", "pool.shutdown", *END]
+    assert events == [
+        *START,
+        "pool.configure",
+        "pool.warm",
+        "pool.await_stopped",
+        "pool.shutdown",
+        *END,
+    ]
     assert not [name for name in SCRATCH if (tmp_path / name).exists()]
 
 
-def test_on_a_shared_cluster_gangs_are_closed_once_and_none_starts_before_the_data_is_read(events, space, tmp_path, monkeypatch):
+def test_on_a_shared_cluster_gangs_are_closed_once_and_none_starts_before_the_data_is_read(
+    events, space, tmp_path, monkeypatch
+):
     use_cluster(monkeypatch, events, ours=False)
     with SweepSession(space, tmp_path, (), None) as opened:
         opened.warm_workers(space.shapes)
@@ -128,7 +155,9 @@ def test_after_an_error_nothing_is_waited_for(events, space, tmp_path, monkeypat
     assert events == [*START, *END]
 
 
-def test_a_shape_that_never_fits_is_refused_before_any_actor_starts(events, space, tmp_path, monkeypatch):
+def test_a_shape_that_never_fits_is_refused_before_any_actor_starts(
+    events, space, tmp_path, monkeypatch
+):
     use_cluster(monkeypatch, events, ours=True, cpus=0.5)
     with pytest.raises(InputError, match="CPU"), SweepSession(space, tmp_path, (), None):
         pass
@@ -158,7 +187,9 @@ def run_all(controller: SweepController, concurrency: int) -> None:
     controller.finish_leftover_trials()
     with contextlib.suppress(StopIteration):
         while (trial := controller.start_trial()) is not None:
-            controller.on_trial_progress(trial, Progress((Report(1, {"valid-mlogloss": 0.5}, 1.0),), state=State.COMPLETE))
+            controller.on_trial_progress(
+                trial, Progress((Report(1, {"valid-mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
+            )
             controller.poll()
 
 
@@ -166,30 +197,47 @@ def swept(tmp_path: Path, **more: Any) -> SweepResult:
     return api.run(tmp_path / "faked.yaml", dir=tmp_path / "runs", **more)
 
 
-def test_a_run_goes_from_the_space_file_to_the_result(events, space, no_report, tmp_path, monkeypatch):
+def test_a_run_goes_from_the_space_file_to_the_result(
+    events, space, no_report, tmp_path, monkeypatch
+):
     monkeypatch.setattr(tune_search, "run", run_all)
     stages: list[str | None] = []
     result = swept(tmp_path, on_progress=lambda status: stages.append(status.stage))
-    assert result.trials == {"completed": 2, "pruned": 0, "failed": 0} and result.fits == 0 and result.reason is None
+    assert (
+        result.trials == {"completed": 2, "pruned": 0, "failed": 0}
+        and result.fits == 0
+        and result.reason is None
+    )
     assert result.best is not None and result.best["trial"] == "0000"
     assert any("before its first checkpoint" in note for note in result.notes)
-    assert {"starting Ray", "reading the data", "exporting the winner", "writing the report"} <= set(stages)
+    assert {
+        "starting Ray",
+        "reading the data",
+        "exporting the winner",
+        "writing the report",
+    } <= set(stages)
     again = api.resume(result.dir)
     assert again.trials == result.trials and "nothing is left to do" in again.notes[-1]
     more = api.resume(result.dir, add_trials=1)
     assert more.trials["completed"] == 3
 
 
-def test_a_script_may_show_the_folder_and_the_result(events, space, no_report, tmp_path, monkeypatch, caplog):
+def test_a_script_may_show_the_folder_and_the_result(
+    events, space, no_report, tmp_path, monkeypatch, caplog
+):
     monkeypatch.setattr(tune_search, "run", run_all)
     with caplog.at_level(logging.INFO, "sweeps"):
         result = swept(tmp_path)
     shown = [record.getMessage() for record in caplog.records if record.name == "sweeps"]
     assert shown[0] == f"{result.sweep}: starting; folder {result.dir}"
-    assert shown[-1].startswith(f"{result.sweep}: 2 completed in 0:") and shown[-1].endswith("; best trial 0000: 0.5")
+    assert shown[-1].startswith(f"{result.sweep}: 2 completed in 0:") and shown[-1].endswith(
+        "; best trial 0000: 0.5"
+    )
 
 
-def test_a_sweep_whose_data_has_changed_ends_in_one_line_and_can_be_resumed(events, space, no_report, tmp_path, monkeypatch):
+def test_a_sweep_whose_data_has_changed_ends_in_one_line_and_can_be_resumed(
+    events, space, no_report, tmp_path, monkeypatch
+):
     def change(controller: SweepController, concurrency: int) -> None:
         controller.finish_leftover_trials()
         controller.start_trial()
@@ -197,7 +245,10 @@ def test_a_sweep_whose_data_has_changed_ends_in_one_line_and_can_be_resumed(even
         controller.poll()
 
     monkeypatch.setattr(tune_search, "run", change)
-    with pytest.raises(SweepsError, match=r"^.*faked.yaml:3:15: data.train: the data has changed\. Restore .*: .*sweeps resume .*$"):
+    with pytest.raises(
+        SweepsError,
+        match=r"^.*faked.yaml:3:15: data.train: the data has changed\. Restore .*: .*sweeps resume .*$",
+    ):
         swept(tmp_path)
     assert events[-4:] == END
     monkeypatch.setattr(tune_search, "run", run_all)
@@ -213,7 +264,16 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
     monkeypatch.setattr("ray.wait", lambda references: (references, []))
     monkeypatch.setattr("ray.get", lambda reference: {"advance": again}.get(reference))
     assert str(rerun(folder, "0")) == "trial 0000: 1 step, bit-identical to the original run"
-    assert events == [*START, "pool.configure", "pool.start", "pool.life", "pool.advance", "pool.await_stopped", "pool.shutdown", *END]
+    assert events == [
+        *START,
+        "pool.configure",
+        "pool.start",
+        "pool.life",
+        "pool.advance",
+        "pool.await_stopped",
+        "pool.shutdown",
+        *END,
+    ]
     assert not list(folder.glob(".rerun-*"))
 
 
@@ -226,7 +286,9 @@ def machine(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def test_a_session_reserves_what_is_asked_for_or_what_the_sweep_started_with_or_what_is_left(machine, tmp_path, caplog):
+def test_a_session_reserves_what_is_asked_for_or_what_the_sweep_started_with_or_what_is_left(
+    machine, tmp_path, caplog
+):
     with session.reserve("one", tmp_path, None, None, None) as everything:
         assert everything == Share(4, 2, None) and not caplog.messages, "Ray finds the GPUs"
     with session.reserve("one", tmp_path, None, None, None, {"cpus": 16, "gpus": 1}) as saved:
@@ -237,7 +299,10 @@ def test_a_session_reserves_what_is_asked_for_or_what_the_sweep_started_with_or_
     ):
         assert (given, left) == (Share(3, 1, ("0",)), Share(1, 1, ("1",)))
     assert caplog.messages[0].endswith("and uses 3 of 4 CPUs and 1 of 2 GPUs")
-    assert caplog.messages[1] == "note: this sweep uses 1 CPU and 1 GPU; the options --cpus and --gpus change this"
+    assert (
+        caplog.messages[1]
+        == "note: this sweep uses 1 CPU and 1 GPU; the options --cpus and --gpus change this"
+    )
     with session.reserve("one", tmp_path, "auto", 64, None, {"gpus": 3}) as of_cluster:
         assert of_cluster.limit == {"CPU": 64, "GPU": 3}
 

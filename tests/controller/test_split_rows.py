@@ -33,11 +33,18 @@ def test_rows_do_not_stay_in_rays_memory(tmp_path, monkeypatch):
         memory[:] = bytes(len(memory))
 
     monkeypatch.setattr(split_rows, "_ray", ray_of_the_cluster)
-    monkeypatch.setattr(load, "read_source", lambda *args, **kwargs: pa.table({"x": column, "y": column}))
+    monkeypatch.setattr(
+        load, "read_source", lambda *args, **kwargs: pa.table({"x": column, "y": column})
+    )
     found = split_rows.read_splits(tmp_path, load_space(SPACE), (), None)
     assert not any(memory)
     splits = found.splits({})
-    assert splits.train["x"].to_pylist() == splits.valid["x"].to_pylist() == splits.valid["y"].to_pylist() == list(range(1, 101))
+    assert (
+        splits.train["x"].to_pylist()
+        == splits.valid["x"].to_pylist()
+        == splits.valid["y"].to_pylist()
+        == list(range(1, 101))
+    )
 
 
 def test_a_copy_has_the_rows_of_a_slice_and_no_buffer_of_the_original():

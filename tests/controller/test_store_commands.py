@@ -9,7 +9,15 @@ import time
 import pytest
 
 from sweeps.controller import store_driver
-from sweeps.controller.commands import MAX_BYTES, Answer, CommandQueue, Enqueue, Pause, discard_stale, read_answer
+from sweeps.controller.commands import (
+    MAX_BYTES,
+    Answer,
+    CommandQueue,
+    Enqueue,
+    Pause,
+    discard_stale,
+    read_answer,
+)
 from sweeps.controller.control import SweepControl
 from sweeps.controller.store_commands import CommandExchange, StoreChannel
 from sweeps.core import stores
@@ -78,10 +86,15 @@ def test_a_configuration_in_the_store_waits_for_the_next_process(bucket, folder,
     exchange.exchange(store)
     answer = channel.answer(names[0])
     assert answer is not None and "sent to an earlier process" in answer.problems[0]
-    assert read_answer(folder / COMMANDS / names[1]) is None and (folder / COMMANDS / names[1]).exists()
+    assert (
+        read_answer(folder / COMMANDS / names[1]) is None
+        and (folder / COMMANDS / names[1]).exists()
+    )
 
 
-def test_the_command_line_controls_a_sweep_of_another_machine(bucket, folder, driver, tmp_path, monkeypatch):
+def test_the_command_line_controls_a_sweep_of_another_machine(
+    bucket, folder, driver, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(StoreChannel, "interval", 0.01)
     store, ended = stores.open_store(ADDRESS), threading.Event()
@@ -106,4 +119,9 @@ def test_the_command_line_controls_a_sweep_of_another_machine(bucket, folder, dr
 
 
 def test_a_silent_driver_is_dead():
-    assert store_driver.driver_silence({"host": "there", "pid": 1, "time": 0}, "here", store_driver.DEAD_AFTER) is None
+    assert (
+        store_driver.driver_silence(
+            {"host": "there", "pid": 1, "time": 0}, "here", store_driver.DEAD_AFTER
+        )
+        is None
+    )

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from sweeps.controller import api, control, store_driver, store_mirror, stored_sweeps
 from sweeps.controller.store_driver import driver_silence
-from sweeps.controller.store_mirror import StoreMirror, changed_files, find_files, in_order, is_copied
+from sweeps.controller.store_mirror import (
+    StoreMirror,
+    changed_files,
+    find_files,
+    in_order,
+    is_copied,
+)
 from sweeps.core import stores
 from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
 from sweeps.core.json_files import read_json_object
@@ -28,7 +34,9 @@ ADDRESS = f"s3://bucket/{NAME}"
 @pytest.fixture
 def bucket(tmp_path, monkeypatch):
     """A folder in place of the bucket."""
-    return folder_as_bucket(tmp_path / "bucket", (stores, store_mirror, stored_sweeps, control), monkeypatch)
+    return folder_as_bucket(
+        tmp_path / "bucket", (stores, store_mirror, stored_sweeps, control), monkeypatch
+    )
 
 
 @pytest.fixture
@@ -47,42 +55,76 @@ def folder(tmp_path):
 
 
 def names_in(bucket) -> set[str]:
-    return {path.relative_to(bucket / NAME).as_posix() for path in (bucket / NAME).rglob("*") if path.is_file()}
+    return {
+        path.relative_to(bucket / NAME).as_posix()
+        for path in (bucket / NAME).rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize(
-    "name", ["lock", "ray.json", "trials/0000/x", ".a/b", "prepared/.x.part", "tune/x", "driver.json", "commands/1.json"]
+    "name",
+    [
+        "lock",
+        "ray.json",
+        "trials/0000/x",
+        ".a/b",
+        "prepared/.x.part",
+        "tune/x",
+        "driver.json",
+        "commands/1.json",
+    ],
 )
 def test_files_of_this_machine_stay(name):
     assert not is_copied(name)
 
 
-FILES = st.dictionaries(st.sampled_from(["a", "b/manifest.json", "origin.json", "result.json"]), st.tuples(st.integers(0, 2), st.just(0)))
+FILES = st.dictionaries(
+    st.sampled_from(["a", "b/manifest.json", "origin.json", "result.json"]),
+    st.tuples(st.integers(0, 2), st.just(0)),
+)
 
 
 @given(before=FILES, now=FILES, result=st.tuples(st.integers(0, 2), st.just(0)))
 def test_after_a_round_the_store_has_the_files_of_the_folder(before, now, result):
     changed, gone = changed_files(before, now, result)
-    after = {name: state for name, state in before.items() if name not in gone} | {name: now[name] for name in changed}
+    after = {name: state for name, state in before.items() if name not in gone} | {
+        name: now[name] for name in changed
+    }
     waits = {"result.json"} if now.get("result.json") != result else set()
-    assert {n: s for n, s in after.items() if n not in waits} == {n: s for n, s in now.items() if n not in waits}
+    assert {n: s for n, s in after.items() if n not in waits} == {
+        n: s for n, s in now.items() if n not in waits
+    }
     assert changed == in_order(changed)
     if "result.json" in changed:
-        assert now["result.json"] == result and changed[-1] == "result.json", "the study is there before the result that counts it"
+        assert now["result.json"] == result and changed[-1] == "result.json", (
+            "the study is there before the result that counts it"
+        )
 
 
 def test_a_round_copies_whole_lines_of_the_study_and_deletes_what_is_gone(bucket, folder):
     mirror = StoreMirror(folder, ADDRESS)
     mirror._copy_all(store_mirror.open_store(ADDRESS))
-    assert names_in(bucket) == {"origin.json", "study.journal", "bundle/manifest.json", "bundle/model/weights", "driver.json"}
+    assert names_in(bucket) == {
+        "origin.json",
+        "study.journal",
+        "bundle/manifest.json",
+        "bundle/model/weights",
+        "driver.json",
+    }
     assert (bucket / NAME / "study.journal").read_text() == "1\n2\n"
     (folder / "study.journal").write_text("1\n2\n3\n")
     (folder / "result.json").write_text("{}")
     mirror.save_study()
-    assert (bucket / NAME / "study.journal").read_text() == "1\n2\n3\n" and "result.json" not in names_in(bucket)
+    assert (
+        bucket / NAME / "study.journal"
+    ).read_text() == "1\n2\n3\n" and "result.json" not in names_in(bucket)
     (folder / "bundle" / "manifest.json").unlink()
     mirror.close(patient=False)
-    assert names_in(bucket) == {"origin.json", "study.journal", "bundle/model/weights", "result.json"} and mirror.problem is None
+    assert (
+        names_in(bucket) == {"origin.json", "study.journal", "bundle/model/weights", "result.json"}
+        and mirror.problem is None
+    )
     assert not [name for name in os.listdir(folder) if name.startswith(".") and name != ".part"]
 
 
@@ -101,11 +143,18 @@ def test_at_the_end_a_silent_storage_leaves_a_note(folder, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("ended", [False, True], ids=["the other process runs", "the other process has ended"])
-def test_a_process_that_was_silent_changes_nothing_after_another_process_has_continued_the_sweep(bucket, folder, monkeypatch, ended):
+@pytest.mark.parametrize(
+    "ended", [False, True], ids=["the other process runs", "the other process has ended"]
+)
+def test_a_process_that_was_silent_changes_nothing_after_another_process_has_continued_the_sweep(
+    bucket, folder, monkeypatch, ended
+):
     monkeypatch.setattr(stores, "_allowed", {ADDRESS})
     with (
-        pytest.raises(SweepsError, match=r"(process 7 on elsewhere|another process) has taken over this sweep; this process has stopped"),
+        pytest.raises(
+            SweepsError,
+            match=r"(process 7 on elsewhere|another process) has taken over this sweep; this process has stopped",
+        ),
         store_mirror.mirrored(folder) as mirror,
     ):
         (bucket / NAME / "study.journal").write_text("of the other process")
@@ -118,7 +167,9 @@ def test_a_process_that_was_silent_changes_nothing_after_another_process_has_con
         with pytest.raises(StoreError, match="has taken over this sweep"):
             mirror.save_study()
         assert mirror.taken_over
-    assert (bucket / NAME / "study.journal").read_text() == "of the other process" and driver.exists() != ended
+    assert (
+        bucket / NAME / "study.journal"
+    ).read_text() == "of the other process" and driver.exists() != ended
 
 
 def test_the_driver_is_renewed_while_a_large_file_is_copied(bucket, folder, monkeypatch):
@@ -167,12 +218,18 @@ def test_a_driver_lives_until_it_has_been_silent_for_a_minute(change, silence):
 
 def test_a_sweep_that_runs_elsewhere_cannot_be_fetched(bucket, folder, tmp_path):
     StoreMirror(folder, ADDRESS)._copy_all(store_mirror.open_store(ADDRESS))
-    (bucket / NAME / "driver.json").write_text(json.dumps({"host": "elsewhere", "pid": 7, "time": time.time()}))
+    (bucket / NAME / "driver.json").write_text(
+        json.dumps({"host": "elsewhere", "pid": 7, "time": time.time()})
+    )
     with pytest.raises(SweepLocked, match="process 7 on elsewhere was running this sweep"):
         stored_sweeps.fetch(ADDRESS, tmp_path / "other")
-    (bucket / NAME / "driver.json").write_text(json.dumps({"host": store_driver.this_machine(), "pid": os.getpid(), "time": time.time()}))
+    (bucket / NAME / "driver.json").write_text(
+        json.dumps({"host": store_driver.this_machine(), "pid": os.getpid(), "time": time.time()})
+    )
     fetched = stored_sweeps.fetch(ADDRESS, tmp_path / "other")
-    assert fetched == tmp_path / "other" / NAME and set(find_files(fetched)) == names_in(bucket) - {"driver.json"}
+    assert fetched == tmp_path / "other" / NAME and set(find_files(fetched)) == names_in(bucket) - {
+        "driver.json"
+    }
     assert stores.store_of(fetched) == ADDRESS and not list((tmp_path / "other").glob(".*"))
 
 
@@ -186,7 +243,9 @@ def test_a_sweep_that_runs_elsewhere_cannot_be_fetched(bucket, folder, tmp_path)
         ("1\n", "", "1\n"),
     ],
 )
-def test_a_local_study_stays_only_if_it_continues_the_study_in_the_store(bucket, folder, local, stored, after):
+def test_a_local_study_stays_only_if_it_continues_the_study_in_the_store(
+    bucket, folder, local, stored, after
+):
     StoreMirror(folder, ADDRESS)._copy_all(store_mirror.open_store(ADDRESS))
     (bucket / NAME / "driver.json").unlink()
     (bucket / NAME / "study.journal").write_text(stored)
@@ -196,7 +255,9 @@ def test_a_local_study_stays_only_if_it_continues_the_study_in_the_store(bucket,
     (folder / "report.html").write_text("later than the store")
     assert stored_sweeps.fetch(ADDRESS, folder.parent) == folder
     assert (folder / "study.journal").read_text() == after
-    assert (folder / "report.html").exists() == local.startswith(stored) and (folder / "trials" / "0000" / "log").exists()
+    assert (folder / "report.html").exists() == local.startswith(stored) and (
+        folder / "trials" / "0000" / "log"
+    ).exists()
 
 
 def test_a_folder_of_another_sweep_is_not_overwritten(bucket, folder):
@@ -208,7 +269,9 @@ def test_a_folder_of_another_sweep_is_not_overwritten(bucket, folder):
 
 def test_a_store_must_name_itself(bucket, tmp_path):
     (bucket / NAME).mkdir()
-    (bucket / NAME / "origin.json").write_text(json.dumps({"store": "s3://bucket/of-somebody-else"}))
+    (bucket / NAME / "origin.json").write_text(
+        json.dumps({"store": "s3://bucket/of-somebody-else"})
+    )
     with pytest.raises(InputError, match="names the store s3://bucket/of-somebody-else"):
         stored_sweeps.fetch(ADDRESS, tmp_path / "other")
     assert not list((tmp_path / "other").iterdir())
@@ -223,7 +286,11 @@ def test_names_in_a_store(bucket):
         return stored_sweeps.find(sweep, "s3://bucket/all")
 
     assert found("churn") == found("latest") == "s3://bucket/all/churn-20260103-120000"
-    assert found("wi") == "s3://bucket/all/wine-20260101-120000" == stored_sweeps.find("s3://bucket/all/wine-20260101-120000/", ".")
+    assert (
+        found("wi")
+        == "s3://bucket/all/wine-20260101-120000"
+        == stored_sweeps.find("s3://bucket/all/wine-20260101-120000/", ".")
+    )
     with pytest.raises(InputError, match="several sweeps in s3://bucket/all match"):
         found("churn-2026")
     with pytest.raises(InputError, match="no sweep in s3://bucket/all matches"):
@@ -243,4 +310,6 @@ def test_a_new_sweep_leaves_the_files_of_another_sweep_with_its_name(bucket, tmp
     monkeypatch.setattr(api, "create_sweep_folder", create)
     with pytest.raises(InputError, match=f"{ADDRESS} has files already"):
         api.run(space_of(tmp_path, "plain"), dir="s3://bucket")
-    assert (bucket / NAME / "origin.json").read_text() == "of the other sweep" and not (tmp_path / "runs" / NAME).exists()
+    assert (bucket / NAME / "origin.json").read_text() == "of the other sweep" and not (
+        tmp_path / "runs" / NAME
+    ).exists()

@@ -56,20 +56,33 @@ def branches(root: Path, objective: str, trials: int = 20) -> tuple[Path, Search
     for n in range(trials):
         trial = loop.ask()
         assert trial is not None
-        loop.report(trial.number, ProgressUpdate((Report(1, {"loss": 1.0 + n, "auc": 0.5 + n / 100}, time.time()),), None, None, 1, 0.5))
+        loop.report(
+            trial.number,
+            ProgressUpdate(
+                (Report(1, {"loss": 1.0 + n, "auc": 0.5 + n / 100}, time.time()),),
+                None,
+                None,
+                1,
+                0.5,
+            ),
+        )
         loop.tell(trial.number, State.COMPLETE)
     return folder, loop
 
 
 def test_trials_has_a_row_for_each_trial(tmp_path):
     trials = sweeps.open(made(tmp_path)).trials
-    assert list(trials.columns[:3]) == ["number", "state", "value"] and trials.columns[-1] == "seconds"
+    assert (
+        list(trials.columns[:3]) == ["number", "state", "value"] and trials.columns[-1] == "seconds"
+    )
     assert set(trials.columns[3:-1]) == {"preprocessor", "params.eta", "params.nested.depth"}
     assert trials["number"].tolist() == trials.index.tolist() == [0, 1, 2, 3]
     assert trials["state"].tolist() == ["COMPLETE", "PRUNED", "FAIL", "INTERRUPTED"]
     np.testing.assert_array_equal(trials["value"], [0.25, 0.75, math.nan, math.nan])
     assert trials["seconds"].tolist()[:3] == [1.25] * 3
-    assert trials["params.eta"].dtype == "float64" and trials["params.nested.depth"].dtype == "Int64"
+    assert (
+        trials["params.eta"].dtype == "float64" and trials["params.nested.depth"].dtype == "Int64"
+    )
     assert set(trials["preprocessor"]) == {"StandardScaler", "MinMaxScaler"}
 
 
@@ -78,7 +91,11 @@ def test_a_dimension_is_missing_where_it_is_inactive(tmp_path):
     trials = sweeps.open(folder).trials
     inactive = trials["params.booster"] == "gbtree"
     assert 0 < inactive.sum() < 20
-    for name, dtype in {"params.depth": "Int64", "params.rate": "float64", "params.flag": "boolean"}.items():
+    for name, dtype in {
+        "params.depth": "Int64",
+        "params.rate": "float64",
+        "params.flag": "boolean",
+    }.items():
         assert trials[name].dtype == dtype and (trials[name].isna() == inactive).all(), name
     assert trials.query("`params.depth` > 4")["params.booster"].eq("dart").all()
     assert trials["params.layers"].notna().all() and trials["params.layers"].map(str).nunique() == 3
@@ -131,10 +148,18 @@ def test_a_sweep_draws_itself(tmp_path):
     for name, kind in PLOTS.items():
         figure = getattr(opened, name)()
         assert isinstance(figure, plotly.graph_objects.Figure) and figure.data[0].type == kind, name
-    assert opened.plot_slice("depth").layout.title.text == "Slice: depth" == opened.plot_slice("params.depth").layout.title.text
-    assert [axis.title.text for axis in (opened.plot_contour("rate", "depth").layout.xaxis,)] == ["rate"]
+    assert (
+        opened.plot_slice("depth").layout.title.text
+        == "Slice: depth"
+        == opened.plot_slice("params.depth").layout.title.text
+    )
+    assert [axis.title.text for axis in (opened.plot_contour("rate", "depth").layout.xaxis,)] == [
+        "rate"
+    ]
     assert [trace.name for trace in opened.plot_curves("best", 3).data] == ["0000", "0003"]
-    assert sweeps.open(branches(tmp_path / "two", TWO, 3)[0]).plot_pareto().data[0].type == "scatter"
+    assert (
+        sweeps.open(branches(tmp_path / "two", TWO, 3)[0]).plot_pareto().data[0].type == "scatter"
+    )
 
 
 def test_a_figure_that_cannot_be_drawn_says_why(tmp_path):
@@ -147,9 +172,15 @@ def test_a_figure_that_cannot_be_drawn_says_why(tmp_path):
         with pytest.raises(InputError, match=re.escape(text)) as e:
             wrong()
         assert e.value.problems[0].place == place
-    assert opened.trials["params.booster"].tolist() == ["gbtree"]  # with which the dimension `depth` is not active
+    assert opened.trials["params.booster"].tolist() == [
+        "gbtree"
+    ]  # with which the dimension `depth` is not active
     inactive = opened.plot_slice("depth")
-    assert not inactive.data and "no trial with a value has the dimension params.depth" in inactive.layout.title.subtitle.text
+    assert (
+        not inactive.data
+        and "no trial with a value has the dimension params.depth"
+        in inactive.layout.title.subtitle.text
+    )
     assert "Importances need" in opened.plot_importance().layout.title.subtitle.text
     (tmp_path / "new").mkdir()
     empty = sweeps.open(branches(tmp_path / "new", ONE, 0)[0]).plot_history()
@@ -160,7 +191,9 @@ def test_the_study_is_a_copy(tmp_path):
     folder = made(tmp_path)
     before = (folder / JOURNAL).read_bytes()
     study = sweeps.open(folder).study
-    assert isinstance(study, optuna.Study) and study.best_trial.number == 0 and len(study.trials) == 4
+    assert (
+        isinstance(study, optuna.Study) and study.best_trial.number == 0 and len(study.trials) == 4
+    )
     assert study.trials_dataframe()["number"].tolist() == [0, 1, 2, 3]
     study.enqueue_trial({"params.eta": 0.5})
     study.tell(study.ask(), 0.0)
@@ -179,11 +212,20 @@ def test_a_sweep_that_runs_shows_what_came_since(tmp_path):
         trial = loop.ask()
         assert trial is not None
         assert opened.trials["state"].tolist() == ["COMPLETE", "COMPLETE", "RUNNING"]
-        loop.report(trial.number, ProgressUpdate((Report(1, {"loss": 0.5, "auc": 0.5}, time.time()),), None, None, 1, 0.5))
+        loop.report(
+            trial.number,
+            ProgressUpdate(
+                (Report(1, {"loss": 0.5, "auc": 0.5}, time.time()),), None, None, 1, 0.5
+            ),
+        )
         assert opened.curves(trial.number)["value"].tolist() == [0.5]
         loop.tell(trial.number, State.COMPLETE)
         best = opened.best
-        assert best is not None and best.number == trial.number and opened.trials["state"].tolist() == ["COMPLETE"] * 3
+        assert (
+            best is not None
+            and best.number == trial.number
+            and opened.trials["state"].tolist() == ["COMPLETE"] * 3
+        )
         with (folder / JOURNAL).open("ab") as journal:
             journal.write(b'{"op_code": 5, "half')  # the driver is in the middle of a record
         assert len(opened.trials) == 3
@@ -200,7 +242,11 @@ def test_a_sweep_that_has_begun_no_trial_is_empty(tmp_path):
     (tmp_path / "made.yaml").write_text(CONDITIONAL.replace("OBJECTIVE", ONE))
     save_space(folder, load(tmp_path / "made.yaml"), 5.0)
     opened = sweeps.open(folder)
-    assert list(opened.trials.columns) == ["number", "state", "value", "seconds"] and opened.trials.empty and opened.curves().empty
+    assert (
+        list(opened.trials.columns) == ["number", "state", "value", "seconds"]
+        and opened.trials.empty
+        and opened.curves().empty
+    )
     assert opened.best is None and opened.study is None
 
 
@@ -208,7 +254,13 @@ def test_a_sweep_is_found_as_by_the_commands(tmp_path, monkeypatch):
     root = tmp_path / "sweeps-runs"
     one, two = made(root, "made-1", 1.0), made(root, "other-2", 2.0)
     monkeypatch.chdir(tmp_path)
-    for name, folder in ((one, one), (str(one), one), ("made-1", one), ("oth", two), ("latest", two)):
+    for name, folder in (
+        (one, one),
+        (str(one), one),
+        ("made-1", one),
+        ("oth", two),
+        ("latest", two),
+    ):
         assert sweeps.open(name).folder == folder.resolve()
     assert sweeps.open("made", dir="sweeps-runs").name == "made-1"
     with pytest.raises(InputError, match="absent"):
@@ -227,8 +279,12 @@ def test_an_old_folder_that_was_moved_is_opened(old_sweep):
 
 def test_no_code_of_the_user_runs_but_by_the_bundle(tmp_path, monkeypatch):
     """A module beside the space file that cannot be imported is no reason to see nothing."""
-    (tmp_path / "mine.py").write_text("raise SystemExit('imported')\ndef train(config): ...\ndef load(folder): ...\n")
-    text = CONDITIONAL.replace("OBJECTIVE", ONE).replace("trainer: xgboost", 'trainer: {loop: "mine:train", load: "mine:load"}')
+    (tmp_path / "mine.py").write_text(
+        "raise SystemExit('imported')\ndef train(config): ...\ndef load(folder): ...\n"
+    )
+    text = CONDITIONAL.replace("OBJECTIVE", ONE).replace(
+        "trainer: xgboost", 'trainer: {loop: "mine:train", load: "mine:load"}'
+    )
     monkeypatch.setattr(f"{__name__}.CONDITIONAL", text)
     folder, _ = branches(tmp_path, ONE, 2)
     opened = sweeps.open(folder)
@@ -248,20 +304,42 @@ def test_the_bundle_is_the_winners(old_sweep):
 
 
 LOOP = 'trainer: {loop: "tests.user_loops:plain"}'
-FRONT = {"trial": "0000", "value": 0.25, "test": None, "params": {}, "preprocessor": "none", "values": {"loss": 0.25}}
+FRONT = {
+    "trial": "0000",
+    "value": 0.25,
+    "test": None,
+    "params": {},
+    "preprocessor": "none",
+    "values": {"loss": 0.25},
+}
 FRONT["scaling"] = {"num_workers": 1, "resources_per_worker": {"CPU": 1.0}}
 WITHOUT_A_BUNDLE = [
     pytest.param({}, "trainer: xgboost", None, "export", id="killed"),
     pytest.param({"best": None}, "trainer: xgboost", None, "show", id="failed"),
-    pytest.param({"best": None, "front": (FRONT,)}, "trainer: xgboost", None, "--trial ID", id="several objectives"),
-    pytest.param({"bundle": None}, LOOP, "checkpoint", "`load` in the section `trainer`", id="no load"),
-    pytest.param({"bundle": None}, "trainer: xgboost", "exports/0001", "exports/0001", id="exported"),
+    pytest.param(
+        {"best": None, "front": (FRONT,)},
+        "trainer: xgboost",
+        None,
+        "--trial ID",
+        id="several objectives",
+    ),
+    pytest.param(
+        {"bundle": None}, LOOP, "checkpoint", "`load` in the section `trainer`", id="no load"
+    ),
+    pytest.param(
+        {"bundle": None}, "trainer: xgboost", "exports/0001", "exports/0001", id="exported"
+    ),
 ]
 
 
 @pytest.mark.parametrize(("result", "trainer", "there", "said"), WITHOUT_A_BUNDLE)
-def test_a_sweep_without_a_bundle_says_what_to_do(tmp_path, monkeypatch, result, trainer, there, said):
-    monkeypatch.setattr("tests.controller.test_sweep_lookup.SPACE", made.__globals__["SPACE"].replace("trainer: xgboost", trainer))
+def test_a_sweep_without_a_bundle_says_what_to_do(
+    tmp_path, monkeypatch, result, trainer, there, said
+):
+    monkeypatch.setattr(
+        "tests.controller.test_sweep_lookup.SPACE",
+        made.__globals__["SPACE"].replace("trainer: xgboost", trainer),
+    )
     folder = made(tmp_path)
     if result:
         ended(folder, **result)

@@ -36,14 +36,21 @@ def recorded(root: Path, name: str, seed: int = 0, highest: float = 1.0, trials:
     folder = root / f"{name}-20260102-120000"
     folder.mkdir(parents=True)
     file = root / f"{name}.yaml"
-    file.write_text(SPACE_FILE.replace("NAME", name).replace("SEED", str(seed)).replace("HIGHEST", str(highest)))
+    file.write_text(
+        SPACE_FILE.replace("NAME", name).replace("SEED", str(seed)).replace("HIGHEST", str(highest))
+    )
     space = load(file)
     save_space(folder, space, 1000.0)
     loop = SearchLoop.open(folder, space)
     for _ in range(trials):
         trial = loop.ask()
         assert trial is not None
-        loop.report(trial.number, ProgressUpdate((Report(1, {"loss": trial.params["eta"]}, time.time()),), None, None, 1, 2.0))
+        loop.report(
+            trial.number,
+            ProgressUpdate(
+                (Report(1, {"loss": trial.params["eta"]}, time.time()),), None, None, 1, 2.0
+            ),
+        )
         loop.tell(trial.number, State.COMPLETE)
     return folder
 
@@ -63,37 +70,65 @@ def test_compare_prints_tables_and_takes_sweeps_of_other_roots(runs, monkeypatch
     lines = done.stdout.splitlines()
     assert lines[:2] == ["A  runs/wide-20260102-120000", "B  other/narrow-20260102-120000"]
     assert "(B has the best value)" in lines
-    assert any(line.split() == ["params.eta", "loguniform", "0.001", "to", "1", "loguniform", "0.001", "to", "0.5"] for line in lines)
-    eta = next(line.split() for line in lines if line.startswith("params.eta") and "loguniform" not in line)
+    assert any(
+        line.split()
+        == ["params.eta", "loguniform", "0.001", "to", "1", "loguniform", "0.001", "to", "0.5"]
+        for line in lines
+    )
+    eta = next(
+        line.split() for line in lines if line.startswith("params.eta") and "loguniform" not in line
+    )
     assert all(float(share) > 0.9 for share in eta[1:]), eta
-    assert any(line.startswith("12 trials") for line in lines) and any(line.startswith("best ") for line in lines)
+    assert any(line.startswith("12 trials") for line in lines) and any(
+        line.startswith("best ") for line in lines
+    )
 
 
 def test_compare_prints_json_and_writes_a_page(runs, tmp_path):
     page = tmp_path / "page.html"
-    done = invoke("compare", runs / "runs/wide-20260102-120000", runs / "other/narrow-20260102-120000", "--json", "--html", page)
+    done = invoke(
+        "compare",
+        runs / "runs/wide-20260102-120000",
+        runs / "other/narrow-20260102-120000",
+        "--json",
+        "--html",
+        page,
+    )
     shown = json.loads(done.stdout)
     assert shown["comparable"] == [["A", "B"]] and shown["results"]["trials"] == [12, 12]
-    assert shown["space"]["differs"] == {"params.eta": ["loguniform 0.001 to 1", "loguniform 0.001 to 0.5"]}
-    assert shown["regret"]["trials"][-1]["trials"] == 12 and min(shown["regret"]["trials"][-1]["regret"]) == 0
+    assert shown["space"]["differs"] == {
+        "params.eta": ["loguniform 0.001 to 1", "loguniform 0.001 to 0.5"]
+    }
+    assert (
+        shown["regret"]["trials"][-1]["trials"] == 12
+        and min(shown["regret"]["trials"][-1]["regret"]) == 0
+    )
     assert "params.eta" in page.read_text() and done.stderr == f"wrote {page}\n"
 
 
 def test_compare_refuses_one_sweep_and_the_same_sweep_twice(runs):
     folder = runs / "runs/wide-20260102-120000"
-    for arguments, text in (((folder,), "needs at least two sweeps, got 1"), ((folder, folder), "is given twice")):
+    for arguments, text in (
+        ((folder,), "needs at least two sweeps, got 1"),
+        ((folder, folder), "is given twice"),
+    ):
         done = invoke("compare", *arguments)
         assert done.exit_code == 2 and text in done.stderr and "\n" not in done.stderr.strip()
 
 
 def test_a_running_a_damaged_and_an_empty_sweep_are_compared_as_far_as_possible(tmp_path):
-    good, bad, empty = (recorded(tmp_path, name, trials=n) for name, n in (("good", 11), ("bad", 2), ("empty", 0)))
+    good, bad, empty = (
+        recorded(tmp_path, name, trials=n) for name, n in (("good", 11), ("bad", 2), ("empty", 0))
+    )
     (bad / SPACE).write_text("nonsense: [")
     (empty / JOURNAL).unlink()
     with FolderLock(good):
         done = invoke("compare", good, bad, empty)
     assert done.exit_code == 0, done.output
-    assert "note: A is still running" in done.stdout and "note: B: the space file cannot be read" in done.stdout
+    assert (
+        "note: A is still running" in done.stdout
+        and "note: B: the space file cannot be read" in done.stdout
+    )
     assert "C has no trial yet" in done.stdout
     assert invoke("compare", bad, empty, "--json").exit_code == 0
 
@@ -101,24 +136,38 @@ def test_a_running_a_damaged_and_an_empty_sweep_are_compared_as_far_as_possible(
 def test_python_compares_sweeps_and_returns_the_importances(runs):
     opened = sweeps.open(runs / "runs/wide-20260102-120000")
     importance = opened.importance()
-    assert importance.index[0] == "params.eta" and importance.sum() == pytest.approx(1) and "12 trials" in importance.attrs["basis"]
+    assert (
+        importance.index[0] == "params.eta"
+        and importance.sum() == pytest.approx(1)
+        and "12 trials" in importance.attrs["basis"]
+    )
     found = opened.compare(sweeps.open("latest", dir=runs / "other"))
     frames = found.frames()
     assert list(frames["results"].columns) == ["wide-20260102-120000", "narrow-20260102-120000"]
-    assert frames["regret.trials"].index[-1] == 12 and frames["importance"].loc["params.eta"].min() > 0.9
+    assert (
+        frames["regret.trials"].index[-1] == 12
+        and frames["importance"].loc["params.eta"].min() > 0.9
+    )
     assert "<table>" in found._repr_html_() and str(found).startswith("# wide-")
 
 
 def test_importance_says_why_it_is_unknown(tmp_path):
     found = sweeps.open(recorded(tmp_path, "few", trials=3)).importance()
-    assert found.empty and found.attrs == {"unknown": "importance needs 10 trials with comparable values, but there are 3"}
+    assert found.empty and found.attrs == {
+        "unknown": "importance needs 10 trials with comparable values, but there are 3"
+    }
 
 
 def test_show_prints_what_mattered(runs, tmp_path):
     done = invoke("show", runs / "runs/wide-20260102-120000")
     line = next(line for line in done.stdout.splitlines() if "importance" in line)
-    assert line.split()[:2] == ["importance", "eta"] and line.endswith("; by the values of 12 trials")
+    assert line.split()[:2] == ["importance", "eta"] and line.endswith(
+        "; by the values of 12 trials"
+    )
     shown = json.loads(invoke("show", runs / "runs/wide-20260102-120000", "--json").stdout)
     assert shown["importance"]["params.eta"] > 0.9
     few = recorded(tmp_path, "few", trials=3)
-    assert "importance" not in invoke("show", few).stdout and json.loads(invoke("show", few, "--json").stdout)["importance"] == {}
+    assert (
+        "importance" not in invoke("show", few).stdout
+        and json.loads(invoke("show", few, "--json").stdout)["importance"] == {}
+    )

@@ -54,7 +54,12 @@ def made(root, name="made-1", began=1000.0):
     save_space(folder, space, began)
     loop = SearchLoop.open(folder, space)
     now = time.time()
-    states = ((State.COMPLETE, (0.5, 0.25, 0.3)), (State.PRUNED, (0.75,)), (State.FAIL, (math.nan,)), (None, ()))
+    states = (
+        (State.COMPLETE, (0.5, 0.25, 0.3)),
+        (State.PRUNED, (0.75,)),
+        (State.FAIL, (math.nan,)),
+        (None, ()),
+    )
     for state, values in states:
         trial = loop.ask()
         at = folder / "trials" / trial.id / "checkpoint_000002"
@@ -65,7 +70,10 @@ def made(root, name="made-1", began=1000.0):
         loop.report(trial.number, ProgressUpdate(told, kept, kept, 1, 1.25))
         if state is not None:
             loop.tell(
-                trial.number, state, "Traceback: boom" if state is State.FAIL else None, "asha at step 1" if state is State.PRUNED else None
+                trial.number,
+                state,
+                "Traceback: boom" if state is State.FAIL else None,
+                "asha at step 1" if state is State.PRUNED else None,
             )
     return folder
 
@@ -82,7 +90,12 @@ def test_ls_shows_every_sweep_the_newest_first(tmp_path):
     (tmp_path / "mlartifacts").mkdir()
     lines = sweeps_command("ls", "--dir", tmp_path).splitlines()
     assert [line.split()[0] for line in lines] == ["SWEEP", "made-2", "made-1"]
-    assert "killed" in lines[1] and "3/6" in lines[1] and "0.25 (0000)" in lines[1] and "loss" in lines[1]
+    assert (
+        "killed" in lines[1]
+        and "3/6" in lines[1]
+        and "0.25 (0000)" in lines[1]
+        and "loss" in lines[1]
+    )
     lock = FolderLock(folder)
     assert "running" in sweeps_command("ls", "--dir", tmp_path).splitlines()[1]
     lock.release()
@@ -98,7 +111,9 @@ def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
     before = {f: (f.stat().st_mtime_ns, f.read_bytes()) for f in folder.rglob("*") if f.is_file()}
     for args in (["ls", "--dir", tmp_path], ["show", folder], ["show", folder, "--trial", "0"]):
         sweeps_command(*args)
-    assert {f: (f.stat().st_mtime_ns, f.read_bytes()) for f in folder.rglob("*") if f.is_file()} == before
+    assert {
+        f: (f.stat().st_mtime_ns, f.read_bytes()) for f in folder.rglob("*") if f.is_file()
+    } == before
     stop = threading.Event()
 
     def watch():
@@ -120,9 +135,17 @@ def test_to_look_changes_nothing_and_harms_no_driver_that_starts(tmp_path):
 def test_show_tells_of_the_sweep_and_its_trials_the_best_first(tmp_path):
     folder = made(tmp_path)
     text = sweeps_command("show", folder)
-    assert "made-1: killed; 1 completed, 1 pruned, 1 failed, 1 interrupted of 6" in text and "minimize loss" in text
+    assert (
+        "made-1: killed; 1 completed, 1 pruned, 1 failed, 1 interrupted of 6" in text
+        and "minimize loss" in text
+    )
     rows = text.partition("TRIAL")[2].splitlines()
-    assert [row.split()[:2] for row in rows[1:]] == [["0000", "COMPLETE"], ["0001", "PRUNED"], ["0002", "FAIL"], ["0003", "INTERRUPTED"]]
+    assert [row.split()[:2] for row in rows[1:]] == [
+        ["0000", "COMPLETE"],
+        ["0001", "PRUNED"],
+        ["0002", "FAIL"],
+        ["0003", "INTERRUPTED"],
+    ]
     assert rows[0].split()[-3:] == ["preprocessor", "eta", "nested.depth"]
     told = json.loads(sweeps_command("show", folder, "--json"))
     assert [t["trial"] for t in told["all"]] == ["0000", "0001", "0002", "0003"]
@@ -130,8 +153,12 @@ def test_show_tells_of_the_sweep_and_its_trials_the_best_first(tmp_path):
 
 def test_a_trial_that_waits_for_workers_is_shown_as_waiting_while_the_sweep_runs(tmp_path):
     folder = made(tmp_path)
-    (folder / STAGES).write_text(json.dumps({"0003": "waiting for workers", "0000": "training"}))  # the second has ended meanwhile
-    assert "1 interrupted of 6" in sweeps_command("show", folder), "nobody drives it, so nothing waits"
+    (folder / STAGES).write_text(
+        json.dumps({"0003": "waiting for workers", "0000": "training"})
+    )  # the second has ended meanwhile
+    assert "1 interrupted of 6" in sweeps_command("show", folder), (
+        "nobody drives it, so nothing waits"
+    )
     lock = FolderLock(folder)
     try:
         text = sweeps_command("show", folder)
@@ -158,18 +185,35 @@ def test_a_name_without_date_and_time_means_the_newest_sweep_of_that_name(tmp_pa
 def test_show_of_a_trial_has_its_configuration_curve_and_error(tmp_path):
     folder = made(tmp_path)
     best = sweeps_command("show", folder, "--trial", "best")
-    assert best.startswith("trial 0000: COMPLETE after 3 steps") and "nested.fixed  3" in best and "best 0.25 at step 2" in best
+    assert (
+        best.startswith("trial 0000: COMPLETE after 3 steps")
+        and "nested.fixed  3" in best
+        and "best 0.25 at step 2" in best
+    )
     assert "step 1: 0.5  █▁▂  step 3: 0.3" in best and "checkpoint_000002" in best
     assert "Traceback: boom" in sweeps_command("show", folder, "--trial", "2")
-    assert json.loads(sweeps_command("show", folder, "--trial", "1", "--json"))["curve"] == [[1, 0.75]]
+    assert json.loads(sweeps_command("show", folder, "--trial", "1", "--json"))["curve"] == [
+        [1, 0.75]
+    ]
 
 
 def ended(folder, **more):
     """Leave the result of a sweep that has come to its end."""
     best = {"trial": "0000", "value": 0.25, "test": None, "params": {}, "preprocessor": "none"}
     best["scaling"] = {"num_workers": 1, "resources_per_worker": {"CPU": 1.0}}
-    known = {"sweep": folder.name, "dir": folder, "trials": {"completed": 1, "pruned": 1, "failed": 1}, "best": best, "checkpoint": None}
-    known |= {"bundle": folder / "bundle", "mlflow": {"tracking_uri": "sqlite:///x.db"}, "fits": 1, "seconds": 2.0}
+    known = {
+        "sweep": folder.name,
+        "dir": folder,
+        "trials": {"completed": 1, "pruned": 1, "failed": 1},
+        "best": best,
+        "checkpoint": None,
+    }
+    known |= {
+        "bundle": folder / "bundle",
+        "mlflow": {"tracking_uri": "sqlite:///x.db"},
+        "fits": 1,
+        "seconds": 2.0,
+    }
     (folder / RESULT).write_text(SweepResult(**{**known, **more}).as_text())
 
 
@@ -186,7 +230,9 @@ def test_a_folder_that_was_moved_is_shown_with_what_is_there_now(tmp_path):
     assert f"bundle        {here / 'bundle'}" in sweeps_command("show", here)
     shutil.rmtree(here / "bundle")
     shutil.rmtree(here / "trials" / "0000")
-    assert "bundle" not in sweeps_command("show", here) and "checkpoint" not in sweeps_command("show", here, "--trial", "0")
+    assert "bundle" not in sweeps_command("show", here) and "checkpoint" not in sweeps_command(
+        "show", here, "--trial", "0"
+    )
 
 
 def test_an_interrupted_sweep_says_so_once(tmp_path):
@@ -197,25 +243,42 @@ def test_an_interrupted_sweep_says_so_once(tmp_path):
     assert "made-1: finished (limits.timeout) in 0:02;" in sweeps_command("show", folder)
 
 
-@pytest.mark.parametrize("scheduler, total", [("{name: asha, max_t: 9, grace_period: 1}", 4), ("{name: none, max_t: 9}", 6)])
+@pytest.mark.parametrize(
+    "scheduler, total",
+    [("{name: asha, max_t: 9, grace_period: 1}", 4), ("{name: none, max_t: 9}", 6)],
+)
 def test_the_trials_there_will_be_count_repeats(tmp_path, scheduler, total):
     folder = tmp_path / "made-1"
     folder.mkdir()
-    text = SPACE.replace("scheduler: {name: asha, max_t: 9}", f"scheduler: {scheduler}\nrepeats: 2").replace(
-        "max_trials: 6", "max_trials: 3"
+    text = SPACE.replace(
+        "scheduler: {name: asha, max_t: 9}", f"scheduler: {scheduler}\nrepeats: 2"
+    ).replace("max_trials: 6", "max_trials: 3")
+    (tmp_path / "made.yaml").write_text(
+        text.replace("preprocessor: {grid: [StandardScaler, MinMaxScaler]}", "")
     )
-    (tmp_path / "made.yaml").write_text(text.replace("preprocessor: {grid: [StandardScaler, MinMaxScaler]}", ""))
     space = load(tmp_path / "made.yaml")
     save_space(folder, space, 5.0)
     loop = SearchLoop.open(folder, space)
-    for state in (State.COMPLETE, State.COMPLETE, State.PRUNED):  # a configuration, its repeat, and one that is stopped
+    for state in (
+        State.COMPLETE,
+        State.COMPLETE,
+        State.PRUNED,
+    ):  # a configuration, its repeat, and one that is stopped
         trial = loop.ask()
-        loop.report(trial.number, ProgressUpdate((Report(1, {"loss": 0.5}, time.time()),), None, None, 1, 1.0))
+        loop.report(
+            trial.number,
+            ProgressUpdate((Report(1, {"loss": 0.5}, time.time()),), None, None, 1, 1.0),
+        )
         loop.tell(trial.number, state)
     total -= scheduler.startswith("{name: none")  # the one that was stopped is not repeated
-    assert loop.queue.known_total == total and f"2 completed, 1 pruned of {total};" in sweeps_command("show", folder)
+    assert (
+        loop.queue.known_total == total
+        and f"2 completed, 1 pruned of {total};" in sweeps_command("show", folder)
+    )
     ended(folder)
-    assert f"of {total};" in sweeps_command("show", folder) and f"3/{total} " in sweeps_command("ls", "--dir", tmp_path)
+    assert f"of {total};" in sweeps_command("show", folder) and f"3/{total} " in sweeps_command(
+        "ls", "--dir", tmp_path
+    )
 
 
 def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):
@@ -224,9 +287,15 @@ def test_a_sweep_is_found_by_its_path_its_name_or_its_beginning(tmp_path):
         assert sweep_lookup.find(name, tmp_path) == one
     assert sweep_lookup.find("latest", tmp_path) == two
     whole = made(tmp_path, "ma-20261123-043308", 0.5)
-    assert sweep_lookup.find("ma", tmp_path) == whole, "a sweep of that name goes before those whose names start with it"
+    assert sweep_lookup.find("ma", tmp_path) == whole, (
+        "a sweep of that name goes before those whose names start with it"
+    )
     made(tmp_path, "made-3", 3.0)
-    for name, said in (("made", "several sweeps"), ("nade-1", "did you mean `made-1`?"), (tmp_path, "is not a sweep's folder")):
+    for name, said in (
+        ("made", "several sweeps"),
+        ("nade-1", "did you mean `made-1`?"),
+        (tmp_path, "is not a sweep's folder"),
+    ):
         with pytest.raises(InputError, match=said.replace("?", r"\?")):
             sweep_lookup.find(name, tmp_path)
     with pytest.raises(InputError, match="does not exist"):
@@ -256,7 +325,9 @@ def test_a_sweep_that_has_begun_no_trial_can_be_shown(tmp_path):
     folder.mkdir()
     (tmp_path / "made.yaml").write_text(SPACE)
     save_space(folder, load(tmp_path / "made.yaml"), 5.0)
-    assert "0/6" in sweeps_command("ls", "--dir", tmp_path) and "no trial yet" in sweeps_command("show", folder)
+    assert "0/6" in sweeps_command("ls", "--dir", tmp_path) and "no trial yet" in sweeps_command(
+        "show", folder
+    )
     with pytest.raises(InputError, match="no trial has started"):
         sweep_lookup.trial_of(record.read(folder), "0")
 
@@ -264,7 +335,9 @@ def test_a_sweep_that_has_begun_no_trial_can_be_shown(tmp_path):
 def test_logs_are_those_of_the_trial_rank_by_rank(tmp_path):
     folder = made(tmp_path)
     for rank in (0, 1):
-        with trial_logs.into(trial_logs.log_of(folder / "trials" / "0000", rank), "the title") as say:
+        with trial_logs.into(
+            trial_logs.log_of(folder / "trials" / "0000", rank), "the title"
+        ) as say:
             say(f"from {rank}")
     text = sweeps_command("logs", folder, "0")
     assert "rank-0 | --- from 0" in text and "rank-1 | --- from 1" in text
@@ -283,7 +356,9 @@ def test_logs_follow_a_trial_that_runs(tmp_path, monkeypatch):
     folder, heard = made(tmp_path), []
     log = trial_logs.log_of(folder / "trials" / "0003", 0)
     lock = FolderLock(folder)
-    listener = threading.Thread(target=lambda: heard.extend(log_reader.read_logs(folder, "3", None, True)), daemon=True)
+    listener = threading.Thread(
+        target=lambda: heard.extend(log_reader.read_logs(folder, "3", None, True)), daemon=True
+    )
     lines = iter(log_reader.read_logs(folder, "3", None, True))
     log.parent.mkdir(parents=True)
     log.write_text("one\ntw")
@@ -305,7 +380,10 @@ def test_a_curve_is_never_wider_than_asked_for(values):
     assert len(terminal.draw_curve(values)) <= terminal.CURVE
 
 
-@given(st.lists(st.lists(st.text("abc ", max_size=12), min_size=3, max_size=3), max_size=5), st.integers(8, 60))
+@given(
+    st.lists(st.lists(st.text("abc ", max_size=12), min_size=3, max_size=3), max_size=5),
+    st.integers(8, 60),
+)
 def test_a_table_keeps_to_the_width(rows, width):
     text = terminal.format_table(("ONE", "TWO", "THREE"), rows, width)
     assert all(len(line) <= max(width, 30) for line in text.splitlines())
@@ -313,16 +391,31 @@ def test_a_table_keeps_to_the_width(rows, width):
 
 
 def test_ages_and_clocks():
-    assert [terminal.format_age(s) for s in (0.4, 59, 61, 7300, 200_000)] == ["0 s", "59 s", "1 min", "2 h", "2 d"]
+    assert [terminal.format_age(s) for s in (0.4, 59, 61, 7300, 200_000)] == [
+        "0 s",
+        "59 s",
+        "1 min",
+        "2 h",
+        "2 d",
+    ]
     assert [format_clock(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
 
 
 def test_a_wide_column_does_not_hide_those_after_it():
-    head, chain = ("TRIAL", "VALUE", "PREPROCESSOR", "ETA"), "SimpleImputer+StandardScaler+OneHotEncoder"
+    head, chain = (
+        ("TRIAL", "VALUE", "PREPROCESSOR", "ETA"),
+        "SimpleImputer+StandardScaler+OneHotEncoder",
+    )
     told = terminal.format_table(head, [("0001", 0.5, chain, 0.1)], 50).splitlines()
-    assert told == ["TRIAL  VALUE  PREPROCESSOR          ETA", "0001   0.5    SimpleImputer+Stand…  0.1"]
+    assert told == [
+        "TRIAL  VALUE  PREPROCESSOR          ETA",
+        "0001   0.5    SimpleImputer+Stand…  0.1",
+    ]
     assert chain in terminal.format_table(head, [("0001", 0.5, chain, 0.1)], 80)
-    assert terminal.format_table(head, [("0001", 0.5, chain, 0.1)], 22).splitlines()[-1] == "(hidden: PREPROCESSOR)"
+    assert (
+        terminal.format_table(head, [("0001", 0.5, chain, 0.1)], 22).splitlines()[-1]
+        == "(hidden: PREPROCESSOR)"
+    )
 
 
 def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp_path):
@@ -333,8 +426,12 @@ def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp
     loop = SearchLoop.open(tmp_path, load(file))
     for saved in (None, Checkpoint(str(tmp_path / "checkpoint_000002"), 2, 2)):
         trial = loop.ask()
-        loop.report(trial.number, ProgressUpdate((Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1))
+        loop.report(
+            trial.number, ProgressUpdate((Report(2, {"loss": 0.5}, 0.0),), saved, saved, 1, 0.1)
+        )
         loop.tell(trial.number, State.RUNNING)
-    with pytest.raises(InputError, match="use --trial with the id of a trial that has a checkpoint: 0001"):
+    with pytest.raises(
+        InputError, match="use --trial with the id of a trial that has a checkpoint: 0001"
+    ):
         number_of(loop.store, None)
     assert number_of(loop.store, "1") == 1

@@ -28,25 +28,38 @@ def test_a_second_sweep_takes_what_the_first_leaves_and_a_third_is_refused(tmp_p
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         files.append(space_of(tmp_path / name, "held", limits="max_trials: 2"))
-    first = command("run", files[0], "--dir", tmp_path / "first" / "runs", "--cpus", cpus - 1, "--json")
+    first = command(
+        "run", files[0], "--dir", tmp_path / "first" / "runs", "--cpus", cpus - 1, "--json"
+    )
     wait_until(lambda: started(tmp_path / "first"), 120, "the first sweep to start a trial")
     second = command("run", files[1], "--dir", tmp_path / "second" / "runs", "--json")
-    wait_until(lambda: list((tmp_path / "second").glob("*.two")), 120, "the second sweep to start a trial")
+    wait_until(
+        lambda: list((tmp_path / "second").glob("*.two")), 120, "the second sweep to start a trial"
+    )
     assert len(started(tmp_path / "second")) == 1, "one CPU is left, so one trial runs"
     third = command("run", files[1], "--dir", tmp_path / "third")
     _, err = third.communicate(timeout=120)
     assert third.returncode == 2 and not list((tmp_path / "third").glob("own-*")), err
     (line,) = err.splitlines()
-    assert line.startswith("--cpus: no CPU is left for this sweep: another sweep runs on this machine, own-")
-    assert f"and uses {cpus - 1} of {cpus} CPUs; another sweep" in line and "give --cpus N to share" in line
+    assert line.startswith(
+        "--cpus: no CPU is left for this sweep: another sweep runs on this machine, own-"
+    )
+    assert (
+        f"and uses {cpus - 1} of {cpus} CPUs; another sweep" in line
+        and "give --cpus N to share" in line
+    )
     for name in ("first", "second"):
         (tmp_path / name / "go").touch()
     (out, _), (_, err) = first.communicate(timeout=200), second.communicate(timeout=200)
     assert (first.returncode, second.returncode) == (0, 0), err
     notes = [line for line in err.splitlines() if line.startswith("note: ")]
-    assert notes[0].startswith("note: another sweep runs on this machine, own-") and notes[0].endswith(f"uses {cpus - 1} of {cpus} CPUs")
+    assert notes[0].startswith("note: another sweep runs on this machine, own-") and notes[
+        0
+    ].endswith(f"uses {cpus - 1} of {cpus} CPUs")
     assert notes[1] == "note: this sweep uses 1 CPU; the options --cpus and --gpus change this"
-    assert read_origin(Path(json.loads(out)["dir"]))["cpus"] == cpus - 1, "a resume has the same limit"
+    assert read_origin(Path(json.loads(out)["dir"]))["cpus"] == cpus - 1, (
+        "a resume has the same limit"
+    )
 
 
 def test_on_a_ray_of_the_user_a_limit_bounds_the_trials_at_once(clean_ray, tmp_path):
@@ -55,5 +68,10 @@ def test_on_a_ray_of_the_user_a_limit_bounds_the_trials_at_once(clean_ray, tmp_p
     (tmp_path / "go").touch()
     most: list[int] = []
     file = space_of(tmp_path, "held", limits="max_trials: 3")
-    result = sweeps.run(file, dir=tmp_path / "runs", cpus=1, on_progress=lambda status: most.append(len(status.rows)))
+    result = sweeps.run(
+        file,
+        dir=tmp_path / "runs",
+        cpus=1,
+        on_progress=lambda status: most.append(len(status.rows)),
+    )
     assert result.trials["completed"] == 3 and max(most) == 1

@@ -27,7 +27,10 @@ NAME = "made-20260102-120000"
 @pytest.fixture
 def sweep(make_space, tmp_path):
     """The folder of a sweep without trials, and its search."""
-    space, folder = make_space("params: {eta: {uniform: [0, 1]}}", max_trials=3), tmp_path / "runs" / NAME
+    space, folder = (
+        make_space("params: {eta: {uniform: [0, 1]}}", max_trials=3),
+        tmp_path / "runs" / NAME,
+    )
     folder.mkdir(parents=True)
     save_space(folder, space, time.time())
     return folder, SearchLoop.open(folder, space)
@@ -46,15 +49,34 @@ def test_a_status_has_the_trials_of_the_study_and_the_stages_of_the_pool(sweep):
     SweepFolder(folder).stages.write_text('{"0002": "waiting since 14:03:12 for nodes: 1 GPU"}')
     with FolderLock(folder):
         status = watch.status_of(summarize(folder), record.read(folder), 9, time.time() + 5)
-    assert (status.states, status.total, status.ended, status.stage) == ({"COMPLETE": 1, "RUNNING": 2}, 3, 1, None)
-    assert status.best is not None and status.best[:3] == ("0000", 0.4, 2) and status.best.configuration[0][0] == "eta"
+    assert (status.states, status.total, status.ended, status.stage) == (
+        {"COMPLETE": 1, "RUNNING": 2},
+        3,
+        1,
+        None,
+    )
+    assert (
+        status.best is not None
+        and status.best[:3] == ("0000", 0.4, 2)
+        and status.best.configuration[0][0] == "eta"
+    )
     assert [(r.trial, r.stage, r.step, r.value, r.max_t) for r in status.rows] == [
         ("0001", "training", 1, 0.9, 9),
         ("0002", "waiting for nodes", 0, None, 9),
     ]
-    assert status.rows[1].notice == "waiting since 14:03:12 for nodes: 1 GPU" and status.from_outside and not status.paused
+    assert (
+        status.rows[1].notice == "waiting since 14:03:12 for nodes: 1 GPU"
+        and status.from_outside
+        and not status.paused
+    )
     text = "\n".join(line.plain for line in View().lines(status, 100, 30))
-    assert NAME in text and "1/3" in text and "0001" in text and "in use" not in text and "left" not in text
+    assert (
+        NAME in text
+        and "1/3" in text
+        and "0001" in text
+        and "in use" not in text
+        and "left" not in text
+    )
 
 
 def test_a_trial_that_the_scheduler_has_paused_does_not_run(sweep):
@@ -67,11 +89,20 @@ def test_a_trial_that_the_scheduler_has_paused_does_not_run(sweep):
         status = watch.status_of(summary, study, 9, time.time())
     assert summary.trials == {"completed": 0, "pruned": 0, "failed": 0, "paused": 1, "running": 2}
     assert [summary.state_of(t) for t in study.trials] == ["RUNNING", "PAUSED", "RUNNING"]
-    assert [row.trial for row in status.rows] == ["0000", "0002"] and status.states == {"RUNNING": 2, "PAUSED": 1}
+    assert [row.trial for row in status.rows] == ["0000", "0002"] and status.states == {
+        "RUNNING": 2,
+        "PAUSED": 1,
+    }
     assert status_line(status).startswith("0/3 trials · 2 running · 1 paused · 0 pruned")
     assert "1 paused" in "\n".join(line.plain for line in View().lines(status, 100, 30))
     killed = summarize(folder)
-    assert killed.trials == {"completed": 0, "pruned": 0, "failed": 0, "paused": 1, "interrupted": 2}
+    assert killed.trials == {
+        "completed": 0,
+        "pruned": 0,
+        "failed": 0,
+        "paused": 1,
+        "interrupted": 2,
+    }
     assert [killed.state_of(t) for t in study.trials] == ["INTERRUPTED", "PAUSED", "INTERRUPTED"]
 
 

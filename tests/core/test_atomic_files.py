@@ -9,7 +9,9 @@ def test_a_file_is_replaced(tmp_path):
     file = tmp_path / "a.json"
     write_text(file, "old")
     write_bytes(file, "néw".encode(), sync=True)
-    assert file.read_text(encoding="utf-8") == "néw" and [p.name for p in tmp_path.iterdir()] == ["a.json"]
+    assert file.read_text(encoding="utf-8") == "néw" and [p.name for p in tmp_path.iterdir()] == [
+        "a.json"
+    ]
 
 
 def test_links_are_replaced_and_not_followed(tmp_path):

@@ -8,7 +8,13 @@ import pytest
 
 from sweeps.core.command_template import code_files, fill, folder_of, problems, unused
 
-PARAMS = {"lr": 0.01, "net": {"depth": 2, "dropout": None}, "flag": True, "sizes": [1, 2], "a.b": "x y"}
+PARAMS = {
+    "lr": 0.01,
+    "net": {"depth": 2, "dropout": None},
+    "flag": True,
+    "sizes": [1, 2],
+    "a.b": "x y",
+}
 
 
 @pytest.mark.parametrize(
@@ -35,14 +41,25 @@ def test_a_placeholder_is_replaced_by_its_value(argument, filled):
 
 def test_args_gives_every_parameter_that_is_no_mapping():
     assert fill(["run", "{args}"], PARAMS, {}) == [
-        *("run", "--lr=0.01", "--net.depth=2", "--net.dropout=None", "--flag=True", "--sizes=[1, 2]", "--a.b=x y")
+        *(
+            "run",
+            "--lr=0.01",
+            "--net.depth=2",
+            "--net.dropout=None",
+            "--flag=True",
+            "--sizes=[1, 2]",
+            "--a.b=x y",
+        )
     ]
 
 
 @pytest.mark.parametrize(
     ("command", "filled"),
     [
-        (["run", "--momentum", "{params.momentum}", "--lr", "{params.lr}"], ["run", "--lr", "0.01"]),
+        (
+            ["run", "--momentum", "{params.momentum}", "--lr", "{params.lr}"],
+            ["run", "--lr", "0.01"],
+        ),
         (["run", "--momentum={params.momentum}"], ["run"]),
         (["run", "--verbose", "m={params.momentum}"], ["run", "--verbose"]),
     ],
@@ -54,7 +71,10 @@ def test_an_argument_with_a_parameter_that_the_trial_lacks_is_left_out(command, 
 @pytest.mark.parametrize(
     ("argument", "text"),
     [
-        ("{lr}", "unknown placeholder `{lr}`; did you mean `{params.lr}`? For the text {lr}, write {{lr}}"),
+        (
+            "{lr}",
+            "unknown placeholder `{lr}`; did you mean `{params.lr}`? For the text {lr}, write {{lr}}",
+        ),
         ("x{params.lrr}", "unknown placeholder `{params.lrr}`; did you mean `{params.lr}`?"),
         ("{sed}", "did you mean `{seed}`?"),
         ("x={args}", "`{args}` must be an argument of its own"),

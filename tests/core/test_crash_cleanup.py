@@ -24,7 +24,9 @@ def start():
     started = []
 
     def start(*args: object) -> subprocess.Popen:
-        process = subprocess.Popen([sys.executable, "-c", HOLD, *map(str, args)], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, *map(str, args)], stdout=subprocess.PIPE, text=True
+        )
         started.append(process)
         assert process.stdout is not None and process.stdout.readline() == "up\n"
         return process
@@ -59,11 +61,19 @@ def test_the_processes_of_a_dead_sweep_are_ended_and_no_other(tmp_path, start, s
     folder = tmp_path / "sweep"
     folder.mkdir()
     noted, worker = start(), start(session / "logs" / "worker.out")
-    other, reader = start(made(Path(f"{session}2")) / "logs" / "worker.out"), start(session / "space.yaml")
+    other, reader = (
+        start(made(Path(f"{session}2")) / "logs" / "worker.out"),
+        start(session / "space.yaml"),
+    )
     crash_cleanup.record_ray(folder, str(session), [noted.pid])
     assert crash_cleanup.end_leftover_ray(folder) == 2
     wait_until(lambda: noted.poll() is not None and worker.poll() is not None, 10, "both to end")
-    assert other.poll() is None and reader.poll() is None and not session.exists() and not (folder / RAY).exists()
+    assert (
+        other.poll() is None
+        and reader.poll() is None
+        and not session.exists()
+        and not (folder / RAY).exists()
+    )
     assert crash_cleanup.end_leftover_ray(folder) == 0
 
 
@@ -81,13 +91,19 @@ def test_this_process_is_never_ended(tmp_path, session):
     assert os.getpid()
 
 
-def test_r1_a_folder_that_is_no_session_of_ours_is_left_with_all_that_write_to_it(tmp_path, start, session, monkeypatch):
+def test_r1_a_folder_that_is_no_session_of_ours_is_left_with_all_that_write_to_it(
+    tmp_path, start, session, monkeypatch
+):
     """Whatever `ray.json` of a sweep's folder says: the folder may come from anyone."""
     name = session.name
     live = made(session.with_name(f"session_2026-11-23_10-00-00_123456_{os.getpid()}"))
-    live = live.rename(live.with_name(f"session_{datetime.datetime.now():%Y-%m-%d_%H-%M-%S_%f}_{os.getpid()}"))
+    live = live.rename(
+        live.with_name(f"session_{datetime.datetime.now():%Y-%m-%d_%H-%M-%S_%f}_{os.getpid()}")
+    )
     (latest := session.with_name("session_latest")).symlink_to(live)
-    (linked := session.with_name(name.replace("123456", "654321"))).symlink_to(made(tmp_path / "target"))
+    (linked := session.with_name(name.replace("123456", "654321"))).symlink_to(
+        made(tmp_path / "target")
+    )
     crafted = [
         "/dev",
         "/",
@@ -106,8 +122,12 @@ def test_r1_a_folder_that_is_no_session_of_ours_is_left_with_all_that_write_to_i
     for number, noted in enumerate(crafted):
         folder = Path(noted, "logs")
         held = start(folder / "held.log") if folder.is_dir() else start()
-        assert crash_cleanup.end_leftover_ray(noting(tmp_path / f"sweep-{number}", noted)) == 0, noted
-        assert held.poll() is None and (Path(noted).exists() or noted == session.with_name("session_x")), noted
+        assert crash_cleanup.end_leftover_ray(noting(tmp_path / f"sweep-{number}", noted)) == 0, (
+            noted
+        )
+        assert held.poll() is None and (
+            Path(noted).exists() or noted == session.with_name("session_x")
+        ), noted
     monkeypatch.setattr(os, "getuid", lambda: 54321)
     held = start(session / "logs" / "held.log")
     began = psutil.Process(held.pid).create_time()
@@ -134,8 +154,20 @@ def test_a_note_that_cannot_be_read_is_no_note(tmp_path, text):
 
 
 def test_half_written_files_and_checkpoints_that_nobody_needs_go(tmp_path):
-    kept = ["trials/0000/checkpoint_000004/a", "trials/0000/logs/rank-0.log", "trials/0001/checkpoint_000002/a", "prepared/facts.pkl"]
-    gone = ["trials/0000/checkpoint_000003/a", ".bundle-x/a", "prepared/.facts.part", "exports/.0001.part/a", "tune/a", "gangs/a"]
+    kept = [
+        "trials/0000/checkpoint_000004/a",
+        "trials/0000/logs/rank-0.log",
+        "trials/0001/checkpoint_000002/a",
+        "prepared/facts.pkl",
+    ]
+    gone = [
+        "trials/0000/checkpoint_000003/a",
+        ".bundle-x/a",
+        "prepared/.facts.part",
+        "exports/.0001.part/a",
+        "tune/a",
+        "gangs/a",
+    ]
     for name in (*kept, *gone):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

@@ -11,10 +11,14 @@ import pytest
 from sweeps.core.freed_memory import return_freed_memory
 
 
-@pytest.mark.skipif(os.name != "posix" or not os.path.exists("/proc/self/statm"), reason="needs Linux")
+@pytest.mark.skipif(
+    os.name != "posix" or not os.path.exists("/proc/self/statm"), reason="needs Linux"
+)
 def test_freed_memory_is_returned():
     process = psutil.Process()
-    blocks = [bytearray(100_000) for _ in range(1000)] + [pa.allocate_buffer(1 << 20) for _ in range(100)]
+    blocks = [bytearray(100_000) for _ in range(1000)] + [
+        pa.allocate_buffer(1 << 20) for _ in range(100)
+    ]
     kept = blocks[::50]
     before = process.memory_info().rss
     del blocks

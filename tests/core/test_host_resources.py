@@ -57,7 +57,9 @@ def test_every_problem_is_told_at_once():
 @given(st.text(max_size=30))
 def test_any_text_is_read_or_refused(text):
     try:
-        assert all(amount >= 0 and amount == int(amount) for amount in parse_resources(text).values())
+        assert all(
+            amount >= 0 and amount == int(amount) for amount in parse_resources(text).values()
+        )
     except InputError as e:
         assert all("\n" not in str(p) for p in e.problems)
 
@@ -69,8 +71,16 @@ CGROUPS = [
     {"cpu.max": "50000 100000\n"},
     {"cpu.max": "nonsense"},
     {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
-    {"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n", "cpu.max": "100000 100000"},
-    {"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n", "cpuset/cpuset.cpus": "0-1\n"},
+    {
+        "cpu/cpu.cfs_quota_us": "300000\n",
+        "cpu/cpu.cfs_period_us": "100000\n",
+        "cpu.max": "100000 100000",
+    },
+    {
+        "cpu/cpu.cfs_quota_us": "300000\n",
+        "cpu/cpu.cfs_period_us": "100000\n",
+        "cpuset/cpuset.cpus": "0-1\n",
+    },
     {"cpuset/cpuset.cpus": "0-2,5,7-8\n"},
     {"cpuset/cpuset.cpus": "\n"},
 ]
@@ -84,7 +94,9 @@ def test_cpus_are_counted_as_ray_counts_them(files, tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     real = utils._get_docker_cpus
     names = ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us", "cpuset/cpuset.cpus", "cpu.max")
-    monkeypatch.setattr(utils, "_get_docker_cpus", lambda: real(*(str(tmp_path / name) for name in names)))
+    monkeypatch.setattr(
+        utils, "_get_docker_cpus", lambda: real(*(str(tmp_path / name) for name in names))
+    )
     monkeypatch.delenv("RAY_USE_MULTIPROCESSING_CPU_COUNT", raising=False)
     assert cpus(tmp_path) == utils.get_num_cpus()
 
@@ -110,7 +122,9 @@ def test_memory_is_the_containers_where_it_has_a_limit(tmp_path):
     assert memory(tmp_path) == 2**21
 
 
-@pytest.mark.parametrize("visible, count", [(None, 2), ("", 0), ("NoDevFiles", 0), ("1", 1), ("0,1,2", 2)])
+@pytest.mark.parametrize(
+    "visible, count", [(None, 2), ("", 0), ("NoDevFiles", 0), ("1", 1), ("0,1,2", 2)]
+)
 def test_gpus_are_those_that_may_be_seen(visible, count, tmp_path, monkeypatch):
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"):
         (tmp_path / name).touch()
@@ -121,7 +135,10 @@ def test_gpus_are_those_that_may_be_seen(visible, count, tmp_path, monkeypatch):
     assert gpus(tmp_path / "without") == 0
 
 
-@pytest.mark.parametrize("visible, ids", [(None, ("0", "1", "2")), ("", ("0", "1", "2")), ("3,GPU-ab,5,7", ("3", "GPU-ab", "5"))])
+@pytest.mark.parametrize(
+    "visible, ids",
+    [(None, ("0", "1", "2")), ("", ("0", "1", "2")), ("3,GPU-ab,5,7", ("3", "GPU-ab", "5"))],
+)
 def test_gpus_have_the_ids_of_cuda(visible, ids, monkeypatch):
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"GPU": 3}')
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

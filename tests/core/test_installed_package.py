@@ -39,7 +39,9 @@ Not the engine of Weights & Biases, https://github.com/wandb/sweeps
 def python(*args: str, path: Path | None = None, **how) -> subprocess.CompletedProcess[str]:
     """Run this interpreter on the repository, with another folder on its path."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (REPO, *([path] if path else []))))}
-    return subprocess.run([sys.executable, *args], env=env, capture_output=True, text=True, timeout=60, **how)
+    return subprocess.run(
+        [sys.executable, *args], env=env, capture_output=True, text=True, timeout=60, **how
+    )
 
 
 def installed(site: Path, metadata: str, version: str) -> None:
@@ -55,11 +57,24 @@ def test_the_project_has_the_name_and_the_version_that_the_code_says():
 
 
 def test_no_hint_and_no_extra_names_the_other_package():
-    files = [*REPO.glob("*.md"), *REPO.glob("*.toml"), *(f for d in ("sweeps", "docs", "tests") for f in (REPO / d).rglob("*.[pm][yd]"))]
-    hints = [hint for f in files for hint in re.findall(r"([\w-]*)\[(?:cmaes|postgresql|serve)\b", f.read_text(encoding="utf-8"))]
+    files = [
+        *REPO.glob("*.md"),
+        *REPO.glob("*.toml"),
+        *(f for d in ("sweeps", "docs", "tests") for f in (REPO / d).rglob("*.[pm][yd]")),
+    ]
+    hints = [
+        hint
+        for f in files
+        for hint in re.findall(
+            r"([\w-]*)\[(?:cmaes|postgresql|serve)\b", f.read_text(encoding="utf-8")
+        )
+    ]
     assert "sweeps" not in hints and installed_package.NAME in hints
     extras = set(PROJECT["optional-dependencies"])
-    assert installed_package.install("serve") == f"pip install '{PROJECT['name']}[serve]'" and {"serve", "cmaes", "postgresql"} <= extras
+    assert (
+        installed_package.install("serve") == f"pip install '{PROJECT['name']}[serve]'"
+        and {"serve", "cmaes", "postgresql"} <= extras
+    )
 
 
 def test_the_import_warns_of_weights_and_biases_package(tmp_path):
@@ -67,7 +82,12 @@ def test_the_import_warns_of_weights_and_biases_package(tmp_path):
     done = python("-c", "import sweeps; print(sweeps.SweepsError.__name__)", path=tmp_path)
     assert done.stdout == "SweepsError\n" and done.stderr.count("Warning") == 1, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "Warning" in line]
-    for part in ("<string>:1", str(tmp_path), "pip uninstall sweeps", f"install {installed_package.NAME}"):
+    for part in (
+        "<string>:1",
+        str(tmp_path),
+        "pip uninstall sweeps",
+        f"install {installed_package.NAME}",
+    ):
         assert part in line
 
 
@@ -88,11 +108,24 @@ def test_the_command_says_that_its_files_were_replaced(tmp_path):
     """The other package was installed over this one: its `__init__.py` stands where ours was."""
     package = tmp_path / "sweeps"
     package.mkdir()
-    (package / "__init__.py").write_text(f'__version__ = "0.2.0"\n__path__.append({str(REPO / "sweeps")!r})\n')
+    (package / "__init__.py").write_text(
+        f'__version__ = "0.2.0"\n__path__.append({str(REPO / "sweeps")!r})\n'
+    )
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     code = "from sweeps.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, cwd=tmp_path)
-    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "pip uninstall sweeps" in done.stderr, done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+    )
+    assert (
+        done.returncode == 1
+        and done.stderr.count("\n") == 1
+        and "pip uninstall sweeps" in done.stderr
+    ), done.stderr
 
 
 # ---- what `import sweeps` and `python -m sweeps` show
@@ -107,7 +140,12 @@ def test_only_public_names_are_listed():
 
 def test_python_m_sweeps_is_the_command(tmp_path):
     assert python("-m", "sweeps", "--version").stdout == f"sweeps, version {sweeps.__version__}\n"
-    for args, code in ((["--help"], 0), (["validate", "--help"], 0), (["validate"], 2), (["nothing"], 2)):
+    for args, code in (
+        (["--help"], 0),
+        (["validate", "--help"], 0),
+        (["validate"], 2),
+        (["nothing"], 2),
+    ):
         done = python("-m", "sweeps", *args, cwd=tmp_path)
         assert done.returncode == code and "__main__" not in done.stdout + done.stderr
         assert "python -m sweeps" in done.stdout + done.stderr

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 from sweeps.core import machine_share
 from sweeps.core.errors import InputError
-from sweeps.core.machine_share import EVERYTHING, Registration, Share, describe, describe_share, divide, register
+from sweeps.core.machine_share import (
+    EVERYTHING,
+    Registration,
+    Share,
+    describe,
+    describe_share,
+    divide,
+    register,
+)
 from tests.commands import REPO
 
 GPUS = ("0", "1", "2")
@@ -52,23 +60,41 @@ def test_if_nothing_is_left_one_line_says_what_to_do():
 
 
 def test_more_than_the_machine_has_is_refused():
-    with pytest.raises(InputError, match=r"^--cpus: is 9, but this machine has 8 CPUs; give at most 8$"):
+    with pytest.raises(
+        InputError, match=r"^--cpus: is 9, but this machine has 8 CPUs; give at most 8$"
+    ):
         divide(8, (), [], Share(9))
-    with pytest.raises(InputError, match=r"^--gpus: is 1, but this machine has 0 GPUs; give at most 0$"):
+    with pytest.raises(
+        InputError, match=r"^--gpus: is 1, but this machine has 0 GPUs; give at most 0$"
+    ):
         divide(8, (), [], Share(1, 1))
 
 
 def test_what_is_said():
-    assert describe(other(3, "0"), 8, 3).endswith("(process 4711), and uses 3 of 8 CPUs and 1 of 3 GPUs")
-    assert describe_share(Share(1, 2), 3) == "this sweep uses 1 CPU and 2 GPUs; the options --cpus and --gpus change this"
-    assert describe_share(Share(1, 0), 0) == "this sweep uses 1 CPU; the options --cpus and --gpus change this"
+    assert describe(other(3, "0"), 8, 3).endswith(
+        "(process 4711), and uses 3 of 8 CPUs and 1 of 3 GPUs"
+    )
+    assert (
+        describe_share(Share(1, 2), 3)
+        == "this sweep uses 1 CPU and 2 GPUs; the options --cpus and --gpus change this"
+    )
+    assert (
+        describe_share(Share(1, 0), 0)
+        == "this sweep uses 1 CPU; the options --cpus and --gpus change this"
+    )
 
 
-@given(st.integers(1, 64), st.integers(0, 8), st.lists(st.tuples(st.integers(1, 64), st.integers(0, 8)), max_size=4))
+@given(
+    st.integers(1, 64),
+    st.integers(0, 8),
+    st.lists(st.tuples(st.integers(1, 64), st.integers(0, 8)), max_size=4),
+)
 def test_sweeps_without_options_never_use_a_cpu_or_a_gpu_twice(cpus, gpus, asked):
     ids, running = tuple(map(str, range(gpus))), []
     for more_cpus, more_gpus in [*asked, (None, None)]:
-        wanted = Share(more_cpus and min(more_cpus, cpus), None if more_gpus is None else min(more_gpus, gpus))
+        wanted = Share(
+            more_cpus and min(more_cpus, cpus), None if more_gpus is None else min(more_gpus, gpus)
+        )
         free = cpus - sum(r.cpus for r in running)
         try:
             share = divide(cpus, ids, running, wanted)
@@ -76,7 +102,9 @@ def test_sweeps_without_options_never_use_a_cpu_or_a_gpu_twice(cpus, gpus, asked
             assert wanted.cpus is None and free < 1
             continue
         if wanted.cpus is None:
-            assert share.cpus == free and not set(share.gpu_ids) & {gpu for r in running for gpu in r.gpus}
+            assert share.cpus == free and not set(share.gpu_ids) & {
+                gpu for r in running for gpu in r.gpus
+            }
         assert len(set(share.gpu_ids)) == share.gpus <= gpus
         running.append(other(share.cpus, *share.gpu_ids))
 
@@ -92,7 +120,9 @@ def test_a_registration_is_seen_until_its_block_ends(temporary):
     with register("one", Path("/runs/one"), 4, GPUS, Share(1, 1)) as (first, others):
         assert first == Share(1, 1, ("0",)) and others == []
         with register("two", Path("/runs/two"), 4, GPUS, EVERYTHING) as (second, others):
-            assert second == Share(3, 2, ("1", "2")) and others == [Registration("one", "/runs/one", os.getpid(), 1, ("0",))]
+            assert second == Share(3, 2, ("1", "2")) and others == [
+                Registration("one", "/runs/one", os.getpid(), 1, ("0",))
+            ]
     with register("three", Path("/runs/three"), 4, GPUS, EVERYTHING) as (third, others):
         assert third.cpus == 4 and others == []
 
@@ -106,7 +136,13 @@ with register("dies", Path("/runs/dies"), 4, (), Share(3)) as (share, others):
     input()
 """
     env = {**os.environ, "PYTHONPATH": str(REPO), "TMPDIR": str(temporary.parent)}
-    process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
     assert process.stdout is not None and process.stdout.readline() == "registered\n"
     with register("lives", Path("/runs/lives"), 4, (), EVERYTHING) as (share, others):
         assert share.cpus == 1 and [o.pid for o in others] == [process.pid]
@@ -118,7 +154,15 @@ with register("dies", Path("/runs/dies"), 4, (), Share(3)) as (share, others):
     assert not list(temporary.glob("*.json"))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"sweep": "x", "folder": "y", "pid": 1, "cpus": "many", "gpus": []})])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        json.dumps({"sweep": "x", "folder": "y", "pid": 1, "cpus": "many", "gpus": []}),
+    ],
+)
 def test_a_registration_that_cannot_be_read_is_ignored(temporary, text):
     temporary.mkdir(mode=0o700)
     with machine_share._locked(temporary / "other.json"):
@@ -131,10 +175,14 @@ def test_a_folder_that_others_can_write_is_never_read(temporary):
     temporary.mkdir()
     temporary.chmod(0o777)
     with machine_share._locked(temporary / "strange.json"):
-        (temporary / "strange.json").write_text(json.dumps({"sweep": "x", "folder": "y", "pid": 1, "cpus": 4, "gpus": []}))
+        (temporary / "strange.json").write_text(
+            json.dumps({"sweep": "x", "folder": "y", "pid": 1, "cpus": 4, "gpus": []})
+        )
         with register("one", Path("/runs/one"), 4, (), EVERYTHING) as (share, others):
             assert share.cpus == 4 and others == []
-    assert [file.name for file in temporary.iterdir()] == ["strange.json"], "nothing is written or deleted there"
+    assert [file.name for file in temporary.iterdir()] == ["strange.json"], (
+        "nothing is written or deleted there"
+    )
 
 
 def test_a_link_in_place_of_the_folder_is_never_followed(temporary, tmp_path):

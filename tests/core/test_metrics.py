@@ -19,13 +19,23 @@ from sweeps.core.metrics import METRICS, OWN, SCORERS, find, score
 RNG = np.random.default_rng(0)
 
 
-def evaluated(objective: str, names: list[str], y: np.ndarray, **params) -> tuple[np.ndarray, dict[str, float]]:
+def evaluated(
+    objective: str, names: list[str], y: np.ndarray, **params
+) -> tuple[np.ndarray, dict[str, float]]:
     """Predictions of a small booster, and XGBoost's own metrics of them."""
     xgb = pytest.importorskip("xgboost")
     rows = xgb.DMatrix(RNG.normal(size=(len(y), 4)) + y[:, None] * 0.5, label=y)
-    params |= {"objective": objective, "eval_metric": names, "nthread": 1, "max_depth": 3, "eta": 0.6}
+    params |= {
+        "objective": objective,
+        "eval_metric": names,
+        "nthread": 1,
+        "max_depth": 3,
+        "eta": 0.6,
+    }
     found: dict = {}
-    booster = xgb.train(params, rows, 15, evals=[(rows, "e")], evals_result=found, verbose_eval=False)
+    booster = xgb.train(
+        params, rows, 15, evals=[(rows, "e")], evals_result=found, verbose_eval=False
+    )
     return booster.predict(rows), {name: values[-1] for name, values in found["e"].items()}
 
 
@@ -56,21 +66,34 @@ def test_the_rest_as_scikit_learn():
     assert score("f1", "binary", y, p) == pytest.approx(sk.f1_score(y, p > 0.5))
     assert score("auc", "binary", y, p) == pytest.approx(sk.roc_auc_score(y, p))
     classes, many = RNG.integers(0, 4, 200), RNG.dirichlet(np.ones(4), 200)
-    assert score("f1", "multiclass", classes, many) == pytest.approx(sk.f1_score(classes, many.argmax(1), average="macro"))
+    assert score("f1", "multiclass", classes, many) == pytest.approx(
+        sk.f1_score(classes, many.argmax(1), average="macro")
+    )
     assert score("r2", "regression", y, p) == pytest.approx(sk.r2_score(y, p))
     assert score("mse", "regression", y, p) == pytest.approx(sk.mean_squared_error(y, p))
 
 
 def test_certain_and_wrong_costs_what_xgboost_says():
-    assert score("logloss", "binary", np.array([1]), np.array([0.0])) == pytest.approx(-np.log(1e-16))
+    assert score("logloss", "binary", np.array([1]), np.array([0.0])) == pytest.approx(
+        -np.log(1e-16)
+    )
 
 
 @pytest.mark.parametrize(
-    ("metric", "task"), [("valid-ndcg", "binary"), ("loss", "regression"), ("rmse", "multiclass"), ("logloss", "regression")]
+    ("metric", "task"),
+    [
+        ("valid-ndcg", "binary"),
+        ("loss", "regression"),
+        ("rmse", "multiclass"),
+        ("logloss", "regression"),
+    ],
 )
 def test_what_is_not_known_is_none(metric, task):
     y = np.array([0, 1, 2])
-    assert score(metric, task, y, np.full((3, 3), 1 / 3) if task == "multiclass" else np.full(3, 0.5)) is None
+    assert (
+        score(metric, task, y, np.full((3, 3), 1 / 3) if task == "multiclass" else np.full(3, 0.5))
+        is None
+    )
 
 
 def test_what_is_not_defined_is_nan():
@@ -81,13 +104,28 @@ def test_what_is_not_defined_is_nan():
 def test_both_prefixes_and_both_shapes():
     y, p = np.array([0, 1, 1]), np.array([0.2, 0.7, 0.4])
     two = np.column_stack([1 - p, p])
-    assert len({score(name, "binary", y, q) for name in ("logloss", "valid-logloss", "valid_logloss") for q in (p, two)}) == 1
+    assert (
+        len(
+            {
+                score(name, "binary", y, q)
+                for name in ("logloss", "valid-logloss", "valid_logloss")
+                for q in (p, two)
+            }
+        )
+        == 1
+    )
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "multilabel", "multioutput"])
+@pytest.mark.parametrize(
+    "task", ["binary", "multiclass", "regression", "multilabel", "multioutput"]
+)
 def test_predictions_that_are_nan_have_no_value(task):
     """Otherwise NaN would count as the first class, and a network that has diverged could have a good accuracy."""
-    y = {"binary": [0, 0, 1], "multilabel": [[0, 1], [1, 0], [0, 0]], "multioutput": [[0, 1], [1, 0], [2, 2]]}.get(task, [0, 1, 2])
+    y = {
+        "binary": [0, 0, 1],
+        "multilabel": [[0, 1], [1, 0], [0, 0]],
+        "multioutput": [[0, 1], [1, 0], [2, 2]],
+    }.get(task, [0, 1, 2])
     p = np.full((3, 3) if task == "multiclass" else np.shape(y), 0.5)
     p[0] = np.nan
     for name in (name for name, metric in METRICS.items() if task in metric.tasks):
@@ -101,11 +139,16 @@ def test_the_table_has_every_scorer_of_scikit_learn():
 def fitted(task: str) -> tuple[object, np.ndarray, np.ndarray, np.ndarray]:
     """A fitted estimator of scikit-learn, rows with their labels, and the estimator's output in the format of `Model.predict`."""
     x = RNG.normal(size=(300, 4))
-    y = {"binary": x[:, 0] + RNG.normal(size=300) > 0.4, "multiclass": np.digitize(x[:, 0] + RNG.normal(size=300), [-0.8, 0.6])}.get(task)
+    y = {
+        "binary": x[:, 0] + RNG.normal(size=300) > 0.4,
+        "multiclass": np.digitize(x[:, 0] + RNG.normal(size=300), [-0.8, 0.6]),
+    }.get(task)
     if y is None:
         model = LinearRegression().fit(x, y := 40 + x @ np.arange(4) + RNG.normal(size=300))
         return model, x, y, model.predict(x)
-    p = (model := GaussianNB().fit(x, y := y.astype(int))).predict_proba(x)  # has no decision function
+    p = (model := GaussianNB().fit(x, y := y.astype(int))).predict_proba(
+        x
+    )  # has no decision function
     return model, x, y, p[:, 1] if task == "binary" else p
 
 
@@ -115,7 +158,9 @@ def test_a_scorer_gives_what_scikit_learn_gives_for_the_estimator(task):
     names = [name for name, metric in SCORERS.items() if task in metric.tasks and name not in OWN]
     assert len(names) >= 12
     for name in names:
-        assert score(f"valid-{name}", task, y, p) == pytest.approx(sk.get_scorer(name)(model, x, y), rel=1e-12), name
+        assert score(f"valid-{name}", task, y, p) == pytest.approx(
+            sk.get_scorer(name)(model, x, y), rel=1e-12
+        ), name
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
@@ -131,7 +176,9 @@ def test_scorers_that_do_not_fit_the_task_fail_in_scikit_learn_or_are_meaningles
             if name in others or (task != "regression" and name in numbers):
                 continue  # scikit-learn compares the codes of classes as numbers, or takes classes as clusters
             if (task, name) == ("binary", "top_k_accuracy"):
-                assert sk.get_scorer(name)(model, x, y) == 1.0  # the label is always one of the two most likely classes
+                assert (
+                    sk.get_scorer(name)(model, x, y) == 1.0
+                )  # the label is always one of the two most likely classes
                 continue
             with pytest.raises((ValueError, AttributeError)):
                 sk.get_scorer(name)(model, x, y)
@@ -153,9 +200,17 @@ def test_metrics_of_several_labels(task):
                 function._sign * function._score_func(y, guessed, **function._kwargs)
             ), name
             assert not kind or name.partition("_")[0] in kind.split()
-    flat = {"logloss": sk.log_loss(y.ravel(), p.ravel()), "error": np.mean(guessed != y)} if task == "multilabel" else {}
+    flat = (
+        {"logloss": sk.log_loss(y.ravel(), p.ravel()), "error": np.mean(guessed != y)}
+        if task == "multilabel"
+        else {}
+    )
     if task == "multioutput":
-        flat = {"rmse": np.mean((y - p) ** 2) ** 0.5, "mae": np.mean(abs(y - p)), "r2": sk.r2_score(y, p)}
+        flat = {
+            "rmse": np.mean((y - p) ** 2) ** 0.5,
+            "mae": np.mean(abs(y - p)),
+            "r2": sk.r2_score(y, p),
+        }
     for name, expected in flat.items():
         assert score(name, task, y, p) == pytest.approx(expected), name
     assert math.isnan(score("logloss" if task == "multilabel" else "rmse", task, y[:0], p[:0]))
@@ -165,29 +220,49 @@ def test_metrics_of_several_labels(task):
 def test_zeros_and_ones_have_no_logloss():
     y = RNG.integers(0, 2, (20, 2))
     assert score("error", "multilabel", y, y) == 0.0
-    with pytest.raises(ValueError, match="`logloss` needs probabilities, but the model predicts only 0 and 1"):
+    with pytest.raises(
+        ValueError, match="`logloss` needs probabilities, but the model predicts only 0 and 1"
+    ):
         score("logloss", "multilabel", y, y)
 
 
 def test_a_class_that_does_not_occur_in_the_labels():
     y, p = RNG.integers(0, 2, 60), RNG.dirichlet(np.ones(3), 60)
     loss = sk.log_loss(y, p, labels=[0, 1, 2])
-    assert score("neg_log_loss", "multiclass", y, p) == pytest.approx(-loss) == pytest.approx(-score("mlogloss", "multiclass", y, p))
-    assert score("neg_log_loss", "binary", np.zeros(60), p[:, 0]) == pytest.approx(-score("logloss", "binary", np.zeros(60), p[:, 0]))
-    assert score("top_k_accuracy", "multiclass", y, p) == sk.top_k_accuracy_score(y, p, labels=[0, 1, 2])
+    assert (
+        score("neg_log_loss", "multiclass", y, p)
+        == pytest.approx(-loss)
+        == pytest.approx(-score("mlogloss", "multiclass", y, p))
+    )
+    assert score("neg_log_loss", "binary", np.zeros(60), p[:, 0]) == pytest.approx(
+        -score("logloss", "binary", np.zeros(60), p[:, 0])
+    )
+    assert score("top_k_accuracy", "multiclass", y, p) == sk.top_k_accuracy_score(
+        y, p, labels=[0, 1, 2]
+    )
     with pytest.warns(sk._ranking.UndefinedMetricWarning):
         assert math.isnan(score("roc_auc_ovr", "multiclass", y, p))
-    with pytest.raises(ValueError, match="`average_precision` cannot be computed for these labels: "):
+    with pytest.raises(
+        ValueError, match="`average_precision` cannot be computed for these labels: "
+    ):
         score("average_precision", "multiclass", y, p)
 
 
 def test_predictions_that_a_scorer_does_not_accept_give_nan_and_labels_raise():
     y = np.array([0.5, 1.0, 2.0])
-    for name in ("neg_mean_squared_log_error", "neg_mean_gamma_deviance", "neg_mean_poisson_deviance"):
+    for name in (
+        "neg_mean_squared_log_error",
+        "neg_mean_gamma_deviance",
+        "neg_mean_poisson_deviance",
+    ):
         assert math.isnan(score(name, "regression", y, np.array([-3.0, 1.0, 2.0]))), name
-        with pytest.raises(ValueError, match=f"the metric `{name}` cannot be computed for these labels: Mean "):
+        with pytest.raises(
+            ValueError, match=f"the metric `{name}` cannot be computed for these labels: Mean "
+        ):
             score(name, "regression", -y, y)
-    assert math.isfinite(score("neg_mean_poisson_deviance", "regression", np.array([0.0, 1.0]), np.array([0.2, 1.0])))
+    assert math.isfinite(
+        score("neg_mean_poisson_deviance", "regression", np.array([0.0, 1.0]), np.array([0.2, 1.0]))
+    )
 
 
 def test_probabilities_of_32_bits_are_accepted_without_a_warning():
@@ -209,7 +284,10 @@ def test_class_codes_give_the_metrics_that_need_only_classes(task):
         if metric.needs == "classes":
             assert score(name, task, y, codes) == pytest.approx(score(name, task, y, p)), name
         else:
-            with pytest.raises(ValueError, match=f"`{name}` needs probabilities, but the model predicts only classes"):
+            with pytest.raises(
+                ValueError,
+                match=f"`{name}` needs probabilities, but the model predicts only classes",
+            ):
                 score(name, task, y, codes)
 
 
@@ -218,15 +296,19 @@ def test_values_of_a_decision_function_give_the_metrics_that_need_only_an_order(
         _, x, y, _ = fitted(task)
         model = LogisticRegression().fit(x, y)
         for name, metric in METRICS.items():
-            if metric.needs == "scores" and task in metric.tasks and (name, task) != ("auc", "multiclass"):
+            if (
+                metric.needs == "scores"
+                and task in metric.tasks
+                and (name, task) != ("auc", "multiclass")
+            ):
                 wanted = sk.get_scorer("roc_auc" if name == "auc" else name)(model, x, y)
-                assert score(name, task, y, model.decision_function(x)) == pytest.approx(wanted), name
+                assert score(name, task, y, model.decision_function(x)) == pytest.approx(wanted), (
+                    name
+                )
 
 
 def test_the_table_is_read_without_scikit_learn():
-    code = (
-        "import sys; from sweeps.core.metrics import SCORERS; assert 'sklearn' not in sys.modules and 'numpy' not in sys.modules, SCORERS"
-    )
+    code = "import sys; from sweeps.core.metrics import SCORERS; assert 'sklearn' not in sys.modules and 'numpy' not in sys.modules, SCORERS"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -19,7 +19,13 @@ def test_each_single_mistake_is_recognized(name, data):
     letter = data.draw(st.sampled_from("abcxyz_9"))
     swapped = name[:at] + name[at : at + 2][::-1] + name[at + 2 :]
     expression = near_misses(name)
-    for wrong in (name[:at] + name[at + 1 :], name[:at] + letter + name[at:], name[:at] + letter + name[at + 1 :], swapped, name.upper()):
+    for wrong in (
+        name[:at] + name[at + 1 :],
+        name[:at] + letter + name[at:],
+        name[:at] + letter + name[at + 1 :],
+        swapped,
+        name.upper(),
+    ):
         assert bool(re.search(expression, wrong)) == (wrong != name)
         assert bool(re.search(refused(expression), wrong)) == (wrong == name)
 
@@ -30,7 +36,9 @@ def test_a_name_with_several_differences_is_not_a_misspelling(name, other):
         assert not re.search(near_misses(name), other)
 
 
-@pytest.mark.parametrize("word", ["xgb", "XGB", "XGBoost", "xg_boost", "xgbost", "xgboots", "xgboost2"])
+@pytest.mark.parametrize(
+    "word", ["xgb", "XGB", "XGBoost", "xg_boost", "xgbost", "xgboots", "xgboost2"]
+)
 def test_other_words_and_other_cases_are_recognized(word):
     assert re.search(near_misses("xgboost", ["xgb"]), word)
 

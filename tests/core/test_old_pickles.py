@@ -30,7 +30,10 @@ def test_information_about_the_data_loads(sweep):
 
 def test_fitted_chains_load_and_transform(sweep):
     info = old_pickles.loads((sweep / "prepared" / "facts.pkl").read_bytes())
-    chains = [old_pickles.loads(file.read_bytes()) for file in sorted((sweep / "prepared").glob("?" * 16 + ".pkl"))]
+    chains = [
+        old_pickles.loads(file.read_bytes())
+        for file in sorted((sweep / "prepared").glob("?" * 16 + ".pkl"))
+    ]
     assert len(chains) == 2
     for chain in chains:
         assert isinstance(chain, FittedChain) and isinstance(chain.steps[0], StepConfig)
@@ -39,7 +42,9 @@ def test_fitted_chains_load_and_transform(sweep):
 
 
 def test_the_step_of_a_bundle_loads_under_its_new_field_names(sweep):
-    step = old_pickles.loads((sweep / "bundle" / "data" / "sweep" / "preprocessor-1.pkl").read_bytes())
+    step = old_pickles.loads(
+        (sweep / "bundle" / "data" / "sweep" / "preprocessor-1.pkl").read_bytes()
+    )
     assert isinstance(step, FittedEstimator) and step.outputs == step.inputs and step.fixed_blocks
     frame = pd.DataFrame({name: [1.0, 2.0] for name in step.inputs})
     assert step.apply(frame).shape == frame.shape

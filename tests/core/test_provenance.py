@@ -29,7 +29,9 @@ def test_a_clean_commit_has_no_diff(repository, tmp_path):
     assert list(files) == [PROVENANCE]
     (entry,) = json.loads((tmp_path / PROVENANCE).read_text())
     assert (entry["seed"], entry["data_fingerprint"], entry["git"]["dirty"]) == (7, "abc", "no")
-    assert len(entry["git"]["commit"]) == 40 and {"python", "ray", "optuna"} <= set(entry["versions"])
+    assert len(entry["git"]["commit"]) == 40 and {"python", "ray", "optuna"} <= set(
+        entry["versions"]
+    )
 
 
 def test_what_differs_is_kept_for_each_driver(repository, tmp_path):
@@ -39,7 +41,10 @@ def test_what_differs_is_kept_for_each_driver(repository, tmp_path):
     assert "-a = 1\n+a = 2\n" in files["code.diff"] and "# not in git: new.py" in files["code.diff"]
     again = provenance.record(tmp_path, repository, 7, "abc", 2e9)
     assert set(again) == {PROVENANCE, "code-2.diff"} and (tmp_path / "code-2.diff").is_file()
-    assert [entry["diff"] for entry in json.loads(again[PROVENANCE])] == ["code.diff", "code-2.diff"]
+    assert [entry["diff"] for entry in json.loads(again[PROVENANCE])] == [
+        "code.diff",
+        "code-2.diff",
+    ]
 
 
 def test_a_diff_is_bounded(repository, tmp_path, monkeypatch):

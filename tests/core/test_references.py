@@ -42,12 +42,17 @@ def test_names_are_found_in_the_source_without_importing_it(module, name):
 
 @pytest.mark.parametrize("name", ["inside", "local", "load", "field"])
 def test_names_inside_of_functions_and_classes_are_not_the_modules(module, name):
-    assert f"has no `{name}`; valid: BACKEND, Model, aliased, late, made, train" in references.problem(f"{module}:{name}")
+    assert (
+        f"has no `{name}`; valid: BACKEND, Model, aliased, late, made, train"
+        in references.problem(f"{module}:{name}")
+    )
 
 
 def test_the_half_that_fails_is_named(module):
     assert "no module `pkg_of_a_user.mdo`" in references.problem("pkg_of_a_user.mdo:train")
-    assert "`pkg_of_a_user.mod` has no `trian`; did you mean `train`?" in references.problem(f"{module}:trian")
+    assert "`pkg_of_a_user.mod` has no `trian`; did you mean `train`?" in references.problem(
+        f"{module}:trian"
+    )
     assert "write `module:attr`" in references.problem("no colon")
     assert "write `module:attr`" in references.problem("a:b:c")
     assert references.literal(module, "BACKEND") == "torch"
@@ -87,11 +92,15 @@ def test_resolving_imports_and_names_what_there_is():
     assert references.resolve("os.path:join") is __import__("os").path.join
     with pytest.raises(references.RefError, match="no module `nowhere`"):
         references.resolve("nowhere:f")
-    with pytest.raises(references.RefError, match=r"`textwrap` has no `dedant`; the module defines: .*dedent"):
+    with pytest.raises(
+        references.RefError, match=r"`textwrap` has no `dedant`; the module defines: .*dedent"
+    ):
         references.resolve("textwrap:dedant")
 
 
-def test_an_import_that_fails_inside_the_module_is_not_mistaken_for_a_missing_one(tmp_path, monkeypatch):
+def test_an_import_that_fails_inside_the_module_is_not_mistaken_for_a_missing_one(
+    tmp_path, monkeypatch
+):
     (tmp_path / "needs_more.py").write_text("import not_installed_anywhere\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
@@ -111,7 +120,12 @@ def test_an_absent_module_is_told_with_the_folders_that_were_searched(tmp_path, 
     spaces.mkdir()
     monkeypatch.chdir(tmp_path)
     said = references.problem("pkg_in_src.loop:train", [spaces, tmp_path])
-    assert "no module `pkg_in_src.loop`" in said and "./spaces/" in said and " ./ " in said and "PYTHONPATH" not in said
+    assert (
+        "no module `pkg_in_src.loop`" in said
+        and "./spaces/" in said
+        and " ./ " in said
+        and "PYTHONPATH" not in said
+    )
 
 
 @pytest.mark.parametrize("beside", ["spaces", "."])
@@ -122,8 +136,12 @@ def test_a_module_below_src_is_told_with_the_way_to_add_it(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path / beside)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     said = references.problem("pkg_in_src.loop:train", [tmp_path / beside])
-    assert "no module `pkg_in_src.loop`" in said and f"`export PYTHONPATH={tmp_path / 'src'}`" in said
+    assert (
+        "no module `pkg_in_src.loop`" in said and f"`export PYTHONPATH={tmp_path / 'src'}`" in said
+    )
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    assert f"`export PYTHONPATH={tmp_path / 'src'}:$PYTHONPATH`" in references.problem("pkg_in_src.loop:train", [tmp_path / beside])
+    assert f"`export PYTHONPATH={tmp_path / 'src'}:$PYTHONPATH`" in references.problem(
+        "pkg_in_src.loop:train", [tmp_path / beside]
+    )
     monkeypatch.syspath_prepend(str(tmp_path / "src"))
     assert references.problem("pkg_in_src.loop:train", [tmp_path / beside]) is None

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.resources import auto_concurrency, count_fitting_trials, fits_into, jax_connects, parked_cpus, shape_of, subtract
+from sweeps.core.resources import (
+    auto_concurrency,
+    count_fitting_trials,
+    fits_into,
+    jax_connects,
+    parked_cpus,
+    shape_of,
+    subtract,
+)
 
 CLUSTER = {"CPU": 8.0, "GPU": 2.0, "memory": 1e10}
 
@@ -41,16 +49,32 @@ def test_rays_backend_for_jax_connects_workers_with_whole_gpus_or_with_tpus(scal
 
 def test_an_elastic_number_of_workers_needs_its_lower_bound():
     shape = shape_of({"num_workers": {"elastic": [2, 4]}}, "torch")
-    assert shape.total == {"CPU": 2} and list(shape.sizes) == [2, 3, 4] and str(shape) == "2 to 4 workers × 1 CPU"
-    assert shape.scaling == {"num_workers": {"elastic": [2, 4]}, "resources_per_worker": {"CPU": 1.0}}
-    assert shape_of(shape.scaling, "torch") == shape and shape.of_size(3) == shape_of({"num_workers": 3}, "torch")
-    assert count_fitting_trials(shape, CLUSTER) == 4 and auto_concurrency([shape], CLUSTER, 100) == 4
+    assert (
+        shape.total == {"CPU": 2}
+        and list(shape.sizes) == [2, 3, 4]
+        and str(shape) == "2 to 4 workers × 1 CPU"
+    )
+    assert shape.scaling == {
+        "num_workers": {"elastic": [2, 4]},
+        "resources_per_worker": {"CPU": 1.0},
+    }
+    assert shape_of(shape.scaling, "torch") == shape and shape.of_size(3) == shape_of(
+        {"num_workers": 3}, "torch"
+    )
+    assert (
+        count_fitting_trials(shape, CLUSTER) == 4 and auto_concurrency([shape], CLUSTER, 100) == 4
+    )
     assert list(shape_of({}, "").sizes) == [1]
 
 
 def test_how_many_fit_side_by_side():
     assert count_fitting_trials(shape_of({"num_workers": 2}, ""), CLUSTER) == 4
-    assert count_fitting_trials(shape_of({"use_gpu": True, "resources_per_worker": {"GPU": 0.25}}, ""), CLUSTER) == 8
+    assert (
+        count_fitting_trials(
+            shape_of({"use_gpu": True, "resources_per_worker": {"GPU": 0.25}}, ""), CLUSTER
+        )
+        == 8
+    )
     assert count_fitting_trials(shape_of({"num_workers": 9}, ""), CLUSTER) == 0
     assert auto_concurrency([shape_of({}, ""), shape_of({"num_workers": 4}, "")], CLUSTER, 100) == 8
     assert auto_concurrency([shape_of({}, "")], CLUSTER, 3) == 3
@@ -74,6 +98,9 @@ def test_a_part_of_a_gpu_lies_on_one_gpu():
     assert count_fitting_trials(of(2), {"CPU": 8, "GPU": 4}) == 2
 
 
-@pytest.mark.parametrize("cpus, memory, parked", [(2, 24e9, 2), (64, 1e12, 8), (2, 8e9, 1), (2, 4e9, 0), (16, 24e9, 0), (2, 1e300, 2)])
+@pytest.mark.parametrize(
+    "cpus, memory, parked",
+    [(2, 24e9, 2), (64, 1e12, 8), (2, 8e9, 1), (2, 4e9, 0), (16, 24e9, 0), (2, 1e300, 2)],
+)
 def test_idle_gangs_stay_where_there_is_memory_for_their_processes(cpus, memory, parked):
     assert parked_cpus(cpus, memory) == parked

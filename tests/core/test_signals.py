@@ -46,7 +46,12 @@ def test_the_first_signal_asks_for_a_stop_and_the_handler_is_restored(number):
 def test_r4_a_repeated_sigterm_or_sighup_is_the_same_one():
     interrupt = Interrupt("must not end\n")
     with interrupt.listening():
-        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):  # as `timeout` and a closed terminal send them
+        for number in (
+            signal.SIGTERM,
+            signal.SIGTERM,
+            signal.SIGHUP,
+            signal.SIGHUP,
+        ):  # as `timeout` and a closed terminal send them
             signal.raise_signal(number)
         assert interrupt.asked
 
@@ -67,7 +72,14 @@ def test_r4_sighup_stays_ignored_under_nohup():
 def test_the_second_signal_ends_the_process_and_its_children():
     done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (130, "stopped at once\n")
-    wait_until(lambda: not psutil.pid_exists(int(done.stdout)) or psutil.Process(int(done.stdout)).status() == "zombie", 20, "it to end")
+    wait_until(
+        lambda: (
+            not psutil.pid_exists(int(done.stdout))
+            or psutil.Process(int(done.stdout)).status() == "zombie"
+        ),
+        20,
+        "it to end",
+    )
 
 
 def test_in_a_notebook_the_second_interrupt_raises_and_later_ones_are_ignored():

@@ -25,12 +25,18 @@ def test_files_and_folders_go_to_the_store_and_back(store, tmp_path):
     (tmp_path / "a" / "b" / "two").write_bytes(b"22")
     store.put(tmp_path / "a", "trials/a")
     store.put(tmp_path / "a" / "one", "single")
-    assert {name: file.size for name, file in store.files().items()} == {"trials/a/one": 1, "trials/a/b/two": 2, "single": 1}
+    assert {name: file.size for name, file in store.files().items()} == {
+        "trials/a/one": 1,
+        "trials/a/b/two": 2,
+        "single": 1,
+    }
     assert set(store.files("trials/a")) == {"one", "b/two"} and store.files("nothing") == {}
     store.copy("trials/a", "copy")
     store.get("copy", tmp_path / "back")
     store.get("single", tmp_path / "file")
-    assert (tmp_path / "back" / "b" / "two").read_bytes() == b"22" and (tmp_path / "file").read_bytes() == b"1"
+    assert (tmp_path / "back" / "b" / "two").read_bytes() == b"22" and (
+        tmp_path / "file"
+    ).read_bytes() == b"1"
     for name in ("trials/a", "copy", "single", "single"):
         store.delete(name)
     assert store.files() == {}
@@ -79,11 +85,16 @@ def test_a_request_is_tried_again_after_errors_that_may_go_away(monkeypatch):
 @pytest.mark.parametrize("reason", ["ACCESS_DENIED", "NO_SUCH_BUCKET", "SIGNATURE_DOES_NOT_MATCH"])
 def test_a_refused_request_is_not_tried_again(monkeypatch, reason):
     monkeypatch.setattr(stores.time, "sleep", lambda seconds: pytest.fail("tried again"))
-    error = OSError(f"When listing objects: AWS Error {reason} during ListObjectsV2 operation: no\nentry")
+    error = OSError(
+        f"When listing objects: AWS Error {reason} during ListObjectsV2 operation: no\nentry"
+    )
     with pytest.raises(StoreError) as caught:
         ArrowStore(Flaky(error), "bucket", "s3://bucket", within=60).files("trials")
     text = str(caught.value)
-    assert text == f"s3://bucket/trials cannot be listed: AWS Error {reason} during ListObjectsV2 operation: no entry"
+    assert (
+        text
+        == f"s3://bucket/trials cannot be listed: AWS Error {reason} during ListObjectsV2 operation: no entry"
+    )
     assert str(pickle.loads(pickle.dumps(caught.value))) == text
 
 
@@ -92,8 +103,13 @@ def test_after_the_time_limit_the_error_has_one_line(monkeypatch):
     monkeypatch.setattr(stores.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(stores.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     monkeypatch.setenv(stores.TIMEOUT, "7")
-    with pytest.raises(StoreError, match="s3://bucket cannot be listed after 7 s of tries: AWS Error NETWORK_CONNECTION"):
-        ArrowStore(Flaky(*[OSError("AWS Error NETWORK_CONNECTION")] * 99), "bucket", "s3://bucket").files()
+    with pytest.raises(
+        StoreError,
+        match="s3://bucket cannot be listed after 7 s of tries: AWS Error NETWORK_CONNECTION",
+    ):
+        ArrowStore(
+            Flaky(*[OSError("AWS Error NETWORK_CONNECTION")] * 99), "bucket", "s3://bucket"
+        ).files()
     assert now[0] <= 7
 
 
@@ -104,19 +120,46 @@ def test_the_options_come_from_the_usual_environment_variables():
         "endpoint_override": "localhost:9000",
         "region": "us-east-1",
     }
-    both = {"AWS_ENDPOINT_URL": "http://a", "AWS_ENDPOINT_URL_S3": "https://b", "AWS_DEFAULT_REGION": "eu-west-1"}
-    assert stores.s3_options(both) == {"scheme": "https", "endpoint_override": "b", "region": "eu-west-1"}
-    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t", "AWS_REGION": "r"}
-    assert stores.s3_options(keys) == {"access_key": "k", "secret_key": "s", "session_token": "t", "region": "r"}
+    both = {
+        "AWS_ENDPOINT_URL": "http://a",
+        "AWS_ENDPOINT_URL_S3": "https://b",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+    }
+    assert stores.s3_options(both) == {
+        "scheme": "https",
+        "endpoint_override": "b",
+        "region": "eu-west-1",
+    }
+    keys = {
+        "AWS_ACCESS_KEY_ID": "k",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_SESSION_TOKEN": "t",
+        "AWS_REGION": "r",
+    }
+    assert stores.s3_options(keys) == {
+        "access_key": "k",
+        "secret_key": "s",
+        "session_token": "t",
+        "region": "r",
+    }
 
 
-@pytest.mark.parametrize("address", ["s3://bucket", "s3://bucket/a/b_c.d", "s3://my-bucket.eu/sweeps/"])
+@pytest.mark.parametrize(
+    "address", ["s3://bucket", "s3://bucket/a/b_c.d", "s3://my-bucket.eu/sweeps/"]
+)
 def test_addresses(address):
     assert stores.check_address(address, "--dir") == address.rstrip("/")
 
 
 @pytest.mark.parametrize(
-    "address", ["s3://", "s3://B/x", "s3://KEY:hunter2@bucket/x", "s3://bucket/x?endpoint_override=h", "s3://bucket/../x"]
+    "address",
+    [
+        "s3://",
+        "s3://B/x",
+        "s3://KEY:hunter2@bucket/x",
+        "s3://bucket/x?endpoint_override=h",
+        "s3://bucket/../x",
+    ],
 )
 def test_other_addresses_are_refused_without_their_secrets(address):
     with pytest.raises(InputError, match="must be s3://BUCKET/PREFIX") as caught:
@@ -129,7 +172,9 @@ def test_a_store_that_only_a_folder_names_is_not_used(tmp_path, monkeypatch):
     assert stores.store_of(tmp_path) is None and stores.recorded_store(tmp_path) is None
     SweepFolder(tmp_path).origin.write_text(json.dumps({"store": "s3://bucket/churn"}))
     assert stores.recorded_store(tmp_path) == "s3://bucket/churn"
-    with pytest.raises(InputError, match="this sweep is stored in s3://bucket/churn; give this address"):
+    with pytest.raises(
+        InputError, match="this sweep is stored in s3://bucket/churn; give this address"
+    ):
         stores.store_of(tmp_path)
     with pytest.raises(InputError):
         checkpoint_files.checkpoint_root(tmp_path, "0003")
@@ -141,14 +186,19 @@ def test_a_store_that_only_a_folder_names_is_not_used(tmp_path, monkeypatch):
     assert checkpoint_files.checkpoint_root(tmp_path, "0003") == "s3://bucket/churn/trials/0003"
 
 
-def test_a_failed_trial_ends_the_sweep_only_if_the_storage_is_the_cause(tmp_path, monkeypatch, store):
+def test_a_failed_trial_ends_the_sweep_only_if_the_storage_is_the_cause(
+    tmp_path, monkeypatch, store
+):
     stores.check_store(tmp_path, "sweeps.core.stores.StoreError: without a store")
     SweepFolder(tmp_path).origin.write_text(json.dumps({"store": "s3://bucket/churn"}))
     stores.allow("s3://bucket/churn")
     monkeypatch.setattr(stores, "open_store", lambda address, within: store)
     stores.check_store(tmp_path, "ZeroDivisionError: the user's own mistake")
     with pytest.raises(StoreError, match=r"^s3://bucket/x cannot be written: no$"):
-        stores.check_store(tmp_path, "Traceback\nsweeps.core.stores.StoreError: s3://bucket/x cannot be written: no\n")
+        stores.check_store(
+            tmp_path,
+            "Traceback\nsweeps.core.stores.StoreError: s3://bucket/x cannot be written: no\n",
+        )
 
 
 def test_checkpoints_in_a_store(tmp_path, monkeypatch, store):
@@ -160,8 +210,13 @@ def test_checkpoints_in_a_store(tmp_path, monkeypatch, store):
     first, second = f"{root}/checkpoint_000001", f"{root}/checkpoint_000002_of_0004"
     checkpoint_files.upload_checkpoint(tmp_path / "made", first)
     assert checkpoint_files.copy_checkpoint(first, second) == second
-    assert checkpoint_files.checkpoint_sizes(root) == {"checkpoint_000001": 3, "checkpoint_000002_of_0004": 3}
-    assert checkpoint_files.delete_checkpoint(first) and not checkpoint_files.checkpoint_exists(first)
+    assert checkpoint_files.checkpoint_sizes(root) == {
+        "checkpoint_000001": 3,
+        "checkpoint_000002_of_0004": 3,
+    }
+    assert checkpoint_files.delete_checkpoint(first) and not checkpoint_files.checkpoint_exists(
+        first
+    )
     with checkpoint_files.local_checkpoint(second) as folder:
         assert (folder / "model").read_bytes() == b"123"
     assert not folder.exists() and checkpoint_files.checkpoint_exists(second)

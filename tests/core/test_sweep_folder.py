@@ -52,7 +52,11 @@ def test_a_saved_space_is_the_same_space_from_anywhere(space, tmp_path, monkeypa
     save_space(folder, space, 1.5)
     monkeypatch.chdir("/")
     again, roots = saved_space(folder)
-    assert again.limits == space.limits and again.dimensions == space.dimensions and again.data == space.data
+    assert (
+        again.limits == space.limits
+        and again.dimensions == space.dimensions
+        and again.data == space.data
+    )
     assert roots[0] == roots_of(space)[0] == tmp_path
 
 
@@ -62,7 +66,10 @@ def test_a_folder_that_is_not_a_sweeps_is_refused(tmp_path):
 
 
 def test_chains_are_known_beforehand_unless_something_in_them_is_sampled(space):
-    assert [[step.name for step in chain] for _, chain in known_fits(space)] == [[], ["StandardScaler"]]
+    assert [[step.name for step in chain] for _, chain in known_fits(space)] == [
+        [],
+        ["StandardScaler"],
+    ]
 
 
 @pytest.fixture
@@ -74,9 +81,15 @@ def sweep(space, tmp_path):
 
 
 def test_a_sweep_goes_on_with_other_limits_and_keeps_them(sweep, tmp_path):
-    (tmp_path / "x.yaml").write_text("# a remark\n" + SPACE.replace("max_trials: 4", "max_trials: 9, timeout: 2h"))
+    (tmp_path / "x.yaml").write_text(
+        "# a remark\n" + SPACE.replace("max_trials: 4", "max_trials: 9, timeout: 2h")
+    )
     space, _ = resumed_space(sweep, tmp_path / "x.yaml", ("limits.max_failures=7",), 3)
-    assert (space.limits.max_trials, space.limits.timeout, space.limits.max_failures) == (12, 7200.0, 7)
+    assert (space.limits.max_trials, space.limits.timeout, space.limits.max_failures) == (
+        12,
+        7200.0,
+        7,
+    )
     save_limits(sweep, space)
     assert saved_space(sweep)[0].limits == space.limits
     assert resumed_space(sweep, None, (), 1)[0].limits.max_trials == 13
@@ -105,11 +118,15 @@ def test_a_change_of_anything_else_is_shown_and_refused(sweep, tmp_path, before,
     said = str(e.value)
     assert "can change only the section `limits`" in said and "--- as the sweep began" in said
     assert any(line.startswith("-") and before.strip() in line for line in said.splitlines())
-    assert not after or any(line.startswith("+") and after.strip() in line for line in said.splitlines())
+    assert not after or any(
+        line.startswith("+") and after.strip() in line for line in said.splitlines()
+    )
 
 
 def test_only_limits_are_set_on_the_way(sweep):
-    with pytest.raises(InputError, match=r"--set space.params.a=1: only `limits` can change on resume"):
+    with pytest.raises(
+        InputError, match=r"--set space.params.a=1: only `limits` can change on resume"
+    ):
         resumed_space(sweep, None, ("space.params.a=1", "limits.max_trials=9"), 0)
 
 
@@ -123,7 +140,9 @@ def test_a_population_does_not_grow(tmp_path, stated):
     save_space(folder, load(tmp_path / "x.yaml"), 1.5)
     with pytest.raises(
         InputError,
-        match=("--add-trials: the population of pbt cannot change after the sweep has begun; this population has 4 members, got 2 more"),
+        match=(
+            "--add-trials: the population of pbt cannot change after the sweep has begun; this population has 4 members, got 2 more"
+        ),
     ):
         resumed_space(folder, None, (), 2)
     with pytest.raises(InputError, match="population"):
@@ -131,13 +150,29 @@ def test_a_population_does_not_grow(tmp_path, stated):
 
 
 def test_a_uri_is_kept_without_its_password():
-    assert without_password("postgresql://me:s3cret@host:5432/db?x=1") == "postgresql://me@host:5432/db?x=1"
+    assert (
+        without_password("postgresql://me:s3cret@host:5432/db?x=1")
+        == "postgresql://me@host:5432/db?x=1"
+    )
     assert without_password("https://me:s3:cr@et@host/path") == "https://me@host/path"
     for uri in ("sqlite:////tmp/a:b@c.db", "http://host:5000", "databricks", "./mlruns"):
         assert without_password(uri) == uri
 
 
-SECRET = ["token", "key", "secret", "password", "passwd", "pwd", "sig", "signature", "credential", "access_key", "auth", "options"]
+SECRET = [
+    "token",
+    "key",
+    "secret",
+    "password",
+    "passwd",
+    "pwd",
+    "sig",
+    "signature",
+    "credential",
+    "access_key",
+    "auth",
+    "options",
+]
 
 
 @pytest.mark.parametrize("name", [*SECRET, "X-Amz-Signature", "api_key", "PassWord", "pass%77ord"])
@@ -145,11 +180,18 @@ def test_a_uri_is_kept_and_shown_without_the_secrets_of_its_query(name):
     uri = f"http://host/db?x=1&{name}=-c%20hunter2&sslmode=require"
     assert without_password(uri) == "http://host/db?x=1&sslmode=require"
     assert without_password(f"http://host/db?{name}=hunter2") == "http://host/db"
-    assert masked(f"GET `{uri}` failed") == f"GET `http://host/db?x=1&{name}=***&sslmode=require` failed"
-    assert masked(f"url: /api?{name}=hunter2 (Caused by x)") == f"url: /api?{name}=*** (Caused by x)"
+    assert (
+        masked(f"GET `{uri}` failed")
+        == f"GET `http://host/db?x=1&{name}=***&sslmode=require` failed"
+    )
+    assert (
+        masked(f"url: /api?{name}=hunter2 (Caused by x)") == f"url: /api?{name}=*** (Caused by x)"
+    )
 
 
-@pytest.mark.parametrize("name", ["x", "sslmode", "keepalives_idle", "sslkey", "connect_timeout", "author", "design"])
+@pytest.mark.parametrize(
+    "name", ["x", "sslmode", "keepalives_idle", "sslkey", "connect_timeout", "author", "design"]
+)
 def test_other_parameters_of_a_query_stay(name):
     uri = f"postgresql://me@host/db?{name}=1"
     assert without_password(uri) == masked(uri) == uri
@@ -158,8 +200,13 @@ def test_other_parameters_of_a_query_stay(name):
 @pytest.mark.parametrize("scheme", ["s3", "gs", "hdfs", "abfss", "postgresql+psycopg2"])
 @pytest.mark.parametrize("secret", ["hunter2", "hun/ter2", "h/un/t+er2/"])
 def test_the_password_of_any_scheme_is_masked(scheme, secret):
-    assert masked(f"`{scheme}://KEY:{secret}@bucket/x.csv` failed") == f"`{scheme}://KEY:***@bucket/x.csv` failed"
-    assert without_password(f"{scheme}://KEY:{secret}@bucket/x.csv") == f"{scheme}://KEY@bucket/x.csv"
+    assert (
+        masked(f"`{scheme}://KEY:{secret}@bucket/x.csv` failed")
+        == f"`{scheme}://KEY:***@bucket/x.csv` failed"
+    )
+    assert (
+        without_password(f"{scheme}://KEY:{secret}@bucket/x.csv") == f"{scheme}://KEY@bucket/x.csv"
+    )
 
 
 def test_a_port_is_no_password():
@@ -180,16 +227,30 @@ def test_a_study_is_found_again_by_a_url_without_its_secrets(tmp_path, monkeypat
 
 
 def test_a_problem_shows_no_secret():
-    for place, text in (("--set data.train=s3://KEY:hunter2@bucket/x.csv", "no"), ("data.train", "`s3://KEY:hunter2@bucket/x.csv`: no")):
+    for place, text in (
+        ("--set data.train=s3://KEY:hunter2@bucket/x.csv", "no"),
+        ("data.train", "`s3://KEY:hunter2@bucket/x.csv`: no"),
+    ):
         problem = Problem(place, text)
-        assert "hunter2" not in f"{problem} {InputError(problem)}" and "s3://KEY:***@bucket" in str(problem)
+        assert "hunter2" not in f"{problem} {InputError(problem)}" and "s3://KEY:***@bucket" in str(
+            problem
+        )
 
 
-@pytest.mark.parametrize("source", ["s3x://KEY:hunter2@bucket/x.csv", "s3://KEY:hunter2@/x?region=", "s3://KEY:hunter2@b/x?nonsense=1"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "s3x://KEY:hunter2@bucket/x.csv",
+        "s3://KEY:hunter2@/x?region=",
+        "s3://KEY:hunter2@b/x?nonsense=1",
+    ],
+)
 def test_the_error_of_a_source_shows_no_secret(source):
     with pytest.raises(InputError) as refused:
         find_files(source, Path(), "data.train")
-    assert "hunter2" not in str(refused.value.problems) + str(refused.value) and "KEY:***@" in str(refused.value)
+    assert "hunter2" not in str(refused.value.problems) + str(refused.value) and "KEY:***@" in str(
+        refused.value
+    )
 
 
 def test_the_error_of_a_long_source_is_masked_before_it_is_cut():
@@ -202,16 +263,34 @@ def test_a_sweep_of_a_file_without_a_name_is_taken_up_by_the_name_it_had(tmp_pat
     from sweeps.search.search_loop import SearchLoop
 
     file = tmp_path / "task.yaml"
-    lines = ('data: {train: "sklearn:wine", label: target, valid: 0.2}', "objective: {metric: valid-mlogloss, goal: minimize}")
-    file.write_text("\n".join(("trainer: xgboost", *lines, "limits: {max_trials: 2}", "space: {params: {eta: {uniform: [0, 1]}}}")))
+    lines = (
+        'data: {train: "sklearn:wine", label: target, valid: 0.2}',
+        "objective: {metric: valid-mlogloss, goal: minimize}",
+    )
+    file.write_text(
+        "\n".join(
+            (
+                "trainer: xgboost",
+                *lines,
+                "limits: {max_trials: 2}",
+                "space: {params: {eta: {uniform: [0, 1]}}}",
+            )
+        )
+    )
     space = load(file)
     folder = create_sweep_folder(tmp_path, space.name, 0.0)
     save_space(folder, space, 0.0)
     SearchLoop.open(folder, space).ask()
-    assert saved_space(folder)[0].name == resumed_space(folder, None, ("limits.timeout=1h",), 0)[0].name == "task"
+    assert (
+        saved_space(folder)[0].name
+        == resumed_space(folder, None, ("limits.timeout=1h",), 0)[0].name
+        == "task"
+    )
     assert len(SearchLoop.open(folder, saved_space(folder)[0]).store.results()) == 1
     origin = json.loads((folder / ORIGIN).read_text())
-    (folder / ORIGIN).write_text(json.dumps({k: v for k, v in origin.items() if k != "name"}))  # as folders were before
+    (folder / ORIGIN).write_text(
+        json.dumps({k: v for k, v in origin.items() if k != "name"})
+    )  # as folders were before
     assert len(SearchLoop.open(folder, saved_space(folder)[0]).store.results()) == 1
 
 
@@ -221,7 +300,9 @@ def test_a_refused_sweep_takes_nothing_of_another_with_it(tmp_path):
     (root / "mlflow.db").touch()
     (root / "other-20261122-120000").mkdir()
     _remove_folder(root / "mine", root)
-    assert (root / "mlflow.db").is_file() and (root / "other-20261122-120000").is_dir(), "it began meanwhile"
+    assert (root / "mlflow.db").is_file() and (root / "other-20261122-120000").is_dir(), (
+        "it began meanwhile"
+    )
     (root / "other-20261122-120000").rmdir()
     _remove_folder(root / "mine", root)
     assert not root.exists()
@@ -230,9 +311,14 @@ def test_a_refused_sweep_takes_nothing_of_another_with_it(tmp_path):
 
 def test_a_sweep_goes_on_in_the_mlflow_that_it_began_with(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://other:5000")
-    assert _resumed_tracking_uri(None, None, True) is None and _resumed_tracking_uri(None, "http://kept:5000", True) == "http://kept:5000"
+    assert (
+        _resumed_tracking_uri(None, None, True) is None
+        and _resumed_tracking_uri(None, "http://kept:5000", True) == "http://kept:5000"
+    )
     assert _resumed_tracking_uri("http://said:5000", "http://kept:5000", True) == "http://said:5000"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:s3cret@kept:5000")
-    assert _resumed_tracking_uri(None, "http://me@kept:5000", True) == "http://me:s3cret@kept:5000", "the password is kept nowhere else"
+    assert (
+        _resumed_tracking_uri(None, "http://me@kept:5000", True) == "http://me:s3cret@kept:5000"
+    ), "the password is kept nowhere else"
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert _resumed_tracking_uri(None, None, True) is None

@@ -29,14 +29,19 @@ def signed(home, tmp_path):
 
 def test_a_signed_file_is_read_and_the_key_is_this_users_alone(signed, home):
     assert trust.read(signed) == b"bytes"
-    assert stat.S_IMODE((home / "key").stat().st_mode) == 0o600 and stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert (
+        stat.S_IMODE((home / "key").stat().st_mode) == 0o600
+        and stat.S_IMODE(home.stat().st_mode) == 0o700
+    )
     assert [path.name for path in home.iterdir()] == ["key"]
 
 
 def test_the_key_is_made_once(home):
     assert trust.key() is None
     found = []
-    threads = [threading.Thread(target=lambda: found.append(trust.key(make=True))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: found.append(trust.key(make=True))) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -44,12 +49,16 @@ def test_the_key_is_made_once(home):
     assert len(set(found)) == 1 and len(found[0]) >= 32 and trust.key() == found[0]
 
 
-def test_a_file_that_was_changed_renamed_or_never_signed_is_not_read_without_trust(signed, tmp_path):
+def test_a_file_that_was_changed_renamed_or_never_signed_is_not_read_without_trust(
+    signed, tmp_path
+):
     other = tmp_path / "preprocessor-2.pkl"
     other.write_bytes(signed.read_bytes())
     with pytest.raises(trust.UntrustedFile, match="--trust"):
         trust.read(other)
-    other.with_name(other.name + trust.SUFFIX).write_bytes(signed.with_name(signed.name + trust.SUFFIX).read_bytes())
+    other.with_name(other.name + trust.SUFFIX).write_bytes(
+        signed.with_name(signed.name + trust.SUFFIX).read_bytes()
+    )
     with pytest.raises(trust.UntrustedFile, match=r"preprocessor-2\.pkl"):
         trust.read(other)
     assert trust.read(other, trust=True) == b"bytes"

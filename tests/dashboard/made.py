@@ -32,7 +32,9 @@ space:
 """
 
 
-def sweep_folder(root: Path, count: int, name: str = "made-20260102-120000", running: int = 0) -> Path:
+def sweep_folder(
+    root: Path, count: int, name: str = "made-20260102-120000", running: int = 0
+) -> Path:
     """Write a sweep of `count` trials, of which the last `running` have not ended. No process runs the sweep."""
     root.mkdir(exist_ok=True)
     (root / "made.yaml").write_text(SPACE)
@@ -44,8 +46,14 @@ def sweep_folder(root: Path, count: int, name: str = "made-20260102-120000", run
         rng, trial = random.Random(number), loop.ask()
         steps = rng.choice([1] * 6 + [3] * 2 + [9])
         level = abs(trial.params["eta"] - 0.1) + 0.02 * trial.params["max_depth"]
-        reports = tuple(Report(step, {"mlogloss": level + rng.random() / step}, time.time()) for step in range(1, steps + 1))
-        loop.report(trial.number, ProgressUpdate(reports, None, None, 1, 0.5 * steps * rng.uniform(0.8, 1.2)))
+        reports = tuple(
+            Report(step, {"mlogloss": level + rng.random() / step}, time.time())
+            for step in range(1, steps + 1)
+        )
+        loop.report(
+            trial.number,
+            ProgressUpdate(reports, None, None, 1, 0.5 * steps * rng.uniform(0.8, 1.2)),
+        )
         logs = SweepFolder(folder).logs(trial.number)
         logs.mkdir(parents=True)
         (logs / "rank-0.log").write_text(f"\x1b[32mtraining\x1b[0m trial {trial.id} <b>\n")

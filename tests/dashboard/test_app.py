@@ -37,25 +37,47 @@ def root(recorded, tmp_path):
 
 
 def client(root, access=Access(), may_command=True, **more) -> TestClient:  # noqa: B008 - frozen
-    return TestClient(make_app(Dashboard(root, may_command), access), base_url="http://localhost:5050", **more)
+    return TestClient(
+        make_app(Dashboard(root, may_command), access), base_url="http://localhost:5050", **more
+    )
 
 
 def test_the_start_page_lists_the_sweeps(root):
     sweep_folder(root, 3, "other-20260102-120000")
     (root / "notes").mkdir()
     listed = client(root).get("/api/sweeps").json()
-    assert {sweep["sweep"]: sweep["state"] for sweep in listed["sweeps"]} == {NAME: "killed", "other-20260102-120000": "killed"}
+    assert {sweep["sweep"]: sweep["state"] for sweep in listed["sweeps"]} == {
+        NAME: "killed",
+        "other-20260102-120000": "killed",
+    }
     assert client(root / "none").get("/api/sweeps").json()["sweeps"] == []
 
 
 def test_a_sweep_has_a_table_of_its_trials(root):
     shown = client(root).get(AT).json()
     labels = [column["label"] for column in shown["columns"]]
-    assert labels == ["trial", "state", "mlogloss", "steps", "seconds", "preprocessor", "num_workers", "eta", "max_depth", "booster"]
+    assert labels == [
+        "trial",
+        "state",
+        "mlogloss",
+        "steps",
+        "seconds",
+        "preprocessor",
+        "num_workers",
+        "eta",
+        "max_depth",
+        "booster",
+    ]
     rows = {row[0]: dict(zip(labels, row, strict=True)) for row in shown["rows"]}
-    assert len(rows) == 40 and rows["0039"]["state"] == "INTERRUPTED" and rows["0000"]["state"] in ("COMPLETE", "PRUNED")
+    assert (
+        len(rows) == 40
+        and rows["0039"]["state"] == "INTERRUPTED"
+        and rows["0000"]["state"] in ("COMPLETE", "PRUNED")
+    )
     assert isinstance(rows["0000"]["eta"], float) and rows["0000"]["booster"] in ("gbtree", "dart")
-    assert shown["best"]["value"] == min(row["mlogloss"] for row in rows.values() if row["state"] == "COMPLETE")
+    assert shown["best"]["value"] == min(
+        row["mlogloss"] for row in rows.values() if row["state"] == "COMPLETE"
+    )
     assert "pareto" not in [figure["key"] for figure in shown["figures"]] and not shown["running"]
     assert {d["name"] for d in shown["dimensions"]} >= {"params.eta", "scaling.num_workers"}
 
@@ -66,9 +88,17 @@ def test_every_figure_is_served(root):
         figure = server.get(f"{AT}/figures/{key}").json()
         assert figure["key"] == key and figure["note"]
         assert bool(figure["plot"]) == (key != "pareto")
-    assert server.get(f"{AT}/figures/slice?name=params.eta").json()["plot"]["layout"]["xaxis"]["type"] == "log"
-    contour = server.get(f"{AT}/figures/contour?x=params.max_depth&y=params.booster").json()["plot"]["layout"]
-    assert (contour["xaxis"]["title"]["text"], contour["yaxis"]["title"]["text"]) == ("max_depth", "booster")
+    assert (
+        server.get(f"{AT}/figures/slice?name=params.eta").json()["plot"]["layout"]["xaxis"]["type"]
+        == "log"
+    )
+    contour = server.get(f"{AT}/figures/contour?x=params.max_depth&y=params.booster").json()[
+        "plot"
+    ]["layout"]
+    assert (contour["xaxis"]["title"]["text"], contour["yaxis"]["title"]["text"]) == (
+        "max_depth",
+        "booster",
+    )
     assert server.get(f"{AT}/figures/contour?x=nonsense").json()["plot"]
     curves = server.get(f"{AT}/figures/curves?trials=0003,0004").json()["plot"]["data"]
     assert [trace["name"] for trace in curves] == ["0003", "0004"]
@@ -78,10 +108,16 @@ def test_every_figure_is_served(root):
 def test_a_trial_is_shown_with_its_configuration_and_log(root):
     server = client(root)
     shown = server.get(f"{AT}/trials/7").json()
-    assert shown["trial"] == "0007" and {"preprocessor", "eta", "max_depth", "scaling.num_workers"} <= {
-        name for name, _ in shown["configuration"]
+    assert shown["trial"] == "0007" and {
+        "preprocessor",
+        "eta",
+        "max_depth",
+        "scaling.num_workers",
+    } <= {name for name, _ in shown["configuration"]}
+    assert server.get(f"{AT}/trials/7/log").json() == {
+        "text": "training trial 0007 <b>",
+        "note": "",
     }
-    assert server.get(f"{AT}/trials/7/log").json() == {"text": "training trial 0007 <b>", "note": ""}
     shutil.rmtree(root / NAME / "trials" / "0007")
     assert "has not started" in server.get(f"{AT}/trials/7/log").json()["note"]
     assert server.get(f"{AT}/trials/4711").status_code == 404
@@ -96,14 +132,25 @@ def test_only_sweeps_of_the_root_are_read(root, name):
 def test_commands_reach_a_running_sweep(root, monkeypatch):
     server = client(root)
     monkeypatch.setattr(pages, "ANSWER_SECONDS", 0.01)  # nothing answers
-    assert server.post(f"{AT}/commands", json={"command": "stop", "trial": "0039"}, headers=SENT).status_code == 409  # it does not run
+    assert (
+        server.post(
+            f"{AT}/commands", json={"command": "stop", "trial": "0039"}, headers=SENT
+        ).status_code
+        == 409
+    )  # it does not run
     lock = FolderLock(root / NAME)
     try:
         assert server.get(AT).json()["running"]
-        for command in ({"command": "stop", "trial": "0039"}, {"command": "enqueue", "parameters": {"params.eta": 0.1}}):
+        for command in (
+            {"command": "stop", "trial": "0039"},
+            {"command": "enqueue", "parameters": {"params.eta": 0.1}},
+        ):
             assert server.post(f"{AT}/commands", json=command, headers=SENT).status_code == 202
         wrong = server.post(f"{AT}/commands", json={"command": "explode"}, headers=SENT)
-        assert wrong.status_code == 422 and "does not contain a valid command" in wrong.json()["detail"]
+        assert (
+            wrong.status_code == 422
+            and "does not contain a valid command" in wrong.json()["detail"]
+        )
         assert server.post(f"{AT}/commands", content=b"x" * 70_000, headers=SENT).status_code == 413
     finally:
         lock.release()
@@ -134,9 +181,17 @@ def test_another_site_cannot_send_commands(root):
     try:
         server = client(root, Access(("localhost",)))
         stop = {"command": "stop"}
-        assert server.post(f"{AT}/commands", json=stop).status_code == 403  # as a form of another site would send it
-        asked = server.options(f"{AT}/commands", headers={"origin": "http://evil.example", "access-control-request-headers": "x-sweeps"})
-        assert "access-control-allow-headers" not in asked.headers and "access-control-allow-origin" not in asked.headers
+        assert (
+            server.post(f"{AT}/commands", json=stop).status_code == 403
+        )  # as a form of another site would send it
+        asked = server.options(
+            f"{AT}/commands",
+            headers={"origin": "http://evil.example", "access-control-request-headers": "x-sweeps"},
+        )
+        assert (
+            "access-control-allow-headers" not in asked.headers
+            and "access-control-allow-origin" not in asked.headers
+        )
         rebound = server.post(f"{AT}/commands", json=stop, headers={**SENT, "host": "evil.example"})
         assert rebound.status_code == 400
         assert server.get("/", headers={"host": "evil.example"}).status_code == 400
@@ -150,7 +205,14 @@ def test_another_site_cannot_send_commands(root):
 def test_data_needs_the_token_and_the_files_of_the_page_do_not(root):
     server = client(root, Access.of(None, "secret"))
     assert server.get("/").status_code == 200 and server.get("/page/page.js").status_code == 200
-    for path in ("/api/sweeps", AT, f"{AT}/figures/history", f"{AT}/trials/1", f"{AT}/trials/1/log", "/api/events"):
+    for path in (
+        "/api/sweeps",
+        AT,
+        f"{AT}/figures/history",
+        f"{AT}/trials/1",
+        f"{AT}/trials/1/log",
+        "/api/events",
+    ):
         assert server.get(path).status_code == 401, path
     assert server.post(f"{AT}/commands", json={"command": "stop"}, headers=SENT).status_code == 401
     assert server.get(AT, headers={"authorization": "Bearer secret"}).status_code == 200
@@ -163,9 +225,20 @@ def test_the_page_needs_no_network(root):
         "default-src 'self'" in page.headers["content-security-policy"]
         and "frame-ancestors 'none'" in page.headers["content-security-policy"]
     )
-    for file in ("page/page.js", "page/table.js", "page/server.js", "page/page.css", "report/figures.js", "report/look.css"):
+    for file in (
+        "page/page.js",
+        "page/table.js",
+        "page/server.js",
+        "page/page.css",
+        "report/figures.js",
+        "report/look.css",
+    ):
         answer = server.get(f"/{file}")
-        assert answer.status_code == 200 and file in page.text and "//" not in answer.text.replace("// ", "").replace("https://", "//", 1)
+        assert (
+            answer.status_code == 200
+            and file in page.text
+            and "//" not in answer.text.replace("// ", "").replace("https://", "//", 1)
+        )
     assert server.get("/plotly.min.js").text.startswith("/**\n* plotly.js")
 
 

@@ -28,7 +28,9 @@ def test_the_version_changes_with_the_folder(folder):
 
 
 def test_a_sweep_is_read_again_only_after_a_change_and_a_rest(folder, monkeypatch):
-    times = iter([0.0, 1.0, 2.0, 4.9, 5.1, 5.2])  # the first reading takes a second, so the next one is due at 1 + 4
+    times = iter(
+        [0.0, 1.0, 2.0, 4.9, 5.1, 5.2]
+    )  # the first reading takes a second, so the next one is due at 1 + 4
     count, original = [], module.read
     monkeypatch.setattr(module, "read", lambda *args: count.append(args) or original(*args))
     reader = SweepReader(folder, lambda: next(times))

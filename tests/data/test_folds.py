@@ -20,7 +20,11 @@ def checked(folds, n: int, rule: Split) -> None:
     assert len(folds) == rule.folds
     for train, valid in folds:
         assert len(train) and len(valid) and not set(train) & set(valid)
-        assert (np.diff(train) > 0).all() and (np.diff(valid) > 0).all() and max(train.max(), valid.max()) < n
+        assert (
+            (np.diff(train) > 0).all()
+            and (np.diff(valid) > 0).all()
+            and max(train.max(), valid.max()) < n
+        )
 
 
 @given(FOLDS, st.integers(0, 60), st.integers())
@@ -40,7 +44,12 @@ def test_each_fold_has_its_share_of_each_class(count, codes, seed):
     assert (shares.max(axis=0) - shares.min(axis=0) <= 1).all()
 
 
-@given(FOLDS, st.lists(st.sampled_from("abcdefghij"), min_size=12, max_size=60), st.booleans(), st.integers(0, 9))
+@given(
+    FOLDS,
+    st.lists(st.sampled_from("abcdefghij"), min_size=12, max_size=60),
+    st.booleans(),
+    st.integers(0, 9),
+)
 def test_a_group_is_never_on_both_sides(count, some, classify, seed):
     column = np.array([*some, *"klmnop"], dtype=object)
     strata = np.arange(len(column)) % 2 if classify else None
@@ -66,7 +75,10 @@ def test_rolling_folds_validate_on_later_rows(count, times):
 
 def test_rolling_reads_dates():
     column = np.array(["2026-01-03", "2026-01-01", "2026-01-02", "2026-01-01"])
-    assert [list(map(list, fold)) for fold in assign_folds(Split("rolling", column="t", folds=2), 4, column, None, 0)] == [
+    assert [
+        list(map(list, fold))
+        for fold in assign_folds(Split("rolling", column="t", folds=2), 4, column, None, 0)
+    ] == [
         [[1, 3], [2]],
         [[1, 2, 3], [0]],
     ]
@@ -74,24 +86,62 @@ def test_rolling_reads_dates():
 
 def test_the_seed_decides_the_folds():
     rule = Split("folds", folds=3)
-    first, same, other = (assign_folds(rule, 50, None, None, seed)[0][1].tolist() for seed in (1, 1, 2))
+    first, same, other = (
+        assign_folds(rule, 50, None, None, seed)[0][1].tolist() for seed in (1, 1, 2)
+    )
     assert first == same != other
 
 
 @pytest.mark.parametrize(
     ("rule", "n", "column", "strata", "expected"),
     [
-        (Split("folds", folds=5), 3, None, None, "5 folds need at least 5 rows, got 3; use fewer folds"),
-        (Split("folds", folds=3), 8, None, [0, 0, 0, 0, 0, 0, 1, 1], "3 folds need at least 3 rows in the smallest class, got 2"),
+        (
+            Split("folds", folds=5),
+            3,
+            None,
+            None,
+            "5 folds need at least 5 rows, got 3; use fewer folds",
+        ),
+        (
+            Split("folds", folds=3),
+            8,
+            None,
+            [0, 0, 0, 0, 0, 0, 1, 1],
+            "3 folds need at least 3 rows in the smallest class, got 2",
+        ),
         (Split("folds", column="g", folds=3), 4, ["a", "a", "b", None], None, None),
-        (Split("folds", column="g", folds=3), 4, ["a", "a", "b", "b"], None, "3 different values in column `g`, got 2"),
-        (Split("rolling", column="t", folds=3), 4, [1, 1, 2, 3], None, "3 different times after the first in column `t`, got 2"),
-        (Split("rolling", column="t", folds=2), 3, [1.0, float("nan"), 2.0], None, "has no value in 1 rows"),
+        (
+            Split("folds", column="g", folds=3),
+            4,
+            ["a", "a", "b", "b"],
+            None,
+            "3 different values in column `g`, got 2",
+        ),
+        (
+            Split("rolling", column="t", folds=3),
+            4,
+            [1, 1, 2, 3],
+            None,
+            "3 different times after the first in column `t`, got 2",
+        ),
+        (
+            Split("rolling", column="t", folds=2),
+            3,
+            [1.0, float("nan"), 2.0],
+            None,
+            "has no value in 1 rows",
+        ),
         (Split("rolling", column="t", folds=2), 3, ["a", "b", "c"], None, "which is not a time"),
     ],
 )
 def test_too_few_rows_are_refused(rule, n, column, strata, expected):
-    arguments = (rule, n, None if column is None else np.array(column, dtype=object), None if strata is None else np.array(strata), 0)
+    arguments = (
+        rule,
+        n,
+        None if column is None else np.array(column, dtype=object),
+        None if strata is None else np.array(strata),
+        0,
+    )
     if column and not isinstance(column[0], str):
         arguments = (*arguments[:2], np.array(column), *arguments[3:])
     if expected is None:

@@ -22,30 +22,43 @@ def space(tmp_path):
 
     def make(data: str, trainer: str = LOOP, section: str = "{params: {eta: {grid: [1, 2]}}}"):
         file = tmp_path / "space.yaml"
-        file.write_text(f"trainer: {trainer}\ndata: {data}\nobjective: {{metric: loss, goal: minimize}}\nspace: {section}\n")
+        file.write_text(
+            f"trainer: {trainer}\ndata: {data}\nobjective: {{metric: loss, goal: minimize}}\nspace: {section}\n"
+        )
         return load(file)
 
     return make
 
 
 def test_small_data_is_held_in_memory(space):
-    assert ingest.choose(space("{train: rows.parquet, valid: 0.2}")) == ingest.Ingest("memory", "it has less than 4 GB")
-    assert ingest.choose(space("{train: sklearn:iris, valid: 0.2}")) == ingest.Ingest("memory", "it has less than 4 GB")
+    assert ingest.choose(space("{train: rows.parquet, valid: 0.2}")) == ingest.Ingest(
+        "memory", "it has less than 4 GB"
+    )
+    assert ingest.choose(space("{train: sklearn:iris, valid: 0.2}")) == ingest.Ingest(
+        "memory", "it has less than 4 GB"
+    )
 
 
 def test_large_data_is_streamed_if_the_space_allows_it(space, monkeypatch):
     monkeypatch.setattr(ingest, "STREAM_FROM", 50_000)
     assert ingest.choose(space("{train: rows.parquet, valid: 0.2}")).mode == "stream"
     assert ingest.resolved(space("{train: rows.parquet, valid: 0.2}")).data.ingest == "stream"
-    assert ingest.resolved(space("{train: rows.parquet, valid: 0.2}"), "0" * 64).data.ingest == "memory", "a sweep keeps its way"
+    assert (
+        ingest.resolved(space("{train: rows.parquet, valid: 0.2}"), "0" * 64).data.ingest
+        == "memory"
+    ), "a sweep keeps its way"
     refused = ingest.choose(space("{train: rows.parquet, valid: 0.2, label: a}", "xgboost"))
     assert refused.mode == "memory"
-    assert "`trainer` rules out streaming: `xgboost` needs the whole table in memory" in refused.reason
+    assert (
+        "`trainer` rules out streaming: `xgboost` needs the whole table in memory" in refused.reason
+    )
 
 
 @pytest.mark.parametrize("train", ["s3://bucket/rows.parquet", "json:load", "gone.parquet"])
 def test_data_of_unknown_size_is_held_in_memory(space, train):
-    assert ingest.choose(space(f"{{train: '{train}', valid: 0.2}}")) == ingest.Ingest("memory", "its size is not known before the sweep")
+    assert ingest.choose(space(f"{{train: '{train}', valid: 0.2}}")) == ingest.Ingest(
+        "memory", "its size is not known before the sweep"
+    )
 
 
 @pytest.mark.parametrize("mode", ["memory", "stream"])
@@ -62,7 +75,9 @@ def test_the_size_of_many_files_is_estimated_from_some_of_them(tmp_path, monkeyp
     exact = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert ingest.estimate_bytes(files) == exact
     monkeypatch.setattr(ingest, "SAMPLED_FILES", 3)
-    assert ingest.estimate_bytes(files) == exact, "text is not compressed, so a part tells the whole size"
+    assert ingest.estimate_bytes(files) == exact, (
+        "text is not compressed, so a part tells the whole size"
+    )
 
 
 def test_a_space_without_data_stays_as_it_is(space):

@@ -43,7 +43,9 @@ def module(tmp_path, monkeypatch):
     """Write `rows_module.py` beside the space file, and unload it after the test."""
 
     def write(code: str) -> str:
-        (tmp_path / "rows_module.py").write_text("import numpy as np, pandas as pd, pyarrow as pa\n" + code)
+        (tmp_path / "rows_module.py").write_text(
+            "import numpy as np, pandas as pd, pyarrow as pa\n" + code
+        )
         sys.modules.pop("rows_module", None)
         return "rows_module:load"
 
@@ -52,11 +54,18 @@ def module(tmp_path, monkeypatch):
 
 
 def frame_of(module, tmp_path, code, **kwargs):
-    return load_splits(spec(module(f"def load():\n    return pd.DataFrame({code})"), tmp_path, **kwargs))
+    return load_splits(
+        spec(module(f"def load():\n    return pd.DataFrame({code})"), tmp_path, **kwargs)
+    )
 
 
 def test_a_toy_set_is_stratified_and_reproducible():
-    asked = spec("sklearn:breast_cancer", label="target", valid=rule("fraction", fraction=0.2), test=rule("fraction", fraction=0.1))
+    asked = spec(
+        "sklearn:breast_cancer",
+        label="target",
+        valid=rule("fraction", fraction=0.2),
+        test=rule("fraction", fraction=0.1),
+    )
     one, two = load_splits(asked, seed=3), load_splits(asked, seed=3)
     assert (one.task, one.classes, len(one.features)) == ("binary", (0, 1), 30)
     assert "mean radius" in one.features
@@ -84,7 +93,9 @@ def test_a_toy_set_is_stratified_and_reproducible():
 )
 def test_the_task_follows_from_the_label(module, tmp_path, values, asked, task, classes):
     many = values * 4
-    found = frame_of(module, tmp_path, f"{{'x': range({len(many)}), 'y': {many!r}}}", label="y", task=asked)
+    found = frame_of(
+        module, tmp_path, f"{{'x': range({len(many)}), 'y': {many!r}}}", label="y", task=asked
+    )
     assert (found.task, found.classes) == (task, classes)
     assert str(found.train.schema.field("y").type) == ("double" if classes is None else "int64")
     whole = pa.concat_tables([found.train, found.valid]).sort_by("x").column("y").to_pylist()
@@ -94,7 +105,10 @@ def test_the_task_follows_from_the_label(module, tmp_path, values, asked, task, 
 def test_dropped_columns_are_not_features(module, tmp_path):
     rows = "{'id': range(8), 'x': range(8), 'y': [0, 1] * 4}"
     assert frame_of(module, tmp_path, rows, label="y", drop=("id",)).features == ("x",)
-    for drop, text in ((("idd",), "no column `idd`; did you mean `id`?"), (("y",), "must not contain the label, `y`")):
+    for drop, text in (
+        (("idd",), "no column `idd`; did you mean `id`?"),
+        (("y",), "must not contain the label, `y`"),
+    ):
         with pytest.raises(InputError, match=f"data.drop: .*{re.escape(text)}"):
             frame_of(module, tmp_path, rows, label="y", drop=drop)
 
@@ -107,14 +121,28 @@ def test_dropped_columns_are_not_features(module, tmp_path):
         (["a", "b"] * 2, {"task": "regression"}, "holds text, such as 'a'"),
         ([1, 2, 3, 1], {"task": "binary"}, "binary needs 2 classes, but `y` has 3"),
         ([1, 2], {"label": "yy"}, "no column `yy`; did you mean `y`?"),
-        ([1, 2, 3, 4], {"valid": rule("time", column="tt", fraction=0.5)}, "data.valid: `rows_module:load` has no column `tt`"),
-        ([1, 2, 3, 4], {"valid": rule("column", column="x", value=9)}, "no row has 9 in column `x`, which holds"),
-        (["a", "a", "b", "b"], {"valid": rule("time", column="x", fraction=0.5)}, "the train split has only one class of `y`, 'a'"),
+        (
+            [1, 2, 3, 4],
+            {"valid": rule("time", column="tt", fraction=0.5)},
+            "data.valid: `rows_module:load` has no column `tt`",
+        ),
+        (
+            [1, 2, 3, 4],
+            {"valid": rule("column", column="x", value=9)},
+            "no row has 9 in column `x`, which holds",
+        ),
+        (
+            ["a", "a", "b", "b"],
+            {"valid": rule("time", column="x", fraction=0.5)},
+            "the train split has only one class of `y`, 'a'",
+        ),
         ([1, 2], {"valid": rule("fraction", fraction=1.0)}, "no rows remain to train on"),
     ],
 )
 def test_invalid_labels_and_splits_are_refused(module, tmp_path, values, kwargs, text):
-    source = module(f"def load():\n    return pd.DataFrame({{'x': range({len(values)}), 'y': {values!r}}})")
+    source = module(
+        f"def load():\n    return pd.DataFrame({{'x': range({len(values)}), 'y': {values!r}}})"
+    )
     assert text in refused(source, tmp_path, **({"label": "y"} | kwargs))
 
 
@@ -137,8 +165,13 @@ def test_functions_that_fail(module, tmp_path, code, text):
 def test_missing_sources_are_refused(tmp_path):
     (tmp_path / "rows.csv").write_text("a\n1\n")
     (tmp_path / "empty").mkdir()
-    assert "`sklearn:irsi` is not a data set that scikit-learn ships; did you mean `iris`?" in refused("sklearn:irsi")
-    assert "data.train: `row.csv` does not exist; did you mean `rows.csv`?" in refused("row.csv", tmp_path)
+    assert (
+        "`sklearn:irsi` is not a data set that scikit-learn ships; did you mean `iris`?"
+        in refused("sklearn:irsi")
+    )
+    assert "data.train: `row.csv` does not exist; did you mean `rows.csv`?" in refused(
+        "row.csv", tmp_path
+    )
     assert "no file matches `*.parquet`" in refused("*.parquet", tmp_path)
     assert "folder `empty` has no data file" in refused("empty", tmp_path)
     assert "unknown scheme `http`; valid: file, gs" in refused("http://host/a.csv")
@@ -149,7 +182,11 @@ def test_missing_sources_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("a.tsv.gz", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "it is a Git LFS pointer, not the data"),
+        (
+            "a.tsv.gz",
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+            "it is a Git LFS pointer, not the data",
+        ),
         ("a.parquet", b"a,b\n1,2\n", "it is not a Parquet file"),
         ("a.parquet", b"PAR1 and no more", "cannot be read"),
         ("a.csv.gz", b"a,b\n1,2\n", "it is not compressed with gzip"),
@@ -157,7 +194,11 @@ def test_missing_sources_are_refused(tmp_path):
         ("a.csv", b"PK\x03\x04\x00\x00\x00", "it is a workbook or a zip archive, not text"),
         ("a.csv", b"a,b\n1,\x00\n", "it is not text"),
         ("a.csv", b"a,a\n1,2\n", "two columns are named `a`"),
-        ("a.xlsx", b"PK..", "unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq"),
+        (
+            "a.xlsx",
+            b"PK..",
+            "unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
+        ),
     ],
 )
 def test_files_with_a_wrong_suffix_are_refused(tmp_path, name, content, text):
@@ -175,15 +216,27 @@ def test_files_of_a_source_must_agree(tmp_path):
 
 
 def test_the_rows_of_train_are_distributed_one_column_at_a_time():
-    table = pa.table({"a": pa.chunked_array([[1, 2], [3, None, 5]]), "b": ["v", "w", "x", "y", "z"], "c": [[1], [], [2], None, [3]]})
+    table = pa.table(
+        {
+            "a": pa.chunked_array([[1, 2], [3, None, 5]]),
+            "b": ["v", "w", "x", "y", "z"],
+            "c": [[1], [], [2], None, [3]],
+        }
+    )
     rows = {"train": pa.array([4, 0, 2]), "valid": pa.array([1]), "test": pa.array([3])}
     parts = {"train": table}
-    assert _distribute(parts, rows) == {key: table.take(indices) for key, indices in rows.items()} and parts == {}
+    assert (
+        _distribute(parts, rows) == {key: table.take(indices) for key, indices in rows.items()}
+        and parts == {}
+    )
 
 
 def test_local_parquet_files_are_read_without_ray(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "_to_arrow", lambda make: pytest.fail("Ray Data reads the files"))
-    frame = pd.DataFrame({"a": range(8), "c": pd.Categorical(list("xyzwxyzw")), "y": [0, 1] * 4}, index=range(8, 0, -1))
+    frame = pd.DataFrame(
+        {"a": range(8), "c": pd.Categorical(list("xyzwxyzw")), "y": [0, 1] * 4},
+        index=range(8, 0, -1),
+    )
     frame.iloc[:5].to_parquet(tmp_path / "1.parquet", row_group_size=2)
     frame.iloc[5:].to_parquet(tmp_path / "2.pq")
     read = sources.read_source("*.p*q*", tmp_path, "data.train")
@@ -209,7 +262,10 @@ class TestFiles:
         (tmp_path / "tabs.tsv").write_text(text.replace(",", "\t"))
         expected = pd.read_csv(tmp_path / "rows.csv")
         for name in ("rows.csv", "zipped.csv.gz", "tabs.tsv", f"file://{tmp_path}/rows.csv"):
-            pd.testing.assert_frame_equal(self.rows(load_splits(spec(name, tmp_path))).sort_values("id", ignore_index=True), expected)
+            pd.testing.assert_frame_equal(
+                self.rows(load_splits(spec(name, tmp_path))).sort_values("id", ignore_index=True),
+                expected,
+            )
 
     def test_types_do_not_depend_on_the_first_rows(self, tmp_path):
         (tmp_path / "1.csv").write_text("a,b,c\n1,,x\n2,,y\n")
@@ -227,7 +283,13 @@ class TestFiles:
         frame.to_parquet(tmp_path / "one.parquet")
         for i in range(4):
             frame.iloc[i * 10 : i * 10 + 10].to_parquet(tmp_path / "many" / f"{i}.parquet")
-        sources = ["one.parquet", "many", "many/*.parquet", f"file://{tmp_path}/many", f"file://{tmp_path}/many/*.parquet"]
+        sources = [
+            "one.parquet",
+            "many",
+            "many/*.parquet",
+            f"file://{tmp_path}/many",
+            f"file://{tmp_path}/many/*.parquet",
+        ]
         assert len({load_splits(spec(s, tmp_path, label="y")).fingerprint for s in sources}) == 1
 
     def test_arrow_reads_local_parquet_files_as_ray_data_does(self, tmp_path, monkeypatch):
@@ -240,7 +302,9 @@ class TestFiles:
             "time": pa.array([0, 1, None, 3], pa.timestamp("ns", "UTC")),
             "price": pa.array([1, 2, None, 4], pa.decimal128(5, 2)),
             "list": pa.array([[1], [], None, [2, 3]]),
-            "pair": pa.array([{"u": 1, "v": "x"}, None, {"u": None, "v": "y"}, {"u": 3, "v": None}]),
+            "pair": pa.array(
+                [{"u": 1, "v": "x"}, None, {"u": None, "v": "y"}, {"u": 3, "v": None}]
+            ),
             "yes": pa.array([True, None, False, True]),
             "void": pa.nulls(4),
         }
@@ -255,13 +319,20 @@ class TestFiles:
         pd.DataFrame({"a": [1, 2], "fee": [None, None]}).to_parquet(tmp_path / "1.parquet")
         pd.DataFrame({"a": [1.5, None], "fee": [2.5, 1.0]}).to_parquet(tmp_path / "2.parquet")
         found = self.rows(load_splits(spec("*.parquet", tmp_path)))
-        assert found.dtypes.astype(str).tolist() == ["float64", "float64"] and found["a"].sum() == 4.5
+        assert (
+            found.dtypes.astype(str).tolist() == ["float64", "float64"] and found["a"].sum() == 4.5
+        )
 
     def test_hive_folders_give_their_column(self, tmp_path):
         for year in (2019, 2020):
             (tmp_path / "d" / f"year={year}").mkdir(parents=True)
             pd.DataFrame({"a": [1, 2]}).to_parquet(tmp_path / "d" / f"year={year}" / "x.parquet")
-        assert sorted(self.rows(load_splits(spec("d", tmp_path)))["year"].astype(int)) == [2019, 2019, 2020, 2020]
+        assert sorted(self.rows(load_splits(spec("d", tmp_path)))["year"].astype(int)) == [
+            2019,
+            2019,
+            2020,
+            2020,
+        ]
 
     def test_a_broken_row_is_named(self, tmp_path):
         (tmp_path / "rows.csv").write_text("a,b\n1,2\n1,2,3\n")
@@ -273,11 +344,17 @@ class TestFiles:
         (tmp_path / "odd.csv").write_text("y,cc,a\nyes,u,1\n")
         (tmp_path / "typed.csv").write_text("y,c,a\nyes,u,many\n")
         path = rule("path", path="valid.csv")
-        found = load_splits(spec("train.csv", tmp_path, label="y", valid=path, test=rule("fraction", fraction=0.25)))
+        found = load_splits(
+            spec("train.csv", tmp_path, label="y", valid=path, test=rule("fraction", fraction=0.25))
+        )
         assert [t.num_rows for t in (found.train, found.valid, found.test)] == [3, 2, 1]
         assert found.train.schema == found.valid.schema == found.test.schema
-        assert found.valid.column("y").to_pylist() == [1, 0] and found.valid.column("a").to_pylist() == [1.5, 2.0]
-        assert "missing `c`; extra `cc`" in refused("train.csv", tmp_path, label="y", valid=rule("path", path="odd.csv"))
+        assert found.valid.column("y").to_pylist() == [1, 0] and found.valid.column(
+            "a"
+        ).to_pylist() == [1.5, 2.0]
+        assert "missing `c`; extra `cc`" in refused(
+            "train.csv", tmp_path, label="y", valid=rule("path", path="odd.csv")
+        )
         text = refused("train.csv", tmp_path, label="y", valid=rule("path", path="typed.csv"))
         assert "data.valid: column `a` holds text in data.valid, but int64 in data.train" in text
 
@@ -286,7 +363,11 @@ class TestFiles:
         by = {key: rule("column", column="part", value=key) for key in ("valid", "test")}
         found = load_splits(spec("rows.csv", tmp_path, label="y", **by))
         assert found.features == ("a",) and found.train.column_names == ["a", "y"]
-        assert [t.column("a").to_pylist() for t in (found.train, found.valid, found.test)] == [[1, 2], [3], [4]]
+        assert [t.column("a").to_pylist() for t in (found.train, found.valid, found.test)] == [
+            [1, 2],
+            [3],
+            [4],
+        ]
 
     def test_a_ray_dataset_from_a_function(self, module, tmp_path):
         source = module("def load():\n    import ray\n    return ray.data.range(20)")
@@ -304,7 +385,10 @@ class TestFiles:
         root = Path(os.environ.get("SWEEPS_TEST_DATA", ""))
         if not os.environ.get("SWEEPS_TEST_DATA") or not root.is_dir():
             pytest.skip("SWEEPS_TEST_DATA names no folder")
-        for name, rows in (("telco_churn/Telco-Customer-Churn.csv", 7043), ("california_housing/housing.csv", 20640)):
+        for name, rows in (
+            ("telco_churn/Telco-Customer-Churn.csv", 7043),
+            ("california_housing/housing.csv", 20640),
+        ):
             if not (root / name).is_file():
                 pytest.skip(f"SWEEPS_TEST_DATA has no {name}")
             found = self.rows(load_splits(spec(root / name)))
@@ -330,9 +414,15 @@ def test_a_function_takes_arguments_from_the_file(tmp_path, monkeypatch):
     assert (spec.train, spec.args) == ("own_rows:rows", {"n": 40, "of": "c", "d": 1})
     splits = load_splits(spec)
     assert (splits.train.num_rows, splits.valid.num_rows, splits.classes) == (40, 20, ("c", "d"))
-    for args, said in (("{m: 1}", "TypeError"), ("{n: {grid: [1, 2]}}", "cannot be tuned"), ("{a-b: 1}", "must be a Python identifier")):
+    for args, said in (
+        ("{m: 1}", "TypeError"),
+        ("{n: {grid: [1, 2]}}", "cannot be tuned"),
+        ("{a-b: 1}", "must be a Python identifier"),
+    ):
         with pytest.raises(InputError, match=said):
-            load_splits(load(tmp_path / "space.yaml", [f'data.train={{"own_rows:rows": {args}}}']).data)
+            load_splits(
+                load(tmp_path / "space.yaml", [f'data.train={{"own_rows:rows": {args}}}']).data
+            )
 
 
 class TestRowsWithoutALabel:
@@ -341,17 +431,23 @@ class TestRowsWithoutALabel:
     ROWS = "{'x': range(12), 'y': ['no', 'yes', None, 'no', 'yes', 'no', 'yes', None, 'no', 'yes', 'no', 'yes']}"
 
     def loaded(self, module, tmp_path, rows: str = ROWS, **changes):
-        made = spec(module(f"def load():\n    return pd.DataFrame({rows})"), tmp_path, label="y", **changes)
+        made = spec(
+            module(f"def load():\n    return pd.DataFrame({rows})"), tmp_path, label="y", **changes
+        )
         return load_splits(replace(made, drop_missing_label=True))
 
     def test_they_are_refused_with_the_key_that_leaves_them_out(self, module, tmp_path):
-        with pytest.raises(InputError, match=r"data.label: .*2 missing values.*`data.drop_missing_label: true`"):
+        with pytest.raises(
+            InputError, match=r"data.label: .*2 missing values.*`data.drop_missing_label: true`"
+        ):
             frame_of(module, tmp_path, self.ROWS, label="y")
 
     def test_they_are_left_out_and_counted(self, module, tmp_path):
         found = self.loaded(module, tmp_path)
         assert (found.task, found.classes) == ("binary", ("no", "yes"))
-        assert sorted(v for part in (found.train, found.valid) for v in part.column("x").to_pylist()) == [0, 1, 3, 4, 5, 6, 8, 9, 10, 11]
+        assert sorted(
+            v for part in (found.train, found.valid) for v in part.column("x").to_pylist()
+        ) == [0, 1, 3, 4, 5, 6, 8, 9, 10, 11]
         assert found.train.column("y").null_count == found.valid.column("y").null_count == 0
         (note,) = found.notes
         assert "data.drop_missing_label" in note and "2 of data.train" in note
@@ -361,7 +457,11 @@ class TestRowsWithoutALabel:
         more = "{'x': [0, 1, 2, 3, 4], 'y': ['no', 'yes', None, 'no', 'yes']}"
         given = frame_of(module, tmp_path, whole, label="y")
         one, two = self.loaded(module, tmp_path, whole), self.loaded(module, tmp_path, more)
-        assert one.notes == given.notes == () and one.train.equals(two.train) and one.train.equals(given.train)
+        assert (
+            one.notes == given.notes == ()
+            and one.train.equals(two.train)
+            and one.train.equals(given.train)
+        )
         assert len({given.fingerprint, one.fingerprint, two.fingerprint}) == 3
 
     @pytest.mark.parametrize(
@@ -372,20 +472,35 @@ class TestRowsWithoutALabel:
             ([0.5, 1, None, 2, 1, 0, 2, 1], "regression", None),
         ],
     )
-    def test_integers_beside_missing_ones_stay_classes(self, module, tmp_path, values, task, classes):
+    def test_integers_beside_missing_ones_stay_classes(
+        self, module, tmp_path, values, task, classes
+    ):
         found = self.loaded(module, tmp_path, f"{{'x': range(8), 'y': {values}}}")
         assert (found.task, found.classes) == (task, classes)
 
     def test_in_sources_of_their_own(self, module, tmp_path):
-        ref = module("def load(hole):\n    return pd.DataFrame({'x': range(6), 'y': [None] * hole + ([0.0, 1.0] * 3)[hole:]})")
+        ref = module(
+            "def load(hole):\n    return pd.DataFrame({'x': range(6), 'y': [None] * hole + ([0.0, 1.0] * 3)[hole:]})"
+        )
 
         def loaded(train: int, valid: int, test: int):
-            others = {key: rule("path", path=ref, args={"hole": hole}) for key, hole in (("valid", valid), ("test", test))}
-            return load_splits(replace(spec(ref, tmp_path, label="y", **others), args={"hole": train}, drop_missing_label=True))
+            others = {
+                key: rule("path", path=ref, args={"hole": hole})
+                for key, hole in (("valid", valid), ("test", test))
+            }
+            return load_splits(
+                replace(
+                    spec(ref, tmp_path, label="y", **others),
+                    args={"hole": train},
+                    drop_missing_label=True,
+                )
+            )
 
         found = loaded(1, 2, 3)
         assert [part.num_rows for part in (found.train, found.valid, found.test)] == [5, 4, 3]
         (note,) = found.notes
-        assert all(piece in note for piece in ("1 of data.train", "2 of data.valid", "3 of data.test"))
+        assert all(
+            piece in note for piece in ("1 of data.train", "2 of data.valid", "3 of data.test")
+        )
         with pytest.raises(InputError, match=r"data.label: .*no value in data.valid"):
             loaded(1, 6, 3)

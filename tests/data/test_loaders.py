@@ -35,7 +35,9 @@ def refused(folder: Path, name: str, **args: Any) -> str:
     return problem.text
 
 
-def picture(color: tuple[int, int, int], size: tuple[int, int] = (8, 4), format: str = "PNG") -> bytes:
+def picture(
+    color: tuple[int, int, int], size: tuple[int, int] = (8, 4), format: str = "PNG"
+) -> bytes:
     """Return an encoded image of one color. The size is a width and a height."""
     out = io.BytesIO()
     Image.new("RGB", size, color).save(out, format)
@@ -44,7 +46,11 @@ def picture(color: tuple[int, int, int], size: tuple[int, int] = (8, 4), format:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    for name, color in (("dog/1.png", (0, 0, 255)), ("cat/2.png", (0, 255, 0)), ("cat/1.png", (255, 0, 0))):
+    for name, color in (
+        ("dog/1.png", (0, 0, 255)),
+        ("cat/2.png", (0, 255, 0)),
+        ("cat/1.png", (255, 0, 0)),
+    ):
         file = tmp_path / "photos" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(picture(color))
@@ -62,7 +68,11 @@ def test_images_of_a_folder_are_decoded_resized_and_labeled_by_their_subfolder(p
     assert gray.column("image").combine_chunks().to_numpy_ndarray().shape == (2, 4, 8)
 
 
-@pytest.mark.parametrize("wrap", [lambda b: b, lambda b: {"bytes": b, "path": None}], ids=["bytes", "Hugging Face's structs"])
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda b: b, lambda b: {"bytes": b, "path": None}],
+    ids=["bytes", "Hugging Face's structs"],
+)
 def test_images_of_a_parquet_column_are_decoded_and_the_other_columns_stay(tmp_path, wrap):
     encoded = [wrap(picture(color, format="JPEG")) for color in ((250, 5, 5), (5, 5, 250))]
     pq.write_table(pa.table({"jpeg": encoded, "label": [1, 0]}), tmp_path / "rows.parquet")
@@ -74,10 +84,16 @@ def test_images_of_a_parquet_column_are_decoded_and_the_other_columns_stay(tmp_p
 
 def test_a_bad_image_or_argument_is_named(photos):
     (photos / "photos" / "cat" / "3.jpg").write_bytes(b"no image")
-    assert "`photos: cat/3.jpg` cannot be decoded as an image" in refused(photos, "images", path="photos", size=[4, 4])
-    assert "size: must be [height, width] in pixels, got [4]" in refused(photos, "images", path="photos", size=[4])
+    assert "`photos: cat/3.jpg` cannot be decoded as an image" in refused(
+        photos, "images", path="photos", size=[4, 4]
+    )
+    assert "size: must be [height, width] in pixels, got [4]" in refused(
+        photos, "images", path="photos", size=[4]
+    )
     (photos / "empty").mkdir()
-    assert "folder `empty` has no image; valid suffixes: .jpg, .jpeg, .png" in refused(photos, "images", path="empty", size=[4, 4])
+    assert "folder `empty` has no image; valid suffixes: .jpg, .jpeg, .png" in refused(
+        photos, "images", path="empty", size=[4, 4]
+    )
     assert "`nowhere` does not exist" in refused(photos, "images", path="nowhere", size=[4, 4])
     pq.write_table(pa.table({"jpeg": [b""], "y": [1]}), photos / "rows.parquet")
     assert "its columns are jpeg, y" in refused(photos, "images", path="rows.parquet", size=[4, 4])
@@ -86,17 +102,29 @@ def test_a_bad_image_or_argument_is_named(photos):
 def test_a_query_reads_a_database_beside_the_space_file(tmp_path, monkeypatch):
     with sqlite3.connect(tmp_path / "rows.db") as database:
         FRAME.to_sql("rows", database, index=False)
-    table = read(tmp_path, "sql", query="SELECT a, b FROM rows WHERE a > 1 ORDER BY a", uri="sqlite:///rows.db")
+    table = read(
+        tmp_path,
+        "sql",
+        query="SELECT a, b FROM rows WHERE a > 1 ORDER BY a",
+        uri="sqlite:///rows.db",
+    )
     assert table.to_pydict() == {"a": [2, 3], "b": ["y", "z"]}
     monkeypatch.setenv("ROWS", str(tmp_path / "rows.db"))
     assert read(tmp_path, "sql", query="SELECT a FROM rows", uri="sqlite:///${ROWS}").num_rows == 3
-    assert "needs braces; write ${NAME}" in refused(tmp_path, "sql", query="SELECT a FROM rows", uri="sqlite:///$ROWS")
-    assert "no such table: missing" in refused(tmp_path, "sql", query="SELECT * FROM missing", uri="sqlite:///rows.db")
+    assert "needs braces; write ${NAME}" in refused(
+        tmp_path, "sql", query="SELECT a FROM rows", uri="sqlite:///$ROWS"
+    )
+    assert "no such table: missing" in refused(
+        tmp_path, "sql", query="SELECT * FROM missing", uri="sqlite:///rows.db"
+    )
 
 
 def test_a_missing_library_is_named_with_the_extra_that_installs_it(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "deltalake", None)
-    assert 'needs the package `deltalake`; install it with: pip install "sweeps-ray[sources]"' in refused(tmp_path, "delta", path="t")
+    assert (
+        'needs the package `deltalake`; install it with: pip install "sweeps-ray[sources]"'
+        in refused(tmp_path, "delta", path="t")
+    )
 
 
 def test_an_object_that_exports_arrow_data_becomes_a_table():
@@ -112,7 +140,9 @@ def test_an_object_that_exports_arrow_data_becomes_a_table():
 def test_the_tasks_of_a_loader_need_not_import_its_module(tmp_path, monkeypatch):
     from ray import cloudpickle
 
-    (tmp_path / "own_trips.py").write_text("LIMIT = 3\n\ndef clean(rows):\n    return rows[:LIMIT]\n")
+    (tmp_path / "own_trips.py").write_text(
+        "LIMIT = 3\n\ndef clean(rows):\n    return rows[:LIMIT]\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     import own_trips
 

@@ -22,7 +22,9 @@ OWN_LOOP = '{loop: "tests.user_loops:plain", backend: none}'
 ALL = "report: {choice: [asked, all]}"
 
 
-def read(tmp_path: Path, metric: str, trainer: str = "xgboost", params: str = ALL, goal: str = "minimize") -> space_file.Space:
+def read(
+    tmp_path: Path, metric: str, trainer: str = "xgboost", params: str = ALL, goal: str = "minimize"
+) -> space_file.Space:
     file = tmp_path / "own.yaml"
     file.write_text(SPACE.format(metric=metric, trainer=trainer, params=params, goal=goal))
     return space_file.load(file)
@@ -43,15 +45,21 @@ def messages(tmp_path: Path, metric: str, task: str | None, **keys: str) -> list
     ],
 )
 def test_metrics_of_our_trainers_may_be_the_objective(tmp_path, trainer, task, metrics):
-    assert not [line for metric in metrics for line in messages(tmp_path, metric, task, trainer=trainer)]
+    assert not [
+        line for metric in metrics for line in messages(tmp_path, metric, task, trainer=trainer)
+    ]
 
 
 def test_a_metric_of_another_task_is_refused_with_metrics_of_this_task(tmp_path):
     (line,) = messages(tmp_path, "valid-logloss", "regression")
-    assert line.startswith("objective.metric: `valid-logloss` is a metric for a classification, but this label is for a regression (")
+    assert line.startswith(
+        "objective.metric: `valid-logloss` is a metric for a classification, but this label is for a regression ("
+    )
     assert line.endswith("; choose from valid-rmse, valid-mae, valid-rmsle")
     (line,) = messages(tmp_path, "valid-map", "multiclass")
-    assert line.endswith("but this label is for more than two classes; choose from valid-mlogloss, valid-merror, valid-auc")
+    assert line.endswith(
+        "but this label is for more than two classes; choose from valid-mlogloss, valid-merror, valid-auc"
+    )
 
 
 def test_a_misspelt_metric_gets_the_nearest_name(tmp_path):
@@ -64,29 +72,83 @@ def test_a_misspelt_metric_gets_the_nearest_name(tmp_path):
 @pytest.mark.parametrize(
     "task, metrics",
     [
-        ("binary", ["valid-balanced_accuracy", "valid-roc_auc", "valid-roc_auc_ovr", "valid-neg_log_loss", "valid-f1"]),
-        ("multiclass", ["valid-top_k_accuracy", "valid-neg_brier_score", "valid-f1_weighted", "valid-f1", "valid-auc"]),
+        (
+            "binary",
+            [
+                "valid-balanced_accuracy",
+                "valid-roc_auc",
+                "valid-roc_auc_ovr",
+                "valid-neg_log_loss",
+                "valid-f1",
+            ],
+        ),
+        (
+            "multiclass",
+            [
+                "valid-top_k_accuracy",
+                "valid-neg_brier_score",
+                "valid-f1_weighted",
+                "valid-f1",
+                "valid-auc",
+            ],
+        ),
         ("regression", ["valid-r2", "valid-neg_median_absolute_error", "valid-mse"]),
     ],
 )
 def test_scorers_of_scikit_learn_may_be_the_objective(tmp_path, trainer, task, metrics):
-    assert not [line for metric in metrics for line in messages(tmp_path, metric, task, goal="maximize", trainer=trainer)]
+    assert not [
+        line
+        for metric in metrics
+        for line in messages(tmp_path, metric, task, goal="maximize", trainer=trainer)
+    ]
 
 
 @pytest.mark.parametrize(
     "metric, task, text",
     [
-        ("valid-roc_auc", "multiclass", "is a metric for two classes, but this label is for more than two classes; choose from"),
-        ("valid-neg_log_loss", "regression", "is a metric for a classification, but this label is for a regression"),
-        ("valid-neg_mean_squared_error", "binary", "is a metric for a regression, but this label is for two classes; choose from"),
-        ("valid-rand_score", "binary", "is a metric for a clustering, but this label is for two classes; choose from"),
-        ("valid-f1_samples", "multiclass", "is a metric for several labels in each row, but this label is for more than two classes;"),
-        ("valid-balanced_acuracy", "binary", "is not a metric of this trainer; did you mean `valid-balanced_accuracy`?"),
-        ("balanced_accuracy", "binary", "is not a metric of this trainer; did you mean `valid-balanced_accuracy`?"),
+        (
+            "valid-roc_auc",
+            "multiclass",
+            "is a metric for two classes, but this label is for more than two classes; choose from",
+        ),
+        (
+            "valid-neg_log_loss",
+            "regression",
+            "is a metric for a classification, but this label is for a regression",
+        ),
+        (
+            "valid-neg_mean_squared_error",
+            "binary",
+            "is a metric for a regression, but this label is for two classes; choose from",
+        ),
+        (
+            "valid-rand_score",
+            "binary",
+            "is a metric for a clustering, but this label is for two classes; choose from",
+        ),
+        (
+            "valid-f1_samples",
+            "multiclass",
+            "is a metric for several labels in each row, but this label is for more than two classes;",
+        ),
+        (
+            "valid-balanced_acuracy",
+            "binary",
+            "is not a metric of this trainer; did you mean `valid-balanced_accuracy`?",
+        ),
+        (
+            "balanced_accuracy",
+            "binary",
+            "is not a metric of this trainer; did you mean `valid-balanced_accuracy`?",
+        ),
         ("auc", "binary", "is not a metric of this trainer; did you mean `valid-auc`?"),
         ("valid_auc", "binary", "is not a metric of this trainer; did you mean `valid-auc`?"),
         ("acuracy", "binary", "is not a metric of this trainer; did you mean `valid-accuracy`?"),
-        ("zz", "regression", "valid: valid-rmse, valid-mae, or `valid-` and the name of a scorer of scikit-learn"),
+        (
+            "zz",
+            "regression",
+            "valid: valid-rmse, valid-mae, or `valid-` and the name of a scorer of scikit-learn",
+        ),
     ],
 )
 def test_a_scorer_that_does_not_fit_is_refused_in_one_line(tmp_path, metric, task, text):
@@ -97,7 +159,9 @@ def test_a_scorer_that_does_not_fit_is_refused_in_one_line(tmp_path, metric, tas
 def test_only_the_usual_metrics_of_a_task_are_listed(tmp_path):
     (line,) = messages(tmp_path, "z", "binary")
     usual = "valid-logloss, valid-error, valid-auc, valid-aucpr, valid-accuracy, valid-rmse"
-    assert line.endswith(f"valid: {usual}, ..., or `valid-` and the name of a scorer of scikit-learn")
+    assert line.endswith(
+        f"valid: {usual}, ..., or `valid-` and the name of a scorer of scikit-learn"
+    )
 
 
 def test_a_scorer_that_is_minimized_is_refused(tmp_path):
@@ -108,21 +172,34 @@ def test_a_scorer_that_is_minimized_is_refused(tmp_path):
 
 
 def test_scorers_are_not_metrics_of_a_trainer_that_does_not_say_so(tmp_path, monkeypatch):
-    (tmp_path / "own_metrics_only.py").write_text('TRAINER = {"metrics": {"binary": ["valid-loss"]}}\n\n\ndef train_func(config): ...\n')
-    (line,) = messages(tmp_path, "valid-balanced_accuracy", "binary", trainer="own_metrics_only", params="lr: 0.1")
-    assert line == "objective.metric: `valid-balanced_accuracy` is not a metric of this trainer; valid: valid-loss"
+    (tmp_path / "own_metrics_only.py").write_text(
+        'TRAINER = {"metrics": {"binary": ["valid-loss"]}}\n\n\ndef train_func(config): ...\n'
+    )
+    (line,) = messages(
+        tmp_path, "valid-balanced_accuracy", "binary", trainer="own_metrics_only", params="lr: 0.1"
+    )
+    assert (
+        line
+        == "objective.metric: `valid-balanced_accuracy` is not a metric of this trainer; valid: valid-loss"
+    )
 
 
 def test_metrics_of_the_users_code_are_not_checked(tmp_path):
-    literal = '{"metrics": {"binary": ["valid-loss"]}, "all_metrics": True, "additional_metrics": True}'
-    (tmp_path / "metrics_of_users.py").write_text(f"TRAINER = {literal}\n\n\ndef train_func(config): ...\n")
+    literal = (
+        '{"metrics": {"binary": ["valid-loss"]}, "all_metrics": True, "additional_metrics": True}'
+    )
+    (tmp_path / "metrics_of_users.py").write_text(
+        f"TRAINER = {literal}\n\n\ndef train_func(config): ...\n"
+    )
     trainer = {"trainer": "metrics_of_users", "params": "lr: 0.1"}
     assert not messages(tmp_path, "valid-mine", "binary", **trainer)
     (line,) = messages(tmp_path, "valid-neg_log_loss", "binary", **trainer)
     assert line.endswith("write `goal: maximize`")
 
 
-@pytest.mark.parametrize("params", ["objective: rank:pairwise", "eval_metric: ndcg", "objective: {choice: [a, b]}"])
+@pytest.mark.parametrize(
+    "params", ["objective: rank:pairwise", "eval_metric: ndcg", "objective: {choice: [a, b]}"]
+)
 def test_metrics_are_not_checked_if_params_set_an_objective_of_xgboost(tmp_path, params):
     assert not messages(tmp_path, "valid-ndcg", "regression", params=params)
 
@@ -148,14 +225,25 @@ def test_a_metric_function_is_imported_by_run_and_not_by_validate(tmp_path):
 @pytest.mark.parametrize(
     "metric, text",
     [
-        ("my_metrics_refused:scores", "`my_metrics_refused` has no `scores`; the module defines: score"),
-        ("my_metrics_refused:number", "`my_metrics_refused:number` has the type int, but must be a function of labels and predictions"),
+        (
+            "my_metrics_refused:scores",
+            "`my_metrics_refused` has no `scores`; the module defines: score",
+        ),
+        (
+            "my_metrics_refused:number",
+            "`my_metrics_refused:number` has the type int, but must be a function of labels and predictions",
+        ),
         ("my_metrics_absent:score", "no module `my_metrics_absent`"),
-        ("my_metrics_broken:score", "`my_metrics_broken:score` cannot be imported: ZeroDivisionError: division by zero"),
+        (
+            "my_metrics_broken:score",
+            "`my_metrics_broken:score` cannot be imported: ZeroDivisionError: division by zero",
+        ),
     ],
 )
 def test_a_metric_function_that_cannot_be_used_is_refused(tmp_path, metric, text):
-    (tmp_path / "my_metrics_refused.py").write_text("number = 3\n\n\ndef score(y, p):\n    return 0.5\n")
+    (tmp_path / "my_metrics_refused.py").write_text(
+        "number = 3\n\n\ndef score(y, p):\n    return 0.5\n"
+    )
     (tmp_path / "my_metrics_broken.py").write_text("1 / 0\n")
     (problem,) = check_metric_functions(read(tmp_path, f'"{metric}"', OWN_LOOP))
     assert problem.place == "objective.metric" and text in problem.text

@@ -56,14 +56,35 @@ def test_other_letters_are_no_currency(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "abc", "1,23", "12,34,567", "(5", "5)", "1.2.3", "$", "12:30", "2020-01-31", "1 2", "$5 million", None]
+    "text",
+    [
+        "",
+        "abc",
+        "1,23",
+        "12,34,567",
+        "(5",
+        "5)",
+        "1.2.3",
+        "$",
+        "12:30",
+        "2020-01-31",
+        "1 2",
+        "$5 million",
+        None,
+    ],
 )
 def test_other_texts_are_no_amounts(text):
     assert parsed("currency", text) == [None]
 
 
 def test_the_decimal_comma_is_a_rule_of_its_own():
-    assert parsed("decimal_comma", "1.234,50 €", "1 234,5", "12", "1.23", "1,5") == [1234.5, 1234.5, 12.0, None, 1.5]
+    assert parsed("decimal_comma", "1.234,50 €", "1 234,5", "12", "1.23", "1,5") == [
+        1234.5,
+        1234.5,
+        12.0,
+        None,
+        1.5,
+    ]
 
 
 @given(st.integers(-(10**9), 10**9), st.sampled_from(["${}", "{} EUR", "{}", " {} €"]))
@@ -71,7 +92,10 @@ def test_formatted_amounts_are_read_back(cents, form):
     assert parsed("currency", form.format(f"{cents / 100:,.2f}")) == [pytest.approx(cents / 100)]
 
 
-@given(st.dates(date(1900, 1, 1), date(2200, 1, 1)), st.sampled_from(["%d/%m/%Y", "%Y-%m-%d", "%b %d, %Y", "%Y%m%d"]))
+@given(
+    st.dates(date(1900, 1, 1), date(2200, 1, 1)),
+    st.sampled_from(["%d/%m/%Y", "%Y-%m-%d", "%b %d, %Y", "%Y%m%d"]),
+)
 def test_dates_become_days_since_1970(day, form):
     assert parsed(form, day.strftime(form)) == [(day - date(1970, 1, 1)).days]
 
@@ -84,14 +108,22 @@ def test_times_and_zones():
 def test_a_column_may_have_been_read_with_another_type():
     assert parse_values(pd.Series([1.5, np.nan]), "currency", "x").tolist()[0] == 1.5
     assert parse_values(pd.Series([19700102, 19700103]), "%Y%m%d", "x").tolist() == [1.0, 2.0]
-    assert parse_values(pd.to_datetime(pd.Series(["1970-01-02"])), "%d/%m/%Y", "x").tolist() == [1.0]
+    assert parse_values(pd.to_datetime(pd.Series(["1970-01-02"])), "%d/%m/%Y", "x").tolist() == [
+        1.0
+    ]
     assert np.isnan(parse_values(pd.Series([" ", None], dtype=object), "currency", "x")).all()
 
 
 def test_the_first_wrong_value_is_named():
-    with pytest.raises(InputError, match=r"column `x` holds 'oops' in row 3, but must hold an amount such as \$1,234.50"):
+    with pytest.raises(
+        InputError,
+        match=r"column `x` holds 'oops' in row 3, but must hold an amount such as \$1,234.50",
+    ):
         parse_values(pd.Series(["$1", None, "oops", "also"], dtype=object), "currency", "x")
-    with pytest.raises(InputError, match=r"holds '2026-01-31' in row 1, but must hold a date of the format %d/%m/%Y"):
+    with pytest.raises(
+        InputError,
+        match=r"holds '2026-01-31' in row 1, but must hold a date of the format %d/%m/%Y",
+    ):
         parse_values(pd.Series(["2026-01-31"]), "%d/%m/%Y", "x")
 
 
@@ -108,7 +140,12 @@ space: {{params: {{eta: {{loguniform: [0.01, 1]}}}}}}
 
 def space_of(tmp_path, wrong=None, label="y", valid="0.25", metric="valid-logloss"):
     days = [date(2026, 1, 1) + timedelta(days=7 * i % 40) for i in range(40)]
-    frame = pd.DataFrame({"price": [f"${1000 + i:,}.50" for i in range(40)], "day": [d.strftime("%d/%m/%Y") for d in days]})
+    frame = pd.DataFrame(
+        {
+            "price": [f"${1000 + i:,}.50" for i in range(40)],
+            "day": [d.strftime("%d/%m/%Y") for d in days],
+        }
+    )
     frame["y"] = [i % 2 for i in range(40)]
     for column, row, value in wrong or ():
         frame.loc[row, column] = value
@@ -122,8 +159,14 @@ def test_the_early_check_names_every_wrong_value(tmp_path):
         preflight.check_data(space_of(tmp_path, [("price", 4, "about 5"), ("day", 6, "soon")]))
     first, second = (str(problem) for problem in caught.value.problems)
     assert "space.yaml:2:" in first
-    assert "data.parse.price: column `price` of data.train holds 'about 5' in row 5, but must hold an amount" in first
-    assert "data.parse.day: column `day` of data.train holds 'soon' in row 7, but must hold a date of the format %d/%m/%Y" in second
+    assert (
+        "data.parse.price: column `price` of data.train holds 'about 5' in row 5, but must hold an amount"
+        in first
+    )
+    assert (
+        "data.parse.day: column `day` of data.train holds 'soon' in row 7, but must hold a date of the format %d/%m/%Y"
+        in second
+    )
 
 
 def test_the_chain_gets_numbers_and_the_bundle_takes_texts(tmp_path):
@@ -145,8 +188,13 @@ def test_the_step_of_the_page_adds_the_parts_of_a_date(tmp_path, monkeypatch):
     (tmp_path / "dates.py").write_text(block_beginning("# dates.py"))
     monkeypatch.syspath_prepend(str(tmp_path))
     splits = load_splits(space_of(tmp_path, [("day", 1, None)]).data)
-    chain, prepared = fit_transform((Step("dates:date_parts", ("day",), {}),), splits.train, splits.label, parse=splits.parse)
-    assert set(prepared) == {"price", "day", "day_month", "day_weekday", "y"} and prepared["day_weekday"].dtype == "float64"
+    chain, prepared = fit_transform(
+        (Step("dates:date_parts", ("day",), {}),), splits.train, splits.label, parse=splits.parse
+    )
+    assert (
+        set(prepared) == {"price", "day", "day_month", "day_weekday", "y"}
+        and prepared["day_weekday"].dtype == "float64"
+    )
     rows = pd.DataFrame({"price": ["$1"] * 2, "day": ["25/12/2026", None]})  # a Friday
     friday, missing = chain.transform(rows)[["day_month", "day_weekday"]].to_numpy()
     assert friday.tolist() == [12.0, 4.0] and np.isnan(missing).all()
@@ -161,7 +209,10 @@ def test_the_label_is_parsed_when_the_rows_are_read(tmp_path):
 
 def test_a_split_by_time_orders_parsed_dates(tmp_path):
     splits = load_splits(space_of(tmp_path, valid="{time: day, last: 0.25}").data)
-    days = {key: parse_values(getattr(splits, key).column("day").to_pandas(), "%d/%m/%Y", "day") for key in ("train", "valid")}
+    days = {
+        key: parse_values(getattr(splits, key).column("day").to_pandas(), "%d/%m/%Y", "day")
+        for key in ("train", "valid")
+    }
     assert days["train"].max() < days["valid"].min()
 
 
@@ -187,4 +238,7 @@ def test_copies_are_left_out_of_train_alone(tmp_path):
     assert splits.train.column("x").to_pylist() == [1, 2, 3, 4]
     assert splits.valid.num_rows == 3
     (note,) = splits.notes
-    assert note == "data.drop_duplicates left out 1 copies of other rows and 1 rows that are also in valid or test of data.train"
+    assert (
+        note
+        == "data.drop_duplicates left out 1 copies of other rows and 1 rows that are also in valid or test of data.train"
+    )

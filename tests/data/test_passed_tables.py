@@ -20,7 +20,9 @@ from sweeps.data.passed_tables import lazy_files, load_lazy, named_tables, save_
 from sweeps.data.sources import read_source, to_arrow
 from sweeps.space.passed_tables import table_overrides
 
-FRAME = pd.DataFrame({"x": [1.5, 2.5, 3.5], "c": pd.Categorical(["a", "b", "a"]), "y": [0, 1, 0]}, index=[7, 8, 9])
+FRAME = pd.DataFrame(
+    {"x": [1.5, 2.5, 3.5], "c": pd.Categorical(["a", "b", "a"]), "y": [0, 1, 0]}, index=[7, 8, 9]
+)
 SPACE = """\
 name: passed
 trainer: {loop: "tests.user_loops:plain", backend: none}
@@ -34,11 +36,21 @@ space:
 
 def test_a_table_in_memory_is_stored_as_parquet(tmp_path):
     polars = pytest.importorskip("polars")
-    tables = {"train": FRAME, "valid": pa.table({"x": [1.0], "y": [1]}), "test": polars.DataFrame({"x": [2.0], "y": [0]})}
+    tables = {
+        "train": FRAME,
+        "valid": pa.table({"x": [1.0], "y": [1]}),
+        "test": polars.DataFrame({"x": [2.0], "y": [0]}),
+    }
     save_tables(named_tables(tables), tmp_path / "tables")
-    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == ["test.parquet", "train.parquet", "valid.parquet"]
+    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == [
+        "test.parquet",
+        "train.parquet",
+        "valid.parquet",
+    ]
     read = pq.read_table(tmp_path / "tables" / "train.parquet")
-    assert read.column_names == ["x", "c", "y"] and read.to_pandas().equals(FRAME.reset_index(drop=True))
+    assert read.column_names == ["x", "c", "y"] and read.to_pandas().equals(
+        FRAME.reset_index(drop=True)
+    )
     assert table_overrides(tmp_path / "tables") == tuple(
         f'data.{key}="{tmp_path}/tables/{key}.parquet"' for key in ("test", "train", "valid")
     )
@@ -48,7 +60,10 @@ def test_a_table_in_memory_is_stored_as_parquet(tmp_path):
 def test_a_lazy_table_is_stored_as_its_recipe(tmp_path):
     polars, dask = pytest.importorskip("polars"), pytest.importorskip("dask.dataframe")
     FRAME.to_parquet(tmp_path / "rows.parquet")
-    tables = {"train": polars.scan_parquet(tmp_path / "rows.parquet"), "valid": dask.read_parquet(tmp_path / "rows.parquet")}
+    tables = {
+        "train": polars.scan_parquet(tmp_path / "rows.parquet"),
+        "valid": dask.read_parquet(tmp_path / "rows.parquet"),
+    }
     save_tables(tables, tmp_path / "tables")
     train, valid = tmp_path / "tables" / "train.lazy", tmp_path / "tables" / "valid.lazy"
     assert lazy_files(tmp_path / "tables") == [train, valid]
@@ -56,12 +71,18 @@ def test_a_lazy_table_is_stored_as_its_recipe(tmp_path):
     doubled = FRAME.assign(x=FRAME.x * 2)
     doubled.to_parquet(tmp_path / "rows.parquet")
     for file in (train, valid):
-        assert read_source(str(file), tmp_path, "data.train").column("x").to_pylist() == [3.0, 5.0, 7.0], "the rows as they are now"
+        assert read_source(str(file), tmp_path, "data.train").column("x").to_pylist() == [
+            3.0,
+            5.0,
+            7.0,
+        ], "the rows as they are now"
     train.write_bytes(train.read_bytes() + b"x")
     with pytest.raises(trust.UntrustedFile, match="was not written with your key"):
         read_source(str(train), tmp_path, "data.train")
     (tmp_path / "rows.parquet").unlink()
-    with pytest.raises(InputError, match=r"data.valid: the lazy table that the script passed cannot be computed: "):
+    with pytest.raises(
+        InputError, match=r"data.valid: the lazy table that the script passed cannot be computed: "
+    ):
         read_source(str(valid), tmp_path, "data.valid")
 
 
@@ -69,11 +90,17 @@ def test_datasets_of_hugging_face_are_copied_and_streams_stay_lazy(tmp_path):
     datasets = pytest.importorskip("datasets")
     FRAME.to_parquet(tmp_path / "rows.parquet")
     whole = datasets.Dataset.from_pandas(FRAME, preserve_index=False)
-    stream = datasets.load_dataset("parquet", data_files=str(tmp_path / "rows.parquet"), split="train", streaming=True)
+    stream = datasets.load_dataset(
+        "parquet", data_files=str(tmp_path / "rows.parquet"), split="train", streaming=True
+    )
     split = datasets.DatasetDict({"train": whole, "validation": whole})
     assert set(named_tables(split)) == {"train", "valid"}
     save_tables({"train": whole, "valid": stream}, tmp_path / "tables")
-    assert pq.read_table(tmp_path / "tables" / "train.parquet").column("x").to_pylist() == [1.5, 2.5, 3.5]
+    assert pq.read_table(tmp_path / "tables" / "train.parquet").column("x").to_pylist() == [
+        1.5,
+        2.5,
+        3.5,
+    ]
     (lazy,) = lazy_files(tmp_path / "tables")
     assert lazy.name == "valid.lazy" and isinstance(load_lazy(lazy), datasets.IterableDataset)
     assert read_source(str(lazy), tmp_path, "data.valid").column("y").to_pylist() == [0, 1, 0]
@@ -95,11 +122,16 @@ def test_the_batches_of_a_stream_may_have_different_types():
 
 
 def test_other_objects_are_refused_in_one_line(tmp_path):
-    with pytest.raises(InputError, match=r"data.train: is list, but must be a frame of pandas, Polars or Dask, an Arrow table"):
+    with pytest.raises(
+        InputError,
+        match=r"data.train: is list, but must be a frame of pandas, Polars or Dask, an Arrow table",
+    ):
         save_tables(named_tables([1, 2]), tmp_path / "a")
     with pytest.raises(InputError, match=r"^data.valid: pandas.* cannot be stored: "):
         save_tables({"valid": pd.DataFrame([[1, 2]], columns=["a", "a"])}, tmp_path / "b")
-    with pytest.raises(InputError, match=r"^data: `rows` is not a key for a table; valid: train, valid, test$"):
+    with pytest.raises(
+        InputError, match=r"^data: `rows` is not a key for a table; valid: train, valid, test$"
+    ):
         named_tables({"rows": FRAME})
 
 
@@ -113,7 +145,9 @@ def test_a_sweep_of_passed_tables_is_resumed_and_rerun_without_them(clean_ray, t
     (tmp_path / "passed.yaml").write_text(SPACE)
     frame.to_parquet(tmp_path / "valid.parquet")
     lazy = polars.scan_parquet(tmp_path / "valid.parquet")
-    result = sweeps.run(tmp_path / "passed.yaml", data={"train": frame, "valid": lazy}, dir=tmp_path / "runs")
+    result = sweeps.run(
+        tmp_path / "passed.yaml", data={"train": frame, "valid": lazy}, dir=tmp_path / "runs"
+    )
     assert result.trials == {"completed": 2, "pruned": 0, "failed": 0}
     moved = Path(shutil.move(result.dir, tmp_path / "moved"))
     assert pq.read_table(SweepFolder(moved).tables / "train.parquet").to_pandas().equals(frame)

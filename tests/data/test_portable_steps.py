@@ -94,14 +94,20 @@ def chains(local_ray):
 
 def odd_frame(rows) -> pd.DataFrame:
     columns = ["i", "f", "g", "b", "c", "void", "t", "words", "tags"]
-    return pd.DataFrame(rows, columns=columns).astype({"i": "float64", "f": "float64", "g": "float64", "t": "datetime64[us]"})
+    return pd.DataFrame(rows, columns=columns).astype(
+        {"i": "float64", "f": "float64", "g": "float64", "t": "datetime64[us]"}
+    )
 
 
 def test_which_steps_are_plain_data(chains):
     def letter(stage):
-        return "P" if isinstance(stage, PortableStep) else "F" if hasattr(stage, "function") else "-"
+        return (
+            "P" if isinstance(stage, PortableStep) else "F" if hasattr(stage, "function") else "-"
+        )
 
-    assert {name: "".join(letter(s) for s in chain.fitted_steps) for name, chain in chains[0].items()} == PLAIN
+    assert {
+        name: "".join(letter(s) for s in chain.fitted_steps) for name, chain in chains[0].items()
+    } == PLAIN
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -109,7 +115,9 @@ def test_which_steps_are_plain_data(chains):
 @pytest.mark.parametrize("name", [n for n, letters in PLAIN.items() if "P" in letters])
 def test_the_same_bits_as_the_steps_they_stand_for(chains, name, rows):
     odd = odd_frame(rows)
-    if name.startswith("sk") or name == "linear algebra":  # scikit-learn refuses infinity; plain numbers pass it on
+    if (
+        name.startswith("sk") or name == "linear algebra"
+    ):  # scikit-learn refuses infinity; plain numbers pass it on
         odd["f"] = odd["f"].replace(np.inf, 1.0)
     odd["f"] = odd["f"] + 0.0  # Ray's encoders take -0.0 for a category of its own
     odd["g"] = odd["g"] + 0.0
@@ -137,13 +145,19 @@ def test_a_file_keeps_every_bit(chains, name, rows, tmp_path):
 
 
 def test_pickles_are_listed_with_their_content(chains, tmp_path):
-    assert step_files.save_chain(chains[0]["sklearn"], tmp_path) == {"preprocessor-1.pkl": "sklearn.preprocessing._data.PowerTransformer"}
-    assert step_files.save_chain(chains[0]["own"], tmp_path) == {"preprocessor-2.pkl": f"{HERE}.Means"}
+    assert step_files.save_chain(chains[0]["sklearn"], tmp_path) == {
+        "preprocessor-1.pkl": "sklearn.preprocessing._data.PowerTransformer"
+    }
+    assert step_files.save_chain(chains[0]["own"], tmp_path) == {
+        "preprocessor-2.pkl": f"{HERE}.Means"
+    }
     assert step_files.function_references(tmp_path) == [f"{HERE}:ratio"]
 
 
 def test_a_plain_chain_needs_neither_ray_nor_sklearn(chains, tmp_path):
-    for i, name in enumerate(["scalers", "impute", "one-hot", "ordinal", "sk scalers", "sk encoders"]):
+    for i, name in enumerate(
+        ["scalers", "impute", "one-hot", "ordinal", "sk scalers", "sk encoders"]
+    ):
         folder = tmp_path / str(i)
         folder.mkdir()
         assert step_files.save_chain(chains[0][name], folder) == {}
@@ -154,7 +168,9 @@ def test_a_plain_chain_needs_neither_ray_nor_sklearn(chains, tmp_path):
         "[step_files.load_chain(p).transform(rows) for p in root.iterdir() if p.is_dir()]\n"
         "print({'ray', 'sklearn', 'mlflow'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120
+    )
     assert done.stdout == "set()\n", done.stderr
 
 
@@ -172,8 +188,14 @@ def test_scaled_columns_of_32_bit_floats_stay_so_with_the_bits_of_rays_result(lo
     values[7] = np.nan
     table = pa.table({"x": values, "whole": np.arange(5000), "y": np.zeros(5000)})
     chain, train = fit_transform([step(name)], table, "y")
-    assert isinstance(chain.fitted_steps[0], Scale) and train["x"].dtype == np.float32 and train["whole"].dtype == np.float64
-    of_ray = ray_steps.fit_ray(ray_steps.ray_class(name), name, table.to_pandas(), ("x",), {}).preprocessor
+    assert (
+        isinstance(chain.fitted_steps[0], Scale)
+        and train["x"].dtype == np.float32
+        and train["whole"].dtype == np.float64
+    )
+    of_ray = ray_steps.fit_ray(
+        ray_steps.ray_class(name), name, table.to_pandas(), ("x",), {}
+    ).preprocessor
     expected = of_ray.transform_batch(table.to_pandas())["x"].to_numpy(np.float32, na_value=np.nan)
     np.testing.assert_array_equal(train["x"].to_numpy(), expected)
     assert identical(chain.transform(table.to_pandas()), train)
@@ -182,7 +204,9 @@ def test_scaled_columns_of_32_bit_floats_stay_so_with_the_bits_of_rays_result(lo
 def test_a_chain_copies_no_column_that_it_does_not_change(local_ray):
     table = pa.table({name: np.arange(10, dtype=np.float32) for name in "abcy"})
     _, prepared = fit_transform([step("StandardScaler", ("a",))], table, "y", copy=False)
-    same = {name: np.shares_memory(prepared[name].to_numpy(), table[name].to_numpy()) for name in "abc"}
+    same = {
+        name: np.shares_memory(prepared[name].to_numpy(), table[name].to_numpy()) for name in "abc"
+    }
     assert same == {"a": False, "b": True, "c": True}
     assert table["a"].to_pylist() == list(range(10)), "the raw rows are as before"
 
@@ -196,10 +220,24 @@ def test_a_step_with_another_result_is_not_made_portable(local_ray, monkeypatch)
 
 
 def test_by_hand():
-    frame = pd.DataFrame({"a": [1.0, np.nan, -0.0], "c": pd.Series(["x", None, "new"], dtype="str")})
+    frame = pd.DataFrame(
+        {"a": [1.0, np.nan, -0.0], "c": pd.Series(["x", None, "new"], dtype="str")}
+    )
     assert Scale({"a": {"constant": "nan", "dtype": "float64"}}).apply(frame)["a"].isna().all()
-    assert Fill({"c": {"value": "?", "dtype": "str"}}).apply(frame)["c"].tolist() == ["x", "?", "new"]
-    hot = Encode({"c": {"keys": ["x", "y"], "missing": 1, "names": ["c_x", "c_y"]}}, True, "uint8").apply(frame)
-    assert hot[["c_x", "c_y"]].to_numpy().tolist() == [[1, 0], [0, 1], [0, 0]] and list(hot) == ["a", "c_x", "c_y"]
-    codes = Encode({"c": {"keys": ["x", "y"], "missing": -1, "names": ["c"]}}, False, "float64").apply(frame)["c"]
+    assert Fill({"c": {"value": "?", "dtype": "str"}}).apply(frame)["c"].tolist() == [
+        "x",
+        "?",
+        "new",
+    ]
+    hot = Encode(
+        {"c": {"keys": ["x", "y"], "missing": 1, "names": ["c_x", "c_y"]}}, True, "uint8"
+    ).apply(frame)
+    assert hot[["c_x", "c_y"]].to_numpy().tolist() == [[1, 0], [0, 1], [0, 0]] and list(hot) == [
+        "a",
+        "c_x",
+        "c_y",
+    ]
+    codes = Encode(
+        {"c": {"keys": ["x", "y"], "missing": -1, "names": ["c"]}}, False, "float64"
+    ).apply(frame)["c"]
     assert codes[0] == 0 and codes[1:].isna().all()

@@ -35,7 +35,9 @@ def space(tmp_path, monkeypatch) -> Loaded:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text(ROWS)
 
-    def do(data: str = "{train: rows.csv, label: y, valid: 0.25}", *overrides: str, **changes: str) -> Space:
+    def do(
+        data: str = "{train: rows.csv, label: y, valid: 0.25}", *overrides: str, **changes: str
+    ) -> Space:
         trainer = {} if "label:" in data else {"trainer": "{loop: json:load}"}  # ours need a label
         (tmp_path / "space.yaml").write_text(top(data=data, **trainer, **changes))
         return load("space.yaml", overrides)
@@ -66,13 +68,18 @@ def test_every_variant_is_checked_and_named_by_its_option(space, tmp_path):
         "space.yaml:2:33: data.train.grid.1: `row.csv` does not exist; did you mean `rows.csv`?",
         "space.yaml:5:49: preprocessor.OneHotEncoder.columns: no column `plan` in `more.csv`; valid: age",
     ]
-    drop = space("{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan], [plan, agee]]}}")
-    assert said(drop) == ["space.yaml:2:76: data.drop.choice.2: `rows.csv` has no column `agee`; did you mean `age`?"]
+    drop = space(
+        "{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan], [plan, agee]]}}"
+    )
+    assert said(drop) == [
+        "space.yaml:2:76: data.drop.choice.2: `rows.csv` has no column `agee`; did you mean `age`?"
+    ]
 
 
 def test_a_column_that_a_variant_drops_is_not_a_feature_of_it(space):
     dropped = space(
-        "{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}}", space="{preprocessor: {OneHotEncoder: {columns: plan}}}"
+        "{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}}",
+        space="{preprocessor: {OneHotEncoder: {columns: plan}}}",
     )
     assert said(dropped) == [
         "space.yaml:5:49: preprocessor.OneHotEncoder.columns: `plan` is not a feature, because data.drop, data.weight or a split removes it"
@@ -82,7 +89,11 @@ def test_a_column_that_a_variant_drops_is_not_a_feature_of_it(space):
 def test_variants_agree_on_the_label(space, tmp_path):
     (tmp_path / "other.csv").write_text(OTHER)
     (tmp_path / "same.csv").write_text(ROWS)
-    preflight.check_data(space("{train: {grid: [rows.csv, same.csv]}, label: y, valid: 0.25, rows: {uniform: [0.5, 1]}}"))
+    preflight.check_data(
+        space(
+            "{train: {grid: [rows.csv, same.csv]}, label: y, valid: 0.25, rows: {uniform: [0.5, 1]}}"
+        )
+    )
     assert said(space("{train: {grid: [rows.csv, other.csv]}, label: y, valid: 0.25}")) == [
         "space.yaml:2:33: data.train.grid.1: the label of `other.csv` is multiclass with the classes 'maybe', 'no', 'yes', "
         "but the label of `rows.csv` is binary with the classes 'no', 'yes'; all "
@@ -98,7 +109,10 @@ def chain(*steps: Step) -> Chain:
 
 
 def refused(*steps: Step) -> list[str]:
-    return [problem.text.partition(";")[0] for problem in check_step_columns(chain(*steps), ("age", "plan"), "y", "rows.csv", ("id",))]
+    return [
+        problem.text.partition(";")[0]
+        for problem in check_step_columns(chain(*steps), ("age", "plan"), "y", "rows.csv", ("id",))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +131,9 @@ def test_a_column_that_an_earlier_step_may_make_is_not_refused(before):
     assert refused(Step("StandardScaler", "made"), before) == ["no column `made` in `rows.csv`"]
 
 
-@pytest.mark.parametrize("step", ["OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer"])
+@pytest.mark.parametrize(
+    "step", ["OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer"]
+)
 def test_columns_made_of_values_begin_with_their_column(step):
     made = Step(step, "plan", {"num_features": 4} if step == "HashingVectorizer" else {})
     assert refused(made, Step("StandardScaler", ("plan_a", "age", "plan_*", "pixel_*"))) == []
@@ -128,13 +144,24 @@ def test_columns_made_of_values_begin_with_their_column(step):
 
 
 def test_names_that_no_model_reads_are_made_plain():
-    made = check_step_columns(chain(Step("OneHotEncoder"), Step("MinMaxScaler", "a(1)_x")), ("a[1]",), None, "rows.csv")
+    made = check_step_columns(
+        chain(Step("OneHotEncoder"), Step("MinMaxScaler", "a(1)_x")), ("a[1]",), None, "rows.csv"
+    )
     assert made == []
 
 
 def test_words_and_patterns_are_no_names():
-    assert refused(Step("StandardScaler", "numeric"), Step("OneHotEncoder", ("categorical", "p*")), Step("MinMaxScaler", "all")) == []
-    assert refused(Step("StandardScaler", "pixel_*")) == ["no column in `rows.csv` matches `pixel_*`"]
+    assert (
+        refused(
+            Step("StandardScaler", "numeric"),
+            Step("OneHotEncoder", ("categorical", "p*")),
+            Step("MinMaxScaler", "all"),
+        )
+        == []
+    )
+    assert refused(Step("StandardScaler", "pixel_*")) == [
+        "no column in `rows.csv` matches `pixel_*`"
+    ]
 
 
 def test_columns_that_are_not_features_are_refused():
@@ -143,7 +170,14 @@ def test_columns_that_are_not_features_are_refused():
         "`id` is not a feature, because data.drop, data.weight or a split removes it",
     ]
     assert refused(Step("LabelEncoder", "plan")) == ["LabelEncoder: `plan` is not the label (`y`)"]
-    assert refused(Step("LabelEncoder"), Step("LabelEncoder", "y"), Step("LabelEncoder", None, {"label_column": "y"})) == []
+    assert (
+        refused(
+            Step("LabelEncoder"),
+            Step("LabelEncoder", "y"),
+            Step("LabelEncoder", None, {"label_column": "y"}),
+        )
+        == []
+    )
 
 
 OPTIONS = """\
@@ -167,18 +201,31 @@ def test_every_option_is_checked_and_columns_that_any_option_makes_count(space):
 
 
 def test_texts_that_no_step_encodes_are_refused_if_every_trial_would_fail(space, tmp_path):
-    def problems(steps: str, data: str = "train: rows.csv, label: y, valid: 0.25", **changes: str) -> list[str]:
+    def problems(
+        steps: str, data: str = "train: rows.csv, label: y, valid: 0.25", **changes: str
+    ) -> list[str]:
         try:
-            preflight.check_data(space(f"{{{data}}}", space=f"{{preprocessor: {steps}}}", **changes))
+            preflight.check_data(
+                space(f"{{{data}}}", space=f"{{preprocessor: {steps}}}", **changes)
+            )
         except InputError as e:
             return [problem.text.partition(";")[0] for problem in e.problems]
         return []
 
     error = "space.preprocessor: `plan` is text, which xgboost cannot read, and no step encodes it"
     # a text after the first rows would be found by the sweep only
-    (tmp_path / "late.csv").write_text("age,plan,y\n" + "".join(f"{i},{i},{'no' if i % 2 else 'yes'}\n" for i in range(9999)) + "1,a,no\n")
+    (tmp_path / "late.csv").write_text(
+        "age,plan,y\n"
+        + "".join(f"{i},{i},{'no' if i % 2 else 'yes'}\n" for i in range(9999))
+        + "1,a,no\n"
+    )
     pd.read_csv(tmp_path / "rows.csv").to_parquet(tmp_path / "rows.parquet")
-    for refused_steps in ("[]", "[StandardScaler]", "[{OneHotEncoder: {columns: [age]}}]", "{grid: [[], [SimpleImputer]]}"):
+    for refused_steps in (
+        "[]",
+        "[StandardScaler]",
+        "[{OneHotEncoder: {columns: [age]}}]",
+        "{grid: [[], [SimpleImputer]]}",
+    ):
         assert problems(refused_steps) == [error], refused_steps
     for steps in (
         "OneHotEncoder",
@@ -187,7 +234,9 @@ def test_texts_that_no_step_encodes_are_refused_if_every_trial_would_fail(space,
         '[{OrdinalEncoder: {columns: "pl*"}}]',
     ):
         assert problems(steps) == [], steps
-    assert problems("[]", "train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}") == [], "only some trials fail"
+    assert (
+        problems("[]", "train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan]]}") == []
+    ), "only some trials fail"
     assert (
         problems("[]", "train: rows.csv, label: y, valid: 0.25, drop: [plan]")
         == problems("[]", "train: late.csv, label: y, valid: 0.25")
@@ -196,14 +245,21 @@ def test_texts_that_no_step_encodes_are_refused_if_every_trial_would_fail(space,
     assert problems("[]", "train: rows.parquet, label: y, valid: 0.25") == [error]
     indexed = pd.DataFrame({"age": range(8), "y": ["no", "yes"] * 4}, index=list("abcdefgh"))
     indexed.to_parquet(tmp_path / "indexed.parquet")
-    assert problems("[]", "train: indexed.parquet, label: y, valid: 0.25") == [], "the index is no feature"
+    assert problems("[]", "train: indexed.parquet, label: y, valid: 0.25") == [], (
+        "the index is no feature"
+    )
     assert problems("[]", trainer="{loop: json:load}") == []
 
 
 NAMES = ("age", "plan", "made")
 STEPS = st.one_of(
     st.builds(Step, st.just("StandardScaler"), st.sampled_from(NAMES)),
-    st.builds(Step, st.just("SimpleImputer"), st.sampled_from(NAMES), st.just({"output_columns": ["made"]})),
+    st.builds(
+        Step,
+        st.just("SimpleImputer"),
+        st.sampled_from(NAMES),
+        st.just({"output_columns": ["made"]}),
+    ),
     st.builds(Step, st.just("my_mod:f"), st.sampled_from(NAMES)),
 )
 
@@ -230,7 +286,9 @@ def test_the_columns_of_toy_sets_are_scikit_learns():
 
     assert set(sklearn_datasets.NAMES) == set(SKLEARN)
     for name in sklearn_datasets.NAMES:
-        assert (*sklearn_datasets.feature_names(name), "target") == tuple(getattr(datasets, f"load_{name}")(as_frame=True).frame.columns)
+        assert (*sklearn_datasets.feature_names(name), "target") == tuple(
+            getattr(datasets, f"load_{name}")(as_frame=True).frame.columns
+        )
 
 
 @pytest.mark.parametrize("name", sklearn_datasets.NAMES)
@@ -249,7 +307,10 @@ def test_the_tasks_of_toy_sets_are_inferred_from_scikit_learns(name):
 
 
 def test_a_metric_of_a_toy_set_is_checked_without_scikit_learn(space):
-    wrong = space('{train: "sklearn:wine", label: target, valid: 0.25}', objective="{metric: valid-mloglos, goal: minimize}")
+    wrong = space(
+        '{train: "sklearn:wine", label: target, valid: 0.25}',
+        objective="{metric: valid-mloglos, goal: minimize}",
+    )
     assert said(wrong) == [
         "space.yaml:3:21: objective.metric: `valid-mloglos` is not a metric of this trainer; did you mean `valid-mlogloss`?"
     ]
@@ -282,7 +343,10 @@ def test_slow_checks_are_left_to_the_sweep(space, tmp_path):
     (tmp_path / "own.py").write_text("raise SystemExit('imported')\ndef rows(): ...\n")
     for train in ("s3://no-such-bucket-of-anybody/rows.parquet", "own:rows"):
         preflight.check_data(
-            space(f'{{train: "{train}", label: nothing, valid: 0.2, drop: [x]}}', space="{preprocessor: {StandardScaler: {columns: z}}}")
+            space(
+                f'{{train: "{train}", label: nothing, valid: 0.2, drop: [x]}}',
+                space="{preprocessor: {StandardScaler: {columns: z}}}",
+            )
         )
         assert said(space(f'{{train: "{train}", valid: absent.csv}}')) == [
             "space.yaml:2:" + str(26 + len(train)) + ": data.valid: `absent.csv` does not exist"
@@ -290,7 +354,10 @@ def test_slow_checks_are_left_to_the_sweep(space, tmp_path):
 
 
 def test_a_file_uri_is_checked(space, tmp_path):
-    assert "has no column `Y`" in said(space(f'{{train: "file://{tmp_path}/rows.csv", label: Y, valid: 0.2}}'))[0]
+    assert (
+        "has no column `Y`"
+        in said(space(f'{{train: "file://{tmp_path}/rows.csv", label: Y, valid: 0.2}}'))[0]
+    )
 
 
 def test_large_files_are_left_to_the_sweep(space, monkeypatch, tmp_path):
@@ -323,19 +390,31 @@ def test_folders_name_columns_too(space, tmp_path):
     preflight.check_data(space("{train: d, label: y, valid: {column: year, value: 2020}}"))
     preflight.check_data(space("{train: d, label: year, valid: 0.2}"))
     preflight.check_data(space("{train: d, label: y, valid: 0.2}", space=scaled))
-    assert "no column `year`" in said(space("{train: d/year=2019, label: y, valid: 0.2}", space=scaled))[0]
+    assert (
+        "no column `year`"
+        in said(space("{train: d/year=2019, label: y, valid: 0.2}", space=scaled))[0]
+    )
 
 
 @pytest.mark.parametrize("value", ["2", "two", "true", "2.0"])
 def test_a_split_by_value_is_checked_as_the_sweep_does(space, tmp_path, value):
     from sweeps.data.split import assign_splits
 
-    (tmp_path / "parts.csv").write_text("age,part,flag,half\n" + "".join(f"{i},{i % 3},{i % 2 == 0},{i}.5\n" for i in range(9)))
+    (tmp_path / "parts.csv").write_text(
+        "age,part,flag,half\n" + "".join(f"{i},{i % 3},{i % 2 == 0},{i}.5\n" for i in range(9))
+    )
     frame = pd.read_csv(tmp_path / "parts.csv")
     for column in ("part", "flag"):
         loaded = space(f"{{train: parts.csv, valid: {{column: {column}, value: {value}}}}}")
         try:
-            assign_splits(9, valid=loaded.data.valid, test=None, columns={column: frame[column].to_numpy()}, strata=None, seed=0)
+            assign_splits(
+                9,
+                valid=loaded.data.valid,
+                test=None,
+                columns={column: frame[column].to_numpy()},
+                strata=None,
+                seed=0,
+            )
         except ValueError as e:
             assert said(loaded)[0].partition(": data.valid: ")[2] == str(e)
         else:
@@ -353,7 +432,10 @@ def test_labels_of_any_name(space, tmp_path, name):
         preflight.check_data(space(f"{{train: odd.parquet, label: '{label}', valid: 0.2}}"))
         frame[name] = "u"
         frame.to_parquet(tmp_path / "odd.parquet")
-        assert "one class, 'u'" in said(space(f"{{train: odd.parquet, label: '{label}', valid: 0.2}}"))[0]
+        assert (
+            "one class, 'u'"
+            in said(space(f"{{train: odd.parquet, label: '{label}', valid: 0.2}}"))[0]
+        )
 
 
 def test_a_row_longer_than_a_block(space, tmp_path):
@@ -367,7 +449,9 @@ def test_weight_is_of_the_columns_in_parquet_and_of_the_file_in_csv(tmp_path, co
     frame = pd.DataFrame({"x": range(50_000), "y": range(50_000)})
     frame.to_csv(tmp_path / "a.csv")
     frame.to_parquet(tmp_path / "a.parquet")
-    weigh = lambda name: schema_probe.bytes_to_read(files.find_files(name, tmp_path, "data.train"), columns)  # noqa: E731
+    weigh = lambda name: schema_probe.bytes_to_read(  # noqa: E731
+        files.find_files(name, tmp_path, "data.train"), columns
+    )
     assert weigh("a.csv") == (tmp_path / "a.csv").stat().st_size
     assert 350_000 * size < weigh("a.parquet") < 700_000 * size
 
@@ -376,7 +460,10 @@ def test_the_root_must_be_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
     preflight.check_root(tmp_path)
     preflight.check_root(tmp_path / "not" / "yet")
-    for path, text in ((tmp_path / "file", "is a file"), (tmp_path / "file" / "x", f"`{tmp_path}/file` is a file")):
+    for path, text in (
+        (tmp_path / "file", "is a file"),
+        (tmp_path / "file" / "x", f"`{tmp_path}/file` is a file"),
+    ):
         with pytest.raises(InputError, match=text):
             preflight.check_root(path)
     assert not (tmp_path / "not").exists()
@@ -385,7 +472,12 @@ def test_the_root_must_be_a_folder(tmp_path):
 def test_problems_that_are_found_later_get_their_place_too(space):
     loaded = space()
     error = preflight.locate_problems(
-        loaded, [Problem("space.preprocessor", "it fails"), Problem("data.label", "it fails"), Problem("--address", "away")]
+        loaded,
+        [
+            Problem("space.preprocessor", "it fails"),
+            Problem("data.label", "it fails"),
+            Problem("--address", "away"),
+        ],
     )
     assert [str(p) for p in error.problems] == [
         "space.yaml:2:32: data.label: it fails",
@@ -400,7 +492,9 @@ def test_it_imports_nothing_heavy(space, tmp_path):
         "import sys; from sweeps.space import load; from sweeps.data.preflight import check_data; check_data(load('space.yaml'))\n"
         "print([m for m in 'ray torch mlflow pandas sklearn optuna xgboost'.split() if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.stdout.strip() == "[]", done.stderr
 
 
@@ -421,7 +515,10 @@ def test_preflight_refuses_what_the_sweep_refuses(local_ray, tmp_path, monkeypat
             space = load("space.yaml")
             DataVariants(space.data, space.variants, 0, tuple(space.sections.get("data", ())))
         # the reader names the key, the look its option
-        mine = {re.sub(r"^(data\.\w+)\.(grid|choice)\.\d+: ", r"\1: ", line.partition(": ")[2]) for line in case.answer}
+        mine = {
+            re.sub(r"^(data\.\w+)\.(grid|choice)\.\d+: ", r"\1: ", line.partition(": ")[2])
+            for line in case.answer
+        }
         theirs = {f"{p.place}: {p.text}" for p in e.value.problems}
         assert theirs <= mine, case.name
         count += 1
@@ -432,7 +529,9 @@ def test_rows_without_a_label_are_refused_or_left_out(space, tmp_path):
     (tmp_path / "holes.csv").write_text(ROWS.replace("0,a,no", "0,a,"))
     (found,) = said(space("{train: holes.csv, label: y, valid: 0.25}"))
     assert "data.label: " in found and "`data.drop_missing_label: true`" in found
-    preflight.check_data(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
+    preflight.check_data(
+        space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}")
+    )
     (tmp_path / "holes.csv").write_text(ROWS.replace("no\n", "\n"))
     (found,) = said(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
     assert "data.label: " in found and "one class" in found

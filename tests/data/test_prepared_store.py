@@ -20,7 +20,11 @@ from sweeps.space import Step
 
 RAN = "RAN"
 ROWS = pa.table(
-    {"x": [1.0, None, 3.0], "color": pa.array(["red", "blue", None]).dictionary_encode(), "day": pa.array([1, 2, 3], pa.date32())}
+    {
+        "x": [1.0, None, 3.0],
+        "color": pa.array(["red", "blue", None]).dictionary_encode(),
+        "day": pa.array([1, 2, 3], pa.date32()),
+    }
 )
 STEPS = (Step("sklearn.preprocessing:QuantileTransformer", ["x"], {"n_quantiles": 3}),)
 
@@ -41,8 +45,22 @@ def bomb(tmp_path):
 
 
 def facts(**changed) -> DatasetInfo:
-    told = {"label": "y", "task": "binary", "classes": (False, True), "features": ("x", "color", "day"), "fingerprint": "f" * 64}
-    return DatasetInfo(**{**told, "rows": {"train": 3, "valid": 3, "test": 3}, "check": ROWS.to_pandas(), "notes": ("a note",), **changed})
+    told = {
+        "label": "y",
+        "task": "binary",
+        "classes": (False, True),
+        "features": ("x", "color", "day"),
+        "fingerprint": "f" * 64,
+    }
+    return DatasetInfo(
+        **{
+            **told,
+            "rows": {"train": 3, "valid": 3, "test": 3},
+            "check": ROWS.to_pandas(),
+            "notes": ("a note",),
+            **changed,
+        }
+    )
 
 
 @pytest.fixture
@@ -69,17 +87,23 @@ def test_facts_come_back_as_they_were(tmp_path, classes, data):
 
 def test_facts_without_data_have_no_rows(tmp_path):
     store = PreparedStore(tmp_path)
-    store.save_info(facts(label=None, task=None, classes=None, features=(), rows={}, check=pd.DataFrame()), None)
+    store.save_info(
+        facts(label=None, task=None, classes=None, features=(), rows={}, check=pd.DataFrame()), None
+    )
     assert store.load_info().check.empty and store.load_test() is None
 
 
 def test_tensors_come_back(tmp_path):
     from ray.data.extensions import TensorArray
 
-    images = pa.Table.from_pandas(pd.DataFrame({"image": TensorArray(np.arange(24.0).reshape(2, 3, 4))}))
+    images = pa.Table.from_pandas(
+        pd.DataFrame({"image": TensorArray(np.arange(24.0).reshape(2, 3, 4))})
+    )
     store = PreparedStore(tmp_path)
     store.save_info(facts(features=("image",)), images)
-    assert np.array_equal(np.asarray(store.load_info().check["image"].tolist()), np.arange(24.0).reshape(2, 3, 4))
+    assert np.array_equal(
+        np.asarray(store.load_info().check["image"].tolist()), np.arange(24.0).reshape(2, 3, 4)
+    )
 
 
 def test_the_test_split_and_the_chain_come_back(store):
@@ -122,7 +146,9 @@ def test_r2_the_pickles_of_an_earlier_version_are_read_only_with_trust(store, bo
             ask()
     assert not (tmp_path / RAN).exists()
     (store.folder / "facts.pkl").write_bytes(pickle.dumps(facts()))
-    (store.folder / "test.pkl").write_bytes(pickle.dumps(ROWS.append_column("y", pa.array([0, 1, 0]))))
+    (store.folder / "test.pkl").write_bytes(
+        pickle.dumps(ROWS.append_column("y", pa.array([0, 1, 0])))
+    )
     assert (
         PreparedStore(folder, trust=True).load_info().classes == (False, True)
         and len(PreparedStore(folder, trust=True).load_test()[0]) == 3
@@ -136,7 +162,9 @@ def test_r2_a_column_that_would_be_unpickled_is_refused(store, bomb, tmp_path):
     objects = pa.table({"x": ArrowPythonObjectArray.from_objects([bomb, bomb, bomb])})
     assert ray.data.extensions
     pq.write_table(objects, store.folder / "check.parquet")
-    with pytest.raises(trust.UnreadableFile, match=r"column `x` is of type ray\.data\.arrow_pickled_object"):
+    with pytest.raises(
+        trust.UnreadableFile, match=r"column `x` is of type ray\.data\.arrow_pickled_object"
+    ):
         store.load_info()
     assert not (tmp_path / RAN).exists()
 
@@ -150,13 +178,27 @@ def test_the_name_of_the_test_split_leads_nowhere_else(store, name):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", "{}", '{"format": 2}', '{"format": 1}', '{"format": 1, "label": 3, "evil": 1}', "\x00"]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        '{"format": 2}',
+        '{"format": 1}',
+        '{"format": 1, "label": 3, "evil": 1}',
+        "\x00",
+    ],
 )
 def test_damaged_facts_are_refused_with_the_file(store, text):
     (store.folder / INFO_FILE).write_text(text)
     with pytest.raises(trust.UnreadableFile) as refused:
         store.load_info()
-    assert refused.value.problems[0].place == str(store.folder / INFO_FILE) and len(str(refused.value).splitlines()) == 1
+    assert (
+        refused.value.problems[0].place == str(store.folder / INFO_FILE)
+        and len(str(refused.value).splitlines()) == 1
+    )
 
 
 @pytest.mark.parametrize("name", ["check.parquet", "test.parquet"])

@@ -93,12 +93,20 @@ class Counted(Preprocessor):
 
 
 CHAINS = {
-    "scalers": [step("StandardScaler", ("i", "f")), step("MinMaxScaler", "g"), step("MaxAbsScaler", "b"), step("RobustScaler", "void")],
+    "scalers": [
+        step("StandardScaler", ("i", "f")),
+        step("MinMaxScaler", "g"),
+        step("MaxAbsScaler", "b"),
+        step("RobustScaler", "void"),
+    ],
     "robust": [step("RobustScaler", quantile_range=[0.1, 0.9])],
     "normalizer": [step("Normalizer", ("i", "g", "b"))],
     "power": [step("PowerTransformer", ("i", "f"), power=0.5)],
     "impute": [step("SimpleImputer"), step("StandardScaler")],
-    "impute most frequent": [step("SimpleImputer", strategy="most_frequent"), step("OneHotEncoder", "c")],
+    "impute most frequent": [
+        step("SimpleImputer", strategy="most_frequent"),
+        step("OneHotEncoder", "c"),
+    ],
     "impute constants": [
         step("SimpleImputer", strategy="constant", fill_value="?"),
         step("SimpleImputer", strategy="constant", fill_value=-1),
@@ -111,23 +119,39 @@ CHAINS = {
     "categories": [step("Categorizer", "c")],
     "categories, then one-hot": [step("Categorizer", "c"), step("OneHotEncoder", "c")],
     "multi-hot": [step("MultiHotEncoder", "tags")],
-    "bins": [step("UniformKBinsDiscretizer", bins=4), step("CustomKBinsDiscretizer", "g", bins=[0, 1, 2])],
+    "bins": [
+        step("UniformKBinsDiscretizer", bins=4),
+        step("CustomKBinsDiscretizer", "g", bins=[0, 1, 2]),
+    ],
     "words": [step("CountVectorizer", "words", max_features=2)],
     "hashed words": [step("HashingVectorizer", "words", num_features=4)],
     "tokens": [step("Tokenizer", "words")],
     "hashed features": [step("FeatureHasher", ("i", "f"), num_features=3, output_column="h")],
     "concatenated": [step("Concatenator", ("i", "f"), dtype="float32")],
-    "sklearn": [step("sklearn.preprocessing:PowerTransformer", ("i", "f")), step("sklearn.preprocessing:OneHotEncoder")],
-    "linear algebra": [step("SimpleImputer"), step("sklearn.decomposition:PCA", ("i", "f", "g", "b"), n_components=3)],
+    "sklearn": [
+        step("sklearn.preprocessing:PowerTransformer", ("i", "f")),
+        step("sklearn.preprocessing:OneHotEncoder"),
+    ],
+    "linear algebra": [
+        step("SimpleImputer"),
+        step("sklearn.decomposition:PCA", ("i", "f", "g", "b"), n_components=3),
+    ],
     "target": [step("sklearn.preprocessing:TargetEncoder", ("c",))],
-    "own": [step(f"{HERE}:ratio", top="f", bottom="i"), step(f"{HERE}:Means", ("i",), power=2), step("StandardScaler", "rat*")],
+    "own": [
+        step(f"{HERE}:ratio", top="f", bottom="i"),
+        step(f"{HERE}:Means", ("i",), power=2),
+        step("StandardScaler", "rat*"),
+    ],
 }
 
 
 @pytest.fixture(scope="module")
 def fitted(local_ray):
     """Return all chains. Each chain was fitted once, pickled and unpickled."""
-    return {name: pickle.loads(pickle.dumps(fit_chain(chain, table(), "y"))) for name, chain in CHAINS.items()}
+    return {
+        name: pickle.loads(pickle.dumps(fit_chain(chain, table(), "y")))
+        for name, chain in CHAINS.items()
+    }
 
 
 ODD = st.lists(
@@ -154,21 +178,42 @@ ODD = st.lists(
 @pytest.mark.timeout(180)
 class TestEveryChain:
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(rows=ODD, order=st.randoms(use_true_random=False), start=st.integers(0, 5), step_=st.integers(1, 3))
+    @given(
+        rows=ODD,
+        order=st.randoms(use_true_random=False),
+        start=st.integers(0, 5),
+        step_=st.integers(1, 3),
+    )
     @pytest.mark.parametrize("name", CHAINS)
-    def test_a_slice_of_the_transform_is_the_transform_of_the_slice(self, fitted, name, rows, order, start, step_):
+    def test_a_slice_of_the_transform_is_the_transform_of_the_slice(
+        self, fitted, name, rows, order, start, step_
+    ):
         chain = fitted[name]
         columns = ["i", "f", "g", "b", "c", "void", "t", "words", "tags", "extra", "y"]
-        odd = pd.DataFrame(rows, columns=columns).astype({"i": "float64", "f": "float64", "g": "float64", "t": "datetime64[us]"})
-        odd = odd[order.sample(columns, len(columns))].set_axis([f"row {k}" for k in range(len(odd))])
-        if name in ("linear algebra", "sklearn"):  # scikit-learn refuses infinity, and so does the chain, in one line
+        odd = pd.DataFrame(rows, columns=columns).astype(
+            {"i": "float64", "f": "float64", "g": "float64", "t": "datetime64[us]"}
+        )
+        odd = odd[order.sample(columns, len(columns))].set_axis(
+            [f"row {k}" for k in range(len(odd))]
+        )
+        if name in (
+            "linear algebra",
+            "sklearn",
+        ):  # scikit-learn refuses infinity, and so does the chain, in one line
             odd["f"] = odd["f"].replace(np.inf, 1.0)
         before = odd.copy(deep=True)
         whole = chain.transform(odd)
         pd.testing.assert_frame_equal(odd, before)
-        assert tuple(whole.columns) == (*chain.columns_out, "y") and list(whole.index) == list(odd.index)
+        assert tuple(whole.columns) == (*chain.columns_out, "y") and list(whole.index) == list(
+            odd.index
+        )
         for part in (slice(start, None, step_), slice(0, 1), slice(0, 0)):
-            pd.testing.assert_frame_equal(chain.transform(odd.iloc[part]), whole.iloc[part], check_exact=True, check_index_type=False)
+            pd.testing.assert_frame_equal(
+                chain.transform(odd.iloc[part]),
+                whole.iloc[part],
+                check_exact=True,
+                check_index_type=False,
+            )
 
     @pytest.mark.parametrize("name", CHAINS)
     def test_the_label_is_untouched_and_the_names_are_good_for_xgboost(self, fitted, name):
@@ -183,24 +228,35 @@ class TestEveryChain:
         out = fitted["scalers"].transform(raw)
         assert np.allclose(out["i"], (raw["i"] - raw["i"].mean()) / raw["i"].std(ddof=0))
         assert out["f"].isna().equals(raw["f"].isna()) and out["void"].isna().all()
-        assert np.allclose(out["g"], (raw["g"] - raw["g"].min()) / (raw["g"].max() - raw["g"].min()), atol=1e-6)
+        assert np.allclose(
+            out["g"], (raw["g"] - raw["g"].min()) / (raw["g"].max() - raw["g"].min()), atol=1e-6
+        )
         robust = fitted["robust"].transform(raw)["i"]
         low, middle, high = raw["i"].quantile([0.1, 0.5, 0.9])
         assert np.allclose(robust, (raw["i"] - middle) / (high - low))
         assert fitted["impute"].transform(raw)[["f", "void"]].notna().all().all()
         out = fitted["one-hot"].transform(raw)
-        assert {"c__1H (sea)", "c_x", "c_y", "c_missing", "b_0", "b_1"} <= set(out.columns) and "c" not in out
-        assert str(out["c_x"].dtype) == "uint8" and out["c_missing"].equals(raw["c"].isna().astype("uint8"))
+        assert {"c__1H (sea)", "c_x", "c_y", "c_missing", "b_0", "b_1"} <= set(
+            out.columns
+        ) and "c" not in out
+        assert str(out["c_x"].dtype) == "uint8" and out["c_missing"].equals(
+            raw["c"].isna().astype("uint8")
+        )
         assert len([n for n in out if n.startswith("i_")]) == 3
         assert {"c", "kind_x"} <= set(fitted["one-hot, appended"].columns_out)
         assert fitted["concatenated"].transform(raw)["concat_out"][1].dtype == np.float32
         out = fitted["own"].transform(raw)
-        assert np.allclose(out["i"], raw["i"] - raw["i"].mean() ** 2 - raw["y"].mean()) and "ratio" in out
+        assert (
+            np.allclose(out["i"], raw["i"] - raw["i"].mean() ** 2 - raw["y"].mean())
+            and "ratio" in out
+        )
 
     def test_unseen_is_nan_for_codes_and_zeros_for_one_hot(self, fitted):
         row = table().to_pandas().iloc[:1].assign(c="never seen")
         assert fitted["ordinal numbers"].transform(row.assign(i=77))["i"].isna().all()
-        assert fitted["one-hot"].transform(row)[["c_x", "c_y", "c_missing"]].sum(axis=1).tolist() == [0]
+        assert fitted["one-hot"].transform(row)[["c_x", "c_y", "c_missing"]].sum(
+            axis=1
+        ).tolist() == [0]
         assert fitted["bins"].transform(row.assign(i=1e9))["i"].isna().all()
 
     @pytest.mark.parametrize("name", [*CHAINS, "none"])
@@ -210,28 +266,58 @@ class TestEveryChain:
 
     def test_another_spelling_of_the_same_rows(self, fitted):
         raw = table().to_pandas().drop(columns=["tags", "y"]).assign(tags=[["q"]] * 120)
-        as_text = raw.assign(i=raw["i"].astype(str), b=raw["b"].map(str), t=raw["t"].astype(str), f=raw["f"].astype(object))
-        as_arrow = raw.assign(i=raw["i"].astype("int64[pyarrow]"), c=raw["c"].astype("string[pyarrow]"), b=raw["b"].astype("boolean"))
-        as_object = raw.assign(c=raw["c"].astype(object), words=raw["words"].astype("category"), f=raw["f"].astype("Float64"))
+        as_text = raw.assign(
+            i=raw["i"].astype(str),
+            b=raw["b"].map(str),
+            t=raw["t"].astype(str),
+            f=raw["f"].astype(object),
+        )
+        as_arrow = raw.assign(
+            i=raw["i"].astype("int64[pyarrow]"),
+            c=raw["c"].astype("string[pyarrow]"),
+            b=raw["b"].astype("boolean"),
+        )
+        as_object = raw.assign(
+            c=raw["c"].astype(object),
+            words=raw["words"].astype("category"),
+            f=raw["f"].astype("Float64"),
+        )
         for name in ("scalers", "one-hot", "ordinal", "impute", "words"):
             expected = fitted[name].transform(raw)
             for other in (as_text, as_arrow, as_object):
                 pd.testing.assert_frame_equal(fitted[name].transform(other), expected)
 
-    def test_rays_preprocessors_learn_from_rows_at_hand_what_ray_data_would_teach_them(self, local_ray, monkeypatch):
+    def test_rays_preprocessors_learn_from_rows_at_hand_what_ray_data_would_teach_them(
+        self, local_ray, monkeypatch
+    ):
         from sweeps.data.preprocessing import ray_steps
 
         monkeypatch.setattr(ray_steps, "ROWS_PER_BLOCK", 40)
-        learnt = ("scalers", "impute", "impute most frequent", "one-hot", "ordinal lists", "multi-hot", "bins", "words")
+        learnt = (
+            "scalers",
+            "impute",
+            "impute most frequent",
+            "one-hot",
+            "ordinal lists",
+            "multi-hot",
+            "bins",
+            "words",
+        )
         at_hand = {name: fit_chain(CHAINS[name], table(), "y") for name in learnt}
         monkeypatch.setattr(ray_steps, "_in_memory_dataset", ray_steps.ray_dataset)
         for name in learnt:
             by_ray = fit_chain(CHAINS[name], table(), "y")
-            pd.testing.assert_frame_equal(at_hand[name].transform(table().to_pandas()), by_ray.transform(table().to_pandas()), rtol=1e-14)
+            pd.testing.assert_frame_equal(
+                at_hand[name].transform(table().to_pandas()),
+                by_ray.transform(table().to_pandas()),
+                rtol=1e-14,
+            )
 
     def test_a_preprocessor_of_ones_own_for_ray_data_is_given_a_dataset(self, local_ray):
         fitted = fit_chain([step(f"{HERE}:Counted", ("i",))], table(), "y")
-        assert np.allclose(fitted.transform(table().to_pandas())["i"], table().to_pandas()["i"] / 120)
+        assert np.allclose(
+            fitted.transform(table().to_pandas())["i"], table().to_pandas()["i"] / 120
+        )
         assert runs_tasks([step("StandardScaler"), step(f"{HERE}:Counted", ("i",))])
 
     @pytest.mark.parametrize("name", CHAINS)
@@ -241,19 +327,29 @@ class TestEveryChain:
 
     def test_fitting_twice_and_in_blocks_gives_the_same_bits(self, local_ray, monkeypatch):
         monkeypatch.setattr("sweeps.data.preprocessing.ray_steps.ROWS_PER_BLOCK", 40)
-        chain = [step("SimpleImputer", strategy="most_frequent"), step("StandardScaler"), step("OneHotEncoder", ("c",))]
+        chain = [
+            step("SimpleImputer", strategy="most_frequent"),
+            step("StandardScaler"),
+            step("OneHotEncoder", ("c",)),
+        ]
         one, two = (fit_chain(chain, table(), "y").transform(table().to_pandas()) for _ in range(2))
         pd.testing.assert_frame_equal(one, two, check_exact=True)
 
     def test_no_cluster_is_needed_to_transform(self, fitted, tmp_path):
-        (tmp_path / "f.pkl").write_bytes(pickle.dumps({k: v for k, v in fitted.items() if k != "own"}))
+        (tmp_path / "f.pkl").write_bytes(
+            pickle.dumps({k: v for k, v in fitted.items() if k != "own"})
+        )
         table().to_pandas().to_pickle(tmp_path / "rows.pkl")
         code = (
             "import pickle, sys, pandas as pd; fitted = pickle.load(open(sys.argv[1], 'rb')); rows = pd.read_pickle(sys.argv[2])\n"
             "[f.transform(rows) for f in fitted.values()]\n"
             "import ray; assert not ray.is_initialized(); assert 'sweeps.space' not in sys.modules"
         )
-        subprocess.run([sys.executable, "-c", code, str(tmp_path / "f.pkl"), str(tmp_path / "rows.pkl")], check=True, timeout=120)
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "f.pkl"), str(tmp_path / "rows.pkl")],
+            check=True,
+            timeout=120,
+        )
 
     @pytest.mark.parametrize(
         ("chain", "text"),
@@ -262,18 +358,33 @@ class TestEveryChain:
             ([step("StandardScaler", "zz*")], "no column matches `zz*`"),
             ([step("StandardScaler", ("y",))], "`y` is the label, which no step may change"),
             ([step("StandardScaler", ("c",))], "StandardScaler: column `c` holds no numbers"),
-            ([step("SimpleImputer", ("c",))], "SimpleImputer: strategy mean cannot be used for column `c`, which has the type str"),
+            (
+                [step("SimpleImputer", ("c",))],
+                "SimpleImputer: strategy mean cannot be used for column `c`, which has the type str",
+            ),
             ([step("SimpleImputer", strategy="median")], "Strategy median is not supported"),
-            ([step("UniformKBinsDiscretizer", ("void",), bins=3)], "binning cannot be used for column `void`, which has no value"),
+            (
+                [step("UniformKBinsDiscretizer", ("void",), bins=3)],
+                "binning cannot be used for column `void`, which has no value",
+            ),
             ([step("StandardScaler", with_mean=True)], "unexpected keyword argument 'with_mean'"),
             ([step("Scaler")], "Ray Data has no preprocessor `Scaler`"),
-            ([step("LabelEncoder", label_column="c")], "`c` is not the label (`y`); use OrdinalEncoder"),
-            ([step(f"{HERE}:centered", "numeric")], "the step returns other values for 1 row alone than for all 120 rows together"),
+            (
+                [step("LabelEncoder", label_column="c")],
+                "`c` is not the label (`y`); use OrdinalEncoder",
+            ),
+            (
+                [step(f"{HERE}:centered", "numeric")],
+                "the step returns other values for 1 row alone than for all 120 rows together",
+            ),
             ([step(f"{HERE}:shortened")], "the step returned 119 rows for 120 input rows"),
             ([step(f"{HERE}:broken")], "RuntimeError: no such luck"),
             ([step(f"{HERE}:brokn")], "has no `brokn`"),
             ([step(f"{HERE}:CHAINS")], "is neither a function nor a class with `transform`"),
-            ([step("OneHotEncoder", ("c",)), step("OrdinalEncoder", ("c",))], "OrdinalEncoder: no column `c`"),
+            (
+                [step("OneHotEncoder", ("c",)), step("OrdinalEncoder", ("c",))],
+                "OrdinalEncoder: no column `c`",
+            ),
         ],
     )
     def test_steps_that_will_not_do(self, local_ray, chain, text):
@@ -283,7 +394,11 @@ class TestEveryChain:
 
     def test_a_selector_that_selects_nothing_does_nothing(self, local_ray):
         numbers = table().select(["i", "f", "y"])
-        assert fit_chain([step("OneHotEncoder")], numbers, "y").transform(numbers.to_pandas()).equals(numbers.to_pandas())
+        assert (
+            fit_chain([step("OneHotEncoder")], numbers, "y")
+            .transform(numbers.to_pandas())
+            .equals(numbers.to_pandas())
+        )
 
 
 def test_without_steps_nothing_is_fitted_and_nothing_changes():
@@ -320,14 +435,30 @@ def test_invalid_rows_are_refused():
 
 def test_a_key_is_of_the_content():
     one = [step("StandardScaler", ("a", "b"), x={"k": (1, 2)})]
-    assert data_key("f", one) == data_key("f", (step("StandardScaler", ["a", "b"], x={"k": [1, 2]}),))
-    others = [data_key("g", one), data_key("f", ()), data_key("f", [step("StandardScaler", ("a",))]), data_key("f", [*one, *one])]
+    assert data_key("f", one) == data_key(
+        "f", (step("StandardScaler", ["a", "b"], x={"k": [1, 2]}),)
+    )
+    others = [
+        data_key("g", one),
+        data_key("f", ()),
+        data_key("f", [step("StandardScaler", ("a",))]),
+        data_key("f", [*one, *one]),
+    ]
     assert len({data_key("f", one), *others}) == 5
 
 
 def test_most_frequent_fills_numbers_too():
-    frame = pd.DataFrame({"n": [1.0, 2.0, 2.0, None], "c": ["a", None, "b", "b"], "y": [0, 1, 0, 1]})
-    fitted = fit_chain([step("SimpleImputer", strategy="most_frequent")], pa.Table.from_pandas(frame), "y")
+    frame = pd.DataFrame(
+        {"n": [1.0, 2.0, 2.0, None], "c": ["a", None, "b", "b"], "y": [0, 1, 0, 1]}
+    )
+    fitted = fit_chain(
+        [step("SimpleImputer", strategy="most_frequent")], pa.Table.from_pandas(frame), "y"
+    )
     filled = fitted.transform(frame)
-    assert filled["n"].tolist() == [1.0, 2.0, 2.0, 2.0] and filled["c"].tolist() == ["a", "b", "b", "b"]
+    assert filled["n"].tolist() == [1.0, 2.0, 2.0, 2.0] and filled["c"].tolist() == [
+        "a",
+        "b",
+        "b",
+        "b",
+    ]
     assert fitted.transform(pd.DataFrame({"n": [None], "c": [None]})).iloc[0].tolist() == [2.0, "b"]

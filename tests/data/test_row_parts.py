@@ -30,7 +30,9 @@ def test_every_beginning_of_the_order_has_the_shares_of_the_classes(strata, seed
     classes = np.count_nonzero(counts)
     for m in range(1, len(codes) + 1):
         found = np.bincount(codes[order[:m]], minlength=5)
-        assert np.count_nonzero(found) >= min(m, classes), "the order begins with one row of each class"
+        assert np.count_nonzero(found) >= min(m, classes), (
+            "the order begins with one row of each class"
+        )
         assert (np.abs(found - m * counts / len(codes)) <= classes).all()
 
 

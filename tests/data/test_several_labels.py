@@ -47,7 +47,12 @@ def splits(tmp_path, monkeypatch):
 
 def test_numbers_are_several_outputs(splits):
     found = splits("u", "v")
-    assert (found.task, found.classes, found.label, found.features) == ("multioutput", None, ("u", "v"), ("a",))
+    assert (found.task, found.classes, found.label, found.features) == (
+        "multioutput",
+        None,
+        ("u", "v"),
+        ("a",),
+    )
     assert [str(found.train.schema.field(name).type) for name in ("u", "v")] == ["double", "double"]
     assert [table.num_rows for table in (found.train, found.valid, found.test)] == [20, 10, 10]
 
@@ -73,8 +78,14 @@ def test_rows_without_one_of_the_labels_can_be_dropped(splits):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (("u", "bit"), "`bit` has classes, but `u` has numbers; several label columns must all have numbers, or all have only 0 and 1"),
-        (("yes", "pair"), "`pair` has the classes 1, 2; several label columns must all have numbers, or all have only 0 and 1"),
+        (
+            ("u", "bit"),
+            "`bit` has classes, but `u` has numbers; several label columns must all have numbers, or all have only 0 and 1",
+        ),
+        (
+            ("yes", "pair"),
+            "`pair` has the classes 1, 2; several label columns must all have numbers, or all have only 0 and 1",
+        ),
         (("yes", "word"), "`word` has the classes 'x', 'y'; several label columns"),
     ],
 )

@@ -36,24 +36,35 @@ def same_rows_in_any_order():
 
 
 def spec(**changed):
-    return replace(DataSpec("rows.csv", "y", Split("fraction", fraction=0.25), None, None, Path()), **changed)
+    return replace(
+        DataSpec("rows.csv", "y", Split("fraction", fraction=0.25), None, None, Path()), **changed
+    )
 
 
 def frame(**columns):
     """Rows with a label that no column determines, and with columns that are clean."""
-    made = {"y": RNG.integers(0, 2, N), "size": RNG.normal(size=N), "color": RNG.choice(["red", "blue"], N)}
+    made = {
+        "y": RNG.integers(0, 2, N),
+        "size": RNG.normal(size=N),
+        "color": RNG.choice(["red", "blue"], N),
+    }
     return pd.DataFrame({**made, **columns})
 
 
 def summary_of(rows, asked=None, **others):
     asked = asked or spec()
-    parts = {key: canonical_table(pa.Table.from_pandas(part, preserve_index=False)) for key, part in ({"train": rows} | others).items()}
+    parts = {
+        key: canonical_table(pa.Table.from_pandas(part, preserve_index=False))
+        for key, part in ({"train": rows} | others).items()
+    }
     values = rows[asked.label].dropna().unique() if isinstance(asked.label, str) else ()
     return summarize(asked, parts, tuple(sorted(values)) if 0 < len(values) <= 20 else None)
 
 
 def found(rows, asked=None, **others):
-    return [(finding.kind, finding.column) for finding in summary_of(rows, asked, **others).findings]
+    return [
+        (finding.kind, finding.column) for finding in summary_of(rows, asked, **others).findings
+    ]
 
 
 def test_clean_rows_have_no_findings():
@@ -65,10 +76,16 @@ def test_the_summary_counts_and_survives_json():
     made = summary_of(rows)
     assert DataSummary.from_json(json.loads(json.dumps(made.to_json()))) == made
     columns = {column.name: column for column in made.columns}
-    assert (columns["age"].missing, columns["age"].distinct, columns["age"].values) == (1, N - 1, "0 to 398")
+    assert (columns["age"].missing, columns["age"].distinct, columns["age"].values) == (
+        1,
+        N - 1,
+        "0 to 398",
+    )
     assert columns["color"].values.startswith(("red", "blue"))
     assert sum(made.label.values()) == N
-    assert one_line(made).startswith("400 rows, 3 features (2 numeric, 1 text); 1 missing value; y ")
+    assert one_line(made).startswith(
+        "400 rows, 3 features (2 numeric, 1 text); 1 missing value; y "
+    )
     assert table_rows(made)[0][0] == "y (label)"
 
 
@@ -116,11 +133,16 @@ def test_an_ordinary_column_is_not_found(column):
     st.integers(0, 10**6),
 )
 def test_different_numbers_after_letters_are_identifiers_and_never_prices(letters, mark, first):
-    assert found(frame(order=[f"{letters}{mark}{first + i}" for i in range(N)])) == [("identifier", "order")]
+    assert found(frame(order=[f"{letters}{mark}{first + i}" for i in range(N)])) == [
+        ("identifier", "order")
+    ]
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.sampled_from(CODES.split("|")), st.sampled_from(["{code} {n}", "{n} {code}", "{n}{code}", "{code}{n:.2f}", "{code} -{n}"]))
+@given(
+    st.sampled_from(CODES.split("|")),
+    st.sampled_from(["{code} {n}", "{n} {code}", "{n}{code}", "{code}{n:.2f}", "{code} -{n}"]),
+)
 def test_amounts_with_a_currency_code_are_prices(code, form):
     prices = [form.format(code=code, n=100 + i * 7 % 997) for i in range(N)]
     assert found(frame(price=prices)) == [("number_text", "price")]
@@ -150,7 +172,9 @@ class TestLeaks:
     def test_a_column_that_is_missing_for_one_class(self):
         for _ in range(10):
             rows = frame()
-            assert found(rows.assign(cancelled=np.where(rows.y == 1, RNG.normal(size=N), np.nan))) == [("leak", "cancelled")]
+            assert found(
+                rows.assign(cancelled=np.where(rows.y == 1, RNG.normal(size=N), np.nan))
+            ) == [("leak", "cancelled")]
 
     def test_a_regression(self):
         rows = frame().assign(y=RNG.normal(size=N))
@@ -163,7 +187,15 @@ class TestLeaks:
 
     def test_good_columns_do_not_leak(self):
         rows = frame()
-        assert found(rows.assign(good=rows.y + RNG.normal(size=N) * 0.3, often=np.where(RNG.random(N) < 0.97, rows.y, 1 - rows.y))) == []
+        assert (
+            found(
+                rows.assign(
+                    good=rows.y + RNG.normal(size=N) * 0.3,
+                    often=np.where(RNG.random(N) < 0.97, rows.y, 1 - rows.y),
+                )
+            )
+            == []
+        )
 
     def test_the_only_column_may_explain_everything(self):
         x = RNG.normal(size=N)
@@ -178,8 +210,12 @@ class TestLeaks:
     @given(st.integers(0, 1000))
     def test_noise_never_leaks(self, seed):
         rng = np.random.default_rng(seed)
-        noise = {f"n{i}": rng.normal(size=N) for i in range(5)} | {f"c{i}": rng.integers(0, 4, N) for i in range(2)}
-        assert not [item for item in found(frame(y=rng.integers(0, 3, N), **noise)) if item[0] == "leak"]
+        noise = {f"n{i}": rng.normal(size=N) for i in range(5)} | {
+            f"c{i}": rng.integers(0, 4, N) for i in range(2)
+        }
+        assert not [
+            item for item in found(frame(y=rng.integers(0, 3, N), **noise)) if item[0] == "leak"
+        ]
 
 
 class TestCopies:
@@ -189,15 +225,25 @@ class TestCopies:
 
     @pytest.mark.parametrize("dropped", [False, True])
     def test_identifiers_and_row_numbers_are_found_among_copies(self, dropped):
-        rows = frame(cust=[f"C{i:05d}" for i in range(N)], row=range(1, N + 1), a=RNG.normal(size=N))
+        rows = frame(
+            cust=[f"C{i:05d}" for i in range(N)], row=range(1, N + 1), a=RNG.normal(size=N)
+        )
         expected = [("identifier", "cust"), ("row_number", "row"), ("duplicates", "")]
-        assert found(pd.concat([rows, rows.sample(60, random_state=0)]), spec(drop_duplicates=dropped)) == expected
+        assert (
+            found(pd.concat([rows, rows.sample(60, random_state=0)]), spec(drop_duplicates=dropped))
+            == expected
+        )
         assert found(pd.concat([rows, rows.head(3)])) == expected[:2]
 
     @settings(max_examples=20, deadline=None)
     @given(st.integers(0, 1000), st.integers(1, N))
     def test_copies_of_rows_change_no_finding_about_columns(self, seed, count):
-        rows = frame(cust=[f"C{i:05d}" for i in range(N)], a=RNG.normal(size=N), b=RNG.integers(0, 9, N), c=["x"] * N)
+        rows = frame(
+            cust=[f"C{i:05d}" for i in range(N)],
+            a=RNG.normal(size=N),
+            b=RNG.integers(0, 9, N),
+            c=["x"] * N,
+        )
         copied = pd.concat([rows, rows.sample(count, random_state=seed)])
         assert [item for item in found(copied) if item[0] != "duplicates"] == found(rows)
 
@@ -233,23 +279,45 @@ def texts(tmp_path, rows, trainer="xgboost", data="", steps="[OneHotEncoder: {}]
 
 
 def test_every_warning_names_the_key_that_mends_it(tmp_path):
-    rows = frame(customerID=[f"u-{i:05x}" for i in range(N)], price=[f"${i * 7 + 1000:,}" for i in range(N)], nothing=[None] * N)
+    rows = frame(
+        customerID=[f"u-{i:05x}" for i in range(N)],
+        price=[f"${i * 7 + 1000:,}" for i in range(N)],
+        nothing=[None] * N,
+    )
     identifier, price, empty = texts(tmp_path, rows)
-    assert identifier.startswith("`customerID` has 400 different values in 400 rows, such as u-00000; ") and "data.drop" in identifier
-    assert price == "`price` has numbers as text, such as $1,000; write data.parse: {price: currency}"
+    assert (
+        identifier.startswith(
+            "`customerID` has 400 different values in 400 rows, such as u-00000; "
+        )
+        and "data.drop" in identifier
+    )
+    assert (
+        price == "`price` has numbers as text, such as $1,000; write data.parse: {price: currency}"
+    )
     assert empty == "`nothing` has no value; add it to data.drop"
-    assert texts(tmp_path, rows, data=", drop: [customerID, nothing], parse: {price: currency}") == []
+    assert (
+        texts(tmp_path, rows, data=", drop: [customerID, nothing], parse: {price: currency}") == []
+    )
 
 
 def test_a_date_that_fits_two_formats_names_both(tmp_path):
-    (text,) = texts(tmp_path, frame(day=[f"{i % 12 + 1:02d}/{i % 5 + 1:02d}/2026" for i in range(N)]))
+    (text,) = texts(
+        tmp_path, frame(day=[f"{i % 12 + 1:02d}/{i % 5 + 1:02d}/2026" for i in range(N)])
+    )
     assert text.endswith('write data.parse: {day: "%d/%m/%Y" or "%m/%d/%Y", which also fits}')
 
 
 def test_steps_that_read_texts_silence_the_warning(tmp_path):
     rows = frame(note=[f"{i} is a note with words" for i in range(N)])
     assert texts(tmp_path, rows)
-    assert texts(tmp_path, rows, steps="[OneHotEncoder: {columns: [color]}, HashingVectorizer: {columns: [note], num_features: 8}]") == []
+    assert (
+        texts(
+            tmp_path,
+            rows,
+            steps="[OneHotEncoder: {columns: [color]}, HashingVectorizer: {columns: [note], num_features: 8}]",
+        )
+        == []
+    )
 
 
 def test_a_loop_of_the_user_may_ignore_columns(tmp_path, monkeypatch):
@@ -264,7 +332,9 @@ def test_a_loop_of_the_user_may_ignore_columns(tmp_path, monkeypatch):
 def test_texts_that_no_step_encodes_are_named_for_a_trainer_of_numbers(tmp_path):
     rows = frame(town=["Rome", "Oslo"] * (N // 2))
     (text,) = texts(tmp_path, rows, steps="[]")
-    assert text.startswith("`color`, `town` are text, which xgboost cannot read, and no step encodes them; add an encoder, ")
+    assert text.startswith(
+        "`color`, `town` are text, which xgboost cannot read, and no step encodes them; add an encoder, "
+    )
     assert texts(tmp_path, rows, steps="[{OneHotEncoder: {columns: [color, town]}}]") == []
 
 
@@ -281,10 +351,22 @@ def test_plan_shows_the_table_and_reads_no_code(tmp_path, monkeypatch):
 
 
 def test_the_table_marks_parsed_columns(tmp_path):
-    rows = frame(price=[f"${i * 7 + 1000:,}" for i in range(N)], other=[f"${i * 7 + 1000:,}" for i in range(N)])
-    assert texts(tmp_path, rows, data=", drop: [other], parse: {price: currency, other: currency}") == []
+    rows = frame(
+        price=[f"${i * 7 + 1000:,}" for i in range(N)],
+        other=[f"${i * 7 + 1000:,}" for i in range(N)],
+    )
+    assert (
+        texts(tmp_path, rows, data=", drop: [other], parse: {price: currency, other: currency}")
+        == []
+    )
     (found,) = summarize_early(load(tmp_path / "space.yaml"))
-    assert [row[0] for row in table_rows(found.summary)] == ["y (label)", "size", "color", "price (parsed)", "other (dropped)"]
+    assert [row[0] for row in table_rows(found.summary)] == [
+        "y (label)",
+        "size",
+        "color",
+        "price (parsed)",
+        "other (dropped)",
+    ]
     stored = found.summary.to_json()
     assert DataSummary.from_json(stored) == found.summary
     for column in stored["columns"]:
@@ -301,9 +383,14 @@ def test_plan_calls_a_loader_if_it_is_asked_to(tmp_path, monkeypatch):
     (tmp_path / "called_rows.py").write_text(loader)
     space = load(tmp_path / "space.yaml", ["data.train={called_rows:load: {first: 200}}"])
     (summary,) = summarize_early(space, call_loaders=True)
-    assert summary.summary.rows == {"train": 200} and any("`price`" in warning.text for warning in summary.warnings)
+    assert summary.summary.rows == {"train": 200} and any(
+        "`price`" in warning.text for warning in summary.warnings
+    )
     (streamed,) = summarize_early(
-        load(tmp_path / "space.yaml", ["data.train=called_rows:load", "data.ingest=stream", "trainer={loop: json:load}"])
+        load(
+            tmp_path / "space.yaml",
+            ["data.train=called_rows:load", "data.ingest=stream", "trainer={loop: json:load}"],
+        )
     )
     assert streamed.summary is None and "only `sweeps run`" in streamed.reason
 
@@ -313,7 +400,10 @@ def test_a_stream_is_summarised_from_a_sample(tmp_path):
     rows = pd.concat([frame()] * 50)
     for i in range(3):
         rows.to_parquet(tmp_path / f"part-{i}.parquet", row_group_size=5_000)
-    asked = load(tmp_path / "space.yaml", ["data.train=part-*.parquet", "data.ingest=stream", "trainer={loop: json:load}"])
+    asked = load(
+        tmp_path / "space.yaml",
+        ["data.train=part-*.parquet", "data.ingest=stream", "trainer={loop: json:load}"],
+    )
     (summary,) = summarize_early(asked)
     assert summary.exact and summary.summary.rows == {"train": 60_000}
     assert summary.summary.sampled < 60_000
@@ -322,19 +412,29 @@ def test_a_stream_is_summarised_from_a_sample(tmp_path):
 # ---- no false alarms
 
 
-SHIPPED = [path for path in sorted(FOLDER.rglob("*.yaml")) if "train: sklearn:" in path.read_text() and missing_package(path) is None]
+SHIPPED = [
+    path
+    for path in sorted(FOLDER.rglob("*.yaml"))
+    if "train: sklearn:" in path.read_text() and missing_package(path) is None
+]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_spaces_have_no_warnings(path):
-    assert [warning.text for found in summarize_early(load(path)) for warning in found.warnings] == []
+    assert [
+        warning.text for found in summarize_early(load(path)) for warning in found.warnings
+    ] == []
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} does not exist")
 @pytest.mark.parametrize(
     ("file", "label", "expected"),
     [
-        ("telco_churn/Telco-Customer-Churn.csv", "Churn", {("identifier", "customerID"), ("number_text", "TotalCharges")}),
+        (
+            "telco_churn/Telco-Customer-Churn.csv",
+            "Churn",
+            {("identifier", "customerID"), ("number_text", "TotalCharges")},
+        ),
         ("california_housing/housing.csv", "median_house_value", set()),
         ("nyc_yellow_parquet/yellow_tripdata_2020-01.parquet", "payment_type", set()),
         ("nyc_yellow_parquet/yellow_tripdata_2018-2020_sample360k.parquet", "payment_type", set()),
@@ -342,8 +442,15 @@ def test_shipped_spaces_have_no_warnings(path):
     ],
 )
 def test_real_tables(tmp_path, file, label, expected):
-    (tmp_path / "space.yaml").write_text(SPACE.format(trainer="xgboost", data="", steps="[OneHotEncoder: {}]"))
+    (tmp_path / "space.yaml").write_text(
+        SPACE.format(trainer="xgboost", data="", steps="[OneHotEncoder: {}]")
+    )
     metric = "valid-rmse" if label == "median_house_value" else "valid-mlogloss"
-    changes = [f"data.train={SHARED / file}", f"data.label={label}", f"objective.metric={metric}", "data.drop_missing_label=true"]
+    changes = [
+        f"data.train={SHARED / file}",
+        f"data.label={label}",
+        f"objective.metric={metric}",
+        "data.drop_missing_label=true",
+    ]
     (summary,) = summarize_early(load(tmp_path / "space.yaml", changes))
     assert {(finding.kind, finding.column) for finding in summary.summary.findings} == expected

@@ -23,7 +23,10 @@ def cut(table: pa.Table, at: int) -> pa.Table:
 
 ROWS = st.lists(
     st.tuples(
-        st.none() | st.integers(-5, 5), st.none() | st.floats(allow_nan=False), st.none() | st.text(max_size=3), st.none() | st.booleans()
+        st.none() | st.integers(-5, 5),
+        st.none() | st.floats(allow_nan=False),
+        st.none() | st.text(max_size=3),
+        st.none() | st.booleans(),
     ),
     min_size=1,
     max_size=20,
@@ -32,8 +35,14 @@ ROWS = st.lists(
 
 def table_of(rows) -> pa.Table:
     kinds = (pa.int64(), pa.float64(), pa.large_string(), pa.bool_())
-    columns = {name: pa.array([row[i] for row in rows], kind) for i, (name, kind) in enumerate(zip("ifsb", kinds, strict=True))}
-    columns["l"] = pa.array([None if row[0] is None else [row[2]] * abs(row[0]) for row in rows], pa.list_(pa.large_string()))
+    columns = {
+        name: pa.array([row[i] for row in rows], kind)
+        for i, (name, kind) in enumerate(zip("ifsb", kinds, strict=True))
+    }
+    columns["l"] = pa.array(
+        [None if row[0] is None else [row[2]] * abs(row[0]) for row in rows],
+        pa.list_(pa.large_string()),
+    )
     columns["t"] = pa.array([row[0] for row in rows], pa.int64()).cast(pa.timestamp("us"))
     return pa.table(columns)
 
@@ -78,12 +87,37 @@ def test_tidy_gives_one_type_to_one_meaning():
             }
         )
     )
-    assert [str(t) for t in table.schema.types] == ["large_string", "double", "double", "double", "timestamp[us]"]
+    assert [str(t) for t in table.schema.types] == [
+        "large_string",
+        "double",
+        "double",
+        "double",
+        "timestamp[us]",
+    ]
     assert table.column("f").null_count == 1
 
 
 CELLS = st.sampled_from(
-    ["1", "-2", "+3", " 4", "1.5", "1e3", "0x1F", "true", "False", "TRUE", "x", " ", "inf", "", "NA", "null", "007", "1_0"]
+    [
+        "1",
+        "-2",
+        "+3",
+        " 4",
+        "1.5",
+        "1e3",
+        "0x1F",
+        "true",
+        "False",
+        "TRUE",
+        "x",
+        " ",
+        "inf",
+        "",
+        "NA",
+        "null",
+        "007",
+        "1_0",
+    ]
 )
 
 
@@ -92,7 +126,9 @@ def test_csv_types_are_those_of_pandas(cells):
     text = "a,b\n" + "\n".join(f"{cell},z" for cell in cells)
     expected = pd.read_csv(io.StringIO(text))
     read = infer_types(
-        canonical_table(pa.table({"a": pa.array([None if c in CSV_MISSING else c for c in cells], pa.string())}))
+        canonical_table(
+            pa.table({"a": pa.array([None if c in CSV_MISSING else c for c in cells], pa.string())})
+        )
     ).to_pandas()
     if expected["a"].dtype == "str":
         assert read["a"].dtype == "str"
@@ -127,10 +163,16 @@ def test_equal_parts_of_sorted_rows_hold_every_class():
 
 def test_train_and_valid_joined():
     train = pa.table({"x": [1.0, 2.0], "c": pa.array(["a", "b"]).dictionary_encode(), "y": [0, 1]})
-    valid = pa.table({"y": [1, 0], "c": pa.array([None, "z"]).dictionary_encode(), "x": [0.5, None]})
+    valid = pa.table(
+        {"y": [1, 0], "c": pa.array([None, "z"]).dictionary_encode(), "x": [0.5, None]}
+    )
     apart = Splits(train, valid, None, "y", "binary", ("no", "yes"), ("x", "c"), "f")
     both = add_valid_to_train(apart)
-    assert both.train.to_pydict() == {"x": [1.0, 2.0, 0.5, None], "c": ["a", "b", None, "z"], "y": [0, 1, 1, 0]}
+    assert both.train.to_pydict() == {
+        "x": [1.0, 2.0, 0.5, None],
+        "c": ["a", "b", None, "z"],
+        "y": [0, 1, 1, 0],
+    }
     assert both.valid is valid and both.fingerprint == "f" and apart.train.num_rows == 2
 
 
@@ -139,4 +181,7 @@ def test_an_index_of_pandas_without_a_name_is_no_column():
     table = pa.Table.from_pandas(frame)
     assert table.column_names == ["a", "__index_level_x__", "__index_level_0__"]
     assert canonical_table(table).column_names == ["a", "__index_level_x__"]
-    assert canonical_table(pa.Table.from_pandas(frame.set_index("a"))).column_names == ["__index_level_x__", "a"]
+    assert canonical_table(pa.Table.from_pandas(frame.set_index("a"))).column_names == [
+        "__index_level_x__",
+        "a",
+    ]

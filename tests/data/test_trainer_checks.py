@@ -33,7 +33,10 @@ FOREST = "sklearn.ensemble:RandomForestClassifier"
 def problems(folder, estimator: str, params: str) -> list[str]:
     (folder / "check_models.py").write_text(MODELS)
     (folder / "space.yaml").write_text(SPACE.format(estimator=estimator, params=params))
-    return [f"{problem.place}: {problem.text}" for problem in check_parameters(load(folder / "space.yaml"))]
+    return [
+        f"{problem.place}: {problem.text}"
+        for problem in check_parameters(load(folder / "space.yaml"))
+    ]
 
 
 @pytest.mark.parametrize(

@@ -19,20 +19,41 @@ HALF = Split("fraction", fraction=0.5)
 
 
 def spec(train: str = "sklearn:iris", base: Path = Path(), **changes) -> DataSpec:
-    return DataSpec(**{"train": train, "label": "target", "valid": HALF, "test": None, "task": None, "base": base, **changes})
+    return DataSpec(
+        **{
+            "train": train,
+            "label": "target",
+            "valid": HALF,
+            "test": None,
+            "task": None,
+            "base": base,
+            **changes,
+        }
+    )
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.999])
 def test_a_part_of_the_rows_is_of_the_train_split_alone(share):
-    made = DataVariants(spec(test=Split("fraction", fraction=0.1)), [spec(test=Split("fraction", fraction=0.1))], 3, ("rows",))
+    made = DataVariants(
+        spec(test=Split("fraction", fraction=0.1)),
+        [spec(test=Split("fraction", fraction=0.1))],
+        3,
+        ("rows",),
+    )
     whole, part = made.splits({"rows": 1.0}), made.splits({"rows": share})
     assert part.valid.equals(whole.valid) and part.test.equals(whole.test)
     assert part.train.num_rows == max(3, round(share * whole.train.num_rows))
-    assert set(map(tuple, part.train.to_pandas().to_numpy())) <= set(map(tuple, whole.train.to_pandas().to_numpy()))
+    assert set(map(tuple, part.train.to_pandas().to_numpy())) <= set(
+        map(tuple, whole.train.to_pandas().to_numpy())
+    )
     shares = part.train.column("target").to_pandas().value_counts(normalize=True)
-    assert len(shares) == 3 and abs(shares - 1 / 3).max() <= 1 / part.train.num_rows, "each class keeps its share"
+    assert len(shares) == 3 and abs(shares - 1 / 3).max() <= 1 / part.train.num_rows, (
+        "each class keeps its share"
+    )
     assert part.train.equals(made.splits({"rows": share}).train), "the same rows for all trials"
-    assert not part.train.equals(DataVariants(spec(), [spec()], 4, ("rows",)).splits({"rows": share}).train)
+    assert not part.train.equals(
+        DataVariants(spec(), [spec()], 4, ("rows",)).splits({"rows": share}).train
+    )
 
 
 def test_a_rare_class_is_kept():
@@ -46,7 +67,10 @@ def test_a_rare_class_is_kept():
         found = load_splits(spec("rare_rows:load", label="y", rows=0.05))
     finally:
         del sys.modules["rare_rows"]
-    assert (found.train.num_rows, sorted(found.train.column("y").unique().to_pylist())) == (5, [0, 1])
+    assert (found.train.num_rows, sorted(found.train.column("y").unique().to_pylist())) == (
+        5,
+        [0, 1],
+    )
 
 
 def test_a_constant_part_is_as_a_tuned_one():
@@ -58,7 +82,9 @@ def test_a_constant_part_is_as_a_tuned_one():
 def test_columns_that_every_trial_drops_are_checked_once():
     fixed = spec(drop=("petal length (cm)",))
     made = DataVariants(fixed, [fixed], 0, ())
-    assert "petal length (cm)" not in made.splits({}).features and len(made.splits({}).features) == 3
+    assert (
+        "petal length (cm)" not in made.splits({}).features and len(made.splits({}).features) == 3
+    )
 
 
 def test_dropped_columns_are_gone_from_every_split():
@@ -66,7 +92,9 @@ def test_dropped_columns_are_gone_from_every_split():
     made = DataVariants(spec(), asked, 0, ("drop",))
     whole, less = made.splits({"drop": ()}), made.splits({"drop": ("petal length (cm)",)})
     assert set(whole.features) - set(less.features) == {"petal length (cm)"}
-    assert set(less.train.column_names) == set(less.valid.column_names) == {*less.features, "target"}
+    assert (
+        set(less.train.column_names) == set(less.valid.column_names) == {*less.features, "target"}
+    )
     fixed = load_splits(asked[1])
     assert fixed.train.equals(less.train) and fixed.valid.equals(less.valid)
 
@@ -78,8 +106,13 @@ def test_a_fingerprint_is_of_the_variant():
     prints = [made.fingerprint_of(data) for data in datas]
     assert len(set(prints)) == 4 and prints == [made.splits(data).fingerprint for data in datas]
     assert made.fingerprint not in prints, "of the sweep it covers all"
-    assert made.fingerprint_of({"drop": (), "rows": 1.0}) == load_splits(spec()).fingerprint, "the whole is what it is without variants"
-    assert made.fingerprint_of({"drop": ("petal length (cm)", "petal length (cm)"), "rows": 0.5}) == prints[2]
+    assert made.fingerprint_of({"drop": (), "rows": 1.0}) == load_splits(spec()).fingerprint, (
+        "the whole is what it is without variants"
+    )
+    assert (
+        made.fingerprint_of({"drop": ("petal length (cm)", "petal length (cm)"), "rows": 0.5})
+        == prints[2]
+    )
     assert DataVariants(spec(), [spec()], 0).fingerprint == load_splits(spec()).fingerprint
     assert len({variant_name(data) for data in datas}) == 4 and variant_name({}) == ""
 
@@ -97,7 +130,9 @@ def test_sources_must_have_the_same_task(tmp_path, monkeypatch):
     def read(source, base, place, args):
         import pyarrow as pa
 
-        return pa.Table.from_pandas(pd.read_csv(base / source, dtype_backend="pyarrow"), preserve_index=False)
+        return pa.Table.from_pandas(
+            pd.read_csv(base / source, dtype_backend="pyarrow"), preserve_index=False
+        )
 
     def kept(source, base, place, args):
         from sweeps.data.tables import canonical_table
@@ -107,7 +142,9 @@ def test_sources_must_have_the_same_task(tmp_path, monkeypatch):
     monkeypatch.setattr(load, "read_source", kept)  # without Ray
     ask = lambda *names: [spec(f"{n}.csv", tmp_path, label="y") for n in names]  # noqa: E731
     made = DataVariants(ask("a")[0], ask("a", "c"), 0, ("train",))
-    assert made.splits({"train": "c.csv"}).features == ("x", "extra") and made.splits({"train": "a.csv"}).features == ("x",)
+    assert made.splits({"train": "c.csv"}).features == ("x", "extra") and made.splits(
+        {"train": "a.csv"}
+    ).features == ("x",)
     assert [made.source_index({"train": f"{n}.csv"}) for n in "ac"] == ["0", "1"]
     with pytest.raises(InputError) as e:
         DataVariants(ask("a")[0], ask("a", "b"), 0, ("train",))
@@ -120,25 +157,45 @@ def test_sources_must_have_the_same_task(tmp_path, monkeypatch):
 
 def test_a_column_that_is_in_one_source_alone_cannot_be_dropped_from_the_other():
     asked = [spec(drop=()), spec(drop=("petal width",))]
-    with pytest.raises(InputError, match=r"data.drop: `sklearn:iris` has no column `petal width`; did you mean `petal width \(cm\)`"):
+    with pytest.raises(
+        InputError,
+        match=r"data.drop: `sklearn:iris` has no column `petal width`; did you mean `petal width \(cm\)`",
+    ):
         DataVariants(spec(), asked, 0, ("drop",))
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(90)
-def test_the_data_actor_fits_a_chain_once_per_variant_and_stores_what_an_export_needs(local_ray, tmp_path):
+def test_the_data_actor_fits_a_chain_once_per_variant_and_stores_what_an_export_needs(
+    local_ray, tmp_path
+):
     from sweeps.data.data_actor import _DataActor
     from sweeps.data.prepared_store import PreparedStore
     from sweeps.space import Step
 
     rows = pd.DataFrame({"x": np.arange(40.0), "z": np.arange(40) % 7, "y": ["no", "yes"] * 20})
     files(tmp_path, a=rows, b=rows.assign(x=rows.x * 100))
-    base = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25), test=Split("fraction", fraction=0.25))
-    variants = [spec(f"{n}.csv", tmp_path, label="y", valid=base.valid, test=base.test, drop=d) for n in "ab" for d in ((), ("z",))]
+    base = spec(
+        "a.csv",
+        tmp_path,
+        label="y",
+        valid=Split("fraction", fraction=0.25),
+        test=Split("fraction", fraction=0.25),
+    )
+    variants = [
+        spec(f"{n}.csv", tmp_path, label="y", valid=base.valid, test=base.test, drop=d)
+        for n in "ab"
+        for d in ((), ("z",))
+    ]
     data_actor, scaled = _DataActor((), str(tmp_path), (1,)), (Step("StandardScaler"),)
     facts = data_actor.load(base, 0, variants, ("train", "drop", "rows"))
     assert facts.classes == ("no", "yes") and facts.rows == {"train": 20, "valid": 10, "test": 10}
-    datas = [{"train": f"{n}.csv", "drop": d, "rows": r} for n in "ab" for d in ((), ("z",)) for r in (0.5, 1.0)]
+    datas = [
+        {"train": f"{n}.csv", "drop": d, "rows": r}
+        for n in "ab"
+        for d in ((), ("z",))
+        for r in (0.5, 1.0)
+    ]
     made = [data_actor.prepare(scaled, data) for data in datas + datas]
     assert data_actor.store.count_chains() == len({one["key"] for one in made}) == len(datas)
     data_actor.prepare((), datas[0])
@@ -146,7 +203,10 @@ def test_the_data_actor_fits_a_chain_once_per_variant_and_stores_what_an_export_
     store = PreparedStore(tmp_path)
     for data in datas:
         own = store.load_info(data)
-        assert own.features == (("x",) if data["drop"] else ("x", "z")) and own.rows["train"] == 20 * data["rows"]
+        assert (
+            own.features == (("x",) if data["drop"] else ("x", "z"))
+            and own.rows["train"] == 20 * data["rows"]
+        )
         frame, labels = store.load_test(data)
         assert list(frame) == list(own.features) and len(frame) == len(labels) == 10
         assert frame.x.max() > 40 if data["train"] == "b.csv" else frame.x.max() < 40
@@ -160,11 +220,20 @@ def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
 
     rows = pd.DataFrame({"x": np.arange(40.0), "y": ["no", "yes"] * 20})
     files(tmp_path, a=rows)
-    asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25), test=Split("fraction", fraction=0.25))
+    asked = spec(
+        "a.csv",
+        tmp_path,
+        label="y",
+        valid=Split("fraction", fraction=0.25),
+        test=Split("fraction", fraction=0.25),
+    )
     before = _DataActor((), str(tmp_path), (1,)).load(asked, 0).fingerprint
     store = {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()}
     files(tmp_path, a=rows.assign(x=rows.x + 1))
-    with pytest.raises(InputError, match=rf"data.train: the data has changed since the sweep began: its fingerprint was {before[:12]}"):
+    with pytest.raises(
+        InputError,
+        match=rf"data.train: the data has changed since the sweep began: its fingerprint was {before[:12]}",
+    ):
         _DataActor((), str(tmp_path), (1,)).load(asked, 0, before=before)
     assert {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()} == store
 
@@ -175,16 +244,26 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
     from sweeps.data.data_actor import _DataActor
     from sweeps.space import Step
 
-    files(tmp_path, a=pd.DataFrame({"x": np.arange(40.0), "plan": ["basic", "pro"] * 20, "y": ["no", "yes"] * 20}))
+    files(
+        tmp_path,
+        a=pd.DataFrame(
+            {"x": np.arange(40.0), "plan": ["basic", "pro"] * 20, "y": ["no", "yes"] * 20}
+        ),
+    )
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))
     data_actor = _DataActor((), str(tmp_path), (1,), numeric_only=True)
     data_actor.load(asked, 0)
-    with pytest.raises(InputError, match=r"not numeric after preprocessing: `plan`; .*name such a column in .*, or drop it with"):
+    with pytest.raises(
+        InputError,
+        match=r"not numeric after preprocessing: `plan`; .*name such a column in .*, or drop it with",
+    ):
         data_actor.prepare((Step("StandardScaler"),))
     assert data_actor.prepare((Step("StandardScaler"), Step("OneHotEncoder")))["key"]
     any_loop = _DataActor((), str(tmp_path), (1,))
     any_loop.load(asked, 0)
-    assert any_loop.prepare((Step("StandardScaler"),))["key"], "a loop of the user's own may read text"
+    assert any_loop.prepare((Step("StandardScaler"),))["key"], (
+        "a loop of the user's own may read text"
+    )
 
 
 def test_a_split_without_a_class_is_told():
@@ -209,31 +288,62 @@ def test_arrays_reach_a_loop_as_tensors_and_a_model_as_arrays(local_ray, tmp_pat
     from sweeps.space import Step
 
     data_actor, third = _DataActor((), str(tmp_path), (2,)), Split("fraction", fraction=1 / 3)
-    asked = spec("tests.user_loops:images", args={"kind": kind}, label="bright", valid=third, test=third, drop=())
+    asked = spec(
+        "tests.user_loops:images",
+        args={"kind": kind},
+        label="bright",
+        valid=third,
+        test=third,
+        drop=(),
+    )
     facts = data_actor.load(asked, 0)
-    assert [(c.name, c.type, c.shape) for c in infer_schema(facts.check)] == [("image", "tensor", [4, 5]), ("width", "integer", None)]
+    assert [(c.name, c.type, c.shape) for c in infer_schema(facts.check)] == [
+        ("image", "tensor", [4, 5]),
+        ("width", "integer", None),
+    ]
     for chain in ((), (Step("StandardScaler"),)):
         made = data_actor.prepare(chain)
         for shard in (*made["shards"][2]["train"], *made["shards"][2]["valid"]):
             (batch,) = ray.get(shard).iter_batches(batch_size=None, batch_format="numpy")
             assert batch["image"].shape[1:] == (4, 5) and batch["image"].dtype == "float32"
         fitted = PreparedStore(tmp_path).load_chain(chain)
-        rows = (ray.get(made["check"]), fitted.transform(facts.check), fitted.transform(PreparedStore(tmp_path).load_test()[0]))
-        assert all(type(cell) is np.ndarray and cell.shape == (4, 5) for frame in rows for cell in frame["image"])
+        rows = (
+            ray.get(made["check"]),
+            fitted.transform(facts.check),
+            fitted.transform(PreparedStore(tmp_path).load_test()[0]),
+        )
+        assert all(
+            type(cell) is np.ndarray and cell.shape == (4, 5)
+            for frame in rows
+            for cell in frame["image"]
+        )
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("chain", [(), ("StandardScaler",)], ids=["unchanged", "scaled"])
-def test_a_large_table_reaches_workers_with_the_same_values(local_ray, tmp_path, monkeypatch, chain):
+def test_a_large_table_reaches_workers_with_the_same_values(
+    local_ray, tmp_path, monkeypatch, chain
+):
     import ray
 
     from sweeps.data import data_actor
     from sweeps.space import Step
 
     rng = np.random.default_rng(0)
-    numbers = {"x": rng.normal(size=90), "narrow": rng.normal(size=90).astype("float32"), "n": rng.integers(0, 5, 90)}
-    rows = pd.DataFrame({**numbers, "hole": np.where(rng.random(90) < 0.1, np.nan, 1.5), "text": ["a", "b", None] * 30, "y": [0, 1] * 45})
+    numbers = {
+        "x": rng.normal(size=90),
+        "narrow": rng.normal(size=90).astype("float32"),
+        "n": rng.integers(0, 5, 90),
+    }
+    rows = pd.DataFrame(
+        {
+            **numbers,
+            "hole": np.where(rng.random(90) < 0.1, np.nan, 1.5),
+            "text": ["a", "b", None] * 30,
+            "y": [0, 1] * 45,
+        }
+    )
     rows.to_parquet(tmp_path / "a.parquet")
     asked = spec("a.parquet", tmp_path, label="y", valid=Split("fraction", fraction=1 / 3))
     found = []
@@ -243,7 +353,11 @@ def test_a_large_table_reaches_workers_with_the_same_values(local_ray, tmp_path,
         (tmp_path / str(limit)).mkdir()
         actor.load(asked, 0)
         made = actor.prepare(tuple(map(Step, chain)))
-        shards = (*made["shards"][1]["train"], *made["shards"][2]["train"], *made["shards"][1]["valid"])
+        shards = (
+            *made["shards"][1]["train"],
+            *made["shards"][2]["train"],
+            *made["shards"][1]["valid"],
+        )
         found.append([ray.get(shard).to_pandas() for shard in shards])
     for small, large in zip(*found, strict=True):
         pd.testing.assert_frame_equal(small, large, check_exact=True)
@@ -265,5 +379,11 @@ def test_raw_rows_are_dropped_if_all_trials_have_the_same_data(local_ray, tmp_pa
     assert not actor.runs_tasks(scaled)
     made = actor.prepare(scaled)
     reload = (asked, 0, (), (), facts.fingerprint)
-    assert actor.variants is None and actor.prepare(scaled, {}, reload) is made and actor.variants is None
-    assert actor.runs_tasks(()) and actor.prepare((), {}, reload)["key"] != made["key"], "another chain reads the rows again"
+    assert (
+        actor.variants is None
+        and actor.prepare(scaled, {}, reload) is made
+        and actor.variants is None
+    )
+    assert actor.runs_tasks(()) and actor.prepare((), {}, reload)["key"] != made["key"], (
+        "another chain reads the rows again"
+    )

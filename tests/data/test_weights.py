@@ -18,7 +18,13 @@ from sweeps.space import DataSpec, Split
 
 HALF = Split("fraction", fraction=0.5)
 rng = np.random.default_rng(0)
-FRAME = pd.DataFrame({"a": rng.normal(size=60), "w": rng.integers(0, 4, 60) / 2, "y": ["no"] * 40 + ["yes"] * 15 + ["maybe"] * 5})
+FRAME = pd.DataFrame(
+    {
+        "a": rng.normal(size=60),
+        "w": rng.integers(0, 4, 60) / 2,
+        "y": ["no"] * 40 + ["yes"] * 15 + ["maybe"] * 5,
+    }
+)
 
 
 FRAMES: dict[int, pd.DataFrame] = {}
@@ -33,7 +39,14 @@ def spec(frame: pd.DataFrame = FRAME, **changes) -> DataSpec:
     FRAMES[id(frame)] = frame
     if "weight" in changes:
         changes["weight_columns"] = (changes["weight"],)
-    given = {"train": f"{__name__}:rows", "args": {"number": id(frame)}, "label": "y", "valid": HALF, "test": None, "task": None}
+    given = {
+        "train": f"{__name__}:rows",
+        "args": {"number": id(frame)},
+        "label": "y",
+        "valid": HALF,
+        "test": None,
+        "task": None,
+    }
     return DataSpec(**given | {"base": Path()} | changes)
 
 
@@ -51,7 +64,9 @@ def test_balanced_weights_are_those_of_scikit_learn():
     found = weights.row_weights(splits)
     codes = splits.train.column("y").to_numpy()
     np.testing.assert_allclose(found, compute_sample_weight("balanced", codes))
-    assert np.ptp([found[codes == code].sum() for code in range(3)]) < 1e-9, "all classes have the same total weight"
+    assert np.ptp([found[codes == code].sum() for code in range(3)]) < 1e-9, (
+        "all classes have the same total weight"
+    )
     both = weights.row_weights(load_splits(spec(weight="w", class_weight="balanced")))
     np.testing.assert_allclose(both, found * weights.row_weights(load_splits(spec(weight="w"))))
 
@@ -65,10 +80,15 @@ def test_classes_are_counted_in_the_train_part_of_each_fold_and_in_all_rows_of_a
     whole = load_splits(spec(class_weight="balanced", valid=Split("folds", folds=3)))
     for number in range(3):
         fold = fold_of(whole, number, 1.0, 0)
-        np.testing.assert_allclose(weights.row_weights(fold), compute_sample_weight("balanced", fold.train.column("y").to_numpy()))
+        np.testing.assert_allclose(
+            weights.row_weights(fold),
+            compute_sample_weight("balanced", fold.train.column("y").to_numpy()),
+        )
     refit = add_valid_to_train(load_splits(spec(weight="w", class_weight="balanced")))
     expected = FRAME.set_index("a").loc[refit.train.column("a").to_pylist()]
-    np.testing.assert_allclose(weights.row_weights(refit), expected["w"] * compute_sample_weight("balanced", expected["y"]))
+    np.testing.assert_allclose(
+        weights.row_weights(refit), expected["w"] * compute_sample_weight("balanced", expected["y"])
+    )
 
 
 def test_folds_keep_the_share_of_each_class():
@@ -92,7 +112,9 @@ def test_a_weight_is_a_finite_number_of_at_least_0(values, text):
     with pytest.raises(InputError) as caught:
         load_splits(spec(FRAME.assign(w=values), weight="w"))
     (problem,) = caught.value.problems
-    assert problem.place == "data.weight" and problem.text.startswith(f"`w` {text}; a weight must be a finite number of at least 0; ")
+    assert problem.place == "data.weight" and problem.text.startswith(
+        f"`w` {text}; a weight must be a finite number of at least 0; "
+    )
 
 
 def test_a_train_row_must_count():
@@ -108,17 +130,25 @@ def test_a_regression_has_no_classes():
         load_splits(spec(FRAME.assign(y=FRAME["a"] * 2), class_weight="balanced"))
     variant = spec(FRAME.assign(y=FRAME["a"] * 2))
     with pytest.raises(InputError, match=r"data.class_weight: is only for a classification"):
-        DataVariants(variant, [variant, replace(variant, class_weight="balanced")], 0, ("class_weight",))
+        DataVariants(
+            variant, [variant, replace(variant, class_weight="balanced")], 0, ("class_weight",)
+        )
 
 
 def test_tuned_weights_make_variants_with_the_same_rows_and_features():
     base = spec(weight_columns=("w",))
-    datas = [{"weight": weight, "class_weight": balance} for weight in (None, "w") for balance in (None, "balanced")]
+    datas = [
+        {"weight": weight, "class_weight": balance}
+        for weight in (None, "w")
+        for balance in (None, "balanced")
+    ]
     made = DataVariants(base, [base], 0, ("weight", "class_weight"))
     found = [made.splits(data) for data in datas]
     assert len({splits.fingerprint for splits in found}) == 4
     assert [splits.fingerprint for splits in found] == [made.fingerprint_of(data) for data in datas]
-    assert all(splits.features == ("a",) and splits.train.equals(found[0].train) for splits in found)
+    assert all(
+        splits.features == ("a",) and splits.train.equals(found[0].train) for splits in found
+    )
     assert weights.row_weights(found[0]) is None
     fixed = load_splits(spec(weight="w", class_weight="balanced"))
     np.testing.assert_array_equal(weights.row_weights(found[3]), weights.row_weights(fixed))

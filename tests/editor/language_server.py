@@ -10,11 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-SETTINGS = {"yaml": {"validate": True, "hover": True, "completion": True, "schemaStore": {"enable": False}}}
+SETTINGS = {
+    "yaml": {"validate": True, "hover": True, "completion": True, "schemaStore": {"enable": False}}
+}
 CAPABILITIES = {
     "workspace": {"configuration": True, "didChangeConfiguration": {"dynamicRegistration": True}},
     "textDocument": {
-        "completion": {"completionItem": {"snippetSupport": True, "documentationFormat": ["markdown"]}},
+        "completion": {
+            "completionItem": {"snippetSupport": True, "documentationFormat": ["markdown"]}
+        },
         "hover": {"contentFormat": ["markdown"]},
         "publishDiagnostics": {},
     },
@@ -31,12 +35,21 @@ class LanguageServer:
     """
 
     def __init__(self, command: list[str], folder: Path):
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder)
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
+        )
         self._received: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._last_id = 0
-        self.request("initialize", {"processId": None, "rootUri": folder.as_uri(), "capabilities": CAPABILITIES})
+        self.request(
+            "initialize",
+            {"processId": None, "rootUri": folder.as_uri(), "capabilities": CAPABILITIES},
+        )
         self._notify("initialized", {})
 
     def open(self, file: Path, text: str) -> list[dict[str, Any]]:
@@ -50,7 +63,10 @@ class LanguageServer:
         self._notify("textDocument/didOpen", {"textDocument": document})
 
         def answers(message: dict[str, Any]) -> bool:
-            return message.get("method") == "textDocument/publishDiagnostics" and message["params"]["uri"] == file.as_uri()
+            return (
+                message.get("method") == "textDocument/publishDiagnostics"
+                and message["params"]["uri"] == file.as_uri()
+            )
 
         found: list[dict[str, Any]] = self._wait_for(answers)["params"]["diagnostics"]
         return found
@@ -71,7 +87,9 @@ class LanguageServer:
         self._last_id += 1
         own = self._last_id
         self._send({"id": own, "method": method, "params": params})
-        answer = self._wait_for(lambda message: message.get("id") == own and "method" not in message)
+        answer = self._wait_for(
+            lambda message: message.get("id") == own and "method" not in message
+        )
         assert "error" not in answer, answer["error"]
         return answer["result"]
 
@@ -129,4 +147,7 @@ def _result(request: dict[str, Any]) -> Any:
 
 
 def _place(file: Path, line: int, character: int) -> dict[str, Any]:
-    return {"textDocument": {"uri": file.as_uri()}, "position": {"line": line, "character": character}}
+    return {
+        "textDocument": {"uri": file.as_uri()},
+        "position": {"line": line, "character": character},
+    }

@@ -48,7 +48,11 @@ class Editor:
         for diagnostic in self.open(text)[1]:
             start, end = diagnostic["range"]["start"], diagnostic["range"]["end"]
             line = (MODELINE + text).splitlines()[start["line"]]
-            found[line[start["character"] : end["character"] if end["line"] == start["line"] else None]] = diagnostic["message"]
+            found[
+                line[
+                    start["character"] : end["character"] if end["line"] == start["line"] else None
+                ]
+            ] = diagnostic["message"]
         return found
 
     def completions(self, text: str) -> dict[str, dict[str, Any]]:
@@ -69,7 +73,9 @@ class Editor:
 @pytest.fixture(scope="module")
 def editor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
     if SERVER is None:
-        pytest.skip("the tests of editors need yaml-language-server, as `npm install --global yaml-language-server` brings it")
+        pytest.skip(
+            "the tests of editors need yaml-language-server, as `npm install --global yaml-language-server` brings it"
+        )
     folder = tmp_path_factory.mktemp("editor")
     (folder / "sweeps.schema.json").write_text(json.dumps(schema()))
     server = LanguageServer([SERVER, "--stdio"], folder)
@@ -87,19 +93,31 @@ def test_a_file_without_the_line_is_not_checked(editor):
 
 
 def test_the_server_completes_the_keys_of_the_file_and_of_search(editor):
-    assert {"space", "scheduler", "trackers", "runtime_env"} <= editor.completions(XGBOOST + "|\n").keys()
+    assert {"space", "scheduler", "trackers", "runtime_env"} <= editor.completions(
+        XGBOOST + "|\n"
+    ).keys()
     found = editor.completions(XGBOOST + "search:\n  |\n")
     assert found.keys() == {"algorithm", "seed", "options", "initial_points", "from"}
     assert (
-        "Seed of the data splits" in found["seed"]["documentation"]["value"] and "Default: `0`" in found["seed"]["documentation"]["value"]
+        "Seed of the data splits" in found["seed"]["documentation"]["value"]
+        and "Default: `0`" in found["seed"]["documentation"]["value"]
     )
 
 
 def test_the_server_completes_names_and_describes_them(editor):
     trainers = editor.completions("trainer: |\n")
-    assert set(trainer_names()) <= trainers.keys() and "XGBoost" in trainers["xgboost"]["documentation"]
-    assert set(registry.names("sampler")) <= editor.completions(XGBOOST + "search:\n  algorithm: |\n").keys()
-    assert set(registry.names("scheduler")) <= editor.completions(XGBOOST + "scheduler:\n  name: |\n").keys()
+    assert (
+        set(trainer_names()) <= trainers.keys()
+        and "XGBoost" in trainers["xgboost"]["documentation"]
+    )
+    assert (
+        set(registry.names("sampler"))
+        <= editor.completions(XGBOOST + "search:\n  algorithm: |\n").keys()
+    )
+    assert (
+        set(registry.names("scheduler"))
+        <= editor.completions(XGBOOST + "scheduler:\n  name: |\n").keys()
+    )
     assert {"mlflow", "jsonl"} <= editor.completions(XGBOOST + "trackers:\n  - |\n").keys()
 
 
@@ -109,14 +127,18 @@ def test_the_server_completes_steps(editor, place):
 
 
 def test_the_server_completes_the_parameters_of_a_step(editor):
-    found = editor.completions(XGBOOST + "space:\n  preprocessor:\n    - SimpleImputer:\n        |\n")
+    found = editor.completions(
+        XGBOOST + "space:\n  preprocessor:\n    - SimpleImputer:\n        |\n"
+    )
     assert {"columns", "strategy", "fill_value"} <= found.keys()
 
 
 def test_the_server_completes_the_metrics_of_the_trainer(editor):
     found = editor.completions("trainer: xgboost\nobjective:\n  metric: |\n")
     assert {"valid-logloss", "valid-rmse", "valid-f1_macro", "seconds"} <= found.keys()
-    assert {"valid-logloss", "seconds"} <= editor.completions(XGBOOST + "constraints:\n  |\n").keys()
+    assert {"valid-logloss", "seconds"} <= editor.completions(
+        XGBOOST + "constraints:\n  |\n"
+    ).keys()
 
 
 def test_the_server_completes_the_options_of_the_algorithm_and_the_scheduler(editor):
@@ -133,22 +155,36 @@ def test_the_server_completes_the_parameters_of_the_trainer(editor):
 
 
 def test_the_server_completes_values_and_domains(editor):
-    assert {"0.3", "{loguniform: [0.01, 0.3]}"} <= editor.completions(XGBOOST + "space:\n  params:\n    eta: |\n").keys()
-    assert {"loguniform", "choice"} <= editor.completions(XGBOOST + "space:\n  params:\n    eta:\n      |\n").keys()
-    assert {"gbtree", "dart"} <= editor.completions(XGBOOST + "space:\n  params:\n    booster: |\n").keys()
+    assert {"0.3", "{loguniform: [0.01, 0.3]}"} <= editor.completions(
+        XGBOOST + "space:\n  params:\n    eta: |\n"
+    ).keys()
+    assert {"loguniform", "choice"} <= editor.completions(
+        XGBOOST + "space:\n  params:\n    eta:\n      |\n"
+    ).keys()
+    assert {"gbtree", "dart"} <= editor.completions(
+        XGBOOST + "space:\n  params:\n    booster: |\n"
+    ).keys()
 
 
 def test_the_server_completes_the_options_of_a_trainer(editor):
     found = editor.completions("trainer:\n  name: keras\n  |\n")
     assert {"model", "framework", "reuse"} <= found.keys() and "estimator" not in found
-    assert {"loop", "estimator", "trainable", "command"} <= editor.completions("trainer:\n  |\n").keys()
+    assert {"loop", "estimator", "trainable", "command"} <= editor.completions(
+        "trainer:\n  |\n"
+    ).keys()
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("space:\n  params:\n    e|ta: 0.1\n", ["Learning rate.", "Default: `0.3`", "{loguniform: [0.01, 0.3]}", "Example:"]),
-        ("space:\n  params:\n    eta: {log|uniform: [0.1, 1]}\n", ["uniform in its logarithm", "- 0.0001"]),
+        (
+            "space:\n  params:\n    e|ta: 0.1\n",
+            ["Learning rate.", "Default: `0.3`", "{loguniform: [0.01, 0.3]}", "Example:"],
+        ),
+        (
+            "space:\n  params:\n    eta: {log|uniform: [0.1, 1]}\n",
+            ["uniform in its logarithm", "- 0.0001"],
+        ),
         ("space:\n  preprocessor: Standard|Scaler\n", ["Subtract the mean of each column"]),
         ("search: {algorithm: g|p}\n", ["largest expected improvement", "Default: `auto`"]),
         ("li|mits: {max_trials: 3}\n", ["Limits of trials", "max_trials: 50"]),
@@ -162,19 +198,47 @@ def test_the_server_explains(editor, text, words):
 
 MISTAKES = {
     "trainer": (XGBOOST.replace("xgboost", "xgbost"), "xgbost", "Did you mean `xgboost`?"),
-    "trainer of another tool": (XGBOOST.replace("xgboost", "lgbm"), "lgbm", "Did you mean `lightgbm`?"),
+    "trainer of another tool": (
+        XGBOOST.replace("xgboost", "lgbm"),
+        "lgbm",
+        "Did you mean `lightgbm`?",
+    ),
     "metric": (XGBOOST.replace("logloss", "loglos"), "valid-loglos", "reports no such metric"),
-    "metric of a list": (XGBOOST.replace("{metric: valid-logloss", "\n  - {metric: valid-loglos"), "valid-loglos", "no such metric"),
+    "metric of a list": (
+        XGBOOST.replace("{metric: valid-logloss", "\n  - {metric: valid-loglos"),
+        "valid-loglos",
+        "no such metric",
+    ),
     "step": (XGBOOST + "space: {preprocessor: StandardScalr}\n", "StandardScalr", "Unknown step"),
-    "step of a list": (XGBOOST + "space: {preprocessor: [StandardScalr]}\n", "StandardScalr", "Unknown step"),
-    "step with parameters": (XGBOOST + "space: {preprocessor: [{StandardScalr: {columns: all}}]}\n", "StandardScalr", "not allowed"),
+    "step of a list": (
+        XGBOOST + "space: {preprocessor: [StandardScalr]}\n",
+        "StandardScalr",
+        "Unknown step",
+    ),
+    "step with parameters": (
+        XGBOOST + "space: {preprocessor: [{StandardScalr: {columns: all}}]}\n",
+        "StandardScalr",
+        "not allowed",
+    ),
     "key": (XGBOOST + "limts: {max_trials: 3}\n", "limts", "not allowed"),
     "algorithm": (XGBOOST + "search: {algorithm: bayes}\n", "bayes", "Valid values"),
     "scheduler": (XGBOOST + "scheduler: {name: ahsa, max_t: 9}\n", "ahsa", "Valid values"),
     "tracker": (XGBOOST + "trackers: [mlflw]\n", "mlflw", "Valid values"),
-    "domain": (XGBOOST + "space: {params: {eta: {loguniforn: [0.1, 1]}}}\n", "loguniforn", "not allowed"),
-    "value": (XGBOOST + "space: {params: {eta: fast}}\n", "fast", "Must be a number of at least 0, a domain, or a variable"),
-    "number": (XGBOOST + "limits: {max_trials: many}\n", "many", "Must be an integer of at least 1, or a variable"),
+    "domain": (
+        XGBOOST + "space: {params: {eta: {loguniforn: [0.1, 1]}}}\n",
+        "loguniforn",
+        "not allowed",
+    ),
+    "value": (
+        XGBOOST + "space: {params: {eta: fast}}\n",
+        "fast",
+        "Must be a number of at least 0, a domain, or a variable",
+    ),
+    "number": (
+        XGBOOST + "limits: {max_trials: many}\n",
+        "many",
+        "Must be an integer of at least 1, or a variable",
+    ),
 }
 
 
@@ -186,11 +250,17 @@ def test_the_server_marks_a_mistake_and_nothing_else(editor, text, marked, messa
 
 RIGHT = {
     "trainer of one's own": XGBOOST.replace("xgboost", "my_trainer"),
-    "trainer of one's own with options": XGBOOST.replace("xgboost", "{name: my_trainer, widths: [1, 2]}"),
+    "trainer of one's own with options": XGBOOST.replace(
+        "xgboost", "{name: my_trainer, widths: [1, 2]}"
+    ),
     "metric of one's own": XGBOOST.replace("valid-logloss", "my_metrics:score"),
-    "metric of one's own loop": XGBOOST.replace("xgboost", "{loop: 'my:train'}").replace("valid-logloss", "score"),
-    "step of one's own": XGBOOST + "space: {preprocessor: [my_steps:Clip, {my_steps:Clip: {quantile: 0.9}}]}\n",
-    "null": XGBOOST + "limits: {timeout: null}\nspace: {params: {eta: null}, preprocessor: null}\nscheduler: null\n",
+    "metric of one's own loop": XGBOOST.replace("xgboost", "{loop: 'my:train'}").replace(
+        "valid-logloss", "score"
+    ),
+    "step of one's own": XGBOOST
+    + "space: {preprocessor: [my_steps:Clip, {my_steps:Clip: {quantile: 0.9}}]}\n",
+    "null": XGBOOST
+    + "limits: {timeout: null}\nspace: {params: {eta: null}, preprocessor: null}\nscheduler: null\n",
     "variables": XGBOOST.replace("0.2", '"${SHARE}"')
     + "limits:\n  max_trials: ${N}\n  timeout: ${TIME:-1h}\n  max_failures: ${F:-2}\nspace:\n"
     "  params:\n    eta: ${ETA}\n"
@@ -204,7 +274,10 @@ def test_nothing_is_marked_in_valid_files(editor, text):
 
 
 PAGE = (REPO / "docs/how-to/editor.md").read_text()
-SHOWN = [block.removesuffix("```") for block in re.findall(r"^```text\n(.*?^```)$", PAGE, re.DOTALL | re.MULTILINE)]
+SHOWN = [
+    block.removesuffix("```")
+    for block in re.findall(r"^```text\n(.*?^```)$", PAGE, re.DOTALL | re.MULTILINE)
+]
 
 
 def test_the_page_shows_what_the_server_answers(editor):
@@ -216,7 +289,8 @@ def test_the_page_shows_what_the_server_answers(editor):
     def marked(content: str) -> str:
         lines = (MODELINE + content).splitlines()
         found = [
-            f"{next(i for i, line in enumerate(lines, 1) if part in line)}: {part}: {why}" for part, why in editor.problems(content).items()
+            f"{next(i for i, line in enumerate(lines, 1) if part in line)}: {part}: {why}"
+            for part, why in editor.problems(content).items()
         ]
         return "".join(f"{line}\n" for line in sorted(found))
 

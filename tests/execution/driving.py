@@ -38,8 +38,17 @@ class TinyKeeper:
         shards = {}
         for workers in (1, 2, 3):
             parts = [self.frame.iloc[r::workers].reset_index(drop=True) for r in range(workers)]
-            shards[workers] = {"train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts), "valid": (valid,)}
-        return {"key": repr(steps), "bytes": 10_000, "shards": shards, "check": None, "weight": None}
+            shards[workers] = {
+                "train": tuple(ray.put(ray.data.from_pandas(part)) for part in parts),
+                "valid": (valid,),
+            }
+        return {
+            "key": repr(steps),
+            "bytes": 10_000,
+            "shards": shards,
+            "check": None,
+            "weight": None,
+        }
 
 
 def job(
@@ -51,19 +60,32 @@ def job(
     trial_timeout: float | None = None,
 ) -> Job:
     """Return the settings that all trials of a sweep with this loop share."""
-    return Job("test", loop, backend, (), metric, "minimize", max_t, frozenset(rungs), trial_timeout)
+    return Job(
+        "test", loop, backend, (), metric, "minimize", max_t, frozenset(rungs), trial_timeout
+    )
 
 
-def trial(number: int, params: dict[str, Any], workers: int, backend: str, seed: int | None = None, steps: tuple = ()) -> Trial:
+def trial(
+    number: int,
+    params: dict[str, Any],
+    workers: int,
+    backend: str,
+    seed: int | None = None,
+    steps: tuple = (),
+) -> Trial:
     """Return a trial with a number of workers of one CPU each."""
     shape = Shape(workers, (("CPU", 1.0),), backend)
-    return Trial(number, f"{number:04d}", params, steps, shape, number if seed is None else seed, {})
+    return Trial(
+        number, f"{number:04d}", params, steps, shape, number if seed is None else seed, {}
+    )
 
 
 class Driving:
     """Pool with its own data actor. `run` runs one trial until its end, and may stop the trial at a step."""
 
-    def __init__(self, job: Job, folder, cluster: dict[str, float] | None = None, max_failures: int = 2):
+    def __init__(
+        self, job: Job, folder, cluster: dict[str, float] | None = None, max_failures: int = 2
+    ):
         self.folder = folder
         self.pool = Pool.remote(job, cluster or {"CPU": 2.0}, max_failures)
         self.data_actor = TinyKeeper.remote()
@@ -79,13 +101,19 @@ class Driving:
         return ray.get(self.pool.checkpoint_step.remote(trial.id))
 
     def finish(
-        self, trial: Trial, stop_at: int | None = None, timeout: float = 120, asked: list[int] | None = None
+        self,
+        trial: Trial,
+        stop_at: int | None = None,
+        timeout: float = 120,
+        asked: list[int] | None = None,
     ) -> tuple[Progress, list[Report]]:
         """Answer at rungs until the trial ends, and return its last `Progress` and all its reports."""
         reports: list[Report] = []
         deadline = time.monotonic() + timeout
         while True:
-            progress = ray.get(self.pool.advance.remote(trial.id), timeout=max(1, deadline - time.monotonic()))
+            progress = ray.get(
+                self.pool.advance.remote(trial.id), timeout=max(1, deadline - time.monotonic())
+            )
             reports += progress.reports
             if progress.state is not None:
                 ray.get(self.pool.forget.remote(trial.id))
@@ -100,7 +128,9 @@ class Driving:
         metric = "loss" if "loss" in reports[0].metrics else "valid-rmse"
         return state, [r.metrics[metric] for r in reports]
 
-    def reports_of(self, trial: Trial, stop_at: int | None = None) -> tuple[State | None, list[Report]]:
+    def reports_of(
+        self, trial: Trial, stop_at: int | None = None
+    ) -> tuple[State | None, list[Report]]:
         """Run one trial that must not fail, and return its final state and its reports."""
         self.start(trial)
         progress, reports = self.finish(trial, stop_at)
@@ -116,16 +146,27 @@ class Driving:
 class Gang:
     """Pool with one gang of `workers` workers, which runs loops of `tests.execution.loops`, one trial after another."""
 
-    def __init__(self, workers: int, backend: str, folder: Path, rungs: tuple[int, ...] = (), metric: str = "loss"):
+    def __init__(
+        self,
+        workers: int,
+        backend: str,
+        folder: Path,
+        rungs: tuple[int, ...] = (),
+        metric: str = "loss",
+    ):
         self.workers, self.backend, self.folder, self.trials = workers, backend, folder, 0
-        self.driving = Driving(job("tests.execution.loops:named", backend, metric, rungs=rungs), folder)
+        self.driving = Driving(
+            job("tests.execution.loops:named", backend, metric, rungs=rungs), folder
+        )
 
     def trial(self, loop: str, seed: int | None = None, **params: Any) -> Trial:
         """Return a new trial that runs a loop, given by name."""
         self.trials += 1
         return trial(self.trials - 1, {"loop": loop, **params}, self.workers, self.backend, seed)
 
-    def run(self, loop: str, stop_at: int | None = None, **params: Any) -> tuple[State | None, list[Report]]:
+    def run(
+        self, loop: str, stop_at: int | None = None, **params: Any
+    ) -> tuple[State | None, list[Report]]:
         """Run one trial of a loop, and return its final state and its reports."""
         return self.driving.reports_of(self.trial(loop, **params), stop_at)
 

@@ -23,7 +23,9 @@ def torch_loop(config):
     from ray.train.torch import prepare_model
 
     shard = get_dataset_shard("train")
-    model = prepare_model(torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)))
+    model = prepare_model(
+        torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=config["lr"])
     start = 0
     checkpoint = get_checkpoint()
@@ -43,7 +45,10 @@ def torch_loop(config):
         with tempfile.TemporaryDirectory() as folder:
             saved = None
             if get_context().get_world_rank() == 0 and config.get("save"):
-                torch.save({"model": getattr(model, "module", model).state_dict(), "epoch": epoch}, Path(folder, "model.pt"))
+                torch.save(
+                    {"model": getattr(model, "module", model).state_dict(), "epoch": epoch},
+                    Path(folder, "model.pt"),
+                )
                 saved = Checkpoint.from_directory(folder)
             try:
                 report(metrics, checkpoint=saved)
@@ -58,12 +63,21 @@ def xgboost_loop(config):
     import xgboost
     from ray.train.xgboost import RayTrainReportCallback
 
-    train_ds, eval_ds = ray.train.get_dataset_shard("train").materialize(), ray.train.get_dataset_shard("valid").materialize()
+    train_ds, eval_ds = (
+        ray.train.get_dataset_shard("train").materialize(),
+        ray.train.get_dataset_shard("valid").materialize(),
+    )
     train_df, eval_df = train_ds.to_pandas(), eval_ds.to_pandas()
     dtrain = xgboost.DMatrix(train_df.drop("y", axis=1), label=train_df["y"])
     deval = xgboost.DMatrix(eval_df.drop("y", axis=1), label=eval_df["y"])
     params = {"objective": "reg:squarederror", "eta": config["lr"], "max_depth": 3, "nthread": 1}
-    xgboost.train(params, dtrain=dtrain, evals=[(deval, "valid")], num_boost_round=5, callbacks=[RayTrainReportCallback()])
+    xgboost.train(
+        params,
+        dtrain=dtrain,
+        evals=[(deval, "valid")],
+        num_boost_round=5,
+        callbacks=[RayTrainReportCallback()],
+    )
 
 
 def what_it_was_given(config):
@@ -102,9 +116,15 @@ def reads(config):
     stats.get_or_create_stats_actor = StreamingExecutor.__init__ = never
     shard = ray.train.get_dataset_shard("train")
     rows = len(shard.materialize().to_pandas())
-    assert shard.materialize().count() == rows == sum(len(batch["y"]) for batch in shard.iter_batches(batch_size=100))
+    assert (
+        shard.materialize().count()
+        == rows
+        == sum(len(batch["y"]) for batch in shard.iter_batches(batch_size=100))
+    )
     assert shard is ray.train.get_dataset_shard("train")
-    shuffled = shard.iter_batches(batch_size=100, local_shuffle_buffer_size=1000, local_shuffle_seed=0)
+    shuffled = shard.iter_batches(
+        batch_size=100, local_shuffle_buffer_size=1000, local_shuffle_seed=0
+    )
     order = [value for batch in shuffled for value in batch["y"].tolist()]
     plain = [value for batch in shard.iter_batches(batch_size=100) for value in batch["y"].tolist()]
     assert order != plain and sorted(order) == sorted(plain)
@@ -124,8 +144,13 @@ def loads_and_stores(config):
     loader = prepare_data_loader(torch.utils.data.DataLoader(rows, batch_size=16, shuffle=True))
     seen = torch.cat([batch[0] for batch in loader])
     context = get_context()
-    storage, file = context.get_storage(), f"seen-{context.get_trial_name()}-{context.get_world_rank()}"
-    Path(storage.storage_fs_path, storage.experiment_dir_name, file).write_text(" ".join(map(str, seen.tolist())))
+    storage, file = (
+        context.get_storage(),
+        f"seen-{context.get_trial_name()}-{context.get_world_rank()}",
+    )
+    Path(storage.storage_fs_path, storage.experiment_dir_name, file).write_text(
+        " ".join(map(str, seen.tolist()))
+    )
     total = torch.ones(1)
     torch.distributed.all_reduce(total)
     report({"loss": float(len(seen)), "world": float(total)})
@@ -173,13 +198,19 @@ def careless(config):
         float(torch.are_deterministic_algorithms_enabled()),
         float(len(logging.getLogger("a.users.own").handlers)),
         float(os.path.basename(os.getcwd()) == "left"),
-        float(len(torch.distributed.distributed_c10d._world.pg_map)) if torch.distributed.is_initialized() else 0.0,
+        float(len(torch.distributed.distributed_c10d._world.pg_map))
+        if torch.distributed.is_initialized()
+        else 0.0,
     ]
     model = prepare_model(torch.nn.Linear(4, 1))
     if hasattr(model, "register_comm_hook"):
 
         def hook(state, bucket):
-            return torch.distributed.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0] * 0.25)
+            return (
+                torch.distributed.all_reduce(bucket.buffer(), async_op=True)
+                .get_future()
+                .then(lambda f: f.value()[0] * 0.25)
+            )
 
         model.register_comm_hook(None, hook)
     model(torch.ones(2, 4, dtype=next(model.parameters()).dtype)).sum().backward()
@@ -194,7 +225,12 @@ def careless(config):
     if torch.distributed.is_initialized():
         torch.distributed.new_group(list(range(torch.distributed.get_world_size())))
     assert current().threads == 1
-    ray.train.report({"loss": sum(x * (i + 1) for i, x in enumerate(seen)), **{f"seen{i}": x for i, x in enumerate(seen)}})
+    ray.train.report(
+        {
+            "loss": sum(x * (i + 1) for i, x in enumerate(seen)),
+            **{f"seen{i}": x for i, x in enumerate(seen)},
+        }
+    )
 
 
 def leaks(config):
@@ -231,7 +267,10 @@ def reads_late(config):
     if not (folder / "raised").exists():
         (folder / "raised").touch()
         raise ray.exceptions.OwnerDiedError("00ff", None, "")
-    rows = sum(len(batch["y"]) for batch in ray.train.get_dataset_shard("train").iter_batches(batch_size=64))
+    rows = sum(
+        len(batch["y"])
+        for batch in ray.train.get_dataset_shard("train").iter_batches(batch_size=64)
+    )
     ray.train.report({"loss": float(rows)})
 
 
@@ -270,7 +309,10 @@ def fails_once(config):
             raise ConnectionResetError("the feature store hung up")
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "state.json").write_text(json.dumps(step))
-            ray.train.report({"loss": 1.0 / step}, checkpoint=ray.train.Checkpoint.from_directory(folder) if rank == 0 else None)
+            ray.train.report(
+                {"loss": 1.0 / step},
+                checkpoint=ray.train.Checkpoint.from_directory(folder) if rank == 0 else None,
+            )
 
 
 def returns_metrics(config):
@@ -313,7 +355,10 @@ def tune_function(config):
         with checkpoint.as_directory() as folder:
             start = int(Path(folder, "step").read_text())
     context = get_context()
-    named = context.get_trial_id() == context.get_trial_name() and Path(context.get_trial_dir()).is_dir()
+    named = (
+        context.get_trial_id() == context.get_trial_name()
+        and Path(context.get_trial_dir()).is_dir()
+    )
     for step in range(start + 1, 4):
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "step").write_text(str(step))
@@ -324,7 +369,9 @@ def tune_function(config):
                 "world": context.get_world_size(),
                 "cpus": context.get_trial_resources().required_resources["CPU"],
             }
-            (report if step % 2 else tune.report)(metrics, checkpoint=Checkpoint.from_directory(folder))
+            (report if step % 2 else tune.report)(
+                metrics, checkpoint=Checkpoint.from_directory(folder)
+            )
         if step == 2 and start == 0 and "latch" in config:
             Path(config["latch"]).write_text(str(os.getpid()))
             wait_for(Path(config["latch"] + ".go"))
@@ -340,7 +387,13 @@ def air_session(config):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "model").write_text("model")
         session.report(
-            {"loss": 1.0, "rows": rows, "start": start, "rank": session.get_world_rank(), "world": session.get_world_size()},
+            {
+                "loss": 1.0,
+                "rows": rows,
+                "start": start,
+                "rank": session.get_world_rank(),
+                "world": session.get_world_size(),
+            },
             checkpoint=Checkpoint.from_directory(folder),
         )
 
@@ -382,7 +435,10 @@ def saves_and_holds(config):
         wait_for(folder / "first")
     with tempfile.TemporaryDirectory() as saved:
         Path(saved, "model").write_text("model")
-        ray.train.report({"loss": 1.0}, checkpoint=ray.train.Checkpoint.from_directory(saved) if me == 0 else None)
+        ray.train.report(
+            {"loss": 1.0},
+            checkpoint=ray.train.Checkpoint.from_directory(saved) if me == 0 else None,
+        )
     if me == config["first"]:
         (folder / "first").touch()
     wait_for(folder / "go")
@@ -414,7 +470,9 @@ def elastic(config):
     if checkpoint := get_checkpoint():
         start = json.loads(Path(checkpoint.path, "state.json").read_text())["step"]
     rows = len(get_dataset_shard("train").materialize().to_pandas())
-    last = min(start + 4, config["steps"]) if start and world == config["until"] else config["steps"]
+    last = (
+        min(start + 4, config["steps"]) if start and world == config["until"] else config["steps"]
+    )
     for step in range(start + 1, last + 1):
         ones = torch.ones(1)
         if step == config["hold"]:

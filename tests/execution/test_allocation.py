@@ -32,12 +32,22 @@ def shape(workers: int, cpu: float = 1.0, gpu: float = 0.0) -> Shape:
     return Shape(workers, tuple(sorted({"CPU": cpu, **({"GPU": gpu} if gpu else {})}.items())))
 
 
-def request(number: int, workers: int = 1, cpu: float = 1.0, gpu: float = 0.0, key: str | None = None) -> Request:
+def request(
+    number: int, workers: int = 1, cpu: float = 1.0, gpu: float = 0.0, key: str | None = None
+) -> Request:
     wanted = shape(workers, cpu, gpu)
     return Request(number, wanted.total, wanted, key)
 
 
-def idle(name: str, node: str = "a", used: int = 0, resources=CPU, keys=(), gang: str | None = None, rank: int = 0) -> WorkerState:
+def idle(
+    name: str,
+    node: str = "a",
+    used: int = 0,
+    resources=CPU,
+    keys=(),
+    gang: str | None = None,
+    rank: int = 0,
+) -> WorkerState:
     return WorkerState(name, node, resources, Phase.IDLE, used, frozenset(keys), gang, rank)
 
 
@@ -47,7 +57,9 @@ def busy(name: str, node: str = "a", resources=CPU) -> WorkerState:
 
 def test_two_gangs_of_one_become_a_gang_of_two_without_a_new_process():
     wanted = request(0, 2)
-    assert decide(Cluster({"a": {"CPU": 2.0}}, [idle("w1", gang="g1"), idle("w2", gang="g2")]), [wanted]) == Place(wanted, ("w1", "w2"))
+    assert decide(
+        Cluster({"a": {"CPU": 2.0}}, [idle("w1", gang="g1"), idle("w2", gang="g2")]), [wanted]
+    ) == Place(wanted, ("w1", "w2"))
 
 
 def test_a_gang_of_two_gives_a_worker_to_a_trial_with_one():
@@ -58,7 +70,11 @@ def test_a_gang_of_two_gives_a_worker_to_a_trial_with_one():
 
 def test_a_gang_of_the_right_size_is_preferred_to_a_new_one():
     wanted = request(0, 2)
-    workers = [idle("w1", used=1), idle("w2", gang="g", used=2), idle("w3", gang="g", used=2, rank=1)]
+    workers = [
+        idle("w1", used=1),
+        idle("w2", gang="g", used=2),
+        idle("w3", gang="g", used=2, rank=1),
+    ]
     assert decide(Cluster({"a": {"CPU": 4.0}}, workers), [wanted]) == Place(wanted, ("w2", "w3"))
 
 
@@ -90,19 +106,30 @@ def test_workers_that_cache_the_data_come_before_the_least_recently_used():
 def test_an_idle_worker_with_other_resources_closes_only_if_there_is_no_room():
     large = (("CPU", 2.0),)
     wanted = request(0, 1)
-    assert decide(Cluster({"a": {"CPU": 3.0}}, [idle("w1", resources=large)]), [wanted]) == Place(wanted, (), ("a",))
-    assert decide(Cluster({"a": {"CPU": 2.0}}, [idle("w1", resources=large)]), [wanted]) == Close("w1")
+    assert decide(Cluster({"a": {"CPU": 3.0}}, [idle("w1", resources=large)]), [wanted]) == Place(
+        wanted, (), ("a",)
+    )
+    assert decide(Cluster({"a": {"CPU": 2.0}}, [idle("w1", resources=large)]), [wanted]) == Close(
+        "w1"
+    )
     closing = replace(idle("w1", resources=large), phase=Phase.CLOSING)
     assert decide(Cluster({"a": {"CPU": 2.0}}, [closing]), [wanted]) == Wait()
 
 
 def test_only_a_worker_that_holds_what_is_short_closes():
-    workers = [idle("cpu", used=1, resources=(("CPU", 2.0),)), idle("gpu", used=2, resources=(("CPU", 1.0), ("GPU", 1.0)))]
-    assert decide(Cluster({"a": {"CPU": 8.0, "GPU": 1.0}}, workers), [request(0, 1, 2, 0.5)]) == Close("gpu")
+    workers = [
+        idle("cpu", used=1, resources=(("CPU", 2.0),)),
+        idle("gpu", used=2, resources=(("CPU", 1.0), ("GPU", 1.0))),
+    ]
+    assert decide(
+        Cluster({"a": {"CPU": 8.0, "GPU": 1.0}}, workers), [request(0, 1, 2, 0.5)]
+    ) == Close("gpu")
 
 
 def test_a_worker_with_a_larger_part_of_a_gpu_serves_if_that_is_wanted():
-    cluster = Cluster({"a": {"CPU": 2.0, "GPU": 1.0}}, [idle("w1", resources=(("CPU", 1.0), ("GPU", 1.0)))])
+    cluster = Cluster(
+        {"a": {"CPU": 2.0, "GPU": 1.0}}, [idle("w1", resources=(("CPU", 1.0), ("GPU", 1.0)))]
+    )
     half = request(0, 1, 1, 0.5)
     assert decide(cluster, [half]) == Close("w1")
     assert decide(cluster, [half], reuse_larger=True) == Place(half, ("w1",))
@@ -135,12 +162,19 @@ def test_what_never_fits_waits_and_nobody_waits_for_it():
 
 
 def test_a_small_trial_overtakes_a_large_one_once():
-    cluster, large, small, fit = Cluster({"a": {"CPU": 2.0}}, [busy("w1")]), request(0, 2), request(1, 1), Request(2, {"CPU": 1.0})
+    cluster, large, small, fit = (
+        Cluster({"a": {"CPU": 2.0}}, [busy("w1")]),
+        request(0, 2),
+        request(1, 1),
+        Request(2, {"CPU": 1.0}),
+    )
     assert decide(cluster, [large, small]) == Place(small, (), ("a",))
     queue = served([large, small, request(3, 1)], small)
     assert [r.id for r in queue] == [0, 3] and [r.overtaken for r in queue] == [True, False]
     assert decide(cluster, queue) == Wait()
-    assert decide(cluster, [replace(large, is_retry=True), small]) == Wait(), "a trial that was started before is not overtaken"
+    assert decide(cluster, [replace(large, is_retry=True), small]) == Wait(), (
+        "a trial that was started before is not overtaken"
+    )
     assert decide(cluster, [large, fit]) == Wait(), "a fit does not overtake"
 
 
@@ -151,9 +185,14 @@ def test_with_parked_cpus_idle_workers_lend_theirs():
     assert decide(Cluster(node, [idle("w1", resources=large)], parked=2), [fit]) == Grant(fit, "a")
     assert decide(Cluster(node, [busy("w1", resources=large)], parked=2), [fit]) == Wait()
     two = request(1, 1, 2)
-    assert decide(Cluster(node, [idle("w1", resources=large)], [("a", {"CPU": 1.0})], 2), [two]) == Wait(), "the fit uses one CPU"
+    assert (
+        decide(Cluster(node, [idle("w1", resources=large)], [("a", {"CPU": 1.0})], 2), [two])
+        == Wait()
+    ), "the fit uses one CPU"
     small = request(2, 1)
-    assert decide(Cluster(node, [idle("w1", resources=large)], parked=2), [small]) == Place(small, (), ("a",)), "it stays"
+    assert decide(Cluster(node, [idle("w1", resources=large)], parked=2), [small]) == Place(
+        small, (), ("a",)
+    ), "it stays"
 
 
 def test_without_parked_cpus_a_fit_with_tasks_closes_an_idle_worker():
@@ -168,12 +207,16 @@ def test_a_limit_counts_the_workers_of_all_nodes():
     cluster = Cluster(TWO_NODES, [busy("w1", "a")], limit={"CPU": 2.0})
     assert decide(cluster, [wanted]) == Wait()
     assert decide(replace(cluster, limit={"CPU": 3.0}), [wanted]) == Place(wanted, (), ("b", "b"))
-    assert decide(replace(cluster, limit={"CPU": 1.0}), [wanted]) == Wait((wanted,)), "it never fits"
+    assert decide(replace(cluster, limit={"CPU": 1.0}), [wanted]) == Wait((wanted,)), (
+        "it never fits"
+    )
 
 
 def test_a_gang_that_spreads_stays_under_the_limit():
     wanted, workers = request(0, 2), [busy("w1", "a"), busy("w2", "b")]
-    assert decide(Cluster(TWO_NODES, workers, limit={"CPU": 4.0}), [wanted]) == Place(wanted, (), ("a", "b"))
+    assert decide(Cluster(TWO_NODES, workers, limit={"CPU": 4.0}), [wanted]) == Place(
+        wanted, (), ("a", "b")
+    )
     assert decide(Cluster(TWO_NODES, workers, limit={"CPU": 3.0}), [wanted]) == Wait()
 
 
@@ -193,39 +236,75 @@ def elastic(number: int, least: int, most: int) -> Request:
 def test_an_elastic_trial_gets_all_that_is_free_up_to_its_upper_bound():
     four = {"a": {"CPU": 4.0}}
     assert decide(Cluster(four, []), [elastic(0, 1, 3)]).start == ("a", "a", "a")
-    assert decide(Cluster(four, [busy("w1"), idle("w2")]), [elastic(0, 1, 4)]) == Place(elastic(0, 1, 4), ("w2",), ("a", "a"))
-    assert decide(Cluster(four, [busy("w1"), busy("w2"), busy("w3")]), [elastic(0, 2, 4)]) == Wait(), "two are needed"
+    assert decide(Cluster(four, [busy("w1"), idle("w2")]), [elastic(0, 1, 4)]) == Place(
+        elastic(0, 1, 4), ("w2",), ("a", "a")
+    )
+    assert (
+        decide(Cluster(four, [busy("w1"), busy("w2"), busy("w3")]), [elastic(0, 2, 4)]) == Wait()
+    ), "two are needed"
     assert len(decide(Cluster(TWO_NODES, []), [elastic(0, 1, 9)]).start) == 4, "of all nodes"
 
 
 def test_an_elastic_trial_leaves_the_waiting_trials_what_they_need():
     four = {"a": {"CPU": 4.0}}
     assert len(decide(Cluster(four, []), [elastic(0, 1, 4), request(1, 2)]).start) == 2
-    assert len(decide(Cluster(four, []), [elastic(0, 1, 4), elastic(1, 1, 4), elastic(2, 1, 4)]).start) == 2
-    assert len(decide(Cluster(four, []), [elastic(0, 1, 4), request(1, 4)]).start) == 4, "it cannot start now anyway"
-    assert len(decide(Cluster(four, []), [elastic(0, 1, 4), request(1, 9)]).start) == 4, "it never fits"
+    assert (
+        len(decide(Cluster(four, []), [elastic(0, 1, 4), elastic(1, 1, 4), elastic(2, 1, 4)]).start)
+        == 2
+    )
+    assert len(decide(Cluster(four, []), [elastic(0, 1, 4), request(1, 4)]).start) == 4, (
+        "it cannot start now anyway"
+    )
+    assert len(decide(Cluster(four, []), [elastic(0, 1, 4), request(1, 9)]).start) == 4, (
+        "it never fits"
+    )
 
 
 def test_a_gang_grows_only_if_no_other_trial_needs_the_resources():
     shape_ = Shape(1, CPU, most=3)
     cluster = Cluster(TWO_NODES, [busy("w1", "b"), idle("w2", "a"), idle("w3", "b")])
-    assert growth(cluster, [], shape_, 1, {"b"}, trials_pending=False).workers == ("w3", "w2"), "first on its own node"
+    assert growth(cluster, [], shape_, 1, {"b"}, trials_pending=False).workers == ("w3", "w2"), (
+        "first on its own node"
+    )
     assert growth(cluster, [], shape_, 2, {"b"}, trials_pending=False).workers == ("w3",)
     assert growth(cluster, [], shape_, 3, {"b"}, trials_pending=False) is None
     assert growth(cluster, [], shape_, 1, {"b"}, trials_pending=True) is None
     assert growth(cluster, [request(0, 4)], shape_, 1, {"b"}, trials_pending=False) is None
-    assert growth(Cluster({"a": {"CPU": 1.0}}, [busy("w1")]), [], shape_, 1, {"a"}, trials_pending=False) is None
+    assert (
+        growth(
+            Cluster({"a": {"CPU": 1.0}}, [busy("w1")]), [], shape_, 1, {"a"}, trials_pending=False
+        )
+        is None
+    )
 
 
-ELASTIC = [Shape(1, CPU, most=4), Shape(2, CPU, most=3), Shape(1, (("CPU", 1.0), ("GPU", 0.5)), most=2)]
-SHAPES = [shape(1), shape(2), shape(4), shape(3), shape(1, 2), shape(1, 1, 1), shape(2, 1, 0.5), shape(1, 1, 0.5), shape(2, 2)]
+ELASTIC = [
+    Shape(1, CPU, most=4),
+    Shape(2, CPU, most=3),
+    Shape(1, (("CPU", 1.0), ("GPU", 0.5)), most=2),
+]
+SHAPES = [
+    shape(1),
+    shape(2),
+    shape(4),
+    shape(3),
+    shape(1, 2),
+    shape(1, 1, 1),
+    shape(2, 1, 0.5),
+    shape(1, 1, 0.5),
+    shape(2, 2),
+]
 FITS = [Request(0, {"CPU": cpus}, tasks=tasks) for cpus in (1.0, 2.0) for tasks in (True, False)]
 CLUSTERS = [
     ({"a": {"CPU": 4.0, "GPU": 1.0}}, None, None),
     ({"a": {"CPU": 4.0, "GPU": 1.0}}, 3, None),
     ({"a": {"CPU": 2.0}, "b": {"CPU": 2.0, "GPU": 2.0}}, None, None),
     ({"a": {"CPU": 2.0, "GPU": 1.0}, "b": {"CPU": 2.0, "GPU": 1.0}, "c": {"CPU": 3.0}}, None, None),
-    ({"a": {"CPU": 2.0, "GPU": 1.0}, "b": {"CPU": 2.0, "GPU": 1.0}, "c": {"CPU": 3.0}}, None, {"CPU": 3.0}),
+    (
+        {"a": {"CPU": 2.0, "GPU": 1.0}, "b": {"CPU": 2.0, "GPU": 1.0}, "c": {"CPU": 3.0}},
+        None,
+        {"CPU": 3.0},
+    ),
     ({"a": {"CPU": 4.0}, "b": {"CPU": 4.0, "GPU": 2.0}}, None, {"CPU": 2.0, "GPU": 1.0}),
     ({"a": {"CPU": 4.0, "GPU": 2.0}, "b": {"CPU": 4.0, "GPU": 2.0}}, None, {"GPU": 1.0}),
 ]
@@ -233,7 +312,11 @@ CLUSTERS = [
 
 @settings(max_examples=500, deadline=None)
 @given(
-    st.lists(st.one_of(st.sampled_from(SHAPES), st.sampled_from(ELASTIC), st.sampled_from(FITS)), min_size=1, max_size=25),
+    st.lists(
+        st.one_of(st.sampled_from(SHAPES), st.sampled_from(ELASTIC), st.sampled_from(FITS)),
+        min_size=1,
+        max_size=25,
+    ),
     st.randoms(use_true_random=False),
     st.sampled_from(CLUSTERS),
     st.booleans(),
@@ -248,7 +331,10 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
     def fits_somewhere(need: dict[str, float]) -> bool:
         return any(fits_into(need, node) for node in nodes.values()) and _under(need, limit)
 
-    coming = [Request(i, w.total, w, f"k{i % 2}") if isinstance(w, Shape) else replace(w, id=i) for i, w in enumerate(wanted)]
+    coming = [
+        Request(i, w.total, w, f"k{i % 2}") if isinstance(w, Shape) else replace(w, id=i)
+        for i, w in enumerate(wanted)
+    ]
     queue: list[Request] = []
     workers: dict[str, WorkerState] = {}
     running: dict[int, list[str]] = {}
@@ -263,9 +349,15 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
             taken = [g for i, (n, g) in grants.items() if n == node]
             tasks = [g for i, (n, g) in grants.items() if n == node and i not in borrowed]
             room = {**resources, "CPU": resources["CPU"] + (parked or 0)}
-            assert fits_into(_sum([dict(w.resources) for w in there] + tasks), room), "over-committed"
-            assert fits_into(_sum([dict(w.resources) for w in there if w.phase is Phase.BUSY] + taken), resources), "too much work"
-        held = [dict(w.resources) for w in workers.values()] + [g for i, (_, g) in grants.items() if i not in borrowed]
+            assert fits_into(_sum([dict(w.resources) for w in there] + tasks), room), (
+                "over-committed"
+            )
+            assert fits_into(
+                _sum([dict(w.resources) for w in there if w.phase is Phase.BUSY] + taken), resources
+            ), "too much work"
+        held = [dict(w.resources) for w in workers.values()] + [
+            g for i, (_, g) in grants.items() if i not in borrowed
+        ]
         assert _under(_sum(held), limit), "over the limit"
 
     while left:
@@ -293,19 +385,36 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
                 members = list(action.workers)
                 for number, node in enumerate(action.start):
                     members.append(f"w{clock}-{number}")
-                    workers[members[-1]] = WorkerState(members[-1], node, action.request.shape.per_worker, Phase.IDLE)
+                    workers[members[-1]] = WorkerState(
+                        members[-1], node, action.request.shape.per_worker, Phase.IDLE
+                    )
                 assert len(set(members)) in action.request.shape.sizes
                 for rank, name in enumerate(members):
                     assert workers[name].phase is Phase.IDLE
                     keys = frozenset({action.request.key})
-                    workers[name] = replace(workers[name], phase=Phase.BUSY, used=clock, gang=f"g{clock}", rank=rank, keys=keys)
+                    workers[name] = replace(
+                        workers[name],
+                        phase=Phase.BUSY,
+                        used=clock,
+                        gang=f"g{clock}",
+                        rank=rank,
+                        keys=keys,
+                    )
                 running[action.request.id] = members
             check_room()
         closing = [w.id for w in workers.values() if w.phase is Phase.CLOSING]
-        events = [("trial", i) for i in running] + [("fit", i) for i in grants] + [("close", i) for i in closing]
+        events = (
+            [("trial", i) for i in running]
+            + [("fit", i) for i in grants]
+            + [("close", i) for i in closing]
+        )
         events += [("come", None)] if coming else []
         changing = [i for i in running if trials[i].shape.most is not None]
-        events += [(kind, i) for i in changing for kind in (("lose", "grow") if losses else ("grow",))] if events else []
+        events += (
+            [(kind, i) for i in changing for kind in (("lose", "grow") if losses else ("grow",))]
+            if events
+            else []
+        )
         if not events:
             assert not left, "nothing can happen any more, and someone still waits"
             break
@@ -324,10 +433,19 @@ def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, re
                 left.add(what)
         elif kind == "grow":
             cluster = Cluster(nodes, list(workers.values()), list(grants.values()), parked, limit)
-            placed = growth(cluster, queue, trials[what].shape, len(running[what]), {workers[n].node for n in running[what]}, bool(coming))
+            placed = growth(
+                cluster,
+                queue,
+                trials[what].shape,
+                len(running[what]),
+                {workers[n].node for n in running[what]},
+                bool(coming),
+            )
             assert placed is None or not (queue or coming), "another trial needs the resources"
             for number, node in enumerate(placed.start if placed else ()):
-                workers[f"g{clock}-{number}"] = WorkerState(f"g{clock}-{number}", node, trials[what].shape.per_worker, Phase.IDLE)
+                workers[f"g{clock}-{number}"] = WorkerState(
+                    f"g{clock}-{number}", node, trials[what].shape.per_worker, Phase.IDLE
+                )
             check_room()
             for name in placed.workers if placed else ():
                 assert workers[name].phase is Phase.IDLE
@@ -362,7 +480,9 @@ def test_a_trial_that_started_before_comes_before_all_that_have_not(again):
         queue.insert(queue_position(queue, entering), entering)
     assert [r.is_retry for r in queue] == sorted(again, reverse=True)
     for group in (True, False):
-        assert [r.id for r in queue if r.is_retry is group] == [n for n, s in enumerate(again) if s is group], "first come, first served"
+        assert [r.id for r in queue if r.is_retry is group] == [
+            n for n, s in enumerate(again) if s is group
+        ], "first come, first served"
 
 
 @settings(max_examples=300)
@@ -373,7 +493,9 @@ def test_a_trial_that_started_before_comes_before_all_that_have_not(again):
     gpu=st.sampled_from([0.0, 0.3, 0.5, 0.6, 1.0, 2.0]),
 )
 def test_a_trial_that_does_not_fit_lacks_something(nodes, workers, cpu, gpu):
-    cluster = {str(i): {"CPU": float(cpus), "GPU": float(gpus)} for i, (cpus, gpus) in enumerate(nodes)}
+    cluster = {
+        str(i): {"CPU": float(cpus), "GPU": float(gpus)} for i, (cpus, gpus) in enumerate(nodes)
+    }
     total = {name: sum(node[name] for node in cluster.values()) for name in ("CPU", "GPU")}
     waits = decide(Cluster(cluster, []), [wanted := request(0, workers, cpu, gpu)])
     too_large = isinstance(waits, Wait) and wanted in waits.too_large

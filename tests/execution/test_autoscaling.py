@@ -17,7 +17,12 @@ from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE
 from sweeps.core.resources import Shape
 from sweeps.execution import autoscaling
 from sweeps.execution.allocation import Request
-from sweeps.execution.autoscaling import ASK_AGAIN_AFTER, NodeRequests, can_provide, select_within_limit
+from sweeps.execution.autoscaling import (
+    ASK_AGAIN_AFTER,
+    NodeRequests,
+    can_provide,
+    select_within_limit,
+)
 from tests.commands import command
 from tests.ray_nodes import Nodes, nodes, write_project
 from tests.waiting import wait_until
@@ -58,10 +63,20 @@ class FakeRay:
         self.looks += 1
         nodes = [SimpleNamespace(instance_id="head" if self.managed else "")]
         pending = [SimpleNamespace(details=f"id-{number}:PACK|PENDING") for number in self.groups]
-        refused = [SimpleNamespace(details=f"id-{number}:PACK|PENDING") for number in self.groups if number in self.infeasible]
-        cluster = SimpleNamespace(node_states=nodes, cluster_resource_state_version=7, pending_gang_resource_requests=pending)
+        refused = [
+            SimpleNamespace(details=f"id-{number}:PACK|PENDING")
+            for number in self.groups
+            if number in self.infeasible
+        ]
+        cluster = SimpleNamespace(
+            node_states=nodes,
+            cluster_resource_state_version=7,
+            pending_gang_resource_requests=pending,
+        )
         seen = 7 if self.looks > 3 else 0
-        answer = SimpleNamespace(last_seen_cluster_resource_state_version=seen, infeasible_gang_resource_requests=refused)
+        answer = SimpleNamespace(
+            last_seen_cluster_resource_state_version=seen, infeasible_gang_resource_requests=refused
+        )
         return SimpleNamespace(cluster_resource_state=cluster, autoscaling_state=answer)
 
 
@@ -70,7 +85,9 @@ def fake(monkeypatch) -> FakeRay:
     made = FakeRay()
     monkeypatch.setattr(autoscaling, "placement_group", made.make)
     monkeypatch.setattr(autoscaling, "placement_group_table", made.table)
-    monkeypatch.setattr(autoscaling, "remove_placement_group", lambda group: made.groups.pop(group.number))
+    monkeypatch.setattr(
+        autoscaling, "remove_placement_group", lambda group: made.groups.pop(group.number)
+    )
     monkeypatch.setattr(autoscaling, "_status", made.status)
     monkeypatch.setattr(autoscaling, "LOOK_EVERY", 0.0)
     return made
@@ -79,7 +96,9 @@ def fake(monkeypatch) -> FakeRay:
 def test_each_waiting_request_has_a_group_until_it_is_served(fake):
     asked = NodeRequests()
     asked.update([trial(1), Request(2, {"CPU": 2.0})], now=0)
-    assert fake.bundles == [[{"CPU": 1.0, "GPU": 0.5}] * 2, [{"CPU": 2.0}]] and len(fake.groups) == 2
+    assert (
+        fake.bundles == [[{"CPU": 1.0, "GPU": 0.5}] * 2, [{"CPU": 2.0}]] and len(fake.groups) == 2
+    )
     asked.update([trial(1), Request(2, {"CPU": 2.0})], now=1)
     assert len(fake.bundles) == 2
     asked.update([trial(1)], now=2)
@@ -91,7 +110,10 @@ def test_each_waiting_request_has_a_group_until_it_is_served(fake):
 def test_no_node_is_asked_for_beyond_a_limit():
     waiting = [trial(1), Request(2, {"CPU": 2.0}), Request(3, {"CPU": 1.0})]
     assert [request.id for request in select_within_limit(waiting, {"CPU": 3.0})] == [1, 3]
-    assert select_within_limit(waiting, None) == waiting and select_within_limit(waiting, {"CPU": 0.0}) == []
+    assert (
+        select_within_limit(waiting, None) == waiting
+        and select_within_limit(waiting, {"CPU": 0.0}) == []
+    )
 
 
 def test_a_placed_group_is_removed_so_that_workers_can_use_its_resources(fake):
@@ -117,7 +139,9 @@ def test_a_request_without_resources_and_a_cluster_without_an_autoscaler_need_no
 def test_the_autoscaler_answers_whether_it_can_provide_a_shape(fake, infeasible):
     fake.infeasible = {1} if infeasible else set()
     assert can_provide(TWO) is not infeasible
-    assert fake.looks == 4 and fake.groups == {}, "it waits until the autoscaler has seen the question, and takes it back"
+    assert fake.looks == 4 and fake.groups == {}, (
+        "it waits until the autoscaler has seen the question, and takes it back"
+    )
 
 
 def test_an_autoscaler_that_does_not_answer_cannot_provide_a_shape(fake, monkeypatch):
@@ -131,7 +155,11 @@ def test_ray_has_the_fields_that_the_answer_is_read_from():
     def fields(message: Any) -> set[str]:
         return set(message.DESCRIPTOR.fields_by_name)
 
-    assert {"cluster_resource_state_version", "pending_gang_resource_requests", "node_states"} <= fields(proto.ClusterResourceState)
+    assert {
+        "cluster_resource_state_version",
+        "pending_gang_resource_requests",
+        "node_states",
+    } <= fields(proto.ClusterResourceState)
     seen = {"last_seen_cluster_resource_state_version", "infeasible_gang_resource_requests"}
     assert seen <= fields(proto.AutoscalingState) and "details" in fields(proto.GangResourceRequest)
     assert "instance_id" in fields(proto.NodeState)
@@ -139,7 +167,17 @@ def test_ray_has_the_fields_that_the_answer_is_read_from():
 
 # ---- a cluster with an autoscaler on this machine
 
-COMMANDS = [f"{kind}_commands" for kind in ("initialization", "setup", "head_setup", "worker_setup", "head_start_ray", "worker_start_ray")]
+COMMANDS = [
+    f"{kind}_commands"
+    for kind in (
+        "initialization",
+        "setup",
+        "head_setup",
+        "worker_setup",
+        "head_start_ray",
+        "worker_start_ray",
+    )
+]
 PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
 
 
@@ -158,7 +196,12 @@ def config(address: str) -> dict[str, Any]:
         },
         "available_node_types": {
             "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
-            "small": {"resources": {"CPU": 2}, "node_config": {}, "min_workers": 0, "max_workers": 2},
+            "small": {
+                "resources": {"CPU": 2},
+                "node_config": {},
+                "min_workers": 0,
+                "max_workers": 2,
+            },
         },
         "head_node_type": "ray.head.default",
         **{key: {} for key in ("auth", "docker", "file_mounts")},
@@ -169,8 +212,13 @@ def config(address: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def growing() -> Iterator[Nodes]:
-    ids = {"RAY_CLOUD_INSTANCE_ID": FAKE_HEAD_NODE_ID, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": FAKE_HEAD_NODE_ID}
-    with nodes(AUTOSCALER_UPDATE_INTERVAL_S="1", RAY_FAKE_CLUSTER="1", RAY_enable_autoscaler_v2="1", **ids) as started:
+    ids = {
+        "RAY_CLOUD_INSTANCE_ID": FAKE_HEAD_NODE_ID,
+        "RAY_OVERRIDE_NODE_ID_FOR_TESTING": FAKE_HEAD_NODE_ID,
+    }
+    with nodes(
+        AUTOSCALER_UPDATE_INTERVAL_S="1", RAY_FAKE_CLUSTER="1", RAY_enable_autoscaler_v2="1", **ids
+    ) as started:
         file = started.home / "autoscaling.json"
         file.write_text(json.dumps(config(f"{ray.util.get_node_ip_address()}:{started.port}")))
         started.head("--num-cpus=0", "--include-dashboard=false", f"--autoscaling-config={file}")
@@ -188,13 +236,21 @@ def raylets(cluster: Nodes) -> int:
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_nodes_are_started_for_the_trials_of_a_sweep_and_end_after_it(growing, tmp_path, monkeypatch):
+def test_nodes_are_started_for_the_trials_of_a_sweep_and_end_after_it(
+    growing, tmp_path, monkeypatch
+):
     for name, value in growing.credentials.items():
         monkeypatch.setenv(name, value)
     space = write_project(tmp_path) / "space.yaml"
     more = ("--set", "limits.max_concurrent_trials=4")
-    process = command("run", space, "--dir", tmp_path / "runs", "--address", growing.address, "--json", *more)
-    wait_until(lambda: len(list(tmp_path.glob("*.waits"))) == 3 or process.poll() is not None, 150, "three trials to run at once")
+    process = command(
+        "run", space, "--dir", tmp_path / "runs", "--address", growing.address, "--json", *more
+    )
+    wait_until(
+        lambda: len(list(tmp_path.glob("*.waits"))) == 3 or process.poll() is not None,
+        150,
+        "three trials to run at once",
+    )
     assert process.poll() is None, process.communicate()
     assert raylets(growing) == 3
     Path(tmp_path, "go").touch()
@@ -207,11 +263,22 @@ def test_nodes_are_started_for_the_trials_of_a_sweep_and_end_after_it(growing, t
 @pytest.mark.long
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("scaling", ["{num_workers: 5}", "{resources_per_worker: {CPU: 3}}"])
-def test_a_shape_that_the_autoscaler_cannot_provide_is_refused_before_the_start(growing, tmp_path, monkeypatch, scaling):
+def test_a_shape_that_the_autoscaler_cannot_provide_is_refused_before_the_start(
+    growing, tmp_path, monkeypatch, scaling
+):
     for name, value in growing.credentials.items():
         monkeypatch.setenv(name, value)
     space = write_project(tmp_path) / "space.yaml"
-    process = command("run", space, "--dir", tmp_path / "runs", "--address", growing.address, "--set", f"space.scaling={scaling}")
+    process = command(
+        "run",
+        space,
+        "--dir",
+        tmp_path / "runs",
+        "--address",
+        growing.address,
+        "--set",
+        f"space.scaling={scaling}",
+    )
     _, err = process.communicate(timeout=150)
     assert process.returncode == 2 and "can never run" in err, err
     assert not list((tmp_path / "runs").glob("job-*"))

@@ -60,7 +60,9 @@ def train(config):
 @pytest.fixture
 def ring(tmp_path, monkeypatch):
     (tmp_path / "ring.py").write_text(RING)
-    (tmp_path / "broken.py").write_text("class Config:\n    pass\n\n\nraise OSError('no network')\n")
+    (tmp_path / "broken.py").write_text(
+        "class Config:\n    pass\n\n\nraise OSError('no network')\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
     sys.modules.pop("ring", None)
@@ -80,8 +82,14 @@ def test_a_users_backend_is_a_subclass_or_an_instance_of_rays_configuration(ring
 @pytest.mark.parametrize(
     "name, text",
     [
-        ("ring:number", "`ring:number` must be a subclass or an instance of ray.train.backend.BackendConfig, got 3"),
-        ("ring:train", "`ring:train` must be a subclass or an instance of ray.train.backend.BackendConfig, got <function train at "),
+        (
+            "ring:number",
+            "`ring:number` must be a subclass or an instance of ray.train.backend.BackendConfig, got 3",
+        ),
+        (
+            "ring:train",
+            "`ring:train` must be a subclass or an instance of ray.train.backend.BackendConfig, got <function train at ",
+        ),
         ("ring:Needs", "`ring:Needs` cannot be created without arguments: "),
         ("ring:Confg", "`ring:Confg`: `ring` has no `Confg`; the module defines: "),
         ("no_ring:Config", "`no_ring:Config`: no module `no_ring`"),
@@ -97,16 +105,29 @@ def test_jax_is_configured_for_the_hardware_of_the_workers():
     assert backends.config_of("jax", {"CPU": 1.0, "GPU": 1.0}) == JaxConfig(use_gpu=True)
     assert backends.config_of("jax", {"CPU": 1.0, "TPU": 4.0}) == JaxConfig(use_tpu=True)
     assert backends.config_of("jax", {"CPU": 1.0}) == JaxConfig()
-    assert backends.WorkerGroup((), {"CPU": 0.5, "GPU": 2.0}).get_resources_per_worker() == {"CPU": 0.5, "GPU": 2}
-    assert range(backends.WorkerGroup((), {"GPU": 2.0}).get_resources_per_worker()["GPU"]), "Ray's backend for JAX counts GPUs this way"
+    assert backends.WorkerGroup((), {"CPU": 0.5, "GPU": 2.0}).get_resources_per_worker() == {
+        "CPU": 0.5,
+        "GPU": 2,
+    }
+    assert range(backends.WorkerGroup((), {"GPU": 2.0}).get_resources_per_worker()["GPU"]), (
+        "Ray's backend for JAX counts GPUs this way"
+    )
 
 
 def test_a_process_in_a_cluster_of_jax_runs_no_other_trial(monkeypatch):
     with isolation.isolated() as reset:
-        monkeypatch.setitem(sys.modules, "jax._src.distributed", SimpleNamespace(global_state=SimpleNamespace(client=None)))
+        monkeypatch.setitem(
+            sys.modules,
+            "jax._src.distributed",
+            SimpleNamespace(global_state=SimpleNamespace(client=None)),
+        )
     assert reset.broken is None
     with isolation.isolated() as reset:
-        monkeypatch.setitem(sys.modules, "jax._src.distributed", SimpleNamespace(global_state=SimpleNamespace(client=object())))
+        monkeypatch.setitem(
+            sys.modules,
+            "jax._src.distributed",
+            SimpleNamespace(global_state=SimpleNamespace(client=object())),
+        )
     assert reset.broken == "the training loop joined a JAX cluster, and a process can join only one"
 
 
@@ -135,6 +156,9 @@ def test_a_users_backend_connects_two_workers_of_a_sweep(clean_ray, ring):
 @pytest.mark.integration
 @pytest.mark.timeout(240)
 def test_run_refuses_an_object_that_is_no_backend(clean_ray, ring):
-    with pytest.raises(InputError, match=r"space.yaml:2:40: trainer.backend: `ring:number` must be a subclass .*, got 3$"):
+    with pytest.raises(
+        InputError,
+        match=r"space.yaml:2:40: trainer.backend: `ring:number` must be a subclass .*, got 3$",
+    ):
         sweeps.run(space_of(ring, "ring:number", workers=1), dir=ring / "runs")
     assert not (ring / "runs").exists()

@@ -23,8 +23,21 @@ LINE = "session.report(metrics, None)"
 
 def session(**objectives: str) -> TrialSession:
     metric, goal = next(iter(objectives.items()))
-    job = Job("s", "m:f", "none", (), metric, goal, None, frozenset(), asked=tuple(objectives), goals=objectives)
-    assignment = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None, asks=False)
+    job = Job(
+        "s",
+        "m:f",
+        "none",
+        (),
+        metric,
+        goal,
+        None,
+        frozenset(),
+        asked=tuple(objectives),
+        goals=objectives,
+    )
+    assignment = SimpleNamespace(
+        trial=SimpleNamespace(id="0000"), folder="", checkpoint=None, asks=False
+    )
     return TrialSession(None, Ranks(), job, assignment, SimpleNamespace(shards={}, opened={}))  # type: ignore[arg-type]
 
 
@@ -55,18 +68,25 @@ def test_r14_an_infinitely_good_value_fails_the_trial(goal, value, fails):
     if not fails:
         report(one, {"loss": value})
         return report(other, {"auc": 0.5, "loss": value})
-    assert "`loss` is " in said(one, {"loss": value}) and "step 1" in said(session(loss=goal), {"loss": value})
+    assert "`loss` is " in said(one, {"loss": value}) and "step 1" in said(
+        session(loss=goal), {"loss": value}
+    )
     assert "`loss` is " in said(other, {"auc": 0.5, "loss": value})
 
 
 @pytest.mark.parametrize("metrics", [[1], None, "loss", 3.0, [("loss", 1.0)]])
 def test_r16_a_report_that_is_not_a_dict_is_refused_at_the_line_of_the_loop(metrics):
     lines = said(session(loss="minimize"), metrics).splitlines()
-    assert lines[-1].startswith("TypeError: `report` takes a dict of metrics") and repr(metrics) in lines[-1]
+    assert (
+        lines[-1].startswith("TypeError: `report` takes a dict of metrics")
+        and repr(metrics) in lines[-1]
+    )
     assert __file__ in "".join(lines[-4:-1]) and "trial_session.py" not in "".join(lines)
 
 
-@pytest.mark.parametrize("value", [10**400, 10**5000, "0.5 " * 1000, object()], ids=["large", "huge", "text", "object"])
+@pytest.mark.parametrize(
+    "value", [10**400, 10**5000, "0.5 " * 1000, object()], ids=["large", "huge", "text", "object"]
+)
 def test_r16_a_value_that_is_not_a_number_is_refused_at_the_line_of_the_loop(value):
     lines = said(session(loss="minimize"), {"loss": value}).splitlines()
     assert "`loss` must be a number" in lines[-1] and "step 1" in lines[-1] and len(lines[-1]) < 250
@@ -99,7 +119,12 @@ def test_r5_a_password_in_a_librarys_message_is_masked():
 
 def test_r15_an_error_is_cut_in_its_middle():
     text = shorten("a" * 3_000_000 + "b" * 2_000_000)
-    assert len(text) <= ERROR_LENGTH and text.startswith("aaa") and text.endswith("bbb") and "4,9" in text
+    assert (
+        len(text) <= ERROR_LENGTH
+        and text.startswith("aaa")
+        and text.endswith("bbb")
+        and "4,9" in text
+    )
     assert shorten("a" * ERROR_LENGTH) == "a" * ERROR_LENGTH
     try:
         raise ValueError("x" * 5_000_000)
@@ -114,11 +139,21 @@ def test_r15_a_log_keeps_its_first_and_its_last_part(tmp_path):
             os.write(1, f"part {part}\n".encode() + b"x" * 2**20 + b"\n")
     text = log.read_bytes()
     assert len(text) <= trial_logs.LARGEST and text.startswith(b"--- 20") and text.endswith(b"x\n")
-    assert b"part 0\n" in text and b"part 39\n" in text and b"part 20\n" not in text and text.count(b"was left out here") == 1
+    assert (
+        b"part 0\n" in text
+        and b"part 39\n" in text
+        and b"part 20\n" not in text
+        and text.count(b"was left out here") == 1
+    )
     with trial_logs.into(log, "attempt 2"):
         os.write(1, b"the second\n" + b"y" * 12 * 2**20 + b"\nthe end\n")
     text = log.read_bytes()
-    assert len(text) <= trial_logs.LARGEST and text.startswith(b"--- 20") and text.endswith(b"the end\n") and b"part 0\n" in text
+    assert (
+        len(text) <= trial_logs.LARGEST
+        and text.startswith(b"--- 20")
+        and text.endswith(b"the end\n")
+        and b"part 0\n" in text
+    )
 
 
 def test_r15_a_log_is_cut_while_it_is_written(tmp_path):

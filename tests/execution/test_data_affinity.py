@@ -19,14 +19,23 @@ def test_the_latest_that_fit_are_kept(used, room):
         before, kept = kept, keep(kept, key, sizes[key], room)
         keys = [k for k, _ in kept]
         assert keys[-1] == key and len(set(keys)) == len(keys)
-        assert sum(size for _, size in kept) <= max(room, sizes[key]), "bounded, but for the data at hand"
+        assert sum(size for _, size in kept) <= max(room, sizes[key]), (
+            "bounded, but for the data at hand"
+        )
         left_out = [k for k, _ in before if k not in keys]
-        assert not left_out or sum(sizes[k] for k in keys) + sizes[left_out[-1]] > room, "nothing is dropped without need"
-    assert [k for k, _ in keep(kept, key, sizes[key], room)] == [k for k, _ in kept], "the same data again changes nothing"
+        assert not left_out or sum(sizes[k] for k in keys) + sizes[left_out[-1]] > room, (
+            "nothing is dropped without need"
+        )
+    assert [k for k, _ in keep(kept, key, sizes[key], room)] == [k for k, _ in kept], (
+        "the same data again changes nothing"
+    )
 
 
 def test_a_gangs_room_is_its_share_of_the_memory():
     cluster = {"CPU": 8.0, "memory": 64e9}
     assert room_of(cluster, Shape(2, (("CPU", 1.0),))) == SHARE * 64e9 * 2 / 8 / 2
     assert room_of(cluster, Shape(1, (("CPU", 8.0),))) == SHARE * 64e9
-    assert room_of({"CPU": 8.0, "GPU": 2.0, "memory": 64e9}, Shape(1, (("CPU", 1.0), ("GPU", 1.0)))) == SHARE * 64e9 / 2
+    assert (
+        room_of({"CPU": 8.0, "GPU": 2.0, "memory": 64e9}, Shape(1, (("CPU", 1.0), ("GPU", 1.0))))
+        == SHARE * 64e9 / 2
+    )

@@ -24,12 +24,16 @@ from tests.execution.driving import trial
 def running(most: int = 3, replay: tuple[GangSizePeriod, ...] = ()) -> RunningTrial:
     """An elastic trial with 1 to `most` workers."""
     shape = Shape(1, (("CPU", 1.0),), most=most)
-    return RunningTrial(replace(trial(0, {}, 1, "none"), shape=shape), "", TrialProgress(1, "loss", True), replay)
+    return RunningTrial(
+        replace(trial(0, {}, 1, "none"), shape=shape), "", TrialProgress(1, "loss", True), replay
+    )
 
 
 def update(rank: int, step: int, saved: bool = False) -> RankUpdate:
     reports = (Report(step, {"loss": 1.0}, 0.0),) if rank == 0 else ()
-    return RankUpdate(rank, step, reports, (Checkpoint(f"/t/checkpoint_{step:06d}", step, step),) if saved else ())
+    return RankUpdate(
+        rank, step, reports, (Checkpoint(f"/t/checkpoint_{step:06d}", step, step),) if saved else ()
+    )
 
 
 def test_all_ranks_get_one_answer_when_the_last_has_reported():
@@ -87,7 +91,9 @@ def test_a_gang_that_cannot_grow_asks_a_few_times_a_second(monkeypatch):
         after = gates.later(step, 0.25)
         now += (after - step) * 0.001
         step = after
-    assert asked[:6] == [1, 2, 4, 8, 16, 32] and asked[-1] - asked[-2] in (249, 250), "a report each millisecond"
+    assert asked[:6] == [1, 2, 4, 8, 16, 32] and asked[-1] - asked[-2] in (249, 250), (
+        "a report each millisecond"
+    )
     now += 10.0
     assert gates.later(step, 0.25) == step + 6, "the steps have become slow"
 
@@ -106,9 +112,14 @@ def test_the_record_says_how_many_workers_there_were_from_which_step_on():
     progress.begin(3)
     sizes = progress.next_progress(1.0).sizes
     assert [(s.step, s.workers, s.reported) for s in sizes] == [(0, 3, 0), (2, 2, 3), (4, 3, 4)]
-    assert ", ".join(map(str, sizes)) == "3 from step 1, 2 from step 4 (trained step 3 again), 3 from step 5"
+    assert (
+        ", ".join(map(str, sizes))
+        == "3 from step 1, 2 from step 4 (trained step 3 again), 3 from step 5"
+    )
     resumed = TrialProgress(1, "loss", True)
-    resumed.restore(ResumeState(4, ((4, 1.0),), Checkpoint("/t/checkpoint_000004", 4, 4), None, sizes=sizes))
+    resumed.restore(
+        ResumeState(4, ((4, 1.0),), Checkpoint("/t/checkpoint_000004", 4, 4), None, sizes=sizes)
+    )
     resumed.begin(3)
     assert resumed.sizes == sizes, "the same number is not recorded again"
 
@@ -153,9 +164,14 @@ def test_a_rank_takes_the_same_part_as_one_that_is_cut_ahead(clean_ray: Any):
 
     from sweeps.data.tables import part_of, split_equally
 
-    frame = pd.DataFrame({"a": range(11), "b": [None, 1.0] * 5 + [2.0], "c": pd.Categorical(list("xyzxyzxyzxy"))})
+    frame = pd.DataFrame(
+        {"a": range(11), "b": [None, 1.0] * 5 + [2.0], "c": pd.Categorical(list("xyzxyzxyzxy"))}
+    )
     whole = clean_ray.data.from_blocks([frame])
     for workers in (2, 3, 4):
-        ahead = [part.to_pandas() for part in split_equally(pa.Table.from_pandas(frame, preserve_index=False), workers)]
+        ahead = [
+            part.to_pandas()
+            for part in split_equally(pa.Table.from_pandas(frame, preserve_index=False), workers)
+        ]
         for rank in range(workers):
             pd.testing.assert_frame_equal(part_of(whole, workers, rank).to_pandas(), ahead[rank])

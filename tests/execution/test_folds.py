@@ -12,11 +12,17 @@ from sweeps.execution.folds import BEST_FOLD_STEP, mean_of, result_of
 NUMBERS = st.floats(-100, 100)
 
 
-@given(st.lists(st.fixed_dictionaries({"loss": NUMBERS, "other": NUMBERS}), min_size=1, max_size=8), st.booleans())
+@given(
+    st.lists(st.fixed_dictionaries({"loss": NUMBERS, "other": NUMBERS}), min_size=1, max_size=8),
+    st.booleans(),
+)
 def test_a_fold_has_the_metrics_of_its_best_step(reports, minimize):
     found = result_of(reports, "loss", minimize)
     assert found["loss"] == (min if minimize else max)(report["loss"] for report in reports)
-    assert reports[int(found[BEST_FOLD_STEP]) - 1] == {"loss": found["loss"], "other": found["other"]}
+    assert reports[int(found[BEST_FOLD_STEP]) - 1] == {
+        "loss": found["loss"],
+        "other": found["other"],
+    }
 
 
 def test_without_a_metric_the_last_step_counts():
@@ -30,6 +36,8 @@ def test_a_fold_without_a_value_keeps_its_last_step():
 
 @given(st.lists(NUMBERS, min_size=1, max_size=6))
 def test_the_mean_is_over_all_folds(values):
-    found = mean_of([{"loss": value} | ({"first": 1.0} if not i else {}) for i, value in enumerate(values)])
+    found = mean_of(
+        [{"loss": value} | ({"first": 1.0} if not i else {}) for i, value in enumerate(values)]
+    )
     assert found["loss"] == math.fsum(values) / len(values)
     assert ("first" in found) == (len(values) == 1)

@@ -9,9 +9,19 @@ from sweeps.execution.gangs import in_rank_order, ranks_on, visible_gpus
 
 
 def test_ranks_follow_nodes_and_gpus():
-    workers = [("d", "n2", ("10",), 4), ("c", "n2", ("2",), 3), ("b", "n1", ("1",), 2), ("a", "n2", ("0",), 5)]
-    assert in_rank_order(workers) == ["a", "c", "d", "b"], "the node with most workers first, and GPU 10 after GPU 2"
-    assert [(r.rank, r.world_size, r.local_rank, r.local_world_size, r.node_rank) for r in ranks_on(["n2", "n2", "n2", "n1"])] == [
+    workers = [
+        ("d", "n2", ("10",), 4),
+        ("c", "n2", ("2",), 3),
+        ("b", "n1", ("1",), 2),
+        ("a", "n2", ("0",), 5),
+    ]
+    assert in_rank_order(workers) == ["a", "c", "d", "b"], (
+        "the node with most workers first, and GPU 10 after GPU 2"
+    )
+    assert [
+        (r.rank, r.world_size, r.local_rank, r.local_world_size, r.node_rank)
+        for r in ranks_on(["n2", "n2", "n2", "n1"])
+    ] == [
         (0, 4, 0, 3, 0),
         (1, 4, 1, 3, 0),
         (2, 4, 2, 3, 0),

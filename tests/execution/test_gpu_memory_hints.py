@@ -8,7 +8,9 @@ import torch
 from sweeps.core.exit_causes import exit_cause
 from sweeps.execution.gpu_memory_hints import explain
 
-TORCH = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.19 GiB")
+TORCH = torch.OutOfMemoryError(
+    "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.19 GiB"
+)
 TEXTS = (
     "[12:00:00] common.h:45: parallel_for failed: cudaErrorMemoryAllocation: out of memory",
     "[12:00:00] Memory allocation error on worker 0: [dh::ThrowOOMError] requested 12 GiB",
@@ -20,10 +22,16 @@ TEXTS = (
 @pytest.mark.parametrize("error", [TORCH, *map(RuntimeError, TEXTS)])
 def test_a_full_gpu_is_explained_in_one_line(error):
     said = explain(error)
-    assert said is not None and "\n" not in said and said.startswith("space.scaling.resources_per_worker: ")
+    assert (
+        said is not None
+        and "\n" not in said
+        and said.startswith("space.scaling.resources_per_worker: ")
+    )
 
 
-@pytest.mark.parametrize("error", [MemoryError("Unable to allocate 20 GiB"), RuntimeError("CUDA error: no device")])
+@pytest.mark.parametrize(
+    "error", [MemoryError("Unable to allocate 20 GiB"), RuntimeError("CUDA error: no device")]
+)
 def test_other_errors_are_left_as_they_are(error):
     assert explain(error) is None
 

@@ -109,7 +109,10 @@ def careless(folder) -> None:
 @pytest.mark.parametrize("raises", [False, True])
 def test_all_state_is_reset(tmp_path, raises):
     before = state()
-    with pytest.raises(KeyError) if raises else isolation.contextlib.nullcontext(), isolation.isolated():
+    with (
+        pytest.raises(KeyError) if raises else isolation.contextlib.nullcontext(),
+        isolation.isolated(),
+    ):
         careless(tmp_path)
         assert state() != before
         if raises:
@@ -134,7 +137,12 @@ print(len(sys.meta_path))
 @pytest.mark.integration
 def test_torch_is_seeded_though_a_loop_is_the_first_to_import_it():
     late, before = (
-        subprocess.run([sys.executable, "-c", IMPORTS_TORCH_LATE, when], capture_output=True, text=True, check=True).stdout.split("\n")
+        subprocess.run(
+            [sys.executable, "-c", IMPORTS_TORCH_LATE, when],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split("\n")
         for when in ("late", "before")
     )
     assert late == before and late[0] == late[2] != late[1] and late[0].endswith(" 1")
@@ -205,10 +213,17 @@ def test_niceness_is_put_back_where_that_is_allowed():
 def test_a_process_that_cannot_be_reset_is_broken(monkeypatch):
     nice = 0
     monkeypatch.setattr(os, "getpriority", lambda which, who: nice)
-    monkeypatch.setattr(os, "setpriority", lambda *args: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+    monkeypatch.setattr(
+        os,
+        "setpriority",
+        lambda *args: (_ for _ in ()).throw(PermissionError(13, "Permission denied")),
+    )
     with isolation.isolated() as reset:
         nice = 5
-    assert reset.broken == "the training loop changed how the process is scheduled, and sweeps cannot undo this change: Permission denied"
+    assert (
+        reset.broken
+        == "the training loop changed how the process is scheduled, and sweeps cannot undo this change: Permission denied"
+    )
 
 
 def test_a_closed_stream_breaks_the_process(monkeypatch):
@@ -263,12 +278,16 @@ def test_threads_that_end_or_are_a_librarys_own_do_no_harm():
         pool.submit(waits, (event := threading.Event()))
         event.set()
         pool.submit(int).result(30)
-    assert reset.broken is None and next(iter(pool._threads)) in reset.threads, "idle: it runs nothing of the user's"
+    assert reset.broken is None and next(iter(pool._threads)) in reset.threads, (
+        "idle: it runs nothing of the user's"
+    )
     pool.shutdown()
 
 
 def test_groups_that_a_loop_made_are_destroyed_and_the_gangs_own_stays(tmp_path):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1
+    )
     try:
         own = isolation.groups()
         with isolation.isolated():
@@ -314,17 +333,44 @@ def scheduler() -> tuple[int, int]:
 
 def patched(module, name: str):
     """A loop that replaces a function, and what shows it."""
-    return lambda: setattr(module, name, lambda *args, **kwargs: None), lambda: getattr(module, name)
+    return lambda: setattr(module, name, lambda *args, **kwargs: None), lambda: getattr(
+        module, name
+    )
 
 
 def attribute(module, name: str, value):
     return lambda: setattr(module, name, value), lambda: getattr(module, name)
 
 
-SIGNALS = ("SIGHUP", "SIGINT", "SIGTERM", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGPIPE", "SIGWINCH", "SIGRTMIN")
+SIGNALS = (
+    "SIGHUP",
+    "SIGINT",
+    "SIGTERM",
+    "SIGALRM",
+    "SIGUSR1",
+    "SIGUSR2",
+    "SIGCHLD",
+    "SIGPIPE",
+    "SIGWINCH",
+    "SIGRTMIN",
+)
 FUNCTIONS = (
-    *((json, "dumps"), (logging, "info"), (isolation.os, "listdir"), (os.path, "exists"), (random, "random"), (signal, "signal")),
-    *((socket, "getaddrinfo"), (socket, "socket"), (subprocess, "run"), (sys, "exit"), (threading, "Thread"), (time, "time")),
+    *(
+        (json, "dumps"),
+        (logging, "info"),
+        (isolation.os, "listdir"),
+        (os.path, "exists"),
+        (random, "random"),
+        (signal, "signal"),
+    ),
+    *(
+        (socket, "getaddrinfo"),
+        (socket, "socket"),
+        (subprocess, "run"),
+        (sys, "exit"),
+        (threading, "Thread"),
+        (time, "time"),
+    ),
     *((time, "sleep"), (warnings, "warn"), (np, "load"), (torch, "load")),
 )
 
@@ -337,17 +383,37 @@ def handled(number):
 # What a loop turns, and what shows it.
 TURNED = {
     "umask": (lambda: os.umask(0o077), isolation._umask),
-    "soft limit": (lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1])), isolation._limits),
+    "soft limit": (
+        lambda: resource.setrlimit(
+            resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1])
+        ),
+        isolation._limits,
+    ),
     "socket timeout": (lambda: socket.setdefaulttimeout(0.1), socket.getdefaulttimeout),
     "collector": (gc.disable, gc.isenabled),
     "collector's threshold": (lambda: gc.set_threshold(1), gc.get_threshold),
     "builtins": (patch_builtins, lambda: (builtins.print, hasattr(builtins, "everywhere"))),
-    "pandas option": (lambda: pd.set_option("display.max_rows", 1), lambda: pd.get_option("display.max_rows")),
-    "pandas precision": (lambda: pd.set_option("display.precision", 1), lambda: pd.get_option("display.precision")),
-    "decimal precision": (lambda: setattr(decimal.getcontext(), "prec", 3), lambda: decimal.getcontext().prec),
-    "decimal rounding": (lambda: setattr(decimal.DefaultContext, "rounding", "ROUND_UP"), lambda: decimal.DefaultContext.rounding),
+    "pandas option": (
+        lambda: pd.set_option("display.max_rows", 1),
+        lambda: pd.get_option("display.max_rows"),
+    ),
+    "pandas precision": (
+        lambda: pd.set_option("display.precision", 1),
+        lambda: pd.get_option("display.precision"),
+    ),
+    "decimal precision": (
+        lambda: setattr(decimal.getcontext(), "prec", 3),
+        lambda: decimal.getcontext().prec,
+    ),
+    "decimal rounding": (
+        lambda: setattr(decimal.DefaultContext, "rounding", "ROUND_UP"),
+        lambda: decimal.DefaultContext.rounding,
+    ),
     "time zone": (turn_zone, zone),
-    "locale": (lambda: locale.setlocale(locale.LC_ALL, "C"), lambda: locale.setlocale(locale.LC_ALL)),
+    "locale": (
+        lambda: locale.setlocale(locale.LC_ALL, "C"),
+        lambda: locale.setlocale(locale.LC_ALL),
+    ),
     "start of processes": (
         lambda: multiprocessing.set_start_method("spawn", force=True),
         lambda: multiprocessing.get_start_method(allow_none=True),
@@ -358,19 +424,45 @@ TURNED = {
         lambda: signal.setitimer(signal.ITIMER_VIRTUAL, 600),
         lambda: signal.getitimer(signal.ITIMER_VIRTUAL)[0] > 0,
     ),
-    "timer of profilers": (lambda: signal.setitimer(signal.ITIMER_PROF, 600), lambda: signal.getitimer(signal.ITIMER_PROF)[0] > 0),
+    "timer of profilers": (
+        lambda: signal.setitimer(signal.ITIMER_PROF, 600),
+        lambda: signal.getitimer(signal.ITIMER_PROF)[0] > 0,
+    ),
     "signal mask": (
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]),
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
     ),
-    "class of scheduling": (lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)), scheduler),
-    "NumPy's print options": (lambda: np.set_printoptions(precision=1), lambda: str(np.array([1 / 3]))),
-    "rcParams": (lambda: matplotlib.rcParams.update({"lines.linewidth": 9}), lambda: matplotlib.rcParams["lines.linewidth"]),
-    "pyarrow's CPU threads": (lambda: pyarrow.set_cpu_count(pyarrow.cpu_count() + 1), pyarrow.cpu_count),
-    "pyarrow's I/O threads": (lambda: pyarrow.set_io_thread_count(pyarrow.io_thread_count() + 1), pyarrow.io_thread_count),
-    "BLAS and OpenMP": (lambda: [pool.set_num_threads(3) for pool in threadpoolctl.ThreadpoolController().lib_controllers], pools),
+    "class of scheduling": (
+        lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)),
+        scheduler,
+    ),
+    "NumPy's print options": (
+        lambda: np.set_printoptions(precision=1),
+        lambda: str(np.array([1 / 3])),
+    ),
+    "rcParams": (
+        lambda: matplotlib.rcParams.update({"lines.linewidth": 9}),
+        lambda: matplotlib.rcParams["lines.linewidth"],
+    ),
+    "pyarrow's CPU threads": (
+        lambda: pyarrow.set_cpu_count(pyarrow.cpu_count() + 1),
+        pyarrow.cpu_count,
+    ),
+    "pyarrow's I/O threads": (
+        lambda: pyarrow.set_io_thread_count(pyarrow.io_thread_count() + 1),
+        pyarrow.io_thread_count,
+    ),
+    "BLAS and OpenMP": (
+        lambda: [
+            pool.set_num_threads(3) for pool in threadpoolctl.ThreadpoolController().lib_controllers
+        ],
+        pools,
+    ),
     "raiseExceptions": attribute(logging, "raiseExceptions", False),
-    "captured warnings": (lambda: logging.captureWarnings(True), lambda: (warnings.showwarning, logging._warnings_showwarning)),
+    "captured warnings": (
+        lambda: logging.captureWarnings(True),
+        lambda: (warnings.showwarning, logging._warnings_showwarning),
+    ),
     "record factory": (lambda: logging.setLogRecordFactory(print), logging.getLogRecordFactory),
     "displayhook": attribute(sys, "displayhook", print),
     "excepthook": attribute(sys, "excepthook", print),
@@ -378,17 +470,29 @@ TURNED = {
     "unraisablehook": attribute(sys, "unraisablehook", print),
     "excepthook of threads": attribute(threading, "excepthook", print),
     "digits of integers": (lambda: sys.set_int_max_str_digits(0), sys.get_int_max_str_digits),
-    "threads' stacks": (lambda: threading.stack_size(1 << 20), lambda: global_settings._stack_size(threading)),
+    "threads' stacks": (
+        lambda: threading.stack_size(1 << 20),
+        lambda: global_settings._stack_size(threading),
+    ),
     "field size": (lambda: csv.field_size_limit(7), csv.field_size_limit),
     "temporary folder": attribute(tempfile, "tempdir", "/nowhere"),
-    "event loops": (lambda: asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy()), lambda: asyncio.events._event_loop_policy),
+    "event loops": (
+        lambda: asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy()),
+        lambda: asyncio.events._event_loop_policy,
+    ),
     "HTTPS": attribute(ssl, "_create_default_https_context", ssl._create_unverified_context),
-    "opener": (lambda: urllib.request.install_opener(urllib.request.build_opener()), lambda: urllib.request._opener),
+    "opener": (
+        lambda: urllib.request.install_opener(urllib.request.build_opener()),
+        lambda: urllib.request._opener,
+    ),
     "finder": (lambda: sys.meta_path.insert(0, Finder), lambda: list(sys.meta_path)),
     "finder that is gone": (lambda: sys.meta_path.pop(), lambda: list(sys.meta_path)),
     "denied imports": (deny_import, lambda: (sys.modules.get("json"), "wave" in sys.modules)),
     **{f"{module.__name__}.{name}": patched(module, name) for module, name in FUNCTIONS},
-    "a function that is gone": (lambda: delattr(json, "loads"), lambda: getattr(json, "loads", None)),
+    "a function that is gone": (
+        lambda: delattr(json, "loads"),
+        lambda: getattr(json, "loads", None),
+    ),
 }
 
 
@@ -416,7 +520,9 @@ def test_patches_of_a_package_that_a_trial_imports_stay(monkeypatch):
     own = type("Finder", (), {"__module__": "numpy.late"})()
     with isolation.isolated():
         monkeypatch.setitem(sys.modules, "torch.late", isolation.types.ModuleType("torch.late"))
-        replacement = isolation.types.FunctionType((lambda: None).__code__, {"__name__": "torch.late"})
+        replacement = isolation.types.FunctionType(
+            (lambda: None).__code__, {"__name__": "torch.late"}
+        )
         np.load = replacement  # type: ignore[assignment]
         sys.meta_path.append(own)
     sys.meta_path.remove(own)
@@ -434,7 +540,10 @@ def test_a_handler_that_python_cannot_set_again_breaks_the_process():
 
 
 def test_a_signal_that_a_loop_has_blocked_goes_to_its_own_handler():
-    seen, before = [], signal.getsignal(signal.SIGUSR1)  # Ray Tune leaves a handler where a sweep ran in this process
+    seen, before = (
+        [],
+        signal.getsignal(signal.SIGUSR1),
+    )  # Ray Tune leaves a handler where a sweep ran in this process
     with isolation.isolated():
         signal.signal(signal.SIGUSR1, lambda *args: seen.append(1))
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
@@ -456,7 +565,11 @@ def test_r7_a_limit_that_cannot_be_raised_again_breaks_the_process(monkeypatch):
 
         def refused(limits):
             monkeypatch.setattr(resource, "getrlimit", lambda which: (-5, -5))
-            monkeypatch.setattr(resource, "setrlimit", lambda which, values: (_ for _ in ()).throw(ValueError("not allowed to raise")))
+            monkeypatch.setattr(
+                resource,
+                "setrlimit",
+                lambda which, values: (_ for _ in ()).throw(ValueError("not allowed to raise")),
+            )
             return before(limits)
 
         monkeypatch.setattr(isolation, "_put_back_limits", refused)
@@ -482,7 +595,11 @@ def spawns() -> int:
 def spawns_a_daemon() -> int:
     """A process whose parent is gone: below no other of ours."""
     code = f"import subprocess; print(subprocess.Popen({SLEEPS!r}, start_new_session=True, stdout=-3, stderr=-3).pid)"
-    return int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    return int(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 @pytest.mark.parametrize("start", [forks, spawns, spawns_a_daemon])
@@ -492,7 +609,13 @@ def test_r7_a_process_that_a_loop_has_started_ends_with_its_trial(tmp_path, star
         with isolation.isolated(f"{tmp_path}/trials/0000/0"):
             pid = start()
             assert psutil.pid_exists(pid)
-        wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 10, "it to end")
+        wait_until(
+            lambda: (
+                not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+            ),
+            10,
+            "it to end",
+        )
         assert stays.poll() is None and isolation.child_processes.MARK not in os.environ
     finally:
         stays.kill()
@@ -502,7 +625,9 @@ def test_r7_a_process_that_a_loop_has_started_ends_with_its_trial(tmp_path, star
 def test_r7_the_processes_of_a_sweep_are_found_by_its_folder(tmp_path):
     mine, other = (
         subprocess.Popen(
-            SLEEPS, stdout=subprocess.PIPE, env={**os.environ, isolation.child_processes.MARK: f"{tmp_path}/{name}/trials/0000/0"}
+            SLEEPS,
+            stdout=subprocess.PIPE,
+            env={**os.environ, isolation.child_processes.MARK: f"{tmp_path}/{name}/trials/0000/0"},
         )
         for name in ("one", "one-more")
     )
@@ -539,10 +664,17 @@ def test_a_worker_is_worn_when_it_grew_past_a_bound():
         excess_growth(NEW, replace(NEW, memory=NEW.memory + process_use.MEMORY_GROWTH + 1))
         == "the process grew from 300 to 1324 MB of memory"
     )
-    assert excess_growth(NEW, replace(NEW, descriptors=317)) == "the process grew from 60 to 317 descriptors"
-    assert excess_growth(NEW, replace(NEW, threads=169)) == "the process grew from 40 to 169 threads"
+    assert (
+        excess_growth(NEW, replace(NEW, descriptors=317))
+        == "the process grew from 60 to 317 descriptors"
+    )
+    assert (
+        excess_growth(NEW, replace(NEW, threads=169)) == "the process grew from 40 to 169 threads"
+    )
     large = replace(NEW, memory=8 << 30)
-    assert excess_growth(large, replace(large, memory=15 << 30)) is None, "a large one may grow by as much again"
+    assert excess_growth(large, replace(large, memory=15 << 30)) is None, (
+        "a large one may grow by as much again"
+    )
 
 
 def test_a_working_directory_that_ray_replaced_is_entered_again(tmp_path, monkeypatch):

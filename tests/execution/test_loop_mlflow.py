@@ -49,7 +49,14 @@ class Sweep:
         self.tracker = MlflowTracker(Destination(self.uri, root, "exp", "sweep-1", 1.0))
         for number in (0, 1):
             self.folder(number).mkdir(parents=True)
-            self.tracker.handle(begin(Trial(number, f"{number:04d}", {}, (), Shape(1, (("CPU", 1.0),)), 7, {"lr": 0.1}), 1.0))
+            self.tracker.handle(
+                begin(
+                    Trial(
+                        number, f"{number:04d}", {}, (), Shape(1, (("CPU", 1.0),)), 7, {"lr": 0.1}
+                    ),
+                    1.0,
+                )
+            )
 
     def folder(self, number):
         return self.root / "sweep-1" / "trials" / f"{number:04d}"
@@ -62,7 +69,10 @@ class Sweep:
 
     def loop(self, loop, number=0, rank=0, tracking=""):
         """Run a loop as a rank does."""
-        with isolation.isolated(), logged(TrialRun(self.uri if tracking == "" else tracking, self.folder(number), rank)):
+        with (
+            isolation.isolated(),
+            logged(TrialRun(self.uri if tracking == "" else tracking, self.folder(number), rank)),
+        ):
             return loop()
 
     def runs(self):
@@ -77,7 +87,11 @@ def sweep(tmp_path, database):
     loop_mlflow._last_wait_failed = False
     made = Sweep(tmp_path, database)
     # A thread that imports while another calls `mlflow.autolog` can stop both for ever: each holds a lock that the other waits for
-    wait_until(lambda: all((made.folder(number) / "mlflow.json").exists() for number in (0, 1)), 60, "the runs of both trials")
+    wait_until(
+        lambda: all((made.folder(number) / "mlflow.json").exists() for number in (0, 1)),
+        60,
+        "the runs of both trials",
+    )
     yield made
     made.tracker.close(5.0)
 
@@ -101,8 +115,14 @@ def test_what_a_loop_logs_lands_in_its_trials_run_and_the_next_trials_in_its_own
     assert mlflow.active_run() is None and len(sweep.runs()) == 2
     for number in (0, 1):
         run = sweep.run(number)
-        assert (run.data.metrics, run.data.params["batch"], run.data.tags["own"]) == ({"first": 1.0, "loss": 0.5}, "32", "tag")
-        assert (run.info.run_name, run.info.status) == (f"{number:04d}", "RUNNING"), "its name and its end are the sweep's"
+        assert (run.data.metrics, run.data.params["batch"], run.data.tags["own"]) == (
+            {"first": 1.0, "loss": 0.5},
+            "32",
+            "tag",
+        )
+        assert (run.info.run_name, run.info.status) == (f"{number:04d}", "RUNNING"), (
+            "its name and its end are the sweep's"
+        )
         assert [file.path for file in sweep.client.list_artifacts(run.info.run_id)] == ["note.txt"]
 
 
@@ -157,13 +177,18 @@ def test_the_place_that_a_loop_names_itself_is_respected_and_forgotten(sweep, tm
     before = mlflow.get_tracking_uri(), dict(os.environ)
     assert mlflow.MlflowClient(own).get_run(sweep.loop(elsewhere)).info.status == "FINISHED"
     there = sweep.client.get_run(sweep.loop(another_experiment))
-    assert there.info.experiment_id == sweep.client.get_experiment_by_name("mine").experiment_id and there.info.status == "FINISHED"
+    assert (
+        there.info.experiment_id == sweep.client.get_experiment_by_name("mine").experiment_id
+        and there.info.status == "FINISHED"
+    )
     assert sweep.loop(the_sweeps, 1) == sweep.id(1), "the same place by its name"
     assert (mlflow.get_tracking_uri(), dict(os.environ)) == before
     assert sweep.loop(lambda: mlflow.start_run().info.run_id) == sweep.id(0)
 
 
-def test_the_experiment_that_a_module_sets_as_it_is_imported_holds_for_all_trials(sweep, monkeypatch):
+def test_the_experiment_that_a_module_sets_as_it_is_imported_holds_for_all_trials(
+    sweep, monkeypatch
+):
     import mlflow
     from mlflow.tracking import fluent
 
@@ -206,7 +231,9 @@ def test_autolog_logs_to_the_trials_run_and_is_undone(sweep):
     assert "alpha" not in sweep.run(1).data.params
     from mlflow.utils import import_hooks
 
-    assert not any(import_hooks._post_import_hooks.values()), "a library that is imported later is not patched"
+    assert not any(import_hooks._post_import_hooks.values()), (
+        "a library that is imported later is not patched"
+    )
 
 
 def test_a_parameter_of_the_trial_keeps_its_value_and_the_loop_goes_on(sweep, capfd):
@@ -239,13 +266,21 @@ def test_two_ranks_may_log_the_same_parameter_at_the_same_moment(sweep, monkeypa
             session.add(SqlParam(run_uuid=run_id, key="batch", value="8"))
 
     monkeypatch.setattr(SqlAlchemyStore, "_log_params", beaten)
-    sweep.loop(lambda: (mlflow.log_params({"batch": 8, "depth": 3}), mlflow.log_metric("loss", 0.5)))
+    sweep.loop(
+        lambda: (mlflow.log_params({"batch": 8, "depth": 3}), mlflow.log_metric("loss", 0.5))
+    )
     run = sweep.run(0)
-    assert (run.data.params["batch"], run.data.params["depth"], run.data.metrics["loss"]) == (str(theirs), "3", 0.5) and len(calls) >= 2
+    assert (run.data.params["batch"], run.data.params["depth"], run.data.metrics["loss"]) == (
+        str(theirs),
+        "3",
+        0.5,
+    ) and len(calls) >= 2
 
 
 @pytest.mark.parametrize("state, status", [(State.COMPLETE, "FINISHED"), (State.FAIL, "FAILED")])
-def test_the_run_status_of_the_sweep_counts_whatever_the_loop_sets_later(sweep, monkeypatch, state, status):
+def test_the_run_status_of_the_sweep_counts_whatever_the_loop_sets_later(
+    sweep, monkeypatch, state, status
+):
     import mlflow
 
     def loop():
@@ -269,7 +304,9 @@ def local_runs(folder, name="mlflow.db"):
     return client.search_runs([client.get_experiment_by_name("trial").experiment_id])
 
 
-def test_without_a_server_a_loop_logs_to_the_trials_folder_and_its_log_says_so(sweep, monkeypatch, capfd):
+def test_without_a_server_a_loop_logs_to_the_trials_folder_and_its_log_says_so(
+    sweep, monkeypatch, capfd
+):
     import mlflow
 
     monkeypatch.setattr(loop_mlflow, "ANSWER_WITHIN", 0.5)
@@ -288,12 +325,20 @@ def test_without_a_server_a_loop_logs_to_the_trials_folder_and_its_log_says_so(s
 def test_a_server_that_never_answers_is_waited_for_ten_seconds_at_most(monkeypatch, tmp_path):
     import socket
 
-    assert loop_mlflow.ANSWER_WITHIN <= 10 and float(loop_mlflow.BOUNDS["MLFLOW_HTTP_REQUEST_TIMEOUT"]) <= 10
+    assert (
+        loop_mlflow.ANSWER_WITHIN <= 10
+        and float(loop_mlflow.BOUNDS["MLFLOW_HTTP_REQUEST_TIMEOUT"]) <= 10
+    )
     monkeypatch.setattr(loop_mlflow, "ANSWER_WITHIN", 0.5)
     monkeypatch.setattr(loop_mlflow, "_last_wait_failed", False)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began, said = time.monotonic(), []
-        assert loop_mlflow.find(f"http://user:secret@127.0.0.1:{silent.getsockname()[1]}", tmp_path, said.append) is None
+        assert (
+            loop_mlflow.find(
+                f"http://user:secret@127.0.0.1:{silent.getsockname()[1]}", tmp_path, said.append
+            )
+            is None
+        )
     assert time.monotonic() - began < 5 and "secret" not in said[0]
 
 
@@ -327,8 +372,14 @@ def test_a_server_that_goes_away_in_the_middle_costs_the_loop_nothing(sweep, mon
     sweep.loop(loop)
     gone.clear()
     (run,) = local_runs(sweep.folder(0))
-    assert (run.data.metrics, run.data.params, run.info.status) == ({"loss": 0.5}, {"batch": "8"}, "FINISHED")
-    assert sweep.run(0).data.metrics == {"loss": 1.0} and "no longer answers" in capfd.readouterr().err
+    assert (run.data.metrics, run.data.params, run.info.status) == (
+        {"loss": 0.5},
+        {"batch": "8"},
+        "FINISHED",
+    )
+    assert (
+        sweep.run(0).data.metrics == {"loss": 1.0} and "no longer answers" in capfd.readouterr().err
+    )
 
 
 def test_a_loop_that_does_not_use_mlflow_does_not_import_it():
@@ -340,7 +391,12 @@ with loop_mlflow.logged(loop_mlflow.TrialRun("http://127.0.0.1:1", "/nowhere", 0
     pass
 assert "mlflow" not in sys.modules and "sweeps.space" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(REPO)}, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(REPO)},
+        timeout=60,
+    )
 
 
 @pytest.mark.integration
@@ -353,5 +409,10 @@ with loop_mlflow.logged(loop_mlflow.TrialRun({sweep.uri!r}, {str(sweep.folder(0)
     with start_run():
         log_metric("loss", 0.5)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(REPO)}, timeout=100)
+    subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(REPO)},
+        timeout=100,
+    )
     assert sweep.run(0).data.metrics == {"loss": 0.5} and len(sweep.runs()) == 2

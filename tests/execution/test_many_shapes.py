@@ -22,14 +22,18 @@ EACH = 0.5
 
 def mixed(number: int) -> Trial:
     """Return a trial with 1, 2 or 3 workers, and one of two seeds."""
-    one = trial(number, {"loop": "torch_loop", "lr": 0.05}, 1 + number % 3, "torch", seed=number // 3 % 2)
+    one = trial(
+        number, {"loop": "torch_loop", "lr": 0.05}, 1 + number % 3, "torch", seed=number // 3 % 2
+    )
     return replace(one, shape=Shape(one.shape.workers, (("CPU", EACH),), "torch"))
 
 
 def workers() -> dict[int, psutil.Process]:
     """Return the workers' processes."""
     children = psutil.Process().children(recursive=True)
-    return {p.pid: p for p in children if any(part.startswith("ray::Worker") for part in p.cmdline())}
+    return {
+        p.pid: p for p in children if any(part.startswith("ray::Worker") for part in p.cmdline())
+    }
 
 
 def memory() -> float:
@@ -72,8 +76,12 @@ def test_trials_of_mixed_shapes_share_one_set_of_workers(clean_ray, tmp_path: Pa
             if one.number % (TRIALS // 4) == TRIALS // 4 - 1:
                 sizes.append(memory())
         seconds = time.monotonic() - began
-        assert set(workers()) == first and len(first) <= 4, "no process was started after the first quarter"
-        print(f"{TRIALS} trials in {seconds:.0f} s on {len(first)} processes; MB after each quarter: {[round(size) for size in sizes]}")
+        assert set(workers()) == first and len(first) <= 4, (
+            "no process was started after the first quarter"
+        )
+        print(
+            f"{TRIALS} trials in {seconds:.0f} s on {len(first)} processes; MB after each quarter: {[round(size) for size in sizes]}"
+        )
         assert sizes[-1] < 1.05 * sizes[0], sizes
     finally:
         driving.close()

@@ -23,7 +23,12 @@ def shard(frame: pd.DataFrame) -> SimpleNamespace:
 def test_an_unseen_category_is_named_with_the_encoder_that_takes_it() -> None:
     said = explain(NAN, {"train": shard(CLEAN), "valid": shard(HOLES)}, ENCODED)
     assert said is not None and "\n" not in said and said.startswith("space.preprocessor: ")
-    assert "`plan` in valid" in said and "`age`" not in said and "unknown_value" in said and "`OrdinalEncoder`" in said
+    assert (
+        "`plan` in valid" in said
+        and "`age`" not in said
+        and "unknown_value" in said
+        and "`OrdinalEncoder`" in said
+    )
 
 
 @pytest.mark.parametrize("steps", [(), (Step("StandardScaler"),)])

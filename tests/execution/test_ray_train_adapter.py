@@ -28,9 +28,18 @@ def test_ray_still_has_the_names_that_the_adapter_replaces():
 
     from sweeps.execution import ray_train_adapter
 
-    ours = {"report", "get_checkpoint", "get_dataset_shard", "get_context", "get_all_reported_checkpoints", "get_preemption_info"}
+    ours = {
+        "report",
+        "get_checkpoint",
+        "get_dataset_shard",
+        "get_context",
+        "get_all_reported_checkpoints",
+        "get_preemption_info",
+    }
     collectives = {"is_distributed", "barrier", "broadcast_from_rank_zero"}
-    assert TrainFnUtils.__abstractmethods__ == ours | collectives, "Ray's TrainFnUtils has other methods now: look at each"
+    assert TrainFnUtils.__abstractmethods__ == ours | collectives, (
+        "Ray's TrainFnUtils has other methods now: look at each"
+    )
     theirs = set(inspect.signature(TrainFnUtils.report).parameters)
     assert theirs == set(inspect.signature(ray_train_adapter.Utils.report).parameters)
 
@@ -66,13 +75,22 @@ def test_ray_still_asks_the_session_of_its_first_version_for_what_a_trial_has():
     from sweeps.execution import ray_train_adapter
 
     context = SimpleNamespace(
-        **{f"get_{name}": int for name in ("world_rank", "world_size", "local_rank", "local_world_size", "node_rank")}
+        **{
+            f"get_{name}": int
+            for name in ("world_rank", "world_size", "local_rank", "local_world_size", "node_rank")
+        }
     )
     ours = ray_train_adapter.TuneSession(SimpleNamespace(name="a", folder="b"), context)
-    asked = set(re.findall(r"(?:get_session\(\)|return session)\.(\w+)", inspect.getsource(first_version)))
+    asked = set(
+        re.findall(r"(?:get_session\(\)|return session)\.(\w+)", inspect.getsource(first_version))
+    )
     assert "loaded_checkpoint" in asked
     of_workers_of_the_first_version = {"accelerator"}
-    assert not {name for name in asked - of_workers_of_the_first_version if not (name in vars(ours) or hasattr(type(ours), name))}
+    assert not {
+        name
+        for name in asked - of_workers_of_the_first_version
+        if not (name in vars(ours) or hasattr(type(ours), name))
+    }
 
 
 @pytest.mark.parametrize("distributed", [False, True])
@@ -86,16 +104,31 @@ def test_every_way_to_report_reaches_the_trial_while_it_is_in_place(tmp_path, di
     from sweeps.execution import ray_train_adapter
 
     seen = []
-    trial = SimpleNamespace(name="t-0001", folder=str(tmp_path), report=lambda metrics, checkpoint: seen.append((metrics, checkpoint)))
+    trial = SimpleNamespace(
+        name="t-0001",
+        folder=str(tmp_path),
+        report=lambda metrics, checkpoint: seen.append((metrics, checkpoint)),
+    )
     trial.checkpoint, trial.shard = lambda: "checkpoint", lambda name: f"shard {name}"
     trial.ranks = Ranks(0, 2, 0, 2) if distributed else Ranks()
     with ray_train_adapter.in_place(trial):
         for by in (ray.train.report, ray.tune.report, air.report, report):
             by({"loss": 1.0}, checkpoint="mine")
-        assert get_checkpoint() == ray.tune.get_checkpoint() == ray.train.get_checkpoint() == air.get_checkpoint() == "checkpoint"
-        assert ray.train.get_dataset_shard("valid") == air.get_dataset_shard("valid") == "shard valid"
+        assert (
+            get_checkpoint()
+            == ray.tune.get_checkpoint()
+            == ray.train.get_checkpoint()
+            == air.get_checkpoint()
+            == "checkpoint"
+        )
+        assert (
+            ray.train.get_dataset_shard("valid") == air.get_dataset_shard("valid") == "shard valid"
+        )
         context = ray.tune.get_context()
-        assert context.get_trial_id() == context.get_experiment_name() == "t-0001" and context.get_trial_dir() == str(tmp_path)
+        assert (
+            context.get_trial_id() == context.get_experiment_name() == "t-0001"
+            and context.get_trial_dir() == str(tmp_path)
+        )
         assert air.get_world_size() == context.get_world_size() == (2 if distributed else 1)
     assert seen == [({"loss": 1.0}, "mine")] * 4
     assert get_session() is None
@@ -110,7 +143,10 @@ def test_a_dataset_method_that_shards_lack_is_refused_with_an_alternative():
         match=r"map_batches: a training loop cannot transform a Ray Dataset, .*; put the transformation into `space.preprocessor`",
     ):
         shard.map_batches(len)
-    with pytest.raises(ray_train_adapter.LazyData, match=r"random_shuffle: .*`local_shuffle_buffer_size`.*`iter_batches`"):
+    with pytest.raises(
+        ray_train_adapter.LazyData,
+        match=r"random_shuffle: .*`local_shuffle_buffer_size`.*`iter_batches`",
+    ):
         shard.random_shuffle()
     with pytest.raises(AttributeError, match="'Shard' object has no attribute 'nothing'"):
         shard.nothing  # noqa: B018
@@ -128,7 +164,9 @@ def test_a_thread_of_a_trial_that_has_ended_reports_into_no_other():
 
 @pytest.mark.integration
 @pytest.mark.timeout(180)
-def test_a_shard_is_read_where_it_lies_and_no_actor_of_ray_data_is_started_for_it(clean_ray, tmp_path):
+def test_a_shard_is_read_where_it_lies_and_no_actor_of_ray_data_is_started_for_it(
+    clean_ray, tmp_path
+):
     driving = Driving(job("tests.execution.loops:reads", "none"), tmp_path)
     try:
         driving.run(trial(0, {}, 1, "none"))
@@ -140,7 +178,9 @@ KINDS = [(loop, workers) for loop in ("torch", "xgboost") for workers in (1, 2)]
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=[f"{loop}-{workers}" for loop, workers in KINDS])
-def gang(request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
+def gang(
+    request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gang]:
     """One gang of each backend and size for all tests that ask for it. It holds its CPUs: tests without it come first in this file."""
     backend, workers = request.param
     metric = {"torch": "loss", "xgboost": "valid-rmse"}[backend]
@@ -152,23 +192,36 @@ def gang(request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytes
 
 @pytest.mark.integration
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("gang", [("torch", 1), ("torch", 2)], ids=["torch-1", "torch-2"], indirect=True)
+@pytest.mark.parametrize(
+    "gang", [("torch", 1), ("torch", 2)], ids=["torch-1", "torch-2"], indirect=True
+)
 def test_a_data_loader_is_shared_out_and_the_storage_is_the_trials_folder(gang):
     workers, t = gang.workers, gang.trial("loads_and_stores")
     state, reports = gang.driving.reports_of(t)
     assert state is State.COMPLETE
     assert reports[0].metrics == {"loss": 256 / workers, "world": workers}
     folder = gang.folder / t.id
-    seen = [int(n) for rank in range(workers) for n in (folder / f"seen-test-{t.id}-{rank}").read_text().split()]
+    seen = [
+        int(n)
+        for rank in range(workers)
+        for n in (folder / f"seen-test-{t.id}-{rank}").read_text().split()
+    ]
     assert sorted(seen) == list(range(256)) and seen != sorted(seen)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("stops", [pytest.param(30, marks=pytest.mark.integration), pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "stops",
+    [pytest.param(30, marks=pytest.mark.integration), pytest.param(200, marks=pytest.mark.long)],
+)
 def test_documented_loops_stop_anywhere_and_leave_nothing(gang, stops):
-    def run(stop_at: int | None, lr: float, seed: int | None = None) -> tuple[State | None, list[float]]:
+    def run(
+        stop_at: int | None, lr: float, seed: int | None = None
+    ) -> tuple[State | None, list[float]]:
         state, reports = gang.run(f"{gang.backend}_loop", stop_at, seed=seed, lr=lr)
-        return state, [r.metrics["loss" if gang.backend == "torch" else "valid-rmse"] for r in reports]
+        return state, [
+            r.metrics["loss" if gang.backend == "torch" else "valid-rmse"] for r in reports
+        ]
 
     first = run(None, 0.05, seed=7)
     assert first[0] is State.COMPLETE

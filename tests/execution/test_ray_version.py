@@ -36,7 +36,9 @@ def test_the_bounds_of_the_package_are_the_versions_that_are_tested():
     lines = [line for line in every if re.match(r"ray\b", line)]
     first, last = ray_version.TESTED[0], ray_version.TESTED[-1]
     major, minor = last.split(".")
-    assert len(lines) == 2 and all(line.endswith(f">={first},<{major}.{int(minor) + 1}") for line in lines)
+    assert len(lines) == 2 and all(
+        line.endswith(f">={first},<{major}.{int(minor) + 1}") for line in lines
+    )
     assert f"\nray=={last}." in (REPO / "constraints.txt").read_text()
 
 

@@ -17,7 +17,11 @@ from tests.waiting import wait_until
 
 
 def test_nested_metrics_are_flatten():
-    assert flatten({"a": {"b": 1, "c": {0: 2.0}}, "d": {}, "e": 3}) == {"a.b": 1, "a.c.0": 2.0, "e": 3}
+    assert flatten({"a": {"b": 1, "c": {0: 2.0}}, "d": {}, "e": 3}) == {
+        "a.b": 1,
+        "a.c.0": 2.0,
+        "e": 3,
+    }
     assert numeric(flatten({"a": {"b": 1, "text": "x", "flag": True}})) == {"a.b": 1.0}
 
 
@@ -28,12 +32,17 @@ def losses(reports: list[Report]) -> list[float]:
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_the_objective_may_be_a_nested_metric(clean_ray, tmp_path):
-    driving = Driving(job("tests.execution.loops:nested_metrics", "none", metric="valid.loss"), tmp_path)
+    driving = Driving(
+        job("tests.execution.loops:nested_metrics", "none", metric="valid.loss"), tmp_path
+    )
     try:
         state, reports = driving.reports_of(trial(0, {}, 1, "none"))
     finally:
         driving.close()
-    assert (state, reports[0].metrics) == (State.COMPLETE, {"valid.loss": 0.5, "valid.by_class.0": 0.25})
+    assert (state, reports[0].metrics) == (
+        State.COMPLETE,
+        {"valid.loss": 0.5, "valid.by_class.0": 0.25},
+    )
 
 
 @pytest.mark.faults
@@ -44,7 +53,11 @@ def test_a_ray_tune_function_continues_from_its_checkpoint(clean_ray, tmp_path):
     try:
         t = trial(0, {"x": 3.0, "latch": str(latch)}, 1, "none")
         driving.start(t)
-        wait_until(lambda: latch.exists() and latch.read_text() and driving.checkpoint_step(t) == 2, 60, "the checkpoint of step 2")
+        wait_until(
+            lambda: latch.exists() and latch.read_text() and driving.checkpoint_step(t) == 2,
+            60,
+            "the checkpoint of step 2",
+        )
         os.kill(int(latch.read_text()), signal.SIGKILL)
         progress, reports = driving.finish(t)
         assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
@@ -58,7 +71,9 @@ def test_a_ray_tune_function_continues_from_its_checkpoint(clean_ray, tmp_path):
 def test_tunes_callback_of_xgboost_reports_and_saves_each_round(clean_ray, tmp_path):
     driving = Driving(job("tests.execution.loops:boosts_for_tune", "xgboost", rungs=(2,)), tmp_path)
     try:
-        for number, (stop_at, steps, ended) in enumerate([(None, 4, State.COMPLETE), (2, 2, State.PRUNED)]):
+        for number, (stop_at, steps, ended) in enumerate(
+            [(None, 4, State.COMPLETE), (2, 2, State.PRUNED)]
+        ):
             t = trial(number, {"lr": 0.3}, 1, "xgboost")
             state, reports = driving.reports_of(t, stop_at)
             assert (state, len(reports)) == (ended, steps)
@@ -83,7 +98,9 @@ def test_a_checkpoint_is_sent_to_the_pool_at_once(clean_ray, tmp_path, workers):
             folder.mkdir()
             t = trial(first, {"folder": str(folder), "first": first}, workers, "none")
             driving.start(t)
-            wait_until(lambda t=t: driving.checkpoint_step(t) == 1, 180, "the checkpoint to be known")  # after the gang has started
+            wait_until(
+                lambda t=t: driving.checkpoint_step(t) == 1, 180, "the checkpoint to be known"
+            )  # after the gang has started
             (folder / "go").touch()
             assert driving.finish(t)[0].state is State.COMPLETE
     finally:
@@ -91,7 +108,9 @@ def test_a_checkpoint_is_sent_to_the_pool_at_once(clean_ray, tmp_path, workers):
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["1 worker", "2 workers"])
-def gang(request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
+def gang(
+    request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gang]:
     """One gang of each size for all tests that need no other kind of pool. It holds its CPUs: tests without it come first in this file."""
     made = Gang(request.param, "none", tmp_path_factory.mktemp("gang"), rungs=(2,))
     yield made
@@ -137,13 +156,21 @@ def test_each_dict_that_is_yielded_is_a_report_and_a_stop_closes_the_generator(g
 def test_a_ray_tune_function_reports_and_knows_its_trial(gang):
     state, reports = gang.run("tune_function", x=3.0)
     assert (state, losses(reports)) == (State.COMPLETE, [3.0, 1.5, 1.0])
-    assert {(r.metrics["named"], r.metrics["world"], r.metrics["cpus"]) for r in reports} == {(1.0, gang.workers, gang.workers)}
+    assert {(r.metrics["named"], r.metrics["world"], r.metrics["cpus"]) for r in reports} == {
+        (1.0, gang.workers, gang.workers)
+    }
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_the_older_ray_air_session_works(gang):
     state, reports = gang.run("air_session")
-    wanted = {"loss": 1.0, "rows": 256 / gang.workers, "start": 0.0, "rank": 0.0, "world": gang.workers}
+    wanted = {
+        "loss": 1.0,
+        "rows": 256 / gang.workers,
+        "start": 0.0,
+        "rank": 0.0,
+        "world": gang.workers,
+    }
     assert (state, [r.metrics for r in reports]) == (State.COMPLETE, [wanted])
     assert (gang.folder / f"{gang.trials - 1:04d}" / "checkpoint_000001" / "model").is_file()

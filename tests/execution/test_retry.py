@@ -32,16 +32,31 @@ def test_a_name_is_that_of_the_class_or_of_a_base_with_or_without_its_module(nam
     assert is_worth_a_retry(Own("gone"), names) is worth
 
 
-def driving_of(tmp_path, retry_on, *, max_failures=2, loop="tests.execution.loops:fails_once", rungs=()):
-    return Driving(replace(job(loop, "none", rungs=rungs), retry_on=retry_on), tmp_path, max_failures=max_failures)
+def driving_of(
+    tmp_path, retry_on, *, max_failures=2, loop="tests.execution.loops:fails_once", rungs=()
+):
+    return Driving(
+        replace(job(loop, "none", rungs=rungs), retry_on=retry_on),
+        tmp_path,
+        max_failures=max_failures,
+    )
 
 
 def attempted(driving, number=0, workers=1, **params):
     """Run a trial whose loop fails in its third step; its last progress, the steps it reported, and its logs."""
-    t = trial(number, {"at": 3, "folder": str(driving.folder / f"{number:04d}"), **params}, workers, "none")
+    t = trial(
+        number,
+        {"at": 3, "folder": str(driving.folder / f"{number:04d}"), **params},
+        workers,
+        "none",
+    )
     driving.start(t)
     progress, reports = driving.finish(t)
-    return progress, [r.step for r in reports], [f.read_text() for f in sorted((driving.folder / t.id / "logs").iterdir())]
+    return (
+        progress,
+        [r.step for r in reports],
+        [f.read_text() for f in sorted((driving.folder / t.id / "logs").iterdir())],
+    )
 
 
 pytestmark = pytest.mark.timeout(180)
@@ -49,15 +64,26 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.mark.integration
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(clean_ray, tmp_path, workers):
+def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(
+    clean_ray, tmp_path, workers
+):
     driving = driving_of(tmp_path, ("lost", "ConnectionError"), rungs=(2, 4))
     try:
         for rank in range(workers):
             progress, steps, logs = attempted(driving, number=rank, workers=workers, rank=rank)
-            assert (progress.state, progress.attempts, steps) == (State.COMPLETE, 2, [1, 2, 3, 4, 5]), progress.error
+            assert (progress.state, progress.attempts, steps) == (
+                State.COMPLETE,
+                2,
+                [1, 2, 3, 4, 5],
+            ), progress.error
             assert "attempt 2" in logs[rank] and "ConnectionResetError" in logs[rank]
-            assert "--- attempt 1 ended: ConnectionResetError: the feature store hung up; the trial is tried again" in logs[0]
-            assert logs[rank].rstrip().endswith("COMPLETE after 3 reports"), "it went on from the checkpoint of step 2"
+            assert (
+                "--- attempt 1 ended: ConnectionResetError: the feature store hung up; the trial is tried again"
+                in logs[0]
+            )
+            assert logs[rank].rstrip().endswith("COMPLETE after 3 reports"), (
+                "it went on from the checkpoint of step 2"
+            )
     finally:
         driving.close()
 
@@ -80,7 +106,10 @@ def test_exceptions_are_retried_up_to_max_failures(clean_ray, tmp_path):
     finally:
         driving.close()
     assert (progress.state, progress.attempts) == (State.FAIL, 2)
-    assert "`limits.max_failures` allows only 1" in progress.error and "`limits.retry_on`" in progress.error
+    assert (
+        "`limits.max_failures` allows only 1" in progress.error
+        and "`limits.retry_on`" in progress.error
+    )
     assert progress.error.splitlines()[-1] == "ConnectionResetError: the feature store hung up"
 
 
@@ -91,17 +120,25 @@ def test_a_lost_worker_is_not_retried_where_retry_on_leaves_lost_out(clean_ray, 
         progress, _, _ = attempted(driving)
     finally:
         driving.close()
-    assert (progress.state, progress.attempts) == (State.FAIL, 1) and "limits.retry_on" in progress.error
+    assert (progress.state, progress.attempts) == (
+        State.FAIL,
+        1,
+    ) and "limits.retry_on" in progress.error
 
 
 @pytest.mark.integration
 @pytest.mark.extended
-def test_a_rank_that_returned_leaves_the_group_so_that_its_peer_does_not_wait_forever(clean_ray, tmp_path):
+def test_a_rank_that_returned_leaves_the_group_so_that_its_peer_does_not_wait_forever(
+    clean_ray, tmp_path
+):
     driving = Driving(job("tests.execution.loops:returns_early", "torch"), tmp_path)
     try:
         t = trial(0, {}, 2, "torch")
         driving.start(t)
         progress, _ = driving.finish(t)
-        assert progress.state is State.FAIL and "rank 1 returned after 1 report\nrank 0: Traceback" in progress.error
+        assert (
+            progress.state is State.FAIL
+            and "rank 1 returned after 1 report\nrank 0: Traceback" in progress.error
+        )
     finally:
         driving.close()

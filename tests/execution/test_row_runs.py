@@ -25,10 +25,28 @@ class Session:
     """Session of a trial that trains at the steps 1, 3 and 9, and that keeps what the trial reports."""
 
     def __init__(self, checkpoint: Checkpoint | None = None, rows: int = 90, workers: int = 1):
-        self.job, self.ranks, self.name, self.folder = job("a:b", "none"), Ranks(world_size=workers), "test-0000", "."
-        about = (trial(0, {}, workers, "none"), 1, self.ranks, ".", "key", ("key",), Labels(), None, checkpoint)
+        self.job, self.ranks, self.name, self.folder = (
+            job("a:b", "none"),
+            Ranks(world_size=workers),
+            "test-0000",
+            ".",
+        )
+        about = (
+            trial(0, {}, workers, "none"),
+            1,
+            self.ranks,
+            ".",
+            "key",
+            ("key",),
+            Labels(),
+            None,
+            checkpoint,
+        )
         self.assignment = Assignment(*about, row_steps=(1, 3, 9))
-        parts = {step: SimpleNamespace(rows=rows * step // 9, check=None, kept={}, parts={}) for step in (1, 3, 9)}
+        parts = {
+            step: SimpleNamespace(rows=rows * step // 9, check=None, kept={}, parts={})
+            for step in (1, 3, 9)
+        }
         self.cache = parts.pop(9)
         self.cache.parts = parts
         self.sent: list[tuple[int, dict[str, float], dict[str, Any] | None]] = []
@@ -37,14 +55,24 @@ class Session:
         return dict(metrics)
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
-        return None if self.assignment.checkpoint is None else ray.train.Checkpoint(self.assignment.checkpoint.path)
+        return (
+            None
+            if self.assignment.checkpoint is None
+            else ray.train.Checkpoint(self.assignment.checkpoint.path)
+        )
 
     def exchange(self, value: Any) -> list[Any]:
         """Return the value, and for the other ranks that they reported no checkpoint."""
         return [value, *[False] * (self.ranks.world_size - 1)]
 
-    def report(self, metrics: dict[str, float], checkpoint: ray.train.Checkpoint | None, step: int) -> None:
-        note = None if checkpoint is None else json.loads(Path(checkpoint.path, CHECKPOINT_NOTE).read_text())
+    def report(
+        self, metrics: dict[str, float], checkpoint: ray.train.Checkpoint | None, step: int
+    ) -> None:
+        note = (
+            None
+            if checkpoint is None
+            else json.loads(Path(checkpoint.path, CHECKPOINT_NOTE).read_text())
+        )
         self.sent.append((step, metrics, note))
 
 
@@ -83,7 +111,10 @@ def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch():
 
     run_on_rows(session, current(), train)
     assert seen == [(1 / 9, None, None), (3 / 9, None, None), (1.0, None, None)]
-    assert session.sent == [(step, {"loss": 1.0 * step / 9, BEST_LOOP_STEP: 2.0, TRAIN_ROWS: 10.0 * step}, None) for step in (1, 3, 9)]
+    assert session.sent == [
+        (step, {"loss": 1.0 * step / 9, BEST_LOOP_STEP: 2.0, TRAIN_ROWS: 10.0 * step}, None)
+        for step in (1, 3, 9)
+    ]
 
 
 def test_a_trial_continues_after_the_part_of_its_checkpoint(tmp_path):
@@ -109,7 +140,9 @@ def test_a_loop_can_start_from_its_run_on_fewer_rows(tmp_path):
         run.report({"loss": 1.0}, ray.train.Checkpoint.from_directory(str(tmp_path)))
         # The sweep deletes this folder when it ends. A killed worker leaves its copies there.
         (copy,) = Path(ROW_RUNS).iterdir()
-        assert (copy / f"{round(share * 9)}" / "checkpoint" / "model").read_text() == f"of {share:.2f}"
+        assert (
+            copy / f"{round(share * 9)}" / "checkpoint" / "model"
+        ).read_text() == f"of {share:.2f}"
 
     run_on_rows(Session(), current(), train)
     assert seen == [None, "of 0.11", "of 0.33"] and not list(Path(ROW_RUNS).iterdir())
@@ -126,7 +159,9 @@ def test_no_rank_starts_from_fewer_rows_if_another_rank_reported_no_checkpoint(t
     checkpoint = None
     if resumed:
         saved(tmp_path / "stored")
-        (tmp_path / "stored" / CHECKPOINT_NOTE).write_text(json.dumps({"best_step": 1, "loop_step": 1, "on_all_ranks": False}))
+        (tmp_path / "stored" / CHECKPOINT_NOTE).write_text(
+            json.dumps({"best_step": 1, "loop_step": 1, "on_all_ranks": False})
+        )
         checkpoint = Checkpoint(str(tmp_path / "stored"), 1, 1)
     run_on_rows(Session(checkpoint, workers=2), current(), train)
     assert seen == [None] * (2 if resumed else 3)

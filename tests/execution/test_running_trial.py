@@ -27,12 +27,18 @@ def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_
         attempt = running.begin_attempt(1)
         running.task = asyncio.create_task(asyncio.sleep(60))
         saved = Checkpoint("/t/checkpoint_000001", 1, 1)
-        running.progress.record_update(attempt, RankUpdate(0, 1, (Report(1, {"loss": 1.0}, 0.0),), (saved,)))
+        running.progress.record_update(
+            attempt, RankUpdate(0, 1, (Report(1, {"loss": 1.0}, 0.0),), (saved,))
+        )
         running.end(State.PRUNED)
         running.end(State.RUNNING)
         assert running.changed.is_set()
         progress = running.progress.next_progress(0.0)
-        assert (progress.state, len(progress.reports), progress.checkpoint) == (State.PRUNED, 1, saved), "the first end counts"
+        assert (progress.state, len(progress.reports), progress.checkpoint) == (
+            State.PRUNED,
+            1,
+            saved,
+        ), "the first end counts"
         with pytest.raises(asyncio.CancelledError):
             await running.task
 
@@ -60,7 +66,9 @@ def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop():
         stopped.set()
         await pool.trials["0000"].task
         assert order == ["start 0", "end", "start 2", "end"]
-        assert pool.trials["0000"] is not earlier, "the end of the earlier attempt does not remove the new one"
+        assert pool.trials["0000"] is not earlier, (
+            "the end of the earlier attempt does not remove the new one"
+        )
 
     asyncio.run(scene())
 
@@ -81,7 +89,9 @@ def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, mo
     async def scene(files: ThreadPoolExecutor) -> None:
         workers, requests = SimpleNamespace(job=job("l", "none")), SimpleNamespace()
         driver = TrialDriver(workers.job, 0, workers, requests, Background(), files, lambda: 0)
-        running = RunningTrial(trial(0, {}, 1, "none"), str(names[0].parent), TrialProgress(1, "loss", True))
+        running = RunningTrial(
+            trial(0, {}, 1, "none"), str(names[0].parent), TrialProgress(1, "loss", True)
+        )
         running.begin_attempt(1)
         for name in names:
             name.mkdir(parents=True)

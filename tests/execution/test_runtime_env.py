@@ -81,20 +81,34 @@ def test_on_a_cluster_it_is_sent_with_the_code(tmp_path):
     section = "{env_vars: {A: b}, pip: [roman], py_modules: [libs/helper], working_dir: files}"
     space, stage = load(space_of(tmp_path / "code", section)), tmp_path / "stage"
     sent = shipped_code.environment(space, (tmp_path / "code",), stage)
-    assert (sent["env_vars"], sent["pip"], sent["working_dir"]) == ({"A": "b"}, ["roman"], str(stage))
+    assert (sent["env_vars"], sent["pip"], sent["working_dir"]) == (
+        {"A": "b"},
+        ["roman"],
+        str(stage),
+    )
     assert [Path(module).name for module in sent["py_modules"]] == ["sweeps", "helper"]
     assert {"settings.txt", "my_loop.py"} <= {file.name for file in stage.iterdir()}
 
 
 def test_with_an_image_no_code_is_sent(tmp_path):
-    space, stage = load(space_of(tmp_path / "code", "{env_vars: {A: b}, image_uri: 'me/image:1'}")), tmp_path / "stage"
+    space, stage = (
+        load(space_of(tmp_path / "code", "{env_vars: {A: b}, image_uri: 'me/image:1'}")),
+        tmp_path / "stage",
+    )
     sent = shipped_code.environment(space, (tmp_path / "code",), stage)
-    assert sent == {"env_vars": {"A": "b"}, "image_uri": "me/image:1"} == shipped_code.with_job_modules(sent)
+    assert (
+        sent
+        == {"env_vars": {"A": "b"}, "image_uri": "me/image:1"}
+        == shipped_code.with_job_modules(sent)
+    )
 
 
 def test_on_a_cluster_the_working_dir_is_a_folder(tmp_path):
     space = load(space_of(tmp_path / "code", "{working_dir: 's3://b/c.zip'}"))
-    with pytest.raises(InputError, match=r":6:28: runtime_env.working_dir: must be a folder on this machine, because"):
+    with pytest.raises(
+        InputError,
+        match=r":6:28: runtime_env.working_dir: must be a folder on this machine, because",
+    ):
         shipped_code.environment(space, (tmp_path / "code",), tmp_path / "stage")
 
 
@@ -119,8 +133,15 @@ def test_variables_modules_and_files_reach_each_trial_and_preprocessor(tmp_path)
     folder = Path(json.loads(out)["dir"])
     lines = map(json.loads, (folder / "events.jsonl").read_text().splitlines())
     first, second = (line["metrics"] for line in lines if line["type"] == "TrialReported")
-    assert first == second, "the second trial, on the same worker, has the same variables and working directory"
-    assert (first["loss"], first["shift"], first["file"], first["mean"]) == (1, 100, 7, 1 + 100 + len("secret-of-mine"))
+    assert first == second, (
+        "the second trial, on the same worker, has the same variables and working directory"
+    )
+    assert (first["loss"], first["shift"], first["file"], first["mean"]) == (
+        1,
+        100,
+        7,
+        1 + 100 + len("secret-of-mine"),
+    )
     assert "secret-of-mine" in (folder / "space.yaml").read_text(), "a resume needs it"
     for name in ("report.md", "report.html", "events.jsonl", "result.json"):
         assert "secret-of-mine" not in (folder / name).read_text(), name
@@ -129,7 +150,13 @@ def test_variables_modules_and_files_reach_each_trial_and_preprocessor(tmp_path)
 @pytest.mark.long
 @pytest.mark.timeout(500)
 def test_ray_installs_a_package(tmp_path):
-    done = command("run", space_of(tmp_path, "{pip: [roman==5.1]}", "needs_package", data=False), "--dir", tmp_path / "runs", "--json")
+    done = command(
+        "run",
+        space_of(tmp_path, "{pip: [roman==5.1]}", "needs_package", data=False),
+        "--dir",
+        tmp_path / "runs",
+        "--json",
+    )
     out, err = done.communicate(timeout=450)
     assert done.returncode == 0, err
     assert json.loads(out)["best"]["value"] == 14
@@ -143,4 +170,7 @@ def test_a_package_that_does_not_exist_ends_the_sweep_with_one_line(tmp_path):
     _, err = done.communicate(timeout=450)
     assert done.returncode == 2 and not list((tmp_path / "runs").glob("elsewhere-*")), err
     (line,) = err.splitlines()
-    assert line.startswith(f"{file}:6:1: runtime_env: Ray cannot set up this environment: ") and "roman==0.0.1" in line
+    assert (
+        line.startswith(f"{file}:6:1: runtime_env: Ray cannot set up this environment: ")
+        and "roman==0.0.1" in line
+    )

@@ -25,13 +25,19 @@ def ray_with_gpus():
     """A Ray of its own that believes in two GPUs; it only counts them."""
     if ray.is_initialized():
         ray.shutdown()
-    ray.init(num_cpus=4, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(
+        num_cpus=4, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+    )
     yield
     ray.shutdown()
 
 
 def test_workers_get_what_their_shape_asks_for(ray_with_gpus, tmp_path):
-    driving = Driving(job("tests.execution.loops:what_it_was_given", "none"), tmp_path, cluster={"CPU": 4.0, "GPU": 2.0})
+    driving = Driving(
+        job("tests.execution.loops:what_it_was_given", "none"),
+        tmp_path,
+        cluster={"CPU": 4.0, "GPU": 2.0},
+    )
     try:
         solo = given(driving, 0, Shape(1, (("CPU", 2.0),)))
         assert (solo["threads"], solo["omp"], solo["cpu"], solo["gpu"]) == (2, 2, 2, 0)

@@ -21,13 +21,23 @@ class Pool:
 
     def __init__(self) -> None:
         self.heard: list[Silence] = []
-        self.silent = SimpleNamespace(remote=lambda trial, attempt, silence: self.heard.append(silence))
+        self.silent = SimpleNamespace(
+            remote=lambda trial, attempt, silence: self.heard.append(silence)
+        )
 
 
 @pytest.fixture
 def session(tmp_path):
-    assignment: Any = SimpleNamespace(trial=trial(0, {}, 1, "none"), folder=str(tmp_path), checkpoint=None, attempt=1, asks=False)
-    return TrialSession(Pool(), Ranks(1, 2, 1, 2), job("my:loop", "none"), assignment, cast(DatasetCache, SimpleNamespace(shards={})))
+    assignment: Any = SimpleNamespace(
+        trial=trial(0, {}, 1, "none"), folder=str(tmp_path), checkpoint=None, attempt=1, asks=False
+    )
+    return TrialSession(
+        Pool(),
+        Ranks(1, 2, 1, 2),
+        job("my:loop", "none"),
+        assignment,
+        cast(DatasetCache, SimpleNamespace(shards={})),
+    )
 
 
 def test_r13_a_silence_of_five_minutes_is_reported_once_with_the_stack(session, capsys):
@@ -37,7 +47,11 @@ def test_r13_a_silence_of_five_minutes_is_reported_once_with_the_stack(session, 
     session.check_silence()
     session.check_silence()
     (silence,) = session.pool.heard
-    assert silence.rank == 1 and silence.seconds >= SILENT_AFTER and "test_r13_a_silence" in silence.stack
+    assert (
+        silence.rank == 1
+        and silence.seconds >= SILENT_AFTER
+        and "test_r13_a_silence" in silence.stack
+    )
     assert "rank 1" in capsys.readouterr().err
     session.report({"loss": 1.0}, None)
     session.check_silence()
@@ -79,7 +93,10 @@ def test_r13_late_ranks_are_found():
         assert run.overdue(10, 2, 109.0) == []
         run.silent[0] = Silence(0, 11.0, "here")
         assert [s.rank for s in run.overdue(10, 2, 111.0)] == [0]
-        assert [(s.rank, s.stack) for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [(0, "here"), (1, "")]
+        assert [(s.rank, s.stack) for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [
+            (0, "here"),
+            (1, ""),
+        ]
         run.last_update[1] = 111.0
         assert [s.rank for s in run.overdue(10, 2, 111.0 + STACKS_WITHIN)] == [0]
         run.progress.record_update(1, RankUpdate(1, 2))
@@ -96,7 +113,9 @@ def test_a_run_of_the_loop_whose_reports_stay_in_the_process_is_not_silent(sessi
 
     def record_update(trial, attempt, update):
         sent.append(update)
-        return SimpleNamespace(future=lambda: SimpleNamespace(add_done_callback=lambda callback: None))
+        return SimpleNamespace(
+            future=lambda: SimpleNamespace(add_done_callback=lambda callback: None)
+        )
 
     session.pool.record_update = SimpleNamespace(remote=record_update)
     session.send_if_new()

@@ -31,10 +31,20 @@ print("after")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_all_that_a_process_prints_goes_to_the_trials_log(tmp_path, unbuffered):
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    done = subprocess.run([sys.executable, "-c", SAID, tmp_path], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", SAID, tmp_path],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
     assert done.stdout == "before\nafter\n" and done.stderr == ""
     lines = (tmp_path / "logs" / "rank-0.log").read_text().splitlines()
-    assert lines[0].startswith("--- 20") and lines[0].endswith("trial 0001") and lines[-1] == "--- the end"
+    assert (
+        lines[0].startswith("--- 20")
+        and lines[0].endswith("trial 0001")
+        and lines[-1] == "--- the end"
+    )
     said = {"printed", "to stderr", "by a handler that was made earlier", "by C", "by a child"}
     assert set(lines[1:-1]) == said
 

@@ -25,7 +25,9 @@ def test_each_report_arrives_once_and_in_order(steps, chance):
     messages, known = [], 0
     for step in range(1, steps + 1):
         if chance.random() < 0.5 or step == steps:
-            messages.append(RankUpdate(0, step, tuple(report(s) for s in range(known + 1, step + 1))))
+            messages.append(
+                RankUpdate(0, step, tuple(report(s) for s in range(known + 1, step + 1)))
+            )
             if chance.random() < 0.5:
                 known = step  # acknowledged: later messages do not repeat it, so it has arrived
     book, heard = TrialProgress(1, "loss", True), []
@@ -90,7 +92,10 @@ def test_the_best_and_the_newest_checkpoint_are_kept_and_the_others_dropped():
 def test_a_checkpoint_that_holds_an_earlier_step_is_judged_by_that_step():
     book = TrialProgress(1, "loss", False)
     attempt = book.begin()
-    book.record_update(attempt, RankUpdate(0, 3, (report(1, 0.9), report(2, 0.2), report(3, 0.1)), (saved(3, best=1),)))
+    book.record_update(
+        attempt,
+        RankUpdate(0, 3, (report(1, 0.9), report(2, 0.2), report(3, 0.1)), (saved(3, best=1),)),
+    )
     book.record_update(attempt, RankUpdate(0, 4, (report(4, 0.5),), (saved(4),)))
     assert book.best == saved(3, best=1)
 
@@ -145,7 +150,9 @@ def test_a_retry_keeps_the_newest_checkpoints_and_deletes_what_is_not_whole():
     there = [saved(step).path for step in (1, 2, 3, 4)]
     book.begin()
     assert book.checkpoint == saved(3)
-    assert book.checkpoints_to_delete(there) == [saved(4).path], "rank 1 has not written its part of it"
+    assert book.checkpoints_to_delete(there) == [saved(4).path], (
+        "rank 1 has not written its part of it"
+    )
     assert book.kept == set(there[:3])
 
 
@@ -155,7 +162,14 @@ def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, b
     best, there = min(best, latest), [saved(step).path for step in range(1, latest + more + 1)]
     half_deleted = f"{saved(1).path}.gone"
     book = TrialProgress(1, "loss", True, keep_latest=keep)
-    book.restore(ResumeState(1, tuple((step, float(step != best)) for step in range(1, latest + 1)), saved(latest), saved(best)))
+    book.restore(
+        ResumeState(
+            1,
+            tuple((step, float(step != best)) for step in range(1, latest + 1)),
+            saved(latest),
+            saved(best),
+        )
+    )
     attempt = book.begin()
     gone = set(book.checkpoints_to_delete([*there, half_deleted]))
     newest = set(range(max(1, latest - keep + 1), latest + 1))

@@ -21,13 +21,19 @@ from tests.execution.driving import Driving, job, trial
 
 def test_tune_asks_the_pool_directly():
     calls = []
-    pool = SimpleNamespace(step=SimpleNamespace(options=lambda **how: SimpleNamespace(remote=lambda trial: calls.append((trial, how)))))
+    pool = SimpleNamespace(
+        step=SimpleNamespace(
+            options=lambda **how: SimpleNamespace(remote=lambda trial: calls.append((trial, how)))
+        )
+    )
     original = tune_controller.PlacementGroupResourceManager
     with tune_trials.run_in(pool):
         manager = tune_controller.PlacementGroupResourceManager()
     assert tune_controller.PlacementGroupResourceManager is original
     request = ResourceRequest([{"CPU": 1}])
-    assert manager.has_resources_ready(request), "Tune waits for no resources, because the pool allocates them"
+    assert manager.has_resources_ready(request), (
+        "Tune waits for no resources, because the pool allocates them"
+    )
     (actor,) = manager.acquire_resources(request).annotate_remote_entities([tune_trials.Trainable])
     handle = actor.remote(config={"trial": "0003"}, storage=None)
     handle.train.remote()
@@ -43,7 +49,9 @@ def test_trials_start_no_process_but_the_workers(clean_ray, tmp_path):
     def look(status: object) -> None:
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                titles.update(part.partition(".")[0] for part in process.cmdline() if part.startswith("ray::"))
+                titles.update(
+                    part.partition(".")[0] for part in process.cmdline() if part.startswith("ray::")
+                )
 
     space = space_of(tmp_path, "no_checkpoint", limits="max_trials: 12, max_concurrent_trials: 2")
     result = sweeps.run(space, dir=tmp_path / "runs", on_progress=look)
@@ -56,7 +64,11 @@ def test_trials_start_no_process_but_the_workers(clean_ray, tmp_path):
         "ray::_AutoscalingCoordinator",
         "ray::_StatsActor",
     )  # Ray's own, and Ray Data's
-    assert {title for title in titles if not title.startswith(own)} == {"ray::Worker", "ray::_Pool", "ray::_DataActor"}
+    assert {title for title in titles if not title.startswith(own)} == {
+        "ray::Worker",
+        "ray::_Pool",
+        "ray::_DataActor",
+    }
 
 
 @pytest.mark.integration

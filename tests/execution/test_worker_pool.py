@@ -42,10 +42,14 @@ class FakeRay:
         self.killed: list[Any] = []
         self.calls: list[tuple[str, int]] = []
 
-    def start(self, pool: Any, worker: str, job: Job, resources: dict[str, float], node: str | None) -> tuple[Any, Any]:
+    def start(
+        self, pool: Any, worker: str, job: Job, resources: dict[str, float], node: str | None
+    ) -> tuple[Any, Any]:
         number = len(self.up)
         self.up.append(asyncio.get_running_loop().create_future())
-        return SimpleNamespace(leave=SimpleNamespace(remote=lambda: self._leave(number))), self.up[-1]
+        return SimpleNamespace(leave=SimpleNamespace(remote=lambda: self._leave(number))), self.up[
+            -1
+        ]
 
     def _leave(self, number: int) -> asyncio.Future[None]:
         self.calls.append(("leave", number))
@@ -64,7 +68,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
     monkeypatch.setattr(worker_pool, "is_alive", lambda pid: True)
     context = SimpleNamespace(current_actor=None, get_node_id=lambda: "here")
     monkeypatch.setattr(worker_pool.ray, "get_runtime_context", lambda: context)
-    monkeypatch.setattr(worker_pool.ray, "nodes", lambda: [{"NodeID": "here", "Alive": True, "Resources": {}}])
+    monkeypatch.setattr(
+        worker_pool.ray, "nodes", lambda: [{"NodeID": "here", "Alive": True, "Resources": {}}]
+    )
     monkeypatch.setattr(worker_pool.ray, "kill", made.killed.append)
 
     async def call(self: Worker, method: str, *arguments: Any) -> None:
@@ -74,7 +80,11 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
     yield made
 
 
-def play(scene: Callable[[WorkerPool], Coroutine[Any, Any, None]], backend: str = "torch", **resources: float) -> None:
+def play(
+    scene: Callable[[WorkerPool], Coroutine[Any, Any, None]],
+    backend: str = "torch",
+    **resources: float,
+) -> None:
     """Run a scene with a pool of these resources."""
 
     async def run() -> None:
@@ -129,7 +139,10 @@ def test_a_broken_gang_is_taken_apart_before_its_workers_serve_again(fake):
         gang.broken = True
         pool.release(gang)
         pool.release(await lease(pool, TWO))
-        assert sorted(fake.calls[1:3]) == [("leave", 0), ("leave", 1)] and fake.calls[3] == ("form", 0)
+        assert sorted(fake.calls[1:3]) == [("leave", 0), ("leave", 1)] and fake.calls[3] == (
+            "form",
+            0,
+        )
 
     play(scene, CPU=2.0)
 
@@ -152,7 +165,10 @@ def test_a_trial_waits_until_its_workers_are_up_and_a_lost_one_is_not_used(fake)
         fake.come_up(0)
         await asyncio.sleep(0.05)
         assert not waiting.done()
-        pool.lose(list(pool.workers.values())[1], WorkerLost("the node of the process was lost", blameless=True))
+        pool.lose(
+            list(pool.workers.values())[1],
+            WorkerLost("the node of the process was lost", blameless=True),
+        )
         with pytest.raises(WorkerLost, match="the node of the process was lost"):
             await waiting
         assert [w.phase for w in pool.workers.values()] == [Phase.IDLE], "the other worker is free"
@@ -175,7 +191,9 @@ def test_a_worker_that_raises_as_it_starts_fails_its_trial(fake):
 
 def test_an_idle_worker_makes_room_for_one_that_ray_cannot_place(fake, monkeypatch):
     """Two workers with 0.7 GPUs lie on one GPU each: 0.6 are left, but no GPU has 0.4."""
-    monkeypatch.setattr(worker_pool, "PLACED_WITHIN", 0.3)  # long enough for a busy machine to notice the first closing
+    monkeypatch.setattr(
+        worker_pool, "PLACED_WITHIN", 0.3
+    )  # long enough for a busy machine to notice the first closing
 
     async def scene(pool: WorkerPool) -> None:
         pool.warm([LARGE, LARGE])
@@ -184,7 +202,9 @@ def test_an_idle_worker_makes_room_for_one_that_ray_cannot_place(fake, monkeypat
             pool.release(gang)
         third = asyncio.create_task(lease(pool, SMALL))
         await until(lambda: len(fake.killed) == 1)
-        assert [w.number for w in pool.workers.values()] == [2, 3], "the worker that was used last stays"
+        assert [w.number for w in pool.workers.values()] == [2, 3], (
+            "the worker that was used last stays"
+        )
         fake.come_up(2)
         await third
         await asyncio.sleep(0.05)
@@ -205,7 +225,10 @@ def test_a_trial_that_started_before_gets_the_next_worker(fake):
             await lease(pool, ONE, is_retry)
             served.append(name)
 
-        waiting = [asyncio.create_task(wait(name, is_retry)) for name, is_retry in (("new", False), ("newer", False), ("again", True))]
+        waiting = [
+            asyncio.create_task(wait(name, is_retry))
+            for name, is_retry in (("new", False), ("newer", False), ("again", True))
+        ]
         await asyncio.sleep(0)
         for gang in gangs:
             pool.release(gang)
@@ -230,7 +253,9 @@ def test_a_canceled_trial_gives_its_workers_back(fake):
 
 def test_a_request_that_never_fits_is_refused_and_names_what_there_is(fake):
     async def scene(pool: WorkerPool) -> None:
-        with pytest.raises(CannotStart, match=r"scaling: 2 workers × 1 CPU needs 2 CPU \(there is 1\)"):
+        with pytest.raises(
+            CannotStart, match=r"scaling: 2 workers × 1 CPU needs 2 CPU \(there is 1\)"
+        ):
             await lease(pool, TWO)
 
     play(scene, CPU=1.0)
@@ -242,7 +267,9 @@ def test_a_worker_is_lost_with_its_heartbeat_its_process_or_its_node(fake, monke
         fake.come_up(0)
         one = next(iter(pool.workers.values()))
         await one.up
-        assert pool._reason_of_death(one, time.monotonic() + 1000) is None, "it has not begun to listen"
+        assert pool._reason_of_death(one, time.monotonic() + 1000) is None, (
+            "it has not begun to listen"
+        )
         listening = asyncio.create_task(pool.listen(one.id))
         await asyncio.sleep(0)
         now = time.monotonic()
@@ -275,16 +302,33 @@ def test_an_elastic_gang_shrinks_and_grows_without_a_new_place_in_the_queue(fake
         others = [one for one in gang.workers if one is not lost]
         smaller = await pool.form(others, ELASTIC)
         assert smaller.workers == others and [r.world_size for r in smaller.ranks] == [2, 2]
-        assert [number for name, number in fake.calls if name == "leave"] == [0, 2], "the first gang was taken apart"
+        assert [number for name, number in fake.calls if name == "leave"] == [0, 2], (
+            "the first gang was taken apart"
+        )
 
-        assert pool.grow(ELASTIC, smaller.workers, trials_pending=True, reserve=True) is None and len(fake.up) == 3, "a trial is left"
-        assert pool.grow(ELASTIC, smaller.workers, trials_pending=False, reserve=True) == [] and len(fake.up) == 4, "a worker starts"
-        assert pool.grow(ELASTIC, smaller.workers, trials_pending=False, reserve=True) == [] and len(fake.up) == 4, "no second one"
+        assert (
+            pool.grow(ELASTIC, smaller.workers, trials_pending=True, reserve=True) is None
+            and len(fake.up) == 3
+        ), "a trial is left"
+        assert (
+            pool.grow(ELASTIC, smaller.workers, trials_pending=False, reserve=True) == []
+            and len(fake.up) == 4
+        ), "a worker starts"
+        assert (
+            pool.grow(ELASTIC, smaller.workers, trials_pending=False, reserve=True) == []
+            and len(fake.up) == 4
+        ), "no second one"
         fake.come_up(3)
         await asyncio.sleep(0)
-        assert pool.grow(ELASTIC, smaller.workers, trials_pending=False, reserve=False) == [], "this step has no checkpoint"
+        assert pool.grow(ELASTIC, smaller.workers, trials_pending=False, reserve=False) == [], (
+            "this step has no checkpoint"
+        )
         joining = pool.grow(ELASTIC, smaller.workers, trials_pending=False, reserve=True)
-        assert joining is not None and [one.number for one in joining] == [4] and joining[0].phase is Phase.BUSY
+        assert (
+            joining is not None
+            and [one.number for one in joining] == [4]
+            and joining[0].phase is Phase.BUSY
+        )
         larger = await pool.form([*smaller.workers, *joining], ELASTIC)
         assert [one.number for one in larger.workers] == [1, 3, 4]
         pool.release(larger)
@@ -300,16 +344,28 @@ def test_a_gang_does_not_grow_while_a_trial_waits_nor_soon_after_a_failed_start(
         gang = await pool.form(await pool.reserve(ELASTIC.of_size(1)), ELASTIC)
         waiting = asyncio.create_task(lease(pool, ELASTIC.of_size(3)))
         await asyncio.sleep(0)
-        assert pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) is None and len(fake.up) == 1
+        assert (
+            pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) is None
+            and len(fake.up) == 1
+        )
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        assert pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == [] and len(fake.up) == 3
+        assert (
+            pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == []
+            and len(fake.up) == 3
+        )
         for number in (1, 2):
             fake.up[number].set_exception(worker_pool.RayError("died"))
         await until(lambda: len(pool.workers) == 1)
-        assert pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == [] and len(fake.up) == 3, "not again at once"
+        assert (
+            pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == []
+            and len(fake.up) == 3
+        ), "not again at once"
         monkeypatch.setattr(worker_pool, "START_AGAIN_AFTER", 0.0)
-        assert pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == [] and len(fake.up) == 5
+        assert (
+            pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True) == []
+            and len(fake.up) == 5
+        )
 
     play(scene, CPU=3.0)
 
@@ -324,7 +380,10 @@ def test_a_gang_asks_only_if_it_could_become_larger(fake):
 
 
 def test_a_limit_bounds_the_workers_of_all_nodes_together(fake, monkeypatch):
-    nodes = [{"NodeID": name, "Alive": True, "Resources": {"CPU": 2.0, "GPU": 1.0}} for name in ("here", "there")]
+    nodes = [
+        {"NodeID": name, "Alive": True, "Resources": {"CPU": 2.0, "GPU": 1.0}}
+        for name in ("here", "there")
+    ]
     monkeypatch.setattr(worker_pool.ray, "nodes", lambda: nodes)
 
     async def scene() -> None:
@@ -360,7 +419,9 @@ def test_on_a_cluster_that_may_grow_workers_are_closed_after_a_minute_without_a_
 
 
 def elastic_trial() -> RunningTrial:
-    return RunningTrial(replace(trial(0, {}, 1, "torch"), shape=ELASTIC), "", TrialProgress(1, "loss", True))
+    return RunningTrial(
+        replace(trial(0, {}, 1, "torch"), shape=ELASTIC), "", TrialProgress(1, "loss", True)
+    )
 
 
 def driver_of(pool: WorkerPool) -> TrialDriver:
@@ -375,15 +436,20 @@ def test_an_elastic_trial_keeps_its_workers_only_if_enough_remain(fake):
             fake.come_up(number)
         driver, running = driver_of(pool), elastic_trial()
         gang = await lease(pool, ELASTIC)
-        assert not driver.elastic.keep_workers(gang, running, Ended(0, State.COMPLETE)) and not running.kept
+        assert (
+            not driver.elastic.keep_workers(gang, running, Ended(0, State.COMPLETE))
+            and not running.kept
+        )
         lost = WorkerLost("killed")
         pool.lose(gang.workers[0], lost)
-        assert driver.elastic.keep_workers(gang, running, lost) and [one.number for one in running.kept] == [2, 3]
+        assert driver.elastic.keep_workers(gang, running, lost) and [
+            one.number for one in running.kept
+        ] == [2, 3]
         running.kept = []
         pool.close(gang.workers[1])
-        assert driver.elastic.keep_workers(gang, running, lost) and [one.number for one in running.kept] == [3], (
-            "a closing worker is of no use"
-        )
+        assert driver.elastic.keep_workers(gang, running, lost) and [
+            one.number for one in running.kept
+        ] == [3], "a closing worker is of no use"
         running.kept = []
         pool.lose(gang.workers[2], lost)
         assert not driver.elastic.keep_workers(gang, running, lost) and not running.kept
@@ -402,10 +468,16 @@ def test_a_gang_whose_workers_close_when_it_grows_does_not_grow_again(fake):
         joining = pool.grow(ELASTIC, gang.workers, trials_pending=False, reserve=True)
         assert joining is not None
         running.kept, running.yields = joining, True
-        assert driver.elastic.keep_workers(gang, running, Ended(0, State.PRUNED)) and running.kept == [*gang.workers, *joining]
+        assert driver.elastic.keep_workers(
+            gang, running, Ended(0, State.PRUNED)
+        ) and running.kept == [*gang.workers, *joining]
         running.kept = joining
         pool.close(gang.workers[0])
-        assert not driver.elastic.keep_workers(gang, running, Ended(0, State.PRUNED)) and not running.kept and not running.may_grow
+        assert (
+            not driver.elastic.keep_workers(gang, running, Ended(0, State.PRUNED))
+            and not running.kept
+            and not running.may_grow
+        )
         assert joining[0].phase is Phase.IDLE, "it was given back"
 
     play(scene, CPU=3.0)
@@ -413,10 +485,15 @@ def test_a_gang_whose_workers_close_when_it_grows_does_not_grow_again(fake):
 
 def nodes_of(*cpus: float) -> list[dict[str, Any]]:
     """Nodes with these numbers of CPUs, as `ray.nodes` returns them. The first one is the pool's own."""
-    return [{"NodeID": f"node-{i}" if i else "here", "Alive": True, "Resources": {"CPU": amount}} for i, amount in enumerate(cpus)]
+    return [
+        {"NodeID": f"node-{i}" if i else "here", "Alive": True, "Resources": {"CPU": amount}}
+        for i, amount in enumerate(cpus)
+    ]
 
 
-def play_on_a_cluster(scene: Callable[[WorkerPool], Coroutine[Any, Any, None]], *cpus: float) -> None:
+def play_on_a_cluster(
+    scene: Callable[[WorkerPool], Coroutine[Any, Any, None]], *cpus: float
+) -> None:
     """Run a scene with a pool on a cluster of these nodes, which may change."""
 
     async def run() -> None:
@@ -434,11 +511,15 @@ def test_a_trial_that_no_longer_fits_says_for_what_it_waits_and_runs_when_a_node
         await asyncio.sleep(0)
         text = pool.what_is_missing(TWO)
         since = time.strftime("%H:%M:%S", time.localtime(pool.misfits[TWO]))
-        assert text == f"waiting since {since} for nodes: 2 workers × 1 CPU needs 2 CPU (there is 1)"
+        assert (
+            text == f"waiting since {since} for nodes: 2 workers × 1 CPU needs 2 CPU (there is 1)"
+        )
         other = asyncio.create_task(lease(pool, ONE))
         await until(lambda: fake.up)
         fake.come_up(0)
-        assert len((await other).workers) == 1, "a trial that fits does not wait for the one that does not"
+        assert len((await other).workers) == 1, (
+            "a trial that fits does not wait for the one that does not"
+        )
         pool.update_nodes(nodes_of(1.0, 2.0))
         pool.serve()
         await until(lambda: len(fake.up) == 3)
@@ -448,7 +529,9 @@ def test_a_trial_that_no_longer_fits_says_for_what_it_waits_and_runs_when_a_node
     play_on_a_cluster(scene, 1.0)
 
 
-def test_a_trial_that_does_not_fit_fails_after_ten_minutes_however_long_it_has_been_in_the_queue(fake, monkeypatch):
+def test_a_trial_that_does_not_fit_fails_after_ten_minutes_however_long_it_has_been_in_the_queue(
+    fake, monkeypatch
+):
     async def scene(pool: WorkerPool) -> None:
         clock = [1000.0]
         monkeypatch.setattr(worker_pool.time, "time", lambda: clock[0])
@@ -457,7 +540,9 @@ def test_a_trial_that_does_not_fit_fails_after_ten_minutes_however_long_it_has_b
         waiting = asyncio.create_task(lease(pool, TWO))
         await asyncio.sleep(0)
         clock[0] += 5000
-        pool.update_nodes(nodes_of(1.0))  # The other node leaves, and the trial has waited for long.
+        pool.update_nodes(
+            nodes_of(1.0)
+        )  # The other node leaves, and the trial has waited for long.
         pool.serve()
         clock[0] += worker_pool.FITS_WITHIN - 1
         pool.serve()
@@ -465,7 +550,10 @@ def test_a_trial_that_does_not_fit_fails_after_ten_minutes_however_long_it_has_b
         assert not waiting.done()
         clock[0] += 2
         pool.serve()
-        with pytest.raises(CannotStart, match=r"needs 2 CPU \(there is 1\), and no such node has joined within 10 minutes"):
+        with pytest.raises(
+            CannotStart,
+            match=r"needs 2 CPU \(there is 1\), and no such node has joined within 10 minutes",
+        ):
             await waiting
         holds.cancel()
 
@@ -474,7 +562,10 @@ def test_a_trial_that_does_not_fit_fails_after_ten_minutes_however_long_it_has_b
 
 def test_a_call_that_fails_waits_until_ray_knows_whether_the_node_was_lost(fake, monkeypatch):
     monkeypatch.setattr(worker_pool, "LOOK_EVERY", 0.01)
-    unavailable, node_died = worker_pool.ActorUnavailableError("temporarily unavailable", None), worker_pool.RayError("the node died")
+    unavailable, node_died = (
+        worker_pool.ActorUnavailableError("temporarily unavailable", None),
+        worker_pool.RayError("the node died"),
+    )
     answers: list[Exception] = [unavailable, unavailable, node_died]
 
     async def execute() -> None:
@@ -502,7 +593,9 @@ def test_an_elastic_trial_whose_data_is_prepared_again_holds_no_workers(fake):
             fake.come_up(number)
         driver, running = driver_of(pool), elastic_trial()
         running.kept = list((await lease(pool, ELASTIC)).workers)
-        driver.data_requests = SimpleNamespace(request=lambda data, chain: asyncio.get_running_loop().create_future())  # type: ignore[assignment]
+        driver.data_requests = SimpleNamespace(
+            request=lambda data, chain: asyncio.get_running_loop().create_future()
+        )  # type: ignore[assignment]
         task = asyncio.create_task(driver.drive(running))
         await until(lambda: not running.kept)
         assert {one.phase for one in pool.workers.values()} == {Phase.IDLE}

@@ -27,18 +27,27 @@ def test_a_trial_is_the_same_as_the_first_and_as_the_fiftieth(clean_ray, tmp_pat
             seen.append(reports[-1].metrics)
         assert seen[49] == seen[0] and seen[1] != seen[0]
         logs = (tmp_path / "0049" / "logs" / "rank-0.log").read_text()
-        assert "on worker-00" in logs and "worker-003" not in logs, "fifty trials ran on the same workers"
+        assert "on worker-00" in logs and "worker-003" not in logs, (
+            "fifty trials ran on the same workers"
+        )
     finally:
         driving.close()
 
 
 @pytest.mark.parametrize("reuse, gangs", [("auto", ["001", "001"]), ("never", ["001", "002"])])
-def test_a_worker_is_closed_after_each_trial_if_it_may_not_be_reused(clean_ray, tmp_path, reuse, gangs):
-    driving = Driving(replace(job("tests.execution.loops:three_steps", "none"), reuse=reuse), tmp_path)
+def test_a_worker_is_closed_after_each_trial_if_it_may_not_be_reused(
+    clean_ray, tmp_path, reuse, gangs
+):
+    driving = Driving(
+        replace(job("tests.execution.loops:three_steps", "none"), reuse=reuse), tmp_path
+    )
     try:
         for number in range(2):
             driving.run(trial(number, {}, 1, "none"))
-        titles = [(tmp_path / f"{number:04d}" / "logs" / "rank-0.log").read_text().split("\n", 1)[0] for number in range(2)]
+        titles = [
+            (tmp_path / f"{number:04d}" / "logs" / "rank-0.log").read_text().split("\n", 1)[0]
+            for number in range(2)
+        ]
         assert [title.rsplit("worker-", 1)[1] for title in titles] == gangs
     finally:
         driving.close()

@@ -48,28 +48,85 @@ def _trial_ended(hub: Any, event: Any) -> bool:
 
 
 POINTS = {
-    "folder": Point("after the folder was created, before the study", "sweeps.controller.sweep_run:SweepRun.run", "before"),
-    "sampling": Point("while the parameters of a trial were sampled", "sweeps.search.optuna_asker:suggest", "before", 4),
-    "journal": Point("while a record of the journal was written", "sweeps.study.journal:Journal.append_logs", "half", 1, _told),
-    "checkpoint": Point("while a checkpoint was copied", "tests.user_loops:", "half"),  # in a worker, which sees the driver's environment
-    "rung": Point("between the report at a rung and the decision", "sweeps.search.search_loop:SearchLoop.decide", "before"),
-    "verdict": Point(
-        "between a decision to stop and the stop", "sweeps.controller.controller:SweepController._finish", "before", 1, _pruned
+    "folder": Point(
+        "after the folder was created, before the study",
+        "sweeps.controller.sweep_run:SweepRun.run",
+        "before",
     ),
-    "end": Point("between the end of a trial and its record", "sweeps.study.study_store:StudyStore.finish", "before"),
-    "recorded": Point("between the record of a trial and MLflow", "sweeps.tracking:TrackerHub.publish", "before", 1, _trial_ended),
-    "batch": Point("while a batch was sent to MLflow", "mlflow.tracking:MlflowClient.log_batch", "before", 2),
-    "batched": Point("after a batch was written, before the MLflow run ended", "mlflow.tracking:MlflowClient.set_terminated", "before"),
-    "ended": Point("after an MLflow run ended, before the next one ended", "mlflow.tracking:MlflowClient.set_terminated", "after", 1),
+    "sampling": Point(
+        "while the parameters of a trial were sampled",
+        "sweeps.search.optuna_asker:suggest",
+        "before",
+        4,
+    ),
+    "journal": Point(
+        "while a record of the journal was written",
+        "sweeps.study.journal:Journal.append_logs",
+        "half",
+        1,
+        _told,
+    ),
+    "checkpoint": Point(
+        "while a checkpoint was copied", "tests.user_loops:", "half"
+    ),  # in a worker, which sees the driver's environment
+    "rung": Point(
+        "between the report at a rung and the decision",
+        "sweeps.search.search_loop:SearchLoop.decide",
+        "before",
+    ),
+    "verdict": Point(
+        "between a decision to stop and the stop",
+        "sweeps.controller.controller:SweepController._finish",
+        "before",
+        1,
+        _pruned,
+    ),
+    "end": Point(
+        "between the end of a trial and its record",
+        "sweeps.study.study_store:StudyStore.finish",
+        "before",
+    ),
+    "recorded": Point(
+        "between the record of a trial and MLflow",
+        "sweeps.tracking:TrackerHub.publish",
+        "before",
+        1,
+        _trial_ended,
+    ),
+    "batch": Point(
+        "while a batch was sent to MLflow", "mlflow.tracking:MlflowClient.log_batch", "before", 2
+    ),
+    "batched": Point(
+        "after a batch was written, before the MLflow run ended",
+        "mlflow.tracking:MlflowClient.set_terminated",
+        "before",
+    ),
+    "ended": Point(
+        "after an MLflow run ended, before the next one ended",
+        "mlflow.tracking:MlflowClient.set_terminated",
+        "after",
+        1,
+    ),
     "export": Point("when the export started", "sweeps.bundle.export:export_trial", "before"),
-    "copy": Point("while the winner's checkpoint was copied", "sweeps.bundle.write:copy_checkpoint", "half"),
-    "result": Point("after everything else, before the result was written", "sweeps.sweep_report:write", "before"),
+    "copy": Point(
+        "while the winner's checkpoint was copied", "sweeps.bundle.write:copy_checkpoint", "half"
+    ),
+    "result": Point(
+        "after everything else, before the result was written",
+        "sweeps.sweep_report:write",
+        "before",
+    ),
 }
 
 
 # Points that only a sweep with a scheduler that pauses trials reaches.
 PAUSE_POINTS = {
-    "pause": Point("between the record of a pause and the pause", "sweeps.controller.trial_lifecycle:TrialLifecycle.pause", "before", 2),
+    "pause": Point(
+        "between the record of a pause and the pause",
+        "sweeps.controller.trial_lifecycle:TrialLifecycle.pause",
+        "before",
+        2,
+    ),
 }
 
 
@@ -85,7 +142,9 @@ def _half(name: str, args: tuple) -> None:
     if name.endswith("append_logs"):
         import json
 
-        text = "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in args[1]).encode()
+        text = "".join(
+            json.dumps(entry, separators=(",", ":")) + "\n" for entry in args[1]
+        ).encode()
         with open(args[0]._file_path, "ab") as f:
             f.write(text[: len(text) // 2])
     else:
@@ -131,7 +190,17 @@ class _Latched:
         self.name = name
 
     def Popen(self, command: list[str], **how: Any) -> subprocess.Popen:
-        return subprocess.Popen([sys.executable, "-m", "tests.faults.crashing", "--tracker", self.name, str(os.getpid())], **how)
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "tests.faults.crashing",
+                "--tracker",
+                self.name,
+                str(os.getpid()),
+            ],
+            **how,
+        )
 
 
 def main() -> None:

@@ -40,7 +40,9 @@ def misbehaves(config):
             with tempfile.TemporaryDirectory() as folder:
                 Path(folder, f"rank{rank}").write_text("x" * 100_000)
                 torch.distributed.barrier()
-                ray.train.report({"loss": 1.0}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+                ray.train.report(
+                    {"loss": 1.0}, checkpoint=ray.train.Checkpoint.from_directory(folder)
+                )
         return
     total = torch.ones(1)
     torch.distributed.all_reduce(total)  # when one raises alone, the other waits here for ever
@@ -184,7 +186,9 @@ def eats_descriptors(config):
     import ray.train
 
     if config["eat"]:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        )
         while True:
             _eaten.append(open(os.devnull))  # noqa: SIM115
     ray.train.report({"loss": 1.0})

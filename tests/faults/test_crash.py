@@ -42,7 +42,10 @@ def outcome(folder: Path) -> tuple[Any, ...]:
     """Return the result of a sweep without times: every trial with its values, and the best one."""
     study = record.read(folder)
     assert study is not None and study.best is not None
-    trials = [(t.id, t.result.state.name, t.params, t.preprocessor, t.seed, t.result.value, t.curve) for t in study.trials]
+    trials = [
+        (t.id, t.result.state.name, t.params, t.preprocessor, t.seed, t.result.value, t.curve)
+        for t in study.trials
+    ]
     return trials, study.best.id
 
 
@@ -52,11 +55,16 @@ def runs_of(uri: str, name: str) -> dict[str, tuple[str, str, dict[str, list[tup
 
     client = MlflowClient(uri)
     found = {}
-    for run in client.search_runs([e.experiment_id for e in client.search_experiments()], f"tags.`sweeps.sweep` = '{name}'"):
+    for run in client.search_runs(
+        [e.experiment_id for e in client.search_experiments()], f"tags.`sweeps.sweep` = '{name}'"
+    ):
         assert run.info.status != "RUNNING"
         trial = run.data.tags.get("sweeps.trial", "sweep")
         assert trial not in found, "a run is there twice"
-        history = {m: [(p.step, p.value) for p in client.get_metric_history(run.info.run_id, m)] for m in ("loss", "objective")}
+        history = {
+            m: [(p.step, p.value) for p in client.get_metric_history(run.info.run_id, m)]
+            for m in ("loss", "objective")
+        }
         found[trial] = (run.info.status, run.data.tags.get("sweeps.state", ""), history)
     return found
 
@@ -64,7 +72,11 @@ def runs_of(uri: str, name: str) -> dict[str, tuple[str, str, dict[str, list[tup
 def in_mlflow(folder: Path, uri: str) -> None:
     """Check that MLflow has every trial once, as the study has it."""
     study, runs = record.read(folder), runs_of(uri, folder.name)
-    assert study is not None and set(runs) == {"sweep", *(t.id for t in study.trials)} and runs["sweep"][0] == "FINISHED"
+    assert (
+        study is not None
+        and set(runs) == {"sweep", *(t.id for t in study.trials)}
+        and runs["sweep"][0] == "FINISHED"
+    )
     for t in study.trials:
         status, state, history = runs[t.id]
         assert (status, state) == ("FINISHED", t.result.state.name)
@@ -85,7 +97,14 @@ def uri(tmp_path_factory) -> str:
 def crashing(point: str, *args: object) -> subprocess.Popen:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     full = [sys.executable, "-m", "tests.faults.crashing", point, *map(str, args)]
-    return subprocess.Popen(full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
+    return subprocess.Popen(
+        full,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+        start_new_session=True,
+    )
 
 
 def through(points: list[str], tmp_path: Path, uri: str, trials: int, text: str = SPACE) -> Path:
@@ -111,7 +130,9 @@ def test_a_sweep_killed_before_a_trials_end_is_recorded_ends_with_the_same_resul
     space = space_file.load(file)
     whole.mkdir()
     save_space(whole, space, 0.0)
-    drive(space, whole, lambda trial, step: trial.params["x"] + 1 / step, max_t=4)  # what `plain` reports, without Ray
+    drive(
+        space, whole, lambda trial, step: trial.params["x"] + 1 / step, max_t=4
+    )  # what `plain` reports, without Ray
     folder = through(["end"], tmp_path, uri, 3)
     assert outcome(folder) == outcome(whole)
     in_mlflow(folder, uri)
@@ -133,7 +154,9 @@ def test_paused_trials_survive_a_kill_and_the_sweep_ends_with_the_same_result(tm
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_sweep_killed_where_state_is_written_ends_with_the_same_result(tmp_path, uri):
-    whole = json.loads(ended(command("run", *written(tmp_path / "whole", 12), "--tracking-uri", uri, "--json")))
+    whole = json.loads(
+        ended(command("run", *written(tmp_path / "whole", 12), "--tracking-uri", uri, "--json"))
+    )
     folder = through(list(POINTS), tmp_path, uri, 12)
     assert outcome(folder) == outcome(Path(whole["dir"]))
     in_mlflow(folder, uri)
@@ -157,26 +180,39 @@ def test_a_killed_ray_ends_the_sweep_and_resume_continues_from_the_checkpoint(tm
     process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", uri)
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
     folder = next((tmp_path / "runs").glob("own-*"))
-    wait_until(lambda: "checkpoint_000002" in (folder / "study.journal").read_text(), 60, "its checkpoint to be on record")
+    wait_until(
+        lambda: "checkpoint_000002" in (folder / "study.journal").read_text(),
+        60,
+        "its checkpoint to be on record",
+    )
     refused = command("resume", folder)
     assert "is running this sweep" in refused.communicate(timeout=60)[1] and refused.returncode == 1
     rays = processes_of(folder)
     raylet = next(p for p in rays if "raylet" in p.name())
     raylet.kill()
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 1 and f"sweeps resume {folder}" in err and "has died; everything that was recorded is safe" in err
+    assert (
+        process.returncode == 1
+        and f"sweeps resume {folder}" in err
+        and "has died; everything that was recorded is safe" in err
+    )
     (folder / "trials" / "0000" / "checkpoint_000003").mkdir()
     (tmp_path / "go").touch()
     result = json.loads(ended(command("resume", folder, "--json")))
     assert result["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
-    starts = sorted(f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*"))
+    starts = sorted(
+        f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*")
+    )
     assert starts == ["0", "2"], "it went on from its checkpoint"
     assert not [p for p in rays if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     in_mlflow(folder, uri)
     again = command("resume", folder)
     assert "nothing is left to do: every trial has ended" in ended(again)
     more = json.loads(ended(command("resume", folder, "--add-trials", "1", "--json")))
-    assert more["trials"]["completed"] == 3 and json.loads((folder / "origin.json").read_text())["max_trials"] == 3
+    assert (
+        more["trials"]["completed"] == 3
+        and json.loads((folder / "origin.json").read_text())["max_trials"] == 3
+    )
     in_mlflow(folder, uri)
 
 

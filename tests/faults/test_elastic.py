@@ -25,14 +25,25 @@ EACH = (("CPU", 0.5),)
 
 def elastic_trial(number: int, folder: Path, least: int, most: int, **config: object) -> Trial:
     """Return a trial of the loop `elastic`."""
-    params = {"loop": "elastic", "folder": str(folder), "every": 2, "steps": 2000, "hold": 4, "until": most, "seconds": 0.02, **config}
+    params = {
+        "loop": "elastic",
+        "folder": str(folder),
+        "every": 2,
+        "steps": 2000,
+        "hold": 4,
+        "until": most,
+        "seconds": 0.02,
+        **config,
+    }
     return replace(trial(number, params, 1, "torch"), shape=Shape(least, EACH, "torch", most))
 
 
 @contextlib.contextmanager
 def pool(folder: Path, workers: int, rungs: tuple[int, ...] = ()) -> Iterator[Driving]:
     """A pool with room for this many workers."""
-    driving = Driving(job("tests.execution.loops:named", "torch", rungs=rungs), folder, {"CPU": workers * 0.5})
+    driving = Driving(
+        job("tests.execution.loops:named", "torch", rungs=rungs), folder, {"CPU": workers * 0.5}
+    )
     try:
         yield driving
     finally:
@@ -42,7 +53,10 @@ def pool(folder: Path, workers: int, rungs: tuple[int, ...] = ()) -> Iterator[Dr
 
 def held(folder: Path) -> dict[int, int]:
     """Return the processes that hold, by rank."""
-    return {int(rank): int(pid) for _, rank, pid in (file.name.split("-") for file in folder.glob("held-*"))}
+    return {
+        int(rank): int(pid)
+        for _, rank, pid in (file.name.split("-") for file in folder.glob("held-*"))
+    }
 
 
 @pytest.mark.parametrize(
@@ -50,10 +64,14 @@ def held(folder: Path) -> dict[int, int]:
     [
         pytest.param((1,), (), id="one"),
         pytest.param((0,), (), id="rank 0", marks=pytest.mark.long),
-        pytest.param((1, 2), tuple(range(6, 2001, 2)), id="two, and each later checkpoint is at a rung"),
+        pytest.param(
+            (1, 2), tuple(range(6, 2001, 2)), id="two, and each later checkpoint is at a rung"
+        ),
     ],
 )
-def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again(clean_ray, tmp_path, victims, rungs):
+def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again(
+    clean_ray, tmp_path, victims, rungs
+):
     with pool(tmp_path, 3, rungs) as driving:
         (tmp_path / "hold").touch()
         running = elastic_trial(0, tmp_path, 1, 3)
@@ -67,23 +85,45 @@ def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again
         (tmp_path / "hold").unlink()
         progress, reports = driving.finish(running, timeout=120)
         assert progress.state is State.COMPLETE, progress.error
-        assert [r.step for r in reports] == list(range(1, len(reports) + 1)), "no report is lost or doubled"
-        assert all(r.metrics["sum"] == r.metrics["world"] for r in reports), "every rank took part in every step"
-        assert [r.metrics["rows"] for r in reports] == [256 // int(r.metrics["world"]) for r in reports], "shards are split again"
+        assert [r.step for r in reports] == list(range(1, len(reports) + 1)), (
+            "no report is lost or doubled"
+        )
+        assert all(r.metrics["sum"] == r.metrics["world"] for r in reports), (
+            "every rank took part in every step"
+        )
+        assert [r.metrics["rows"] for r in reports] == [
+            256 // int(r.metrics["world"]) for r in reports
+        ], "shards are split again"
         first, second, third = progress.sizes
         assert (first.step, first.workers, first.reported) == (0, 3, 0)
         assert (second.step, second.workers) == (2, others)
-        assert second.reported in ((2, 3) if 0 in victims else (3,)), "rank 0 may die before it sends its report of step 3"
-        assert third.workers == 3 and third.step == third.reported == len(reports) - 4 and third.step % 2 == 0, "it grew at a checkpoint"
-        assert [int(r.metrics["world"]) for r in reports] == [3] * second.reported + [others] * (third.step - second.reported) + [3] * 4
+        assert second.reported in ((2, 3) if 0 in victims else (3,)), (
+            "rank 0 may die before it sends its report of step 3"
+        )
+        assert (
+            third.workers == 3
+            and third.step == third.reported == len(reports) - 4
+            and third.step % 2 == 0
+        ), "it grew at a checkpoint"
+        assert [int(r.metrics["world"]) for r in reports] == [3] * second.reported + [others] * (
+            third.step - second.reported
+        ) + [3] * 4
         assert progress.attempts == 3
         marks = {int(file.name.split("-")[2]) for file in tmp_path.glob("held-*")}
         assert marks == set(before.values()), "the other processes continued"
-        assert others * progress.seconds < progress.worker_seconds < 3 * progress.seconds, "each worker's time counts"
+        assert others * progress.seconds < progress.worker_seconds < 3 * progress.seconds, (
+            "each worker's time counts"
+        )
         for rank in victims:
-            wait_until(lambda pid=before[rank]: not psutil.pid_exists(pid), 10, "the process that was hit to be gone")
+            wait_until(
+                lambda pid=before[rank]: not psutil.pid_exists(pid),
+                10,
+                "the process that was hit to be gone",
+            )
         usage = ray.get(driving.pool.usage.remote())
-        assert not usage.busy.get("CPU") and usage.warm["CPU"] == 1.5, "three idle workers, nothing else"
+        assert not usage.busy.get("CPU") and usage.warm["CPU"] == 1.5, (
+            "three idle workers, nothing else"
+        )
 
 
 def test_below_the_lower_bound_the_trial_waits_for_a_worker(clean_ray, tmp_path):
@@ -96,5 +136,7 @@ def test_below_the_lower_bound_the_trial_waits_for_a_worker(clean_ray, tmp_path)
         (tmp_path / "hold").unlink()
         progress, reports = driving.finish(running, timeout=120)
         assert progress.state is State.COMPLETE, progress.error
-        assert [r.step for r in reports] == [1, 2, 3, 4, 5, 6] and {r.metrics["world"] for r in reports} == {3.0}
+        assert [r.step for r in reports] == [1, 2, 3, 4, 5, 6] and {
+            r.metrics["world"] for r in reports
+        } == {3.0}
         assert [size.workers for size in progress.sizes] == [3] and progress.attempts == 2

@@ -30,7 +30,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 24 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", folder], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", folder], capture_output=True
+    ).returncode:
         pytest.skip("only root can mount a small file system")
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
@@ -42,7 +44,10 @@ def ends(process: subprocess.Popen, begun: float) -> str:
     took = time.monotonic() - begun
     assert process.returncode == 1, err
     assert "Traceback" not in out + err and "Logging error" not in err
-    assert os.strerror(errno.ENOSPC) in err.splitlines()[-1] and "sweeps resume" in err.splitlines()[-1]
+    assert (
+        os.strerror(errno.ENOSPC) in err.splitlines()[-1]
+        and "sweeps resume" in err.splitlines()[-1]
+    )
     assert took < 2 * ENDS_WITHIN, f"it took {took:.1f} s"
     return err
 
@@ -53,12 +58,19 @@ def resumed(folder: Path, trials: int) -> None:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     study = record.read(folder)
-    assert study is not None and json.loads(out)["trials"]["completed"] == trials == len(study.trials)
+    assert study is not None and json.loads(out)["trials"]["completed"] == trials == len(
+        study.trials
+    )
     assert not list(folder.glob(".room*"))
 
 
 def test_r3_the_study_cannot_be_written(disk, tmp_path):
-    file = space_of(tmp_path, "held", limits="max_trials: 3, max_concurrent_trials: 1", x="{grid: [0.1, 0.2, 0.3]}")
+    file = space_of(
+        tmp_path,
+        "held",
+        limits="max_trials: 3, max_concurrent_trials: 1",
+        x="{grid: [0.1, 0.2, 0.3]}",
+    )
     process = command("run", file, "--dir", disk / "runs")  # MLflow's database lies there as well
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
     filler = fill(disk)
@@ -71,8 +83,15 @@ def test_r3_the_study_cannot_be_written(disk, tmp_path):
 
 
 def test_r3_a_checkpoint_cannot_be_written(disk, tmp_path):
-    file = space_of(tmp_path, "heavy", limits="max_trials: 3, max_concurrent_trials: 1", x="{grid: [0.1, 0.2, 0.3]}")
-    process = command("run", file, "--dir", disk / "runs", "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    file = space_of(
+        tmp_path,
+        "heavy",
+        limits="max_trials: 3, max_concurrent_trials: 1",
+        x="{grid: [0.1, 0.2, 0.3]}",
+    )
+    process = command(
+        "run", file, "--dir", disk / "runs", "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}"
+    )
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
     filler = fill(disk, leave=2 << 20)  # of the 4 MiB that each checkpoint takes
     begun = time.monotonic()
@@ -85,14 +104,19 @@ def test_r3_a_checkpoint_cannot_be_written(disk, tmp_path):
 
 def test_r3_prepared_data_cannot_be_written(disk, tmp_path):
     rows = np.random.default_rng(0).random((400_000, 10))
-    pd.DataFrame(rows, columns=[f"c{i}" for i in range(10)]).assign(target=rows[:, 0]).to_parquet(tmp_path / "rows.parquet")
+    pd.DataFrame(rows, columns=[f"c{i}" for i in range(10)]).assign(target=rows[:, 0]).to_parquet(
+        tmp_path / "rows.parquet"
+    )
     file = space_of(tmp_path, "plain", limits="max_trials: 1")
     file.write_text(
         file.read_text().replace(
-            '"sklearn:iris", label: target', f"{tmp_path / 'rows.parquet'}, label: target, test: 0.7, task: regression"
+            '"sklearn:iris", label: target',
+            f"{tmp_path / 'rows.parquet'}, label: target, test: 0.7, task: regression",
         )
     )
-    process = command("run", file, "--dir", disk / "runs", "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    process = command(
+        "run", file, "--dir", disk / "runs", "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}"
+    )
     out, err = process.communicate(timeout=120)
     assert process.returncode in (1, 2) and "Traceback" not in out + err
     assert os.strerror(errno.ENOSPC) in err.splitlines()[-1]
@@ -100,17 +124,25 @@ def test_r3_prepared_data_cannot_be_written(disk, tmp_path):
 
 @pytest.mark.parametrize(
     "target",
-    [pytest.param("sweeps.bundle.export:export_trial", marks=pytest.mark.long), "sweeps.bundle.manifest:hash_files"],
+    [
+        pytest.param("sweeps.bundle.export:export_trial", marks=pytest.mark.long),
+        "sweeps.bundle.manifest:hash_files",
+    ],
     ids=["begun", "almost done"],
 )
 def test_r3_the_winners_bundle_cannot_be_written(disk, tmp_path, target):
-    file = space_of(tmp_path, "plain", limits="max_trials: 2", extra=', load: "tests.user_loops:load"')
+    file = space_of(
+        tmp_path, "plain", limits="max_trials: 2", extra=', load: "tests.user_loops:load"'
+    )
     file.write_text(file.read_text().replace("label: target", "label: target, task: regression"))
     local = ("--dir", disk / "runs", "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}")
     process = command("run", file, *local, module=("tests.faults.filling", target, disk))
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1 and "Traceback" not in out + err, err
-    assert os.strerror(errno.ENOSPC) in err.splitlines()[-1] and "sweeps resume" in err.splitlines()[-1]
+    assert (
+        os.strerror(errno.ENOSPC) in err.splitlines()[-1]
+        and "sweeps resume" in err.splitlines()[-1]
+    )
     (folder,) = (disk / "runs").glob("own-*")
     assert not (folder / "bundle").exists()
     (disk / "filler").unlink()
@@ -122,10 +154,15 @@ def test_r3_the_winners_bundle_cannot_be_written(disk, tmp_path, target):
 def test_r3_the_report_and_the_result_cannot_be_written(disk, tmp_path):
     file = space_of(tmp_path, "plain", limits="max_trials: 2")
     local = ("--dir", disk / "runs", "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    process = command("run", file, *local, module=("tests.faults.filling", "sweeps.sweep_report:write", disk))
+    process = command(
+        "run", file, *local, module=("tests.faults.filling", "sweeps.sweep_report:write", disk)
+    )
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1 and "Traceback" not in out + err, err
-    assert os.strerror(errno.ENOSPC) in err.splitlines()[-1] and "sweeps resume" in err.splitlines()[-1]
+    assert (
+        os.strerror(errno.ENOSPC) in err.splitlines()[-1]
+        and "sweeps resume" in err.splitlines()[-1]
+    )
     (disk / "filler").unlink()
     (folder,) = (disk / "runs").glob("own-*")
     resumed(folder, 2)
@@ -135,15 +172,29 @@ def test_r3_the_report_and_the_result_cannot_be_written(disk, tmp_path):
 @pytest.mark.long  # the minute that MLflow's server may be away
 def test_r3_mlflow_cannot_write(disk, tmp_path):
     """The sweep continues, and `resume` sends what MLflow missed."""
-    file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
-    process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", f"sqlite:///{disk / 'mlflow.db'}", "--json")
+    file = space_of(
+        tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}"
+    )
+    process = command(
+        "run",
+        file,
+        "--dir",
+        tmp_path / "runs",
+        "--tracking-uri",
+        f"sqlite:///{disk / 'mlflow.db'}",
+        "--json",
+    )
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
     filler = fill(disk)
     (tmp_path / "go").touch()
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0 and "Traceback" not in err, err
     shown = json.loads(out)
-    assert shown["trials"]["completed"] == 2 and shown["mlflow"]["missed"] and "sweeps resume" in shown["notes"][-1]
+    assert (
+        shown["trials"]["completed"] == 2
+        and shown["mlflow"]["missed"]
+        and "sweeps resume" in shown["notes"][-1]
+    )
     filler.unlink()
     (folder,) = (tmp_path / "runs").glob("own-*")
     process = command("resume", folder, "--json")
@@ -167,5 +218,10 @@ def test_r3_no_folder_can_be_made(disk, tmp_path):
     fill(disk)
     process = command("run", space_of(tmp_path, "plain"), "--dir", disk / "runs", new_database=True)
     err = process.communicate(timeout=60)[1]
-    assert process.returncode == 2 and "--dir" in err and "Traceback" not in err and os.strerror(errno.ENOSPC) in err
+    assert (
+        process.returncode == 2
+        and "--dir" in err
+        and "Traceback" not in err
+        and os.strerror(errno.ENOSPC) in err
+    )
     assert not list(disk.glob("runs/own-*"))

@@ -31,14 +31,18 @@ STAGES = ("connect", "train", "before_collective", "in_collective", "checkpoint"
 
 def gang_trial(number: int, workers: int) -> Trial:
     """Return a trial of the loop that holds at stages."""
-    return replace(trial(number, {}, workers, BACKEND), shape=Shape(workers, (("CPU", EACH),), BACKEND))
+    return replace(
+        trial(number, {}, workers, BACKEND), shape=Shape(workers, (("CPU", EACH),), BACKEND)
+    )
 
 
 @contextlib.contextmanager
 def pool(folder: Path, workers: int, how: signal.Signals) -> Iterator[Driving]:
     """A pool whose workers find the loop of `gang_stages` in the folder."""
     shutil.copy(Path(__file__).with_name("gang_stages.py"), folder)
-    asked = replace(job("gang_stages:loop", BACKEND), roots=(str(folder),), heartbeat_timeout=HEARTBEATS[how])
+    asked = replace(
+        job("gang_stages:loop", BACKEND), roots=(str(folder),), heartbeat_timeout=HEARTBEATS[how]
+    )
     driving = Driving(asked, folder, {"CPU": workers * EACH})
     try:
         yield driving
@@ -50,10 +54,15 @@ def pool(folder: Path, workers: int, how: signal.Signals) -> Iterator[Driving]:
 
 def pids_at(folder: Path, stage: str) -> dict[str, int]:
     """Return the processes that came to a stage, by rank."""
-    return {name.split("-")[1]: int(name.split("-")[2]) for name in (file.name for file in folder.glob(f"{stage}-*-*"))}
+    return {
+        name.split("-")[1]: int(name.split("-")[2])
+        for name in (file.name for file in folder.glob(f"{stage}-*-*"))
+    }
 
 
-def strike(driving: Driving, folder: Path, running: Trial, stage: str, rank: int, how: signal.Signals) -> float:
+def strike(
+    driving: Driving, folder: Path, running: Trial, stage: str, rank: int, how: signal.Signals
+) -> float:
     """Start a trial, hit one rank when all have come to a stage, and return the seconds until the trial trains again."""
     if stage == "connect":  # Take the gang apart, so that there is one to connect.
         assert driving.run(gang_trial(running.number + 900, 1))[0] is State.COMPLETE
@@ -62,7 +71,9 @@ def strike(driving: Driving, folder: Path, running: Trial, stage: str, rank: int
         mark.unlink()
     (folder / f"hold-{held}").touch()
     driving.start(running)
-    there = {"before_collective": 1, "in_collective": running.shape.workers - 1}.get(stage, running.shape.workers)
+    there = {"before_collective": 1, "in_collective": running.shape.workers - 1}.get(
+        stage, running.shape.workers
+    )
     wait_until(lambda: len(pids_at(folder, stage)) == there, 60, f"all ranks to come to {stage}")
     victim = pids_at(folder, stage)[str(rank)]
     for mark in folder.glob("end-*-*"):
@@ -74,7 +85,9 @@ def strike(driving: Driving, folder: Path, running: Trial, stage: str, rank: int
     seconds = time.monotonic() - began
     assert progress.state is State.COMPLETE, progress.error
     assert [r.step for r in reports] == [1, 2, 3, 4, 5], "no report is lost or doubled"
-    assert [r.metrics["loss"] for r in reports] == [1 / step for step in range(1, 6)], "every rank took part in every step"
+    assert [r.metrics["loss"] for r in reports] == [1 / step for step in range(1, 6)], (
+        "every rank took part in every step"
+    )
     assert progress.attempts == (1 if stage == "connect" else 2)
     wait_until(lambda: not psutil.pid_exists(victim), 10, "the process that was hit to be gone")
     return seconds
@@ -84,23 +97,37 @@ CASES = [
     pytest.param(2, signal.SIGKILL, STAGES, id="two, SIGKILL"),
     pytest.param(3, signal.SIGKILL, STAGES, id="three, SIGKILL", marks=pytest.mark.long),
     pytest.param(2, signal.SIGSTOP, ("train", "in_collective"), id="two, SIGSTOP"),
-    pytest.param(2, signal.SIGSTOP, STAGES, id="two, SIGSTOP at all stages", marks=pytest.mark.long),
-    pytest.param(3, signal.SIGSTOP, STAGES[:3], id="three, SIGSTOP, first stages", marks=pytest.mark.long),
-    pytest.param(3, signal.SIGSTOP, STAGES[3:], id="three, SIGSTOP, last stages", marks=pytest.mark.long),
+    pytest.param(
+        2, signal.SIGSTOP, STAGES, id="two, SIGSTOP at all stages", marks=pytest.mark.long
+    ),
+    pytest.param(
+        3, signal.SIGSTOP, STAGES[:3], id="three, SIGSTOP, first stages", marks=pytest.mark.long
+    ),
+    pytest.param(
+        3, signal.SIGSTOP, STAGES[3:], id="three, SIGSTOP, last stages", marks=pytest.mark.long
+    ),
 ]
 
 
 @pytest.mark.parametrize("workers, how, stages", CASES)
-def test_a_rank_that_is_lost_at_any_stage_is_replaced_alone(clean_ray, tmp_path, workers, how, stages):
+def test_a_rank_that_is_lost_at_any_stage_is_replaced_alone(
+    clean_ray, tmp_path, workers, how, stages
+):
     processes: set[int] = set()
     seconds: list[float] = []
     with pool(tmp_path, workers, how) as driving:
         for stage in stages:
-            for rank in {"before_collective": [0], "in_collective": range(1, workers)}.get(stage, range(workers)):
-                seconds.append(strike(driving, tmp_path, gang_trial(len(seconds), workers), stage, rank, how))
+            for rank in {"before_collective": [0], "in_collective": range(1, workers)}.get(
+                stage, range(workers)
+            ):
+                seconds.append(
+                    strike(driving, tmp_path, gang_trial(len(seconds), workers), stage, rank, how)
+                )
                 now = set(pids_at(tmp_path, "end").values())
                 assert len(now) == workers
-                assert not processes or len(now - processes) == 1, "one new process, and the others are those of the trial before"
+                assert not processes or len(now - processes) == 1, (
+                    "one new process, and the others are those of the trial before"
+                )
                 processes = now
     if how is signal.SIGKILL:
         assert sorted(seconds)[len(seconds) // 2] < 12, seconds
@@ -117,5 +144,7 @@ def test_a_worker_that_is_lost_while_it_imports_is_replaced(clean_ray, tmp_path,
         os.kill(victim, how)
         (tmp_path / "hold-import").unlink()
         progress, reports = driving.finish(one, timeout=90)
-        assert progress.state is State.COMPLETE and [r.step for r in reports] == [1, 2, 3, 4, 5], progress.error
+        assert progress.state is State.COMPLETE and [r.step for r in reports] == [1, 2, 3, 4, 5], (
+            progress.error
+        )
         wait_until(lambda: not psutil.pid_exists(victim), 10, "the process that was hit to be gone")

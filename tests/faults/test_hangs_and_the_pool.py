@@ -40,7 +40,9 @@ def test_a_loop_that_hangs_fails_at_its_limit_and_its_log_has_the_stack(clean_ra
 
 
 def test_the_time_of_a_lost_attempt_counts(clean_ray, tmp_path):
-    driving = Driving(job("tests.faults.loops:dies_late_and_hangs", "none", trial_timeout=3.0), tmp_path)
+    driving = Driving(
+        job("tests.faults.loops:dies_late_and_hangs", "none", trial_timeout=3.0), tmp_path
+    )
     try:
         t = trial(0, {"latch": str(tmp_path)}, 1, "none")
         driving.start(t)
@@ -59,7 +61,11 @@ def test_a_killed_pool_costs_only_the_running_trials_an_attempt(tmp_path):
     process = command("run", file, "--dir", tmp_path / "runs", "--json")
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
     journal = next((tmp_path / "runs").glob("own-*/study.journal"))
-    wait_until(lambda: "trials/0000/checkpoint_000002" in journal.read_text(), 60, "its checkpoint to be on record")
+    wait_until(
+        lambda: "trials/0000/checkpoint_000002" in journal.read_text(),
+        60,
+        "its checkpoint to be on record",
+    )
     pool = actor_of(psutil.Process(process.pid), "pool")
     assert pool is not None
     os.kill(pool.pid, signal.SIGKILL)
@@ -68,11 +74,19 @@ def test_a_killed_pool_costs_only_the_running_trials_an_attempt(tmp_path):
     assert process.returncode == 0, err
     result = json.loads(out)
     assert result["trials"] == {"completed": 3, "pruned": 0, "failed": 0}
-    starts = {f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*")}
+    starts = {
+        f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*")
+    }
     assert starts == {"0", "2"}, "it went on from its checkpoint"
     shown = command("show", result["dir"], "--trial", "0", "--json")
     trial_json = json.loads(shown.communicate(timeout=60)[0])
-    assert trial_json["attempts"] == 2 and [step for step, _ in trial_json["curve"]] == [1, 2, 3, 4, 5]
+    assert trial_json["attempts"] == 2 and [step for step, _ in trial_json["curve"]] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
 
 
 def _stages(driving: Driving) -> dict[str, Stage]:
@@ -86,19 +100,34 @@ def test_a_new_chain_during_a_trial_waits_for_cpus_without_deadlock(clean_ray, t
     driving = Driving(job("tests.user_loops:held", "none"), tmp_path)
     try:
         params = {"x": 0.0, "latch": str(tmp_path)}
-        first, second = trial(0, params, 2, "none"), trial(1, params, 2, "none", steps=(Step("StandardScaler"),))
+        first, second = (
+            trial(0, params, 2, "none"),
+            trial(1, params, 2, "none", steps=(Step("StandardScaler"),)),
+        )
         driving.start(first)
-        wait_until(lambda: (tmp_path / f"test-{first.id}.two").exists(), 60, "the first trial to hold")
+        wait_until(
+            lambda: (tmp_path / f"test-{first.id}.two").exists(), 60, "the first trial to hold"
+        )
         driving.start(second)
         ended = {}
-        threads = [threading.Thread(target=lambda t=t: ended.update({t.id: driving.finish(t)[0]})) for t in (first, second)]
+        threads = [
+            threading.Thread(target=lambda t=t: ended.update({t.id: driving.finish(t)[0]}))
+            for t in (first, second)
+        ]
         for thread in threads:
             thread.start()
-        stages = wait_until(lambda: _stages(driving).get(second.id) is Stage.PREPARING and _stages(driving), 20, "the fit to be in line")
+        stages = wait_until(
+            lambda: _stages(driving).get(second.id) is Stage.PREPARING and _stages(driving),
+            20,
+            "the fit to be in line",
+        )
         assert stages[first.id] is Stage.TRAINING and not ended, "the first still holds both CPUs"
         (tmp_path / "go").touch()
         for thread in threads:
             thread.join(120)
-        assert {t: p.state for t, p in ended.items()} == {first.id: State.COMPLETE, second.id: State.COMPLETE}
+        assert {t: p.state for t, p in ended.items()} == {
+            first.id: State.COMPLETE,
+            second.id: State.COMPLETE,
+        }
     finally:
         driving.close()

@@ -63,7 +63,9 @@ def sweep(folder: Path, chains: str) -> subprocess.Popen[str]:
 def kill_data_actor(process: subprocess.Popen[str], how: signal.Signals = signal.SIGKILL) -> None:
     driver = psutil.Process(process.pid)
     # Ray changes the title of the process when a call begins.
-    found = wait_until(lambda: actor_of(driver, "data actor"), 30, "the process that holds the data")
+    found = wait_until(
+        lambda: actor_of(driver, "data actor"), 30, "the process that holds the data"
+    )
     os.kill(found.pid, how)
     wait_until(lambda: not psutil.pid_exists(found.pid), 10, "the process to end")
 
@@ -76,7 +78,9 @@ def recorded(folder: str) -> list[dict[str, Any]]:
     return trials
 
 
-def test_a_sweep_outlives_the_process_that_holds_its_data_while_a_trial_trains_and_while_a_chain_is_fitted(tmp_path):
+def test_a_sweep_outlives_the_process_that_holds_its_data_while_a_trial_trains_and_while_a_chain_is_fitted(
+    tmp_path,
+):
     process = sweep(tmp_path, '["StandardScaler"], ["lost_data_steps:latched"]')
     wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
     kill_data_actor(process)
@@ -90,7 +94,9 @@ def test_a_sweep_outlives_the_process_that_holds_its_data_while_a_trial_trains_a
     assert result["trials"] == {"completed": 4, "pruned": 0, "failed": 0} and result["fits"] == 2
     assert len(list(tmp_path.glob("fit-*"))) == 2, "the fit was repeated in a new process"
     trials = recorded(result["dir"])
-    assert [one["attempts"] for one in trials] == [1, 1, 1, 1], "no trial had to run again: each had its data, or waited for it"
+    assert [one["attempts"] for one in trials] == [1, 1, 1, 1], (
+        "no trial had to run again: each had its data, or waited for it"
+    )
 
 
 def test_data_that_has_changed_ends_the_sweep_in_one_line_and_fails_no_trial(tmp_path):
@@ -103,7 +109,10 @@ def test_data_that_has_changed_ends_the_sweep_in_one_line_and_fails_no_trial(tmp
     (tmp_path / "fit").touch()
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1 and not out and "Traceback" not in err, err
-    assert "own.yaml:3:15: data.train: the data has changed since the sweep began: its fingerprint was" in err.splitlines()[-1]
+    assert (
+        "own.yaml:3:15: data.train: the data has changed since the sweep began: its fingerprint was"
+        in err.splitlines()[-1]
+    )
     assert "Restore the data, then continue: " in err.splitlines()[-1]
     (tmp_path / "rows.csv").write_text(before)
     again = command("resume", next((tmp_path / "runs").glob("own-*")), "--json")
@@ -121,11 +130,16 @@ def test_a_chain_that_kills_the_process_each_time_fails_only_its_own_trials(tmp_
     assert result["trials"] == {"completed": 2, "pruned": 0, "failed": 2}
     trials = recorded(result["dir"])
     error = next(one["error"] for one in trials if one["error"])
-    assert "the process that holds the data was lost: the process died of SIGSEGV" in error and "3 times in a row" in error
+    assert (
+        "the process that holds the data was lost: the process died of SIGSEGV" in error
+        and "3 times in a row" in error
+    )
     assert "\n" not in error.strip()
 
 
-def test_a_trial_that_cannot_read_its_data_is_retried_without_counting_a_failure(clean_ray, tmp_path):
+def test_a_trial_that_cannot_read_its_data_is_retried_without_counting_a_failure(
+    clean_ray, tmp_path
+):
     driving = Driving(job("tests.execution.loops:reads_late", "none"), tmp_path, max_failures=0)
     try:
         one = trial(0, {"folder": str(tmp_path)}, 1, "none")
@@ -137,7 +151,9 @@ def test_a_trial_that_cannot_read_its_data_is_retried_without_counting_a_failure
         (tmp_path / "go").touch()
         progress, reports = driving.finish(one)
         assert progress.state is State.COMPLETE and progress.attempts == 2, progress.error
-        assert [report.metrics["loss"] for report in reports] == [256.0], "it read the rows that the new process has prepared"
+        assert [report.metrics["loss"] for report in reports] == [256.0], (
+            "it read the rows that the new process has prepared"
+        )
         assert ray.get(driving.data_actor.pid.remote()) != pid
     finally:
         driving.close()

@@ -44,15 +44,25 @@ def test_a_killed_rank_costs_only_its_trial_an_attempt(clean_ray, tmp_path, work
             (tmp_path / "go").unlink(missing_ok=True)
             t = trial(number, {"x": 0.0, "latch": str(tmp_path)}, workers, "none")
             driving.start(t)
-            wait_until(lambda t=t: (tmp_path / f"test-{t.id}.two").exists(), 60, "the trial to hold after two reports")
-            wait_until(lambda t=t: driving.checkpoint_step(t) == 2, 20, "the checkpoint of step 2 to be known")
+            wait_until(
+                lambda t=t: (tmp_path / f"test-{t.id}.two").exists(),
+                60,
+                "the trial to hold after two reports",
+            )
+            wait_until(
+                lambda t=t: driving.checkpoint_step(t) == 2,
+                20,
+                "the checkpoint of step 2 to be known",
+            )
             pids = {rank: pid for _, rank, pid in started(tmp_path, number)}
             for victim in victims:
                 os.kill(pids[victim], signal.SIGKILL)
             progress, reports = driving.finish(t)
             assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
             assert [r.step for r in reports] == [1, 2, 3, 4, 5], "no report is lost or told twice"
-            assert {start for start, _, _ in started(tmp_path, number)} == {0, 2}, "it went on from its last checkpoint"
+            assert {start for start, _, _ in started(tmp_path, number)} == {0, 2}, (
+                "it went on from its last checkpoint"
+            )
         (tmp_path / "go").touch()
         last = trial(len(rounds), {"x": 0.0, "latch": str(tmp_path)}, workers, "none")
         assert driving.run(last)[0] is State.COMPLETE, "the gang that took over serves on"
@@ -61,7 +71,9 @@ def test_a_killed_rank_costs_only_its_trial_an_attempt(clean_ray, tmp_path, work
 
 
 def checkpoints_in(folder: Path) -> list[int]:
-    return sorted(int(path.name.removeprefix("checkpoint_")) for path in folder.glob("checkpoint_*"))
+    return sorted(
+        int(path.name.removeprefix("checkpoint_")) for path in folder.glob("checkpoint_*")
+    )
 
 
 @pytest.mark.parametrize("count, left", [(2, [4, 5]), (4, [2, 3, 4, 5])])
@@ -71,13 +83,19 @@ def test_a_trial_keeps_its_latest_checkpoints_over_a_retry(clean_ray, tmp_path, 
     try:
         t = trial(0, {"x": 0.0, "latch": str(tmp_path)}, 1, "none")
         driving.start(t)
-        wait_until(lambda: (tmp_path / "test-0000.two").exists(), 60, "the trial to hold after two reports")
-        wait_until(lambda: driving.checkpoint_step(t) == 2, 20, "the checkpoint of step 2 to be known")
+        wait_until(
+            lambda: (tmp_path / "test-0000.two").exists(), 60, "the trial to hold after two reports"
+        )
+        wait_until(
+            lambda: driving.checkpoint_step(t) == 2, 20, "the checkpoint of step 2 to be known"
+        )
         assert checkpoints_in(tmp_path / t.id) == [1, 2]
         os.kill(started(tmp_path, 0)[0][2], signal.SIGKILL)
         progress, _ = driving.finish(t)
         assert (progress.state, progress.attempts) == (State.COMPLETE, 2), progress.error
-        wait_until(lambda: checkpoints_in(tmp_path / t.id) == left, 20, "older checkpoints to be deleted")
+        wait_until(
+            lambda: checkpoints_in(tmp_path / t.id) == left, 20, "older checkpoints to be deleted"
+        )
     finally:
         driving.close()
 
@@ -87,21 +105,39 @@ def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tm
     driving = Driving(replace(job("tests.user_loops:plain", "none"), keep_latest=9), tmp_path)
     try:
         t = trial(0, {"x": 0.0}, 1, "none")
-        saved = [Checkpoint(str(tmp_path / t.id / f"checkpoint_{step:06d}"), step, step) for step in (1, 2, 3)]
+        saved = [
+            Checkpoint(str(tmp_path / t.id / f"checkpoint_{step:06d}"), step, step)
+            for step in (1, 2, 3)
+        ]
         for c in saved:
             Path(c.path).mkdir(parents=True)
-            Path(c.path, "state.json" if c.step < 3 else "half").write_text(json.dumps({"step": c.step, "loss": 1 / c.step}))
-        ray.get(driving.pool.start.remote(t, str(tmp_path / t.id), ResumeState(1, ((1, 1.0), (2, 0.5)), saved[1], saved[1])))
+            Path(c.path, "state.json" if c.step < 3 else "half").write_text(
+                json.dumps({"step": c.step, "loss": 1 / c.step})
+            )
+        ray.get(
+            driving.pool.start.remote(
+                t, str(tmp_path / t.id), ResumeState(1, ((1, 1.0), (2, 0.5)), saved[1], saved[1])
+            )
+        )
         progress, reports = driving.finish(t)
-        assert progress.state is State.COMPLETE and [r.step for r in reports] == [3, 4, 5], progress.error
-        assert checkpoints_in(tmp_path / t.id) == [1, 2, 3, 4, 5] and not Path(saved[2].path, "half").exists()
+        assert progress.state is State.COMPLETE and [r.step for r in reports] == [3, 4, 5], (
+            progress.error
+        )
+        assert (
+            checkpoints_in(tmp_path / t.id) == [1, 2, 3, 4, 5]
+            and not Path(saved[2].path, "half").exists()
+        )
     finally:
         driving.close()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("loop, backend", [("ddp_until_killed", "torch"), ("boosts_until_killed", "xgboost")])
-def test_a_rank_that_raises_because_its_peer_was_killed_is_not_to_blame(clean_ray, tmp_path, loop, backend):
+@pytest.mark.parametrize(
+    "loop, backend", [("ddp_until_killed", "torch"), ("boosts_until_killed", "xgboost")]
+)
+def test_a_rank_that_raises_because_its_peer_was_killed_is_not_to_blame(
+    clean_ray, tmp_path, loop, backend
+):
     driving = Driving(job(f"tests.faults.loops:{loop}", backend), tmp_path)
     try:
         t = trial(0, {"latch": str(tmp_path)}, 2, backend)
@@ -128,17 +164,25 @@ def test_a_rung_is_decided_once_even_if_the_trial_passes_it_again(clean_ray, tmp
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["rungs", "milestones"])
-def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(clean_ray, tmp_path, together):
+def test_ranks_that_report_unequally_often_fail_and_none_waits_for_another(
+    clean_ray, tmp_path, together
+):
     """If one rank never reaches a rung, there is no decision, and the gang stays usable."""
     rungs = range(2, 5, 2)
-    asked = replace(job("tests.faults.loops:reports_unequally", "none", rungs=tuple(rungs)), milestones=rungs if together else range(0))
+    asked = replace(
+        job("tests.faults.loops:reports_unequally", "none", rungs=tuple(rungs)),
+        milestones=rungs if together else range(0),
+    )
     driving = Driving(asked, tmp_path)
     try:
         for number, counts in enumerate([(3, 4), (4, 3), (1, 2), (0, 5)]):
             t = trial(number, {"reports": counts}, 2, "none")
             driving.start(t)
             progress, _ = driving.finish(t, timeout=60)
-            assert progress.state is State.FAIL and "all ranks must report the same number of times" in progress.error, progress
+            assert (
+                progress.state is State.FAIL
+                and "all ranks must report the same number of times" in progress.error
+            ), progress
         t = trial(9, {"reports": (5, 5)}, 2, "none")
         driving.start(t)
         assert driving.finish(t)[0].state is State.COMPLETE
@@ -155,11 +199,19 @@ def test_a_killed_rank_does_not_affect_another_trial(clean_ray, tmp_path):
         for t in (victim, other):
             driving.start(t)
         for t in (victim, other):
-            wait_until(lambda t=t: (tmp_path / f"test-{t.id}.two").exists(), 60, "both trials to hold")
-            wait_until(lambda t=t: driving.checkpoint_step(t) == 2, 20, "the checkpoint of step 2 to be known")
+            wait_until(
+                lambda t=t: (tmp_path / f"test-{t.id}.two").exists(), 60, "both trials to hold"
+            )
+            wait_until(
+                lambda t=t: driving.checkpoint_step(t) == 2,
+                20,
+                "the checkpoint of step 2 to be known",
+            )
         os.kill(started(tmp_path, 0)[0][2], signal.SIGKILL)
         progress, reports = driving.finish(victim)
-        assert (progress.state, progress.attempts, len(reports)) == (State.COMPLETE, 2, 5), progress.error
+        assert (progress.state, progress.attempts, len(reports)) == (State.COMPLETE, 2, 5), (
+            progress.error
+        )
         (tmp_path / "go").touch()
         progress, reports = driving.finish(other)
         assert (progress.state, progress.attempts) == (State.COMPLETE, 1), progress.error
@@ -175,7 +227,10 @@ def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tm
         driving.start(t)
         progress, _ = driving.finish(t)
         assert (progress.state, progress.attempts) == (State.FAIL, 2)
-        assert "died in 2 attempts" in progress.error and "`limits.max_failures` allows only 1" in progress.error
+        assert (
+            "died in 2 attempts" in progress.error
+            and "`limits.max_failures` allows only 1" in progress.error
+        )
     finally:
         driving.close()
 
@@ -186,11 +241,16 @@ def test_state_that_cannot_be_reset_ends_with_its_gang(clean_ray, tmp_path):
     driving = Driving(job("tests.faults.loops:leaves", "none"), tmp_path)
     gangs = []
     try:
-        for number, how in enumerate(("nothing", "closed streams", "nothing", "a thread that reports", "nothing")):
+        for number, how in enumerate(
+            ("nothing", "closed streams", "nothing", "a thread that reports", "nothing")
+        ):
             t = trial(number, {"how": how, "latch": str(tmp_path)}, 1, "none")
             driving.start(t)
             progress, reports = driving.finish(t)
-            assert (progress.state, [r.metrics for r in reports]) == (State.COMPLETE, [{"loss": 1.0}]), progress.error
+            assert (progress.state, [r.metrics for r in reports]) == (
+                State.COMPLETE,
+                [{"loss": 1.0}],
+            ), progress.error
             log = (tmp_path / t.id / "logs" / "rank-0.log").read_text()
             assert how == "closed streams" or "hello" in log
             gangs.append(re.findall(r"on (worker-\d+)", log)[0])
@@ -224,10 +284,21 @@ def test_a_loop_may_change_its_gang_in_these_ways(clean_ray, tmp_path):
         ]
         for number, (how, said) in enumerate(wrongs, start=10):
             progress, _ = run(number, how)
-            assert (progress.state, progress.attempts) == (State.FAIL, 1), "the user's own exception is a failure at once"
-            assert said in progress.error and ("sweeps/execution" not in progress.error or how == "ends Ray")
-            log = tmp_path / f"{number:04d}" / "logs" / f"rank-{'1' if how == 'raises alone' else '0'}.log"
-            assert said in log.read_text() and "tests/faults/loops.py" in log.read_text(), "its log has the traceback too"
+            assert (progress.state, progress.attempts) == (State.FAIL, 1), (
+                "the user's own exception is a failure at once"
+            )
+            assert said in progress.error and (
+                "sweeps/execution" not in progress.error or how == "ends Ray"
+            )
+            log = (
+                tmp_path
+                / f"{number:04d}"
+                / "logs"
+                / f"rank-{'1' if how == 'raises alone' else '0'}.log"
+            )
+            assert said in log.read_text() and "tests/faults/loops.py" in log.read_text(), (
+                "its log has the traceback too"
+            )
         # On the fresh gang after the one that hung: a destroyed process group is noticed, its gang not used again.
         for number, how in enumerate(["destroys the group", "sums"], start=20):
             progress, reports = run(number, how)

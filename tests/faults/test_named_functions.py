@@ -12,7 +12,11 @@ import pytest
 from tests.commands import REPO
 
 NAME = re.compile(r'"(sweeps(?:\.\w+)+):(\w+(?:\.\w+)*)"')
-FILES = [*(REPO / "tests" / "faults").glob("*.py"), REPO / "tests" / "soak.py", *(REPO / "tests" / "search").glob("*.py")]
+FILES = [
+    *(REPO / "tests" / "faults").glob("*.py"),
+    REPO / "tests" / "soak.py",
+    *(REPO / "tests" / "search").glob("*.py"),
+]
 NAMES = sorted({match for file in FILES for match in NAME.findall(Path(file).read_text())})
 
 

@@ -84,11 +84,28 @@ def marks(folder: Path, kind: str) -> list[tuple[str, str, str, int]]:
     return [(part[-4], part[-3], part[-2], int(part[-1])) for part in parts]
 
 
-def sweep(folder: Path, cluster: Cluster, trials: int, workers: str = "[1, 2]", resources: str = "", loop: str = LOOP) -> Any:
+def sweep(
+    folder: Path,
+    cluster: Cluster,
+    trials: int,
+    workers: str = "[1, 2]",
+    resources: str = "",
+    loop: str = LOOP,
+) -> Any:
     """Start a sweep on a cluster."""
     (folder / "nodes_loop.py").write_text(loop)
-    (folder / "space.yaml").write_text(SPACE.format(trials=trials, folder=folder, workers=workers, resources=resources))
-    return command("run", folder / "space.yaml", "--dir", folder / "runs", "--address", cluster.address, "--json")
+    (folder / "space.yaml").write_text(
+        SPACE.format(trials=trials, folder=folder, workers=workers, resources=resources)
+    )
+    return command(
+        "run",
+        folder / "space.yaml",
+        "--dir",
+        folder / "runs",
+        "--address",
+        cluster.address,
+        "--json",
+    )
 
 
 def recorded(folder: str | Path) -> list[dict[str, Any]]:
@@ -105,13 +122,21 @@ def shown(folder: str | Path) -> dict[str, Any]:
 
 
 def workers_left() -> list[str]:
-    return [" ".join(p.info["cmdline"]) for p in psutil.process_iter(["cmdline"]) if "ray::Worker" in " ".join(p.info["cmdline"] or ())]
+    return [
+        " ".join(p.info["cmdline"])
+        for p in psutil.process_iter(["cmdline"])
+        if "ray::Worker" in " ".join(p.info["cmdline"] or ())
+    ]
 
 
 def not_the_drivers(nodes: list[Any]) -> Any:
     """Return a node to which the driver is not connected. On one machine, Ray connects the driver to any node, and the pool runs there."""
     raylets = [node.all_processes["raylet"][0].process.pid for node in nodes]
-    pools = (p for p in psutil.process_iter(["cmdline"]) if "ray::_Pool" in " ".join(p.info["cmdline"] or ()))
+    pools = (
+        p
+        for p in psutil.process_iter(["cmdline"])
+        if "ray::_Pool" in " ".join(p.info["cmdline"] or ())
+    )
     # Other tests may run pools of their own. The pool of this cluster may also run on the head, which is not in `nodes`.
     used = {int(pool.environ()["RAY_RAYLET_PID"]) for pool in pools}
     return next(node for node, raylet in zip(nodes, raylets, strict=True) if raylet not in used)
@@ -140,7 +165,11 @@ def test_a_node_is_lost_and_one_joins_and_no_trial_is_lost_or_run_twice(three_no
     wait_until(lambda: victims <= shown(folder)["stages"].keys(), 60, "the lost trials to wait")
     for trial, *_ in marks(tmp_path, "at"):
         (tmp_path / f"pass-{trial}").touch()
-    wait_until(lambda: victims <= {trial for trial, *_ in set(marks(tmp_path, "from")) - started}, 60, "the lost trials to run first")
+    wait_until(
+        lambda: victims <= {trial for trial, *_ in set(marks(tmp_path, "from")) - started},
+        60,
+        "the lost trials to run first",
+    )
     cluster.add_node(num_cpus=4)
     wait_until(lambda: ranks_held() >= 7, 60, "the new node to be busy too")
     (tmp_path / "hold").unlink()
@@ -149,11 +178,16 @@ def test_a_node_is_lost_and_one_joins_and_no_trial_is_lost_or_run_twice(three_no
     result = json.loads(out)
     assert result["trials"] == {"completed": 24, "pruned": 0, "failed": 0}
     trials = recorded(result["dir"])
-    assert all([step for step, _ in one["curve"]] == [1, 2, 3, 4] for one in trials), "no report is lost or doubled"
+    assert all([step for step, _ in one["curve"]] == [1, 2, 3, 4] for one in trials), (
+        "no report is lost or doubled"
+    )
     again = {one["trial"] for one in trials if one["attempts"] > 1}
     assert again == victims and all(one["attempts"] <= 2 for one in trials)
     log = (Path(result["dir"]) / "sweep.log").read_text()
-    assert "up to 5 trials run at the same time" in log and "up to 9 trials run at the same time" in log, "one of them waits"
+    assert (
+        "up to 5 trials run at the same time" in log
+        and "up to 9 trials run at the same time" in log
+    ), "one of them waits"
     wait_until(lambda: workers_left() == before, 20, "the workers to end")
 
 
@@ -165,8 +199,15 @@ def test_a_trial_that_no_longer_fits_waits_and_show_says_for_what(three_nodes, t
     wait_until(lambda: marks(tmp_path, "at"), 120, "the first trial to hold")
     cluster.remove_node(large, allow_graceful=False)
     folder = next((tmp_path / "runs").glob("nodes-*"))
-    stages = wait_until(lambda: {k: v for k, v in shown(folder)["stages"].items() if "waiting since" in v}, 60, "the trial to wait")
-    assert all("for nodes: 1 worker × 1 CPU, 1 tpu needs 1 tpu (there are 0)" in text for text in stages.values())
+    stages = wait_until(
+        lambda: {k: v for k, v in shown(folder)["stages"].items() if "waiting since" in v},
+        60,
+        "the trial to wait",
+    )
+    assert all(
+        "for nodes: 1 worker × 1 CPU, 1 tpu needs 1 tpu (there are 0)" in text
+        for text in stages.values()
+    )
     text, _ = command("show", folder).communicate(timeout=60)
     assert "trial 0000: waiting since " in text
     (tmp_path / "hold").unlink()
@@ -203,15 +244,23 @@ def train_func(config):
 """
 
 
-def test_an_elastic_gang_continues_without_a_lost_node_and_grows_onto_a_new_one(three_nodes, tmp_path):
+def test_an_elastic_gang_continues_without_a_lost_node_and_grows_onto_a_new_one(
+    three_nodes, tmp_path
+):
     cluster, others = three_nodes
     (tmp_path / "hold").touch()
     process = sweep(tmp_path, cluster, 1, "[{elastic: [1, 6]}]", loop=ELASTIC_LOOP)
-    wait_until(lambda: len(list(tmp_path.glob("held-*"))) == 6, 120, "six ranks on three nodes to hold")
+    wait_until(
+        lambda: len(list(tmp_path.glob("held-*"))) == 6, 120, "six ranks on three nodes to hold"
+    )
     cluster.remove_node(not_the_drivers(others), allow_graceful=False)
     (tmp_path / "hold").unlink()
     folder = next((tmp_path / "runs").glob("nodes-*"))
-    wait_until(lambda: [size["workers"] for size in recorded(folder)[0].get("sizes", ())] == [6, 4], 90, "the gang to be smaller")
+    wait_until(
+        lambda: [size["workers"] for size in recorded(folder)[0].get("sizes", ())] == [6, 4],
+        90,
+        "the gang to be smaller",
+    )
     cluster.add_node(num_cpus=2)
     out, err = process.communicate(timeout=150)
     assert process.returncode == 0, err
@@ -228,7 +277,13 @@ def test_workers_whose_fraction_of_a_gpu_fits_are_reused(monkeypatch, tmp_path):
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with cluster_of(num_cpus=4, num_gpus=2) as cluster:
         cluster.add_node(num_cpus=4, num_gpus=2)
-        process = sweep(tmp_path, cluster, 24, "[1, 2]", ", use_gpu: true, resources_per_worker: {GPU: {grid: [1, 0.5]}}")
+        process = sweep(
+            tmp_path,
+            cluster,
+            24,
+            "[1, 2]",
+            ", use_gpu: true, resources_per_worker: {GPU: {grid: [1, 0.5]}}",
+        )
         out, err = process.communicate(timeout=200)
         assert process.returncode == 0, err
         assert json.loads(out)["trials"]["completed"] == 24
@@ -236,4 +291,6 @@ def test_workers_whose_fraction_of_a_gpu_fits_are_reused(monkeypatch, tmp_path):
         processes = {pid for *_, pid in runs}
         print(f"{len(runs)} rank-runs used {len(processes)} processes")
         assert len(runs) == 36
-        assert len(processes) <= 12, "at most eight workers with half a GPU, and then four with a whole one that serve all trials"
+        assert len(processes) <= 12, (
+            "at most eight workers with half a GPU, and then four with a whole one that serve all trials"
+        )

@@ -13,14 +13,23 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize(("workers", "how", "rank"), [(1, "everywhere", 0), (2, "on rank 1", 1)])
-def test_r13_a_rank_that_does_not_report_in_time_fails_its_trial_with_its_stack(clean_ray, tmp_path, workers, how, rank):
-    driving = Driving(replace(job("tests.faults.loops:hangs", "none"), report_timeout=2.0), tmp_path)
+def test_r13_a_rank_that_does_not_report_in_time_fails_its_trial_with_its_stack(
+    clean_ray, tmp_path, workers, how, rank
+):
+    driving = Driving(
+        replace(job("tests.faults.loops:hangs", "none"), report_timeout=2.0), tmp_path
+    )
     try:
         t = trial(0, {"how": how}, workers, "none")
         driving.start(t)
         progress, _ = driving.finish(t)
         assert (progress.state, progress.attempts) == (State.FAIL, 1)
-        for part in ("limits.report_timeout", f"rank {rank} ", "wait_for_ever", "tests/faults/loops.py"):
+        for part in (
+            "limits.report_timeout",
+            f"rank {rank} ",
+            "wait_for_ever",
+            "tests/faults/loops.py",
+        ):
             assert part in progress.error
         assert "wait_for_ever" in (tmp_path / t.id / "logs" / f"rank-{rank}.log").read_text()
         last = trial(1, {"how": "not at all"}, workers, "none")

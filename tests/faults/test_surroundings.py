@@ -39,7 +39,9 @@ def ended(process: subprocess.Popen, timeout: float = 150) -> dict:
 def test_a_folder_that_cannot_be_written_to(old_sweep, tmp_path):
     mounted = tmp_path / "read-only"
     mounted.mkdir()
-    if subprocess.run(["mount", "--bind", old_sweep.parent, mounted], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "--bind", old_sweep.parent, mounted], capture_output=True
+    ).returncode:
         pytest.skip("only root can mount a folder")
     try:
         subprocess.run(["mount", "-o", "remount,ro,bind", mounted], check=True)
@@ -61,7 +63,11 @@ def test_a_folder_that_cannot_be_written_to(old_sweep, tmp_path):
 
 
 def test_a_clock_that_jumps_back(clean_ray, tmp_path, monkeypatch):
-    file, real, jumped = space_of(tmp_path, "plain", limits=THREE + ", timeout: 1h", x=GRID), time.time, []
+    file, real, jumped = (
+        space_of(tmp_path, "plain", limits=THREE + ", timeout: 1h", x=GRID),
+        time.time,
+        [],
+    )
 
     def jump(snapshot) -> None:
         if snapshot.ended and not jumped:
@@ -76,7 +82,9 @@ def test_a_clock_that_jumps_back(clean_ray, tmp_path, monkeypatch):
 
 def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path):
     file = space_of(tmp_path, "plain", limits=THREE, x=GRID)
-    both = [command("run", file, "--dir", tmp_path / "runs", "--cpus", 1, "--json") for _ in range(2)]
+    both = [
+        command("run", file, "--dir", tmp_path / "runs", "--cpus", 1, "--json") for _ in range(2)
+    ]
     results = [ended(process) for process in both]
     assert len({result["dir"] for result in results}) == 2
     folder = Path(results[0]["dir"])
@@ -91,7 +99,9 @@ def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path):
         and len({t.number for t in study.trials}) == len(study.trials) >= 3
         and all(t.result.steps == 5 for t in study.trials)
     )
-    assert len(runs_of(f"sqlite:///{tmp_path / 'runs' / 'mlflow.db'}", folder.name)) == 1 + len(study.trials)
+    assert len(runs_of(f"sqlite:///{tmp_path / 'runs' / 'mlflow.db'}", folder.name)) == 1 + len(
+        study.trials
+    )
 
 
 @pytest.mark.long  # each waits the minute that MLflow's server may be away
@@ -99,12 +109,18 @@ def test_two_sweeps_of_one_name_and_two_resumes_of_one_sweep_at_once(tmp_path):
 def test_mlflows_database(tmp_path, how):
     """The sweep continues. A resume sends what MLflow missed, once its database is writable again."""
     file, database = space_of(tmp_path, "held", limits=THREE, x=GRID), tmp_path / "mlflow.db"
-    process = command("run", file, "--dir", tmp_path / "runs", "--tracking-uri", f"sqlite:///{database}", "--json")
+    process = command(
+        "run", file, "--dir", tmp_path / "runs", "--tracking-uri", f"sqlite:///{database}", "--json"
+    )
     wait_until(lambda: list(tmp_path.glob("*-0000.two")), 90, "the first trial to hold")
-    wait_until(lambda: list(tmp_path.glob("runs/*/trials/0000/mlflow.json")), 60, "its run in MLflow")
+    wait_until(
+        lambda: list(tmp_path.glob("runs/*/trials/0000/mlflow.json")), 60, "its run in MLflow"
+    )
     with contextlib.ExitStack() as lock:
         if how == "locked":
-            held = lock.enter_context(contextlib.closing(sqlite3.connect(database, timeout=30, isolation_level=None)))
+            held = lock.enter_context(
+                contextlib.closing(sqlite3.connect(database, timeout=30, isolation_level=None))
+            )
             held.execute("begin exclusive")
         elif how == "read-only":
             subprocess.run(["chattr", "+i", database], check=False)
@@ -128,7 +144,9 @@ def test_processes_that_stand_still_for_a_while(tmp_path):
     driver = psutil.Process(process.pid)
     names = {p.name(): p for p in driver.children(recursive=True)}
     actors = [actor_of(driver, kind) for kind in ("pool", "data actor", "worker")]
-    victims = [p for p in (names.get("raylet"), names.get("gcs_server"), *actors, driver) if p is not None]
+    victims = [
+        p for p in (names.get("raylet"), names.get("gcs_server"), *actors, driver) if p is not None
+    ]
     assert len(victims) >= 6
     for victim in victims:
         victim.send_signal(signal.SIGSTOP)
@@ -155,7 +173,12 @@ def test_a_loop_that_eats_descriptors_fails_its_trial_alone(clean_ray, tmp_path)
 
 @pytest.mark.long
 def test_checkpoints_of_300_megabytes(tmp_path):
-    file = space_of(tmp_path, "very_heavy", limits="max_trials: 2, max_concurrent_trials: 1", x="{grid: [0.1, 0.2]}")
+    file = space_of(
+        tmp_path,
+        "very_heavy",
+        limits="max_trials: 2, max_concurrent_trials: 1",
+        x="{grid: [0.1, 0.2]}",
+    )
     result = ended(command("run", file, "--dir", tmp_path / "runs", "--json"))
     assert result["trials"]["completed"] == 2
     assert Path(result["checkpoint"], "weights").stat().st_size == 300 << 20
@@ -165,9 +188,17 @@ def test_checkpoints_of_300_megabytes(tmp_path):
 
 def low_on_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen:
     """Run a sweep of two trials. The second takes memory up to 4 GiB more than is used now."""
-    used, total = psutil.virtual_memory().total - psutil.virtual_memory().available, psutil.virtual_memory().total
+    used, total = (
+        psutil.virtual_memory().total - psutil.virtual_memory().available,
+        psutil.virtual_memory().total,
+    )
     monkeypatch.setenv("RAY_memory_usage_threshold", f"{(used + (4 << 30)) / total:.4f}")
-    file = space_of(tmp_path, "grows", limits="max_trials: 2, max_concurrent_trials: 1, max_failures: 0", x="{grid: [0.0, 1.0]}")
+    file = space_of(
+        tmp_path,
+        "grows",
+        limits="max_trials: 2, max_concurrent_trials: 1, max_failures: 0",
+        x="{grid: [0.0, 1.0]}",
+    )
     return command("run", file, "--dir", tmp_path / "runs", "--json")
 
 
@@ -187,7 +218,9 @@ def test_memory_that_grows_until_rays_monitor_acts_ends_the_sweep_in_a_line(tmp_
     process = low_on_memory(tmp_path, monkeypatch)
     err = process.communicate(timeout=150)[1]
     assert process.returncode in (0, 1) and "Traceback" not in err, err
-    assert process.returncode == 0 or ("memory" in err.splitlines()[-1] and "sweeps resume" in err.splitlines()[-1])
+    assert process.returncode == 0 or (
+        "memory" in err.splitlines()[-1] and "sweeps resume" in err.splitlines()[-1]
+    )
 
 
 def test_no_process_of_mlflow_or_of_the_sweep_is_left(tmp_path):

@@ -11,10 +11,15 @@ def lightgbm_loop(config):
     """Train as in https://docs.ray.io/en/latest/train/getting-started-lightgbm.html."""
     import lightgbm as lgb
     import ray.train
-    from ray.train.lightgbm import RayTrainReportCallback, get_network_params, normalize_pandas_for_lightgbm
+    from ray.train.lightgbm import (
+        RayTrainReportCallback,
+        get_network_params,
+        normalize_pandas_for_lightgbm,
+    )
 
     train, valid = (
-        normalize_pandas_for_lightgbm(ray.train.get_dataset_shard(name).materialize().to_pandas()) for name in ("train", "valid")
+        normalize_pandas_for_lightgbm(ray.train.get_dataset_shard(name).materialize().to_pandas())
+        for name in ("train", "valid")
     )
     train_set = lgb.Dataset(train.drop(columns="y"), label=train["y"])
     params = {
@@ -47,7 +52,13 @@ def lightgbm_for_tune(config):
     frame = ray.train.get_dataset_shard("train").materialize().to_pandas()
     data = lgb.Dataset(frame.drop(columns="y"), label=frame["y"])
     lgb.train(
-        {"objective": "regression", "metric": "rmse", "learning_rate": config["lr"], "num_threads": 1, "verbose": -1},
+        {
+            "objective": "regression",
+            "metric": "rmse",
+            "learning_rate": config["lr"],
+            "num_threads": 1,
+            "verbose": -1,
+        },
         data,
         valid_sets=[data],
         valid_names=["train"],
@@ -72,7 +83,12 @@ def keras_loop(config):
             one.bind(("127.0.0.1", 0))
         free = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
     workers = ray.train.collective.broadcast_from_rank_zero(free)
-    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": context.get_world_rank()}})
+    os.environ["TF_CONFIG"] = json.dumps(
+        {
+            "cluster": {"worker": workers},
+            "task": {"type": "worker", "index": context.get_world_rank()},
+        }
+    )
     tensorflow_loop(config)
 
 
@@ -98,12 +114,17 @@ def tensorflow_loop(config):
     def step(x, y):
         def replica(x, y):
             with tf.GradientTape() as tape:
-                loss = tf.reduce_mean((model(x, training=True)[:, 0] - y) ** 2) / strategy.num_replicas_in_sync
+                loss = (
+                    tf.reduce_mean((model(x, training=True)[:, 0] - y) ** 2)
+                    / strategy.num_replicas_in_sync
+                )
             gradients = tape.gradient(loss, model.trainable_variables)
             optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
             return loss
 
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, args=(x, y)), axis=None)
+        return strategy.reduce(
+            tf.distribute.ReduceOp.SUM, strategy.run(replica, args=(x, y)), axis=None
+        )
 
     for _ in range(3):
         loss = float(step(*next(batches)))
@@ -140,7 +161,10 @@ def _loader(name):
     import torch
 
     frame = ray.train.get_dataset_shard(name).materialize().to_pandas()
-    x, y = torch.tensor(frame[["a", "b"]].to_numpy("float32")), torch.tensor(frame["y"].to_numpy("float32"))
+    x, y = (
+        torch.tensor(frame[["a", "b"]].to_numpy("float32")),
+        torch.tensor(frame["y"].to_numpy("float32")),
+    )
     return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=32)
 
 
@@ -161,7 +185,11 @@ def lightning_loop(config):
         logger=False,
     )
     trainer = ray.train.lightning.prepare_trainer(trainer)
-    trainer.fit(_lightning_module(config["lr"]), train_dataloaders=_loader("train"), val_dataloaders=_loader("valid"))
+    trainer.fit(
+        _lightning_module(config["lr"]),
+        train_dataloaders=_loader("train"),
+        val_dataloaders=_loader("valid"),
+    )
 
 
 def lightning_for_tune(config):
@@ -177,7 +205,11 @@ def lightning_for_tune(config):
         enable_progress_bar=False,
         logger=False,
     )
-    trainer.fit(_lightning_module(config["lr"]), train_dataloaders=_loader("train"), val_dataloaders=_loader("valid"))
+    trainer.fit(
+        _lightning_module(config["lr"]),
+        train_dataloaders=_loader("train"),
+        val_dataloaders=_loader("valid"),
+    )
 
 
 def transformers_loop(config):
@@ -188,11 +220,21 @@ def transformers_loop(config):
 
     frame = ray.train.get_dataset_shard("train").materialize().to_pandas()
     rows = [
-        {"input_ids": torch.tensor([int(a > 0), 2 + int(b > 0), 4]), "labels": torch.tensor(int(y > 0))}
+        {
+            "input_ids": torch.tensor([int(a > 0), 2 + int(b > 0), 4]),
+            "labels": torch.tensor(int(y > 0)),
+        }
         for a, b, y in frame[["a", "b", "y"]].itertuples(index=False)
     ]
-    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    model = BertForSequenceClassification(BertConfig(vocab_size=8, max_position_embeddings=8, num_labels=2, **shape))
+    shape = {
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+    }
+    model = BertForSequenceClassification(
+        BertConfig(vocab_size=8, max_position_embeddings=8, num_labels=2, **shape)
+    )
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
             model=model,

@@ -28,7 +28,16 @@ def predicted_without_ray(bundle: Path, tmp_path: Path) -> pd.DataFrame:
     (hidden / "ray.py").write_text("raise ImportError('there is no Ray')\n")
     code = "import sys; from sweeps.cli import main; main()"
     env = os.environ | {"PYTHONPATH": f"{hidden}{os.pathsep}{REPO}"}
-    args = [sys.executable, "-c", code, "predict", bundle, tmp_path / "rows.csv", "-o", tmp_path / "out.csv"]
+    args = [
+        sys.executable,
+        "-c",
+        code,
+        "predict",
+        bundle,
+        tmp_path / "rows.csv",
+        "-o",
+        tmp_path / "out.csv",
+    ]
     done = subprocess.run(args, capture_output=True, text=True, cwd=tmp_path, env=env, timeout=100)
     assert done.returncode == 0, done.stderr
     return pd.read_csv(tmp_path / "out.csv")
@@ -38,9 +47,21 @@ def houses(task: str) -> pd.DataFrame:
     """Return rows with numbers, missing values and text, and a label."""
     rng = np.random.default_rng(1)
     n = 600
-    frame = pd.DataFrame({"area": rng.lognormal(3, 0.5, n), "rooms": rng.integers(1, 9, n), "town": rng.choice(["Lyon", "Nice", "Pau"], n)})
-    worth = frame["area"] + 3.0 * frame["rooms"] + (frame["town"] == "Nice") * 15 + rng.normal(0, 2, n)
+    frame = pd.DataFrame(
+        {
+            "area": rng.lognormal(3, 0.5, n),
+            "rooms": rng.integers(1, 9, n),
+            "town": rng.choice(["Lyon", "Nice", "Pau"], n),
+        }
+    )
+    worth = (
+        frame["area"] + 3.0 * frame["rooms"] + (frame["town"] == "Nice") * 15 + rng.normal(0, 2, n)
+    )
     frame.loc[::9, "area"] = np.nan
     frame.loc[::11, "town"] = None
     bounds = {"binary": [35], "multiclass": [28, 42], "regression": []}[task]
-    return frame.assign(label=worth if task == "regression" else np.array(["low", "middle", "high"])[np.digitize(worth, bounds)])
+    return frame.assign(
+        label=worth
+        if task == "regression"
+        else np.array(["low", "middle", "high"])[np.digitize(worth, bounds)]
+    )

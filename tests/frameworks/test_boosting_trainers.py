@@ -60,8 +60,12 @@ class TestCatBoostRegression(TestCatBoost):
 def with_categories(shards):
     """Add a column of the pandas type `category`, with missing values, to every shard."""
     for shard in shards.values():
-        city = np.where(shard.frame["x0"] > 0.3, "Paris", np.where(shard.frame["x1"] > 0, "Lyon", None))
-        shard.frame = shard.frame.assign(city=pd.Categorical(city, categories=["Lyon", "Nice", "Paris"]))
+        city = np.where(
+            shard.frame["x0"] > 0.3, "Paris", np.where(shard.frame["x1"] > 0, "Lyon", None)
+        )
+        shard.frame = shard.frame.assign(
+            city=pd.Categorical(city, categories=["Lyon", "Nice", "Paris"])
+        )
 
 
 @every
@@ -79,9 +83,14 @@ def test_the_checkpoint_has_the_model_of_the_best_step(name, task, tmp_path):
     assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": best}
     model = module.load(str(folder))
     predicted = model.predict(cur.check)
-    assert predicted.shape == {"binary": (32,), "multiclass": (32, 3), "regression": (32,)}[task] and predicted.dtype == np.float64
+    assert (
+        predicted.shape == {"binary": (32,), "multiclass": (32, 3), "regression": (32,)}[task]
+        and predicted.dtype == np.float64
+    )
     np.testing.assert_array_equal(predicted, np.load(folder / "check.npy"))
-    np.testing.assert_array_equal(np.concatenate([model.predict(cur.check.iloc[[i]]) for i in range(8)]), predicted[:8])
+    np.testing.assert_array_equal(
+        np.concatenate([model.predict(cur.check.iloc[[i]]) for i in range(8)]), predicted[:8]
+    )
     assert len(model.predict(cur.check.iloc[:0])) == 0
     found = {}
     for split in ("train", "valid"):
@@ -97,18 +106,30 @@ def test_metrics_mean_what_sweeps_defines(name, task, tmp_path):
     module, params = TRAINERS[name]
     current, shards = small_table(task)
     few = params | ({"num_boost_round": 3} if name == "lightgbm" else {"iterations": 3})
-    more = {"binary": ["valid-balanced_accuracy", "valid-f1"], "multiclass": ["valid-auc", "valid-f1_macro"], "regression": ["valid-r2"]}[
-        task
-    ]
-    cur = current(asked=(current().metric, *more), checkpoint_interval=0.0, goal="maximize", metric=more[0])
+    more = {
+        "binary": ["valid-balanced_accuracy", "valid-f1"],
+        "multiclass": ["valid-auc", "valid-f1_macro"],
+        "regression": ["valid-r2"],
+    }[task]
+    cur = current(
+        asked=(current().metric, *more), checkpoint_interval=0.0, goal="maximize", metric=more[0]
+    )
     run = run_loop(module.train_func, few | {"report": "all"}, cur, shards, tmp_path)
-    assert set(run.metrics[0]) == {f"{split}-{metric}" for split in ("train", "valid") for metric in REPORTED[task]} | set(more)
+    assert set(run.metrics[0]) == {
+        f"{split}-{metric}" for split in ("train", "valid") for metric in REPORTED[task]
+    } | set(more)
     assert run.final == {}
     best = json.loads((run.checkpoints[3] / "sweeps.json").read_text())["best_step"]
     model, measured = module.load(str(run.checkpoints[3])), {}
     for split in ("train", "valid"):
         frame = shards[split].frame
-        measured |= measure(task, split, frame["y"].to_numpy(), model.predict(frame.drop(columns="y")), run.metrics[0])
+        measured |= measure(
+            task,
+            split,
+            frame["y"].to_numpy(),
+            model.predict(frame.drop(columns="y")),
+            run.metrics[0],
+        )
     assert run.metrics[best - 1] == pytest.approx(measured, rel=1e-6)
 
 
@@ -117,10 +138,23 @@ def test_a_step_reports_only_what_the_space_file_names(name, tmp_path):
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
     own = {"lightgbm": "average_precision", "catboost": "MCC"}[name]
-    run = run_loop(module.train_func, params, current(asked=("valid-logloss", f"valid-{own}")), shards, tmp_path, stop_at=2)
-    assert {frozenset(metrics) for metrics in run.metrics} == {frozenset({"valid-logloss", f"valid-{own}"})}
-    run = run_loop(module.train_func, params | {"eval_metric": [own, "roc_auc"]}, current(), shards, tmp_path)
-    assert {frozenset(m) for m in run.metrics} == {frozenset({"valid-logloss", f"valid-{own}", "valid-roc_auc"})}
+    run = run_loop(
+        module.train_func,
+        params,
+        current(asked=("valid-logloss", f"valid-{own}")),
+        shards,
+        tmp_path,
+        stop_at=2,
+    )
+    assert {frozenset(metrics) for metrics in run.metrics} == {
+        frozenset({"valid-logloss", f"valid-{own}"})
+    }
+    run = run_loop(
+        module.train_func, params | {"eval_metric": [own, "roc_auc"]}, current(), shards, tmp_path
+    )
+    assert {frozenset(m) for m in run.metrics} == {
+        frozenset({"valid-logloss", f"valid-{own}", "valid-roc_auc"})
+    }
     run = run_loop(module.train_func, params, current(metric=None), shards, tmp_path, stop_at=1)
     assert set(run.metrics[0]) == {"valid-logloss"}
 
@@ -129,19 +163,34 @@ def test_a_step_reports_only_what_the_space_file_names(name, tmp_path):
 def test_an_unknown_metric_is_refused_with_a_suggestion(name, tmp_path):
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
-    with pytest.raises(ValueError, match=r"objective\.metric is `valid-logless`.*did you mean `valid-logloss`\?"):
+    with pytest.raises(
+        ValueError, match=r"objective\.metric is `valid-logless`.*did you mean `valid-logloss`\?"
+    ):
         run_loop(module.train_func, params, current(metric="valid-logless"), shards, tmp_path)
     with pytest.raises(ValueError, match=r"a metric of params\.eval_metric is `valid-nothing`"):
-        run_loop(module.train_func, params | {"eval_metric": "nothing"}, current(), shards, tmp_path)
+        run_loop(
+            module.train_func, params | {"eval_metric": "nothing"}, current(), shards, tmp_path
+        )
 
 
 def test_names_of_metrics():
     assert lightgbm_name("binary", "valid", "logloss") == "binary_logloss"
     assert lightgbm_name("regression", "valid", "mean_absolute_error") == "l1"
-    assert lightgbm_name("binary", "valid", "map") is lightgbm_name("binary", "valid", "nonsense") is None
+    assert (
+        lightgbm_name("binary", "valid", "map")
+        is lightgbm_name("binary", "valid", "nonsense")
+        is None
+    )
     assert lightgbm_name("multiclass", "valid", "merror") is None, "LightGBM counts ties as errors"
-    assert catboost_name("binary", "valid", "auc") == "AUC" and catboost_name("binary", "valid", "MCC") == "MCC"
-    assert catboost_name("multiclass", "valid", "F1") is catboost_name("binary", "valid", "nonsense") is None
+    assert (
+        catboost_name("binary", "valid", "auc") == "AUC"
+        and catboost_name("binary", "valid", "MCC") == "MCC"
+    )
+    assert (
+        catboost_name("multiclass", "valid", "F1")
+        is catboost_name("binary", "valid", "nonsense")
+        is None
+    )
 
 
 @every
@@ -155,7 +204,14 @@ def test_steps_follow_max_t_and_a_stop_leaves_no_files(name, tmp_path, monkeypat
     run = run_loop(module.train_func, {}, current(max_t=4), shards, tmp_path / "keep")
     assert len(run.metrics) == 4 and list(run.checkpoints) == [4] and run.final
     for interval in (0.0, 60.0):  # the trial is stopped with and without a checkpoint
-        run = run_loop(module.train_func, {}, current(max_t=9, checkpoint_interval=interval), shards, tmp_path / "keep", stop_at=3)
+        run = run_loop(
+            module.train_func,
+            {},
+            current(max_t=9, checkpoint_interval=interval),
+            shards,
+            tmp_path / "keep",
+            stop_at=3,
+        )
         assert len(run.metrics) == 3 and run.final == {}
     assert os.listdir(tmp_path / "temp") == [] and sorted(os.listdir(tmp_path)) == ["keep", "temp"]
 
@@ -163,16 +219,23 @@ def test_steps_follow_max_t_and_a_stop_leaves_no_files(name, tmp_path, monkeypat
 @every
 def test_the_same_in_a_cold_and_in_a_warm_worker(name, tmp_path):
     module, params = TRAINERS[name]
-    params = params | ({"bagging_fraction": 0.7, "bagging_freq": 1} if name == "lightgbm" else {"rsm": 0.6})
+    params = params | (
+        {"bagging_fraction": 0.7, "bagging_freq": 1} if name == "lightgbm" else {"rsm": 0.6}
+    )
     current, shards = small_table("binary")
     first = run_loop(module.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
     other = params | {"max_bin": 16}
-    assert run_loop(module.train_func, other, current(seed=1), shards, tmp_path, stop_at=3).metrics != first.metrics[:3]
+    assert (
+        run_loop(module.train_func, other, current(seed=1), shards, tmp_path, stop_at=3).metrics
+        != first.metrics[:3]
+    )
     run_loop(module.train_func, params, current(), shards, tmp_path, resume=first.checkpoints[12])
     assert run_loop(module.train_func, params, current(), shards, tmp_path).metrics == first.metrics
     assert shards["train"].reads == shards["valid"].reads == 1, "a warm worker has kept the rows"
     cold, cold_shards = small_table("binary")
-    assert run_loop(module.train_func, params, cold(), cold_shards, tmp_path).metrics == first.metrics
+    assert (
+        run_loop(module.train_func, params, cold(), cold_shards, tmp_path).metrics == first.metrics
+    )
 
 
 @every
@@ -187,11 +250,20 @@ def test_a_refit_keeps_the_last_model(name, tmp_path):
 def test_refused_parameters_name_what_to_write(name, tmp_path):
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
-    wrong = {"lightgbm": ("n_estimators", "num_boost_round"), "catboost": ("n_estimators", "iterations")}[name]
-    with pytest.raises(ValueError, match=rf"params\.{wrong[0]} is not a parameter.*write `{wrong[1]}`"):
+    wrong = {
+        "lightgbm": ("n_estimators", "num_boost_round"),
+        "catboost": ("n_estimators", "iterations"),
+    }[name]
+    with pytest.raises(
+        ValueError, match=rf"params\.{wrong[0]} is not a parameter.*write `{wrong[1]}`"
+    ):
         run_loop(module.train_func, params | {wrong[0]: 5}, current(), shards, tmp_path)
-    with pytest.raises(ValueError, match=r"early_stopping_rounds is not a parameter.*write a `scheduler`"):
-        run_loop(module.train_func, params | {"early_stopping_rounds": 5}, current(), shards, tmp_path)
+    with pytest.raises(
+        ValueError, match=r"early_stopping_rounds is not a parameter.*write a `scheduler`"
+    ):
+        run_loop(
+            module.train_func, params | {"early_stopping_rounds": 5}, current(), shards, tmp_path
+        )
 
 
 # LightGBM
@@ -217,49 +289,87 @@ def test_lightgbm_resumed_equals_uninterrupted(case, tmp_path, monkeypatch):
     monkeypatch.setattr(lightgbm, "LARGE", 1)
     current, shards = small_table("binary", missing=True)
     params = LIGHTGBM | {"learning_rate": 0.3} | LIGHTGBM_CASES[case]
-    whole = run_loop(lightgbm.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
+    whole = run_loop(
+        lightgbm.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path
+    )
     steps = list(whole.checkpoints)
     assert steps == ([3, 6, 9, 12] if "three" in case else list(range(1, 13)))
-    assert whole.metrics != run_loop(lightgbm.train_func, params, current(seed=8), shards, tmp_path).metrics or case == "linear"
+    assert (
+        whole.metrics
+        != run_loop(lightgbm.train_func, params, current(seed=8), shards, tmp_path).metrics
+        or case == "linear"
+    )
     for step in (steps[0], steps[-2]):
-        rest = run_loop(lightgbm.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step])
+        rest = run_loop(
+            lightgbm.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step]
+        )
         assert rest.metrics == whole.metrics[step:]
         last, resumed = whole.checkpoints[12], rest.checkpoints[12 - step]
         np.testing.assert_array_equal(np.load(last / "check.npy"), np.load(resumed / "check.npy"))
-        np.testing.assert_array_equal(lightgbm.load(str(resumed)).predict(current().check), np.load(resumed / "check.npy"))
+        np.testing.assert_array_equal(
+            lightgbm.load(str(resumed)).predict(current().check), np.load(resumed / "check.npy")
+        )
 
 
 def test_lightgbm_renews_seeds_rarely_for_a_small_table(tmp_path):
     current, shards = small_table("regression")
     params = LIGHTGBM | {"num_boost_round": 70, "bagging_fraction": 0.7, "bagging_freq": 4}
-    whole = run_loop(lightgbm.train_func, params, current(checkpoint_interval=0.0, milestones=frozenset({20})), shards, tmp_path)
+    whole = run_loop(
+        lightgbm.train_func,
+        params,
+        current(checkpoint_interval=0.0, milestones=frozenset({20})),
+        shards,
+        tmp_path,
+    )
     assert list(whole.checkpoints) == [20, 52, 70]
     for step in (20, 52):
         cur = current(milestones=frozenset({20}))
-        rest = run_loop(lightgbm.train_func, params, cur, shards, tmp_path, resume=whole.checkpoints[step])
+        rest = run_loop(
+            lightgbm.train_func, params, cur, shards, tmp_path, resume=whole.checkpoints[step]
+        )
         assert rest.metrics == whole.metrics[step:]
 
 
 def test_lightgbm_continues_with_changed_parameters(tmp_path):
     current, shards = small_table("binary")
-    whole = run_loop(lightgbm.train_func, LIGHTGBM, current(checkpoint_interval=0.0), shards, tmp_path)
+    whole = run_loop(
+        lightgbm.train_func, LIGHTGBM, current(checkpoint_interval=0.0), shards, tmp_path
+    )
     changed = LIGHTGBM | {"learning_rate": 1e-9, "max_bin": 32}
-    rest = run_loop(lightgbm.train_func, changed, current(), shards, tmp_path, resume=whole.checkpoints[5])
-    assert [m["valid-logloss"] for m in rest.metrics] == pytest.approx([whole.metrics[4]["valid-logloss"]] * 7, rel=1e-6)
+    rest = run_loop(
+        lightgbm.train_func, changed, current(), shards, tmp_path, resume=whole.checkpoints[5]
+    )
+    assert [m["valid-logloss"] for m in rest.metrics] == pytest.approx(
+        [whole.metrics[4]["valid-logloss"]] * 7, rel=1e-6
+    )
 
 
 def test_lightgbm_gives_what_lightgbm_train_gives(tmp_path):
     import lightgbm as lgb
 
     current, shards = small_table("binary")
-    run = run_loop(lightgbm.train_func, LIGHTGBM, current(asked=("valid-logloss", "valid-auc")), shards, tmp_path)
+    run = run_loop(
+        lightgbm.train_func,
+        LIGHTGBM,
+        current(asked=("valid-logloss", "valid-auc")),
+        shards,
+        tmp_path,
+    )
     train, valid = shards["train"].frame, shards["valid"].frame
     data = lgb.Dataset(train.drop(columns="y"), train["y"])
     log: dict = {}
-    params = {"objective": "binary", "metric": ["binary_logloss", "auc"], "num_leaves": 15, "min_data_in_leaf": 3, "learning_rate": 0.9}
+    params = {
+        "objective": "binary",
+        "metric": ["binary_logloss", "auc"],
+        "num_leaves": 15,
+        "min_data_in_leaf": 3,
+        "learning_rate": 0.9,
+    }
     fixed = {"num_threads": 1, "deterministic": True, "force_row_wise": True, "verbosity": -1}
     checked = data.create_valid(valid.drop(columns="y"), valid["y"])
-    lgb.train(params | fixed, data, 12, [checked], ["valid"], callbacks=[lgb.record_evaluation(log)])
+    lgb.train(
+        params | fixed, data, 12, [checked], ["valid"], callbacks=[lgb.record_evaluation(log)]
+    )
     assert [m["valid-logloss"] for m in run.metrics] == log["valid"]["binary_logloss"]
     assert [m["valid-auc"] for m in run.metrics] == log["valid"]["auc"]
 
@@ -268,25 +378,49 @@ def test_lightgbm_gives_what_lightgbm_train_gives(tmp_path):
     ("by_name", "by_position"),
     [
         ({"monotone_constraints": {"x1": -1}}, {"monotone_constraints": [0, -1, 0, 0, 0]}),
-        ({"interaction_constraints": [["x0"], ["x1", "x2"]]}, {"interaction_constraints": [[0], [1, 2]]}),
+        (
+            {"interaction_constraints": [["x0"], ["x1", "x2"]]},
+            {"interaction_constraints": [[0], [1, 2]]},
+        ),
     ],
 )
 def test_lightgbm_accepts_constraints_by_name(by_name, by_position, tmp_path):
     current, shards = small_table("regression")
     named = run_loop(lightgbm.train_func, LIGHTGBM | by_name, current(), shards, tmp_path)
-    assert named.metrics == run_loop(lightgbm.train_func, LIGHTGBM | by_position, current(), shards, tmp_path).metrics
-    assert named.metrics != run_loop(lightgbm.train_func, LIGHTGBM, current(), shards, tmp_path).metrics
-    with pytest.raises(ValueError, match=r"names the column `nowhere`; the prepared data has: x0, "):
-        run_loop(lightgbm.train_func, LIGHTGBM | {"monotone_constraints": {"nowhere": 1}}, current(), shards, tmp_path)
+    assert (
+        named.metrics
+        == run_loop(
+            lightgbm.train_func, LIGHTGBM | by_position, current(), shards, tmp_path
+        ).metrics
+    )
+    assert (
+        named.metrics
+        != run_loop(lightgbm.train_func, LIGHTGBM, current(), shards, tmp_path).metrics
+    )
+    with pytest.raises(
+        ValueError, match=r"names the column `nowhere`; the prepared data has: x0, "
+    ):
+        run_loop(
+            lightgbm.train_func,
+            LIGHTGBM | {"monotone_constraints": {"nowhere": 1}},
+            current(),
+            shards,
+            tmp_path,
+        )
 
 
 def test_lightgbm_accepts_column_names_that_it_refuses_itself(tmp_path):
     current, shards = small_table("binary")
     for shard in shards.values():
-        shard.frame = shard.frame.rename(columns={"x0": "age {30}", "x1": "age [30]", "x2": 'a,"b"'})
+        shard.frame = shard.frame.rename(
+            columns={"x0": "age {30}", "x1": "age [30]", "x2": 'a,"b"'}
+        )
     cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32])
     run = run_loop(lightgbm.train_func, LIGHTGBM, cur, shards, tmp_path)
-    np.testing.assert_array_equal(lightgbm.load(str(run.checkpoints[12])).predict(cur.check), np.load(run.checkpoints[12] / "check.npy"))
+    np.testing.assert_array_equal(
+        lightgbm.load(str(run.checkpoints[12])).predict(cur.check),
+        np.load(run.checkpoints[12] / "check.npy"),
+    )
 
 
 def test_lightgbm_refuses_text(tmp_path):
@@ -300,9 +434,13 @@ def test_lightgbm_refuses_text(tmp_path):
 def test_lightgbm_reports_rounds_that_grow_no_tree(tmp_path):
     current, shards = small_table("binary")
     params = LIGHTGBM | {"min_gain_to_split": 15.0, "learning_rate": 0.3}
-    whole = run_loop(lightgbm.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
+    whole = run_loop(
+        lightgbm.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path
+    )
     assert len(whole.metrics) == 12 and whole.metrics[-1] == whole.metrics[-2] != whole.metrics[0]
-    rest = run_loop(lightgbm.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[11])
+    rest = run_loop(
+        lightgbm.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[11]
+    )
     assert rest.metrics == whole.metrics[11:]
 
 
@@ -324,24 +462,44 @@ def test_catboost_resumed_equals_uninterrupted(case, tmp_path):
     with_categories(shards)
     check = shards["valid"].frame.drop(columns="y").iloc[:32]
     params = CATBOOST | {"iterations": 6} | CATBOOST_CASES[case]
-    whole = run_loop(catboost.train_func, params, current(check=check, checkpoint_interval=0.0), shards, tmp_path)
+    whole = run_loop(
+        catboost.train_func, params, current(check=check, checkpoint_interval=0.0), shards, tmp_path
+    )
     once = run_loop(catboost.train_func, params, current(check=check), shards, tmp_path)
     assert list(whole.checkpoints) == [1, 2, 3, 4, 5, 6] and list(once.checkpoints) == [6]
     assert once.metrics == whole.metrics
     for step in (1, 5):
-        rest = run_loop(catboost.train_func, params, current(check=check), shards, tmp_path, resume=whole.checkpoints[step])
+        rest = run_loop(
+            catboost.train_func,
+            params,
+            current(check=check),
+            shards,
+            tmp_path,
+            resume=whole.checkpoints[step],
+        )
         assert rest.metrics == whole.metrics[step:]
         for folder in (once.checkpoints[6], rest.checkpoints[6 - step]):
-            np.testing.assert_array_equal(np.load(whole.checkpoints[6] / "check.npy"), np.load(folder / "check.npy"))
-            np.testing.assert_array_equal(catboost.load(str(folder)).predict(check), np.load(folder / "check.npy"))
+            np.testing.assert_array_equal(
+                np.load(whole.checkpoints[6] / "check.npy"), np.load(folder / "check.npy")
+            )
+            np.testing.assert_array_equal(
+                catboost.load(str(folder)).predict(check), np.load(folder / "check.npy")
+            )
 
 
 def test_catboost_trains_earlier_iterations_again_with_changed_parameters(tmp_path):
     current, shards = small_table("binary")
-    whole = run_loop(catboost.train_func, CATBOOST, current(checkpoint_interval=0.0), shards, tmp_path)
+    whole = run_loop(
+        catboost.train_func, CATBOOST, current(checkpoint_interval=0.0), shards, tmp_path
+    )
     changed = CATBOOST | {"depth": 2}
-    rest = run_loop(catboost.train_func, changed, current(), shards, tmp_path, resume=whole.checkpoints[5])
-    assert rest.metrics == run_loop(catboost.train_func, changed, current(), shards, tmp_path).metrics[5:]
+    rest = run_loop(
+        catboost.train_func, changed, current(), shards, tmp_path, resume=whole.checkpoints[5]
+    )
+    assert (
+        rest.metrics
+        == run_loop(catboost.train_func, changed, current(), shards, tmp_path).metrics[5:]
+    )
 
 
 def test_catboost_reads_text(tmp_path):
@@ -350,13 +508,17 @@ def test_catboost_reads_text(tmp_path):
     for shard in shards.values():
         text = np.where(shard.frame["y"] > 0, "rue", np.where(shard.frame["x0"] > 0, "quai", None))
         shard.frame = shard.frame.assign(
-            street=text, floor=pd.Categorical(shard.frame["x4"].round().astype(int)), big=shard.frame["x1"] > 0
+            street=text,
+            floor=pd.Categorical(shard.frame["x4"].round().astype(int)),
+            big=shard.frame["x1"] > 0,
         )
     cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32], _kept={})
     run = run_loop(catboost.train_func, CATBOOST, cur, shards, tmp_path)
     assert run.metrics[-1]["valid-logloss"] < 0.5 * without.metrics[-1]["valid-logloss"]
     model = catboost.load(str(run.checkpoints[12]))
-    np.testing.assert_array_equal(model.predict(cur.check), np.load(run.checkpoints[12] / "check.npy"))
+    np.testing.assert_array_equal(
+        model.predict(cur.check), np.load(run.checkpoints[12] / "check.npy")
+    )
     assert np.isfinite(model.predict(cur.check.assign(street="place"))).all()
 
 

@@ -65,7 +65,10 @@ space:
 
 @pytest.mark.parametrize(
     "task",
-    [pytest.param("binary", marks=pytest.mark.frameworks), pytest.param("regression", marks=pytest.mark.frameworks_all)],
+    [
+        pytest.param("binary", marks=pytest.mark.frameworks),
+        pytest.param("regression", marks=pytest.mark.frameworks_all),
+    ],
 )
 def test_a_script_from_run_to_predict(tmp_path, task):
     frame = houses(task)
@@ -75,13 +78,20 @@ def test_a_script_from_run_to_predict(tmp_path, task):
     (tmp_path / "space.yaml").write_text(SPACE.format(task=task))
     result = json.loads(call("run", tmp_path / "space.yaml", "--dir", tmp_path / "runs", "--json"))
     states = result["trials"]
-    assert states["failed"] == 0 and states["completed"] >= 1 and states["completed"] + states["pruned"] == 3
+    assert (
+        states["failed"] == 0
+        and states["completed"] >= 1
+        and states["completed"] + states["pruned"] == 3
+    )
     more = json.loads(call("resume", result["dir"], "--add-trials", 1, "--json"))
     assert sum(more["trials"].values()) == 4 and more["trials"]["failed"] == 0
     call("export", more["dir"], "--refit", "-o", tmp_path / "refitted")
     for bundle in (Path(more["bundle"]), tmp_path / "refitted"):
         out = predicted_without_ray(bundle, tmp_path)
         if task == "regression":
-            assert np.sqrt(((out["prediction"] - frame["label"]) ** 2).mean()) < 0.8 * frame["label"].std()
+            assert (
+                np.sqrt(((out["prediction"] - frame["label"]) ** 2).mean())
+                < 0.8 * frame["label"].std()
+            )
         else:
             assert (out["prediction"] == frame["label"]).mean() > 0.75

@@ -14,10 +14,19 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(400)]
 
 
 def in_a_row(
-    folder: Path, loop: str, backend: str, metric: str, workers: int, trials: int, stop_at: int | None = None
+    folder: Path,
+    loop: str,
+    backend: str,
+    metric: str,
+    workers: int,
+    trials: int,
+    stop_at: int | None = None,
 ) -> list[list[Report]]:
     """Run trials of a loop one after the other and return the reports of each; every second one is stopped at `stop_at`, if given."""
-    driving = Driving(job(f"tests.frameworks.loops:{loop}", backend, metric, rungs=(stop_at,) if stop_at else ()), folder)
+    driving = Driving(
+        job(f"tests.frameworks.loops:{loop}", backend, metric, rungs=(stop_at,) if stop_at else ()),
+        folder,
+    )
     try:
         found = []
         for number in range(trials):
@@ -26,7 +35,9 @@ def in_a_row(
             stopped = stop_at is not None and number % 2 == 1
             progress, reports = driving.finish(t, stop_at if stopped else None, timeout=300)
             assert progress.state is (State.PRUNED if stopped else State.COMPLETE), progress.error
-            assert progress.attempts == 1 and all(math.isfinite(report.metrics[metric]) for report in reports)
+            assert progress.attempts == 1 and all(
+                math.isfinite(report.metrics[metric]) for report in reports
+            )
             found.append(reports)
         return found
     finally:
@@ -46,14 +57,20 @@ def saved(folder: Path, number: int, step: int) -> set[str]:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_lightgbm_trains_trial_after_trial_on_the_same_workers(clean_ray, tmp_path, workers):
-    found = in_a_row(tmp_path, "lightgbm_loop", "lightgbm", "valid-rmse", workers, trials=8, stop_at=3)
+    found = in_a_row(
+        tmp_path, "lightgbm_loop", "lightgbm", "valid-rmse", workers, trials=8, stop_at=3
+    )
     assert [len(reports) for reports in found] == [4, 3] * 4
     assert {worker_of(tmp_path, number) for number in range(8)} == {"worker-001"}
     assert saved(tmp_path, 7, 2) == {"model.txt"}
 
 
-@pytest.mark.parametrize("loop, backend", [("keras_loop", "none"), ("tensorflow_loop", "tensorflow")])
-def test_tensorflow_on_several_workers_has_new_workers_for_each_trial(clean_ray, tmp_path, loop, backend):
+@pytest.mark.parametrize(
+    "loop, backend", [("keras_loop", "none"), ("tensorflow_loop", "tensorflow")]
+)
+def test_tensorflow_on_several_workers_has_new_workers_for_each_trial(
+    clean_ray, tmp_path, loop, backend
+):
     found = in_a_row(tmp_path, loop, backend, "loss", workers=2, trials=2)
     assert {report.metrics["replicas"] for reports in found for report in reports} == {2.0}
     assert [worker_of(tmp_path, number) for number in range(2)] == ["worker-001", "worker-003"]

@@ -51,11 +51,31 @@ class TestStepsPerExecution(TrainerTests):
     params: ClassVar = {"epochs": 3, "steps_per_execution": 3 if FRAMEWORK == "tensorflow" else 1}
 
 
-@pytest.mark.skipif(FRAMEWORK == "tensorflow", reason="this test starts the process in which the others run")
+@pytest.mark.skipif(
+    FRAMEWORK == "tensorflow", reason="this test starts the process in which the others run"
+)
 @pytest.mark.timeout(620)
 def test_tensorflow():
     pytest.importorskip("tensorflow")
-    files = [str(Path(__file__).with_name(name)) for name in ("test_keras_trainer.py", "test_keras_grid.py")]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "frameworks or frameworks_all", *files]
-    done = subprocess.run(command, env=os.environ | {"KERAS_BACKEND": "tensorflow"}, capture_output=True, text=True, timeout=600)
+    files = [
+        str(Path(__file__).with_name(name))
+        for name in ("test_keras_trainer.py", "test_keras_grid.py")
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "frameworks or frameworks_all",
+        *files,
+    ]
+    done = subprocess.run(
+        command,
+        env=os.environ | {"KERAS_BACKEND": "tensorflow"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]

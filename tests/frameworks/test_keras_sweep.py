@@ -30,7 +30,10 @@ space:
 
 @pytest.mark.parametrize(
     "framework",
-    [pytest.param("torch", marks=pytest.mark.frameworks), pytest.param("tensorflow", marks=pytest.mark.frameworks_all)],
+    [
+        pytest.param("torch", marks=pytest.mark.frameworks),
+        pytest.param("tensorflow", marks=pytest.mark.frameworks_all),
+    ],
 )
 def test_a_sweep_on_two_workers(tmp_path, framework):
     if not find_spec("keras") or not find_spec(framework):
@@ -48,6 +51,13 @@ def test_a_sweep_on_two_workers(tmp_path, framework):
     data.data.to_csv(tmp_path / "rows.csv", index=False)
     for bundle in (Path(again["bundle"]), tmp_path / "refitted"):
         assert (predicted_without_ray(bundle, tmp_path)["prediction"] == data.target).mean() > 0.85
-        packages = {line.split("==")[0].replace("_", "-") for line in (bundle / "requirements.txt").read_text().split()}
-        assert packages & {"torch", "tensorflow-cpu", "tensorflow"} == {"torch"} if framework == "torch" else "torch" not in packages
+        packages = {
+            line.split("==")[0].replace("_", "-")
+            for line in (bundle / "requirements.txt").read_text().split()
+        }
+        assert (
+            packages & {"torch", "tensorflow-cpu", "tensorflow"} == {"torch"}
+            if framework == "torch"
+            else "torch" not in packages
+        )
         assert "keras" in packages and "ray" not in packages

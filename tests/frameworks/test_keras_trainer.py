@@ -26,10 +26,23 @@ TASKS = ("binary", "multiclass", "regression")
 
 
 def keras_options(model: str, **more) -> dict:
-    return {"model": f"{MODELS}:{model}", "framework": FRAMEWORK, "standardize_target": True, **more}
+    return {
+        "model": f"{MODELS}:{model}",
+        "framework": FRAMEWORK,
+        "standardize_target": True,
+        **more,
+    }
 
 
-def run(folder: Path, model: str, params: dict, task: str = "binary", resume: Path | None = None, more: dict | None = None, **changed):
+def run(
+    folder: Path,
+    model: str,
+    params: dict,
+    task: str = "binary",
+    resume: Path | None = None,
+    more: dict | None = None,
+    **changed,
+):
     """Run the loop once in this process."""
     current, shards = small_table(task)
     folder.mkdir(exist_ok=True)
@@ -46,7 +59,14 @@ class TestBinary(TrainerTests):
 @pytest.mark.parametrize("model", ["compiled", "not_compiled", "own"])
 @pytest.mark.parametrize("task", TASKS)
 def test_the_loaded_model_has_the_metrics_of_the_best_epoch(tmp_path, model, task):
-    found = run(tmp_path, model, {"epochs": 12, "learning_rate": 0.03, "units": 16} if model == "compiled" else {"epochs": 12}, task)
+    found = run(
+        tmp_path,
+        model,
+        {"epochs": 12, "learning_rate": 0.03, "units": 16}
+        if model == "compiled"
+        else {"epochs": 12},
+        task,
+    )
     current, shards = small_table(task)
     metric = current().metric
     values = [metrics[metric] for metrics in found.metrics]
@@ -58,12 +78,24 @@ def test_the_loaded_model_has_the_metrics_of_the_best_epoch(tmp_path, model, tas
     assert {name: found.final[name] for name in scores if name != metric} == pytest.approx(
         {name: value for name, value in scores.items() if name != metric}, rel=1e-4
     )
-    assert json.loads((found.checkpoints[12] / "sweeps.json").read_text())["best_step"] == values.index(min(values)) + 1
+    assert (
+        json.loads((found.checkpoints[12] / "sweeps.json").read_text())["best_step"]
+        == values.index(min(values)) + 1
+    )
 
 
 def test_metrics_of_the_compiled_model_are_reported(tmp_path):
-    asked = ("valid-AUC", "train-AUC", "valid-loss", "train-loss", "valid-balanced_accuracy", "valid-logloss")
-    found = run(tmp_path, "compiled", {"epochs": 2}, metric="valid-AUC", goal="maximize", asked=asked)
+    asked = (
+        "valid-AUC",
+        "train-AUC",
+        "valid-loss",
+        "train-loss",
+        "valid-balanced_accuracy",
+        "valid-logloss",
+    )
+    found = run(
+        tmp_path, "compiled", {"epochs": 2}, metric="valid-AUC", goal="maximize", asked=asked
+    )
     assert all(tuple(metrics) == asked for metrics in found.metrics)
     last = found.metrics[-1]
     assert last["valid-loss"] == pytest.approx(last["valid-logloss"], rel=1e-4)
@@ -74,7 +106,9 @@ def test_a_loaded_model_predicts_a_row_alone_as_among_others(tmp_path):
     loaded = trainer.load(str(run(tmp_path, "compiled", {"epochs": 1}).checkpoints[1]))
     rows = small_table("binary")[1]["valid"].frame.drop(columns="y")
     together = loaded.predict(rows)
-    np.testing.assert_array_equal([loaded.predict(rows.iloc[[i]])[0] for i in range(len(rows))], together)
+    np.testing.assert_array_equal(
+        [loaded.predict(rows.iloc[[i]])[0] for i in range(len(rows))], together
+    )
     assert loaded.predict(rows.iloc[:0]).shape == (0,)
 
 
@@ -95,7 +129,9 @@ def test_a_weight_is_the_number_of_times_that_a_row_occurs(tmp_path, task):
         weight = "sample_weight" if "sample_weight" in frame else None
         cur = current(options=keras_options("not_compiled"), weight=weight, _kept={})
         params = {"epochs": 3, "batch_size": 10_000, "learning_rate": 0.02}
-        found[name] = run_loop(trainer.train_func, params, cur, {**shards, "train": FakeShard(frame)}, tmp_path / name).metrics
+        found[name] = run_loop(
+            trainer.train_func, params, cur, {**shards, "train": FakeShard(frame)}, tmp_path / name
+        ).metrics
     for one, other in (("weighted", "repeated"), ("ones", "plain")):
         for first, second in zip(found[one], found[other], strict=True):
             assert first == pytest.approx(second, rel=1e-4)
@@ -106,32 +142,75 @@ def test_parameters_reach_the_function_and_the_optimizer(tmp_path):
     slow = run(tmp_path / "a", "compiled", {"epochs": 1, "learning_rate": 1e-9})
     fast = run(tmp_path / "b", "compiled", {"epochs": 1, "learning_rate": 0.05})
     assert slow.metrics[0]["valid-logloss"] > fast.metrics[0]["valid-logloss"]
-    held = run(tmp_path / "c", "not_compiled", {"epochs": 1, "optimizer": "sgd", "learning_rate": 1e-9})
+    held = run(
+        tmp_path / "c", "not_compiled", {"epochs": 1, "optimizer": "sgd", "learning_rate": 1e-9}
+    )
     moved = run(
-        tmp_path / "d", "not_compiled", {"epochs": 1, "optimizer": "sgd", "learning_rate": 0.5, "weight_decay": 0.01, "clipnorm": 1.0}
+        tmp_path / "d",
+        "not_compiled",
+        {
+            "epochs": 1,
+            "optimizer": "sgd",
+            "learning_rate": 0.5,
+            "weight_decay": 0.01,
+            "clipnorm": 1.0,
+        },
     )
     assert held.metrics[0]["valid-logloss"] > moved.metrics[0]["valid-logloss"]
 
 
 def test_a_resumed_trial_takes_a_changed_learning_rate(tmp_path):
     first = run(tmp_path / "first", "not_compiled", {"epochs": 1, "learning_rate": 0.02})
-    same = run(tmp_path / "same", "not_compiled", {"epochs": 2, "learning_rate": 0.02}, resume=first.checkpoints[1])
-    still = run(tmp_path / "still", "not_compiled", {"epochs": 2, "learning_rate": 1e-9}, resume=first.checkpoints[1])
-    other = run(tmp_path / "other", "not_compiled", {"epochs": 2, "optimizer": "sgd"}, resume=first.checkpoints[1])
+    same = run(
+        tmp_path / "same",
+        "not_compiled",
+        {"epochs": 2, "learning_rate": 0.02},
+        resume=first.checkpoints[1],
+    )
+    still = run(
+        tmp_path / "still",
+        "not_compiled",
+        {"epochs": 2, "learning_rate": 1e-9},
+        resume=first.checkpoints[1],
+    )
+    other = run(
+        tmp_path / "other",
+        "not_compiled",
+        {"epochs": 2, "optimizer": "sgd"},
+        resume=first.checkpoints[1],
+    )
     assert len({each.metrics[0]["valid-logloss"] for each in (same, still, other)}) == 3
-    assert still.metrics[0]["valid-logloss"] == pytest.approx(first.metrics[0]["valid-logloss"], rel=1e-5)
+    assert still.metrics[0]["valid-logloss"] == pytest.approx(
+        first.metrics[0]["valid-logloss"], rel=1e-5
+    )
 
 
 def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
     first = run(tmp_path / "first", "not_compiled", {"epochs": 1, "units": 4})
-    with pytest.raises(ValueError, match="under pbt, arguments that change the shapes must be constants"):
-        run(tmp_path / "second", "not_compiled", {"epochs": 2, "units": 5}, resume=first.checkpoints[1])
+    with pytest.raises(
+        ValueError, match="under pbt, arguments that change the shapes must be constants"
+    ):
+        run(
+            tmp_path / "second",
+            "not_compiled",
+            {"epochs": 2, "units": 5},
+            resume=first.checkpoints[1],
+        )
 
 
 def test_the_target_can_keep_its_unit(tmp_path):
     asked = ("valid-rmse", "valid-loss")
-    scaled = run(tmp_path / "a", "not_compiled", {"epochs": 1}, "regression", asked=asked).metrics[0]
-    kept = run(tmp_path / "b", "not_compiled", {"epochs": 1}, "regression", more={"standardize_target": False}, asked=asked).metrics[0]
+    scaled = run(tmp_path / "a", "not_compiled", {"epochs": 1}, "regression", asked=asked).metrics[
+        0
+    ]
+    kept = run(
+        tmp_path / "b",
+        "not_compiled",
+        {"epochs": 1},
+        "regression",
+        more={"standardize_target": False},
+        asked=asked,
+    ).metrics[0]
     assert kept["valid-loss"] == pytest.approx(kept["valid-rmse"] ** 2, rel=1e-4)
     assert scaled["valid-loss"] < 10 and scaled["valid-rmse"] < kept["valid-rmse"]
 
@@ -146,9 +225,21 @@ def test_refit_keeps_the_last_model(tmp_path):
     [
         ("compiled", {"unit": 3}, "params.unit is neither"),
         ("compiled", {"epochs": 0}, "params.epochs is 0, but must be an integer of at least 1"),
-        ("compiled", {"optimizer": "sgd"}, "params.optimizer has no effect, because .*:compiled` compiles its model"),
-        ("with_lambda", {}, "Keras cannot load the model of .*:with_lambda` from the file that it wrote"),
-        ("forgetful", {}, "of .*:forgetful` predicts other values after Keras has saved and loaded it"),
+        (
+            "compiled",
+            {"optimizer": "sgd"},
+            "params.optimizer has no effect, because .*:compiled` compiles its model",
+        ),
+        (
+            "with_lambda",
+            {},
+            "Keras cannot load the model of .*:with_lambda` from the file that it wrote",
+        ),
+        (
+            "forgetful",
+            {},
+            "of .*:forgetful` predicts other values after Keras has saved and loaded it",
+        ),
         ("no_probabilities", {}, "are not probabilities; end the model with sigmoid or softmax"),
         ("three_outputs", {}, "has 3 outputs, but this label needs 1 or 2"),
         ("no_model", {}, "returned a int, but must return a keras.Model"),
@@ -160,12 +251,18 @@ def test_mistakes(tmp_path, model, params, message):
 
 
 def test_an_unknown_metric(tmp_path):
-    with pytest.raises(ValueError, match="`valid-AUCC`, which this trainer does not report; did you mean `valid-AUC`"):
+    with pytest.raises(
+        ValueError,
+        match="`valid-AUCC`, which this trainer does not report; did you mean `valid-AUC`",
+    ):
         run(tmp_path, "compiled", {"epochs": 1}, metric="valid-AUCC", asked=("valid-AUCC",))
 
 
 def test_a_process_that_uses_keras_with_another_framework(tmp_path):
     other = {"torch": "tensorflow", "tensorflow": "torch"}[FRAMEWORK]
     run(tmp_path / "a", "compiled", {"epochs": 1})
-    with pytest.raises(ValueError, match=f"trainer.framework is {other}, but this process has imported Keras with {FRAMEWORK}"):
+    with pytest.raises(
+        ValueError,
+        match=f"trainer.framework is {other}, but this process has imported Keras with {FRAMEWORK}",
+    ):
         run(tmp_path / "b", "compiled", {"epochs": 1}, more={"framework": other})

@@ -19,7 +19,10 @@ RUNS = {
     "binary": ("compiled", {"epochs": EPOCHS, "batch_size": 16}),
     "regression": ("own", {"epochs": EPOCHS, "batch_size": 16, "learning_rate": 0.02}),
     # Every batch has all rows of its rank, so two ranks and one rank apply the same gradients.
-    "multiclass": ("not_compiled", {"epochs": EPOCHS, "optimizer": "sgd", "learning_rate": 0.1, "batch_size": 1_000}),
+    "multiclass": (
+        "not_compiled",
+        {"epochs": EPOCHS, "optimizer": "sgd", "learning_rate": 0.1, "batch_size": 1_000},
+    ),
 }
 
 
@@ -35,33 +38,51 @@ def _train(rank, framework, folder):
         cur = small_table(task)[0](options=options, checkpoint_interval=0.0)
         keep = Path(folder, f"{task}-{name}", str(rank))
         keep.mkdir(parents=True)
-        return run_loop(keras.train_func, params, cur, shards, keep, resume=resume, rank=rank, world=world)
+        return run_loop(
+            keras.train_func, params, cur, shards, keep, resume=resume, rank=rank, world=world
+        )
 
     found = {}
     for task in RUNS:
         shards = small_table(task)[1]
-        part = shards | {"train": FakeShard(shards["train"].frame.iloc[rank::2].reset_index(drop=True))}
+        part = shards | {
+            "train": FakeShard(shards["train"].frame.iloc[rank::2].reset_index(drop=True))
+        }
         whole = run(task, "whole", part, rank, 2)
         torch.distributed.barrier()  # rank 0 has written the checkpoints
         rest = run(task, "rest", part, rank, 2, resume=Path(folder, f"{task}-whole", "0", "1"))
-        found[task] = whole.metrics, rest.metrics, whole.final, {step: str(path) for step, path in whole.checkpoints.items()}
+        found[task] = (
+            whole.metrics,
+            rest.metrics,
+            whole.final,
+            {step: str(path) for step, path in whole.checkpoints.items()},
+        )
     alone = run("multiclass", "alone", shards, 0, 1) if rank == 0 else None
     return found, alone and (alone.metrics, alone.final)
 
 
 @pytest.mark.parametrize(
     "framework",
-    [pytest.param("torch", marks=pytest.mark.frameworks), pytest.param("tensorflow", marks=pytest.mark.frameworks_all)],
+    [
+        pytest.param("torch", marks=pytest.mark.frameworks),
+        pytest.param("tensorflow", marks=pytest.mark.frameworks_all),
+    ],
 )
 def test_two_ranks_train_one_model(tmp_path, framework):
     if not find_spec("keras") or not find_spec(framework):
         pytest.skip(f"needs keras and {framework}")
-    (found, (alone, final)), (others, _) = call_on_two_ranks(_train, framework, str(tmp_path), timeout=200)
+    (found, (alone, final)), (others, _) = call_on_two_ranks(
+        _train, framework, str(tmp_path), timeout=200
+    )
     for task, (whole, rest, _, checkpoints) in found.items():
         assert len(whole) == EPOCHS and list(checkpoints) == [1, 2, 3, 4]
         assert rest == whole[2:], "a resumed trial repeats the numbers"
-        assert others[task] == (*found[task][:3], {}), "the ranks report the same numbers, and only rank 0 writes checkpoints"
+        assert others[task] == (*found[task][:3], {}), (
+            "the ranks report the same numbers, and only rank 0 writes checkpoints"
+        )
         assert np.isfinite(np.load(Path(checkpoints[EPOCHS], "check.npy"))).all()
     together, _, final_together, _ = found["multiclass"]
-    assert [each["valid-mlogloss"] for each in together] == pytest.approx([each["valid-mlogloss"] for each in alone], rel=1e-4)
+    assert [each["valid-mlogloss"] for each in together] == pytest.approx(
+        [each["valid-mlogloss"] for each in alone], rel=1e-4
+    )
     assert final_together == pytest.approx(final, rel=1e-4)

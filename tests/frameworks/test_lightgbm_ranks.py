@@ -17,7 +17,13 @@ from tests.trainers.test_weights import assert_weights_count_on_two_ranks, run_o
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(150)]
 
-PARAMS = {"num_boost_round": 8, "min_data_in_leaf": 3, "learning_rate": 0.4, "bagging_fraction": 0.7, "bagging_freq": 1}
+PARAMS = {
+    "num_boost_round": 8,
+    "min_data_in_leaf": 3,
+    "learning_rate": 0.4,
+    "bagging_fraction": 0.7,
+    "bagging_freq": 1,
+}
 TASKS = ("binary", "multiclass", "regression")
 RUNS = ("first", "again", "resumed", "after a stop", "dart", "dart resumed")
 
@@ -35,11 +41,18 @@ def train(rank: int, ports: list[list[int]], folder: str) -> dict:
         for name in RUNS:
             pair = ports.pop()
             config._lightgbm_network_params = None
-            config._set_network_params(2, pair[rank], ",".join(f"127.0.0.1:{port}" for port in pair))
+            config._set_network_params(
+                2, pair[rank], ",".join(f"127.0.0.1:{port}" for port in pair)
+            )
             keep = Path(folder, f"{task}-{name}-{rank}")
             keep.mkdir()
-            params = PARAMS | ({"boosting": "dart", "drop_rate": 0.5, "skip_drop": 0.0} if "dart" in name else {})
-            checkpoints = {"resumed": f"{task}-first-0/3", "dart resumed": f"{task}-dart-0/3"}  # the checkpoints of step 4
+            params = PARAMS | (
+                {"boosting": "dart", "drop_rate": 0.5, "skip_drop": 0.0} if "dart" in name else {}
+            )
+            checkpoints = {
+                "resumed": f"{task}-first-0/3",
+                "dart resumed": f"{task}-dart-0/3",
+            }  # the checkpoints of step 4
             resume = Path(folder, checkpoints[name]) if name in checkpoints else None
             stop_at = 2 if name == "after a stop" else None
             run = run_loop(
@@ -53,7 +66,11 @@ def train(rank: int, ports: list[list[int]], folder: str) -> dict:
                 rank=rank,
                 world=2,
             )
-            found[name] = run.metrics, {step: str(path) for step, path in run.checkpoints.items()}, run.final
+            found[name] = (
+                run.metrics,
+                {step: str(path) for step, path in run.checkpoints.items()},
+                run.final,
+            )
         out[task] = found
     return out
 
@@ -62,7 +79,9 @@ def train(rank: int, ports: list[list[int]], folder: str) -> dict:
 def ranks(tmp_path_factory):
     flat = free_ports(2 * len(TASKS) * len(RUNS))
     ports = [flat[i : i + 2] for i in range(0, len(flat), 2)]
-    return call_on_two_ranks(train, ports, str(tmp_path_factory.mktemp("ranks")), timeout=120, group=False)
+    return call_on_two_ranks(
+        train, ports, str(tmp_path_factory.mktemp("ranks")), timeout=120, group=False
+    )
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -76,7 +95,9 @@ def test_ranks_agree_repeat_and_resume(ranks, task):
     current, shards = small_table(task, rows=240)
     checkpoint = zero["first"][1][8]
     model = lightgbm.load(checkpoint)
-    np.testing.assert_array_equal(model.predict(current().check), np.load(Path(checkpoint, "check.npy")))
+    np.testing.assert_array_equal(
+        model.predict(current().check), np.load(Path(checkpoint, "check.npy"))
+    )
     valid = shards["valid"].frame
     measured = measure(task, "valid", valid["y"].to_numpy(), model.predict(valid.drop(columns="y")))
     metric = current().metric
@@ -95,13 +116,21 @@ def train_weighted(rank: int, ports: list[list[int]], folder: str) -> dict:
         config._lightgbm_network_params = None
         config._set_network_params(2, pair[rank], ",".join(f"127.0.0.1:{port}" for port in pair))
 
-    return {task: run_on_rank("lightgbm", task, rank, connect, Path(folder, task)) for task in TASKS}
+    return {
+        task: run_on_rank("lightgbm", task, rank, connect, Path(folder, task)) for task in TASKS
+    }
 
 
 def test_weights_count_on_two_ranks_as_repeated_rows(tmp_path):
     for task in TASKS:
         (tmp_path / task).mkdir()
     flat = free_ports(2 * 3 * len(TASKS))
-    ranks = call_on_two_ranks(train_weighted, [flat[i : i + 2] for i in range(0, len(flat), 2)], str(tmp_path), timeout=120, group=False)
+    ranks = call_on_two_ranks(
+        train_weighted,
+        [flat[i : i + 2] for i in range(0, len(flat), 2)],
+        str(tmp_path),
+        timeout=120,
+        group=False,
+    )
     for task in TASKS:
         assert_weights_count_on_two_ranks([rank[task] for rank in ranks])

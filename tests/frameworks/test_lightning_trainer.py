@@ -20,13 +20,34 @@ MODELS = "tests.frameworks.user_modules"
 PARAMS = {"max_epochs": 6, "batch_size": 33, "lr": 0.1}
 
 
-def run(task, folder, params=PARAMS, *, resume=None, stop_at=None, options=None, shards=None, **changed):
+def run(
+    task, folder, params=PARAMS, *, resume=None, stop_at=None, options=None, shards=None, **changed
+):
     current, table = small_table(task)
     shards = shards or table
-    given = {"module": f"{MODELS}:Net", "datamodule": None, "output": "logits", "strategy": "ddp"} | (options or {})
-    cur = current(**{"metric": "valid-loss", "asked": ("valid-loss",), "checkpoint_interval": 0.0, "options": given} | changed)
+    given = {
+        "module": f"{MODELS}:Net",
+        "datamodule": None,
+        "output": "logits",
+        "strategy": "ddp",
+    } | (options or {})
+    cur = current(
+        **{
+            "metric": "valid-loss",
+            "asked": ("valid-loss",),
+            "checkpoint_interval": 0.0,
+            "options": given,
+        }
+        | changed
+    )
     folder.mkdir(parents=True, exist_ok=True)
-    return run_loop(lightning.train_func, dict(params), cur, shards, folder, resume=resume, stop_at=stop_at), cur, shards
+    return (
+        run_loop(
+            lightning.train_func, dict(params), cur, shards, folder, resume=resume, stop_at=stop_at
+        ),
+        cur,
+        shards,
+    )
 
 
 class TestLightning(TrainerTests):
@@ -38,10 +59,25 @@ class TestLightning(TrainerTests):
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
 def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp_path):
-    metric = {"binary": "valid-logloss", "multiclass": "valid-neg_log_loss", "regression": "valid-r2"}[task]
+    metric = {
+        "binary": "valid-logloss",
+        "multiclass": "valid-neg_log_loss",
+        "regression": "valid-r2",
+    }[task]
     goal = "minimize" if task == "binary" else "maximize"
-    found, cur, shards = run(task, tmp_path, PARAMS | {"max_epochs": 12, "lr": 0.3}, metric=metric, asked=(metric,), goal=goal)
-    assert len(found.metrics) == 12 and set(found.metrics[0]) == {"train-loss", "valid-loss", metric}
+    found, cur, shards = run(
+        task,
+        tmp_path,
+        PARAMS | {"max_epochs": 12, "lr": 0.3},
+        metric=metric,
+        asked=(metric,),
+        goal=goal,
+    )
+    assert len(found.metrics) == 12 and set(found.metrics[0]) == {
+        "train-loss",
+        "valid-loss",
+        metric,
+    }
     values = [metrics[metric] for metrics in found.metrics]
     best = int(np.argmin(values) if goal == "minimize" else np.argmax(values)) + 1
     assert best < 12, "the case should overfit"
@@ -51,50 +87,95 @@ def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp
     np.testing.assert_array_equal(model.predict(cur.check), np.load(folder / "check.npy"))
     scores = {}
     for split, shard in shards.items():
-        scores |= measure(task, split, shard.frame["y"].to_numpy(), model.predict(shard.frame.drop(columns="y")), None)
-        scores |= measure(task, split, shard.frame["y"].to_numpy(), model.predict(shard.frame.drop(columns="y")), (metric,))
+        scores |= measure(
+            task,
+            split,
+            shard.frame["y"].to_numpy(),
+            model.predict(shard.frame.drop(columns="y")),
+            None,
+        )
+        scores |= measure(
+            task,
+            split,
+            shard.frame["y"].to_numpy(),
+            model.predict(shard.frame.drop(columns="y")),
+            (metric,),
+        )
     assert scores[metric] == pytest.approx(values[best - 1], rel=1e-4)
     assert found.final == pytest.approx({name: scores[name] for name in found.final}, rel=1e-4)
     assert {name.partition("-")[0] for name in found.final} == {"train", "valid"}
 
 
 @pytest.mark.parametrize("schedule", [None, "steps", "plateau"])
-@pytest.mark.parametrize("options", [{}, {"datamodule": f"{MODELS}:Shuffled"}, {"datamodule": f"{MODELS}:loaders"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"datamodule": f"{MODELS}:Shuffled"}, {"datamodule": f"{MODELS}:loaders"}]
+)
 def test_a_resume_from_every_step_equals_an_uninterrupted_run(schedule, options, tmp_path):
     params = PARAMS | {"schedule": schedule, "accumulate_grad_batches": 2}
     whole, *_ = run("binary", tmp_path / "whole", params, options=options)
     assert list(whole.checkpoints) == [1, 2, 3, 4, 5, 6]
     for step in (1, 3, 5):
-        rest, *_ = run("binary", tmp_path / str(step), params, options=options, resume=whole.checkpoints[step])
+        rest, *_ = run(
+            "binary", tmp_path / str(step), params, options=options, resume=whole.checkpoints[step]
+        )
         assert rest.metrics == whole.metrics[step:]
-        ends = [torch.load(each / "latest.ckpt", weights_only=False) for each in (whole.checkpoints[6], rest.checkpoints[6 - step])]
+        ends = [
+            torch.load(each / "latest.ckpt", weights_only=False)
+            for each in (whole.checkpoints[6], rest.checkpoints[6 - step])
+        ]
         for name, weights in ends[0]["state_dict"].items():
             assert torch.equal(weights, ends[1]["state_dict"][name])
-        again, *_ = run("binary", tmp_path / f"{step} again", params, options=options, resume=rest.checkpoints[1])
+        again, *_ = run(
+            "binary",
+            tmp_path / f"{step} again",
+            params,
+            options=options,
+            resume=rest.checkpoints[1],
+        )
         assert again.metrics == whole.metrics[step + 1 :], "a second resume"
-    assert run("binary", tmp_path / "done", params, options=options, resume=whole.checkpoints[6])[0].metrics == []
+    assert (
+        run("binary", tmp_path / "done", params, options=options, resume=whole.checkpoints[6])[
+            0
+        ].metrics
+        == []
+    )
 
 
 def test_steps_are_the_epochs_that_lightning_validates(tmp_path):
     params = PARAMS | {"max_epochs": 7, "check_val_every_n_epoch": 3}
     found, *_ = run("binary", tmp_path / "whole", params)
     every, *_ = run("binary", tmp_path / "every", PARAMS | {"max_epochs": 7})
-    assert [metrics["valid-loss"] for metrics in found.metrics] == [every.metrics[step]["valid-loss"] for step in (2, 5)]
+    assert [metrics["valid-loss"] for metrics in found.metrics] == [
+        every.metrics[step]["valid-loss"] for step in (2, 5)
+    ]
     assert found.final, "the second step is the last"
     rest, *_ = run("binary", tmp_path / "rest", params, resume=found.checkpoints[1])
     assert rest.metrics == found.metrics[1:]
-    assert len(run("binary", tmp_path / "max_t", {"check_val_every_n_epoch": 2}, max_t=3)[0].metrics) == 3
+    assert (
+        len(run("binary", tmp_path / "max_t", {"check_val_every_n_epoch": 2}, max_t=3)[0].metrics)
+        == 3
+    )
 
 
 def test_a_module_without_validation_reports_computed_metrics(tmp_path):
     metrics = ("valid-logloss", "valid-balanced_accuracy")
     options = {"module": f"{MODELS}:Probabilities", "output": "probabilities"}
     found, *_ = run("binary", tmp_path, metric=metrics[0], asked=metrics, options=options)
-    assert len(found.metrics) == 6 and {frozenset(each) for each in found.metrics} == {frozenset({*metrics, "train-loss"})}
+    assert len(found.metrics) == 6 and {frozenset(each) for each in found.metrics} == {
+        frozenset({*metrics, "train-loss"})
+    }
     logits, *_ = run("binary", tmp_path / "logits", metric=metrics[0], asked=metrics)
-    assert [each["valid-logloss"] for each in found.metrics] == pytest.approx([each["valid-logloss"] for each in logits.metrics])
+    assert [each["valid-logloss"] for each in found.metrics] == pytest.approx(
+        [each["valid-logloss"] for each in logits.metrics]
+    )
     with pytest.raises(ValueError, match="not probabilities"):
-        run("binary", tmp_path / "wrong", metric=metrics[0], asked=metrics, options={"output": "probabilities"})
+        run(
+            "binary",
+            tmp_path / "wrong",
+            metric=metrics[0],
+            asked=metrics,
+            options={"output": "probabilities"},
+        )
 
 
 def test_changed_params_take_effect_on_resume(tmp_path):
@@ -104,33 +185,58 @@ def test_changed_params_take_effect_on_resume(tmp_path):
 
     def groups(name, **changed):
         found, *_ = run("binary", tmp_path / name, params | changed, resume=checkpoint, stop_at=1)
-        (state,) = torch.load(found.checkpoints[1] / "latest.ckpt", weights_only=False)["optimizer_states"]
+        (state,) = torch.load(found.checkpoints[1] / "latest.ckpt", weights_only=False)[
+            "optimizer_states"
+        ]
         return state
 
     assert groups("same")["param_groups"][0]["lr"] == pytest.approx(0.1 * 0.5**3)
     assert groups("lr", lr=0.01)["param_groups"][0]["lr"] == pytest.approx(0.01 * 0.5**3)
     assert groups("gamma", gamma=0.1)["param_groups"][0]["lr"] == pytest.approx(0.1 * 0.5**2 * 0.1)
     sgd = groups("kind", optimizer="sgd")
-    assert "momentum" in sgd["param_groups"][0] and not any("exp_avg" in state for state in sgd["state"].values())
+    assert "momentum" in sgd["param_groups"][0] and not any(
+        "exp_avg" in state for state in sgd["state"].values()
+    )
 
 
 @pytest.mark.parametrize("precision", ["bf16-true", "bf16-mixed", "64-true"])
 def test_computed_metrics_use_the_precision_of_the_training(precision, tmp_path):
-    found, _, shards = run("binary", tmp_path, PARAMS | {"precision": precision}, metric="valid-logloss", asked=("valid-logloss",))
+    found, _, shards = run(
+        "binary",
+        tmp_path,
+        PARAMS | {"precision": precision},
+        metric="valid-logloss",
+        asked=("valid-logloss",),
+    )
     model = lightning.load(str(found.checkpoints[6]))
     valid = shards["valid"].frame
-    loss = measure("binary", "valid", valid["y"].to_numpy(), model.predict(valid.drop(columns="y")))["valid-logloss"]
-    assert loss == pytest.approx(min(metrics["valid-logloss"] for metrics in found.metrics), rel=1e-6 if precision == "64-true" else 0.05)
-    assert found.metrics[-1]["valid-logloss"] == pytest.approx(found.metrics[-1]["valid-loss"], rel=0.02)
+    loss = measure(
+        "binary", "valid", valid["y"].to_numpy(), model.predict(valid.drop(columns="y"))
+    )["valid-logloss"]
+    assert loss == pytest.approx(
+        min(metrics["valid-logloss"] for metrics in found.metrics),
+        rel=1e-6 if precision == "64-true" else 0.05,
+    )
+    assert found.metrics[-1]["valid-logloss"] == pytest.approx(
+        found.metrics[-1]["valid-loss"], rel=0.02
+    )
 
 
 def test_columns_of_arrays_and_of_numbers(tmp_path):
     frame = small_table("binary")[1]["train"].frame
-    images = frame.assign(image=list(frame[["x1", "x2", "x3", "x4"]].to_numpy(np.float32).reshape(-1, 1, 2, 2)))
+    images = frame.assign(
+        image=list(frame[["x1", "x2", "x3", "x4"]].to_numpy(np.float32).reshape(-1, 1, 2, 2))
+    )
     shards = {split: FakeShard(images[["x0", "image", "y"]]) for split in ("train", "valid")}
     check = images[["x0", "image"]].iloc[:32]
     options = {"module": f"{MODELS}:TwoInputs"}
-    given = {"options": options, "shards": shards, "check": check, "metric": "valid-auc", "asked": ("valid-auc",)}
+    given = {
+        "options": options,
+        "shards": shards,
+        "check": check,
+        "metric": "valid-auc",
+        "asked": ("valid-auc",),
+    }
     found, *_ = run("binary", tmp_path, {"max_epochs": 8, "lr": 0.3}, **given)
     assert found.metrics[-1]["valid-auc"] > 0.9 and found.metrics[-1]["shapes"] == 5
     model = lightning.load(str(found.checkpoints[8]))
@@ -139,7 +245,12 @@ def test_columns_of_arrays_and_of_numbers(tmp_path):
 
 def test_a_module_may_have_arguments_that_lightning_has_too_and_nulls(tmp_path):
     options = {"module": f"{MODELS}:Renamed"}
-    found, *_ = run("binary", tmp_path, PARAMS | {"strategy": "mine", "schedule": None, "gradient_clip_val": None}, options=options)
+    found, *_ = run(
+        "binary",
+        tmp_path,
+        PARAMS | {"strategy": "mine", "schedule": None, "gradient_clip_val": None},
+        options=options,
+    )
     assert found.metrics[0]["is_mine"] == 1.0 and len(found.metrics) == 6
 
 
@@ -157,12 +268,16 @@ def test_a_wrong_parameter(params, message, tmp_path):
 
 
 def test_a_metric_that_nothing_reports(tmp_path):
-    with pytest.raises(ValueError, match=r"objective\.metric is `valid-los`.*did you mean `valid-loss`\?"):
+    with pytest.raises(
+        ValueError, match=r"objective\.metric is `valid-los`.*did you mean `valid-loss`\?"
+    ):
         run("binary", tmp_path, metric="valid-los", asked=("valid-los",))
 
 
 def test_report_all_and_keep_last(tmp_path):
-    found, *_ = run("binary", tmp_path / "all", PARAMS | {"report": "all", "lr": 0.3}, keep_last=True)
+    found, *_ = run(
+        "binary", tmp_path / "all", PARAMS | {"report": "all", "lr": 0.3}, keep_last=True
+    )
     assert {"valid-auc", "valid-accuracy", "valid-loss"} <= set(found.metrics[0])
     assert json.loads((found.checkpoints[6] / "sweeps.json").read_text()) == {"best_step": 6}
 

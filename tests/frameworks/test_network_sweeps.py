@@ -29,14 +29,22 @@ space:
   params: {params}
 """
 OPTIONS = {
-    "lightning": ("user_modules", 'module: "my_models:Net"', "{lr: {loguniform: [0.02, 0.05]}, batch_size: 32, max_epochs: 6}"),
+    "lightning": (
+        "user_modules",
+        'module: "my_models:Net"',
+        "{lr: {loguniform: [0.02, 0.05]}, batch_size: 32, max_epochs: 6}",
+    ),
     "transformers": (
         "user_models",
         'model: "my_models:bert", dataset: "my_models:bins"',
         "{learning_rate: {loguniform: [0.005, 0.02]}, per_device_train_batch_size: 16, num_train_epochs: 6}",
     ),
 }
-METRICS = {"binary": ("valid-logloss", "minimize"), "multiclass": ("valid-f1_macro", "maximize"), "regression": ("valid-rmse", "minimize")}
+METRICS = {
+    "binary": ("valid-logloss", "minimize"),
+    "multiclass": ("valid-f1_macro", "maximize"),
+    "regression": ("valid-rmse", "minimize"),
+}
 
 
 def rows(task: str) -> pd.DataFrame:
@@ -46,7 +54,11 @@ def rows(task: str) -> pd.DataFrame:
     signal = x[:, 0] - 2 * x[:, 1] + rng.normal(0, 0.2, 600)
     frame = pd.DataFrame(x, columns=[f"x{i}" for i in range(5)])
     bounds = {"binary": [0.0], "multiclass": [-1.0, 1.0], "regression": []}[task]
-    return frame.assign(label=1000 + 50 * signal if task == "regression" else np.array(["a", "b", "c"])[np.digitize(signal, bounds)])
+    return frame.assign(
+        label=1000 + 50 * signal
+        if task == "regression"
+        else np.array(["a", "b", "c"])[np.digitize(signal, bounds)]
+    )
 
 
 def sweep(trainer: str, task: str, tmp_path: Path) -> None:
@@ -57,10 +69,18 @@ def sweep(trainer: str, task: str, tmp_path: Path) -> None:
     shutil.copy(Path(__file__).with_name(f"{module}.py"), tmp_path / "my_models.py")
     metric, goal = METRICS[task]
     file = tmp_path / "space.yaml"
-    file.write_text(SPACE.format(trainer=trainer, options=options, metric=metric, goal=goal, trials=2, params=params))
+    file.write_text(
+        SPACE.format(
+            trainer=trainer, options=options, metric=metric, goal=goal, trials=2, params=params
+        )
+    )
     result = json.loads(call("run", file, "--dir", tmp_path / "runs", "--json"))
     states = result["trials"]
-    assert states["failed"] == 0 and states["completed"] >= 1 and states["completed"] + states["pruned"] == 2
+    assert (
+        states["failed"] == 0
+        and states["completed"] >= 1
+        and states["completed"] + states["pruned"] == 2
+    )
     assert result["best"]["test"] is not None
     more = json.loads(call("resume", result["dir"], "--add-trials", 1, "--json"))
     assert sum(more["trials"].values()) == 3 and more["trials"]["failed"] == 0
@@ -68,7 +88,10 @@ def sweep(trainer: str, task: str, tmp_path: Path) -> None:
     for bundle in (Path(more["bundle"]), tmp_path / "refitted"):
         out = predicted_without_ray(bundle, tmp_path)
         if task == "regression":
-            assert np.sqrt(((out["prediction"] - frame["label"]) ** 2).mean()) < 0.9 * frame["label"].std()
+            assert (
+                np.sqrt(((out["prediction"] - frame["label"]) ** 2).mean())
+                < 0.9 * frame["label"].std()
+            )
         else:
             assert (out["prediction"] == frame["label"]).mean() > 0.6
 

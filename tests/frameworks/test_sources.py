@@ -27,7 +27,9 @@ def test_a_dataset_of_hugging_face_from_a_folder_and_from_a_file(tmp_path, monke
     rows = datasets.Dataset.from_pandas(FRAME).filter(lambda row: row["a"] > 1)
     datasets.DatasetDict({"train": rows}).save_to_disk(str(tmp_path / "saved"))
     assert read(tmp_path, "huggingface", path="saved").to_pydict() == {"a": [2, 3], "b": ["y", "z"]}
-    assert "has no split `test`; its splits are train" in refused(tmp_path, "huggingface", path="saved", split="test")
+    assert "has no split `test`; its splits are train" in refused(
+        tmp_path, "huggingface", path="saved", split="test"
+    )
     FRAME.to_csv(tmp_path / "rows.csv", index=False)
     files = str(tmp_path / "rows.csv")
     options = {"data_files": files, "cache_dir": str(tmp_path / "cache")}
@@ -46,7 +48,11 @@ def test_a_version_of_a_delta_table(tmp_path):
 def test_a_snapshot_of_an_iceberg_table(tmp_path):
     import pyiceberg.catalog
 
-    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}",
+    }
     catalog = pyiceberg.catalog.load_catalog("here", **properties)
     catalog.create_namespace("shop")
     rows = pa.Table.from_pandas(FRAME)
@@ -54,6 +60,10 @@ def test_a_snapshot_of_an_iceberg_table(tmp_path):
     table.append(rows)
     first = table.current_snapshot().snapshot_id
     table.append(rows)
-    assert read(tmp_path, "iceberg", table="shop.orders", catalog="here", **properties).num_rows == 6
-    found = read(tmp_path, "iceberg", table="shop.orders", catalog="here", snapshot=first, **properties)
+    assert (
+        read(tmp_path, "iceberg", table="shop.orders", catalog="here", **properties).num_rows == 6
+    )
+    found = read(
+        tmp_path, "iceberg", table="shop.orders", catalog="here", snapshot=first, **properties
+    )
     assert found.to_pydict() == FRAME.to_dict("list")

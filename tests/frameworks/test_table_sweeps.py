@@ -44,7 +44,12 @@ TORCH_TABULAR = """\
 CATBOOST = """\
   params: {learning_rate: {loguniform: [0.03, 0.5]}, depth: {randint: [2, 5]}, rsm: {uniform: [0.5, 1.0]}}
 """
-SPACES = {"xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "torch_tabular": TORCH_TABULAR}
+SPACES = {
+    "xgboost": XGBOOST,
+    "lightgbm": LIGHTGBM,
+    "catboost": CATBOOST,
+    "torch_tabular": TORCH_TABULAR,
+}
 METRICS = {"binary": "logloss", "multiclass": "mlogloss", "regression": "rmse"}
 
 
@@ -53,17 +58,26 @@ def sweep(trainer: str, task: str, trials: int, tmp_path: Path) -> None:
     frame = houses(task)
     frame.to_csv(tmp_path / "rows.csv", index=False)
     file = tmp_path / "space.yaml"
-    file.write_text(SPACE.format(trainer=trainer, metric=METRICS[task], trials=trials, space=SPACES[trainer]))
+    file.write_text(
+        SPACE.format(trainer=trainer, metric=METRICS[task], trials=trials, space=SPACES[trainer])
+    )
     result = json.loads(call("run", file, "--dir", tmp_path / "runs", "--json"))
     states = result["trials"]
-    assert states["failed"] == 0 and states["completed"] >= 1 and states["completed"] + states["pruned"] == trials
+    assert (
+        states["failed"] == 0
+        and states["completed"] >= 1
+        and states["completed"] + states["pruned"] == trials
+    )
     more = json.loads(call("resume", result["dir"], "--add-trials", 1, "--json"))
     assert sum(more["trials"].values()) == trials + 1 and more["trials"]["failed"] == 0
     call("export", more["dir"], "--refit", "-o", tmp_path / "refitted")
     for bundle in (Path(more["bundle"]), tmp_path / "refitted"):
         out = predicted_without_ray(bundle, tmp_path)
         if task == "regression":
-            assert np.sqrt(((out["prediction"] - frame["label"]) ** 2).mean()) < 0.7 * frame["label"].std()
+            assert (
+                np.sqrt(((out["prediction"] - frame["label"]) ** 2).mean())
+                < 0.7 * frame["label"].std()
+            )
         else:
             assert (out["prediction"] == frame["label"]).mean() > 0.75
 
@@ -85,7 +99,9 @@ def test_a_sweep_of_another_task(tmp_path, trainer, task):
 def test_catboost_refuses_several_workers(tmp_path):
     houses("binary").to_csv(tmp_path / "rows.csv", index=False)
     space = "  scaling: {num_workers: 2}\n  params: {depth: 3}\n"
-    (tmp_path / "space.yaml").write_text(SPACE.format(trainer="catboost", metric="logloss", trials=1, space=space))
+    (tmp_path / "space.yaml").write_text(
+        SPACE.format(trainer="catboost", metric="logloss", trials=1, space=space)
+    )
     process = command("validate", tmp_path / "space.yaml")
     out, err = process.communicate(timeout=60)
     assert process.returncode != 0 and "num_workers" in out + err and "catboost" in out + err

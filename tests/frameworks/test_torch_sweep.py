@@ -49,7 +49,9 @@ def predicted(bundle: Path, rows: Path) -> pd.DataFrame:
     env = os.environ | {"PYTHONPATH": str(REPO)}
     output = rows.with_name("predicted.csv")
     arguments = ["predict", str(bundle), str(rows), "-o", str(output)]
-    done = subprocess.run([sys.executable, "-c", WITHOUT_RAY, *arguments], env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_RAY, *arguments], env=env, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return pd.read_csv(output)
 
@@ -67,6 +69,10 @@ def test_images_on_two_workers(tmp_path):
     frame["image"] = [image.tolist() for image in frame["image"]]
     frame.drop(columns="digit").to_parquet(tmp_path / "rows.parquet")
     for bundle in (again["bundle"], tmp_path / "refitted"):
-        assert (predicted(bundle, tmp_path / "rows.parquet")["prediction"] == frame["digit"]).mean() > 0.85
-        packages = {line.split("==")[0] for line in (Path(bundle) / "requirements.txt").read_text().split()}
+        assert (
+            predicted(bundle, tmp_path / "rows.parquet")["prediction"] == frame["digit"]
+        ).mean() > 0.85
+        packages = {
+            line.split("==")[0] for line in (Path(bundle) / "requirements.txt").read_text().split()
+        }
         assert "torch" in packages and not {"ray", "xgboost"} & packages

@@ -115,9 +115,13 @@ def test_a_class_is_swept_refitted_and_predicts_without_ray(tmp_path):
     calls = tmp_path / "calls"
     (tmp_path / "own_class.py").write_text(CLASS)
     (tmp_path / "own_model.py").write_text(MODEL)
-    pd.concat([shard.frame for shard in small_table("binary", rows=400)[1].values()]).to_csv(tmp_path / "rows.csv", index=False)
+    pd.concat([shard.frame for shard in small_table("binary", rows=400)[1].values()]).to_csv(
+        tmp_path / "rows.csv", index=False
+    )
     (tmp_path / "own.yaml").write_text(SPACE.replace("CALLS_FILE", str(calls)))
-    result = json.loads(finished("run", tmp_path / "own.yaml", "--dir", tmp_path / "runs", "--json"))
+    result = json.loads(
+        finished("run", tmp_path / "own.yaml", "--dir", tmp_path / "runs", "--json")
+    )
     assert result["trials"]["failed"] == 0 and result["trials"]["pruned"] >= 1
     assert result["best"]["params"] == {"lr": 2.0} and result["best"]["test"] < 0.6
     called = [line.split() for line in calls.read_text().splitlines()]
@@ -127,17 +131,35 @@ def test_a_class_is_swept_refitted_and_predicts_without_ray(tmp_path):
     assert len(called) == 4 and "reset_config" in [method for _, method in called]
 
     folder = Path(result["dir"])
-    refitted = finished("export", folder, "--refit", "--output", tmp_path / "refitted").splitlines()[0]
+    refitted = finished(
+        "export", folder, "--refit", "--output", tmp_path / "refitted"
+    ).splitlines()[0]
     assert sweeps.load_bundle(refitted).manifest.training["refit"]["steps"] == 9
 
     bundle = Path(result["bundle"])
-    assert not [*bundle.rglob("*.mac"), *bundle.rglob("sweeps_trainable.json"), *bundle.rglob("own_class.py")]
-    assert not [each for each in sweeps.load_bundle(bundle).manifest.requirements if each.startswith("ray")]
+    assert not [
+        *bundle.rglob("*.mac"),
+        *bundle.rglob("sweeps_trainable.json"),
+        *bundle.rglob("own_class.py"),
+    ]
+    assert not [
+        each for each in sweeps.load_bundle(bundle).manifest.requirements if each.startswith("ray")
+    ]
     for file in tmp_path.glob("own_*.py"):
         file.unlink()
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     file = tmp_path / "predicted.parquet"
-    done = subprocess.run([sys.executable, "-c", PREDICT, bundle, file], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", PREDICT, bundle, file],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.returncode == 0, done.stderr
     found = pd.read_parquet(file)["probability_1"]
     assert len(found) == 32 and np.isfinite(found).all()
@@ -145,6 +167,10 @@ def test_a_class_is_swept_refitted_and_predicts_without_ray(tmp_path):
 
 @pytest.mark.frameworks_all
 def test_the_space_of_the_repository_runs(tmp_path):
-    result = json.loads(finished("run", REPO / "search_spaces" / "trainable.yaml", "--dir", tmp_path, "--json"))
+    result = json.loads(
+        finished("run", REPO / "search_spaces" / "trainable.yaml", "--dir", tmp_path, "--json")
+    )
     assert result["trials"]["failed"] == 0 and result["best"]["value"] < 0.3
-    assert any(trial.lineage for trial in record.read(Path(result["dir"])).trials), "a trial continued from another trial"
+    assert any(trial.lineage for trial in record.read(Path(result["dir"])).trials), (
+        "a trial continued from another trial"
+    )

@@ -16,11 +16,24 @@ pytest.importorskip("transformers")
 pytest.importorskip("catboost")
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(120)]
-LIGHTNING = {"module": "tests.frameworks.user_modules:Net", "datamodule": None, "output": "logits", "strategy": "ddp"}
-BERT = {"model": "tests.frameworks.user_models:bert", "tokenizer": None, "dataset": "tests.frameworks.user_models:bins"}
+LIGHTNING = {
+    "module": "tests.frameworks.user_modules:Net",
+    "datamodule": None,
+    "output": "logits",
+    "strategy": "ddp",
+}
+BERT = {
+    "model": "tests.frameworks.user_models:bert",
+    "tokenizer": None,
+    "dataset": "tests.frameworks.user_models:bins",
+}
 TRAINERS = {
     "lightning": ({"schedule": "cosine", "batch_size": 33}, LIGHTNING, "valid-loss"),
-    "transformers": ({"per_device_train_batch_size": 33, "learning_rate": 0.01}, BERT | {"standardize_target": True}, "valid-loss"),
+    "transformers": (
+        {"per_device_train_batch_size": 33, "learning_rate": 0.01},
+        BERT | {"standardize_target": True},
+        "valid-loss",
+    ),
     "catboost": ({"depth": 3}, {}, "valid-logloss"),
 }
 
@@ -32,7 +45,16 @@ def test_a_trial_that_is_trained_again_makes_the_steps_of_the_sweep(name, tmp_pa
     found = {}
     for steps in (6, 2):
         current, shards = small_table("binary")
-        given = {"options": options, "metric": metric, "asked": (metric,), "max_t": steps, "sweep_max_t": 6, "keep_last": steps == 2}
+        given = {
+            "options": options,
+            "metric": metric,
+            "asked": (metric,),
+            "max_t": steps,
+            "sweep_max_t": 6,
+            "keep_last": steps == 2,
+        }
         (tmp_path / str(steps)).mkdir()
-        found[steps] = run_loop(loop, dict(params), current(**given), shards, tmp_path / str(steps), stop_at=steps)
+        found[steps] = run_loop(
+            loop, dict(params), current(**given), shards, tmp_path / str(steps), stop_at=steps
+        )
     assert found[2].metrics == found[6].metrics[:2] and max(found[2].checkpoints) == 2

@@ -14,13 +14,22 @@ from tests.commands import REPO
 COLUMNS = ("classification", "regression", "2 workers", "resume", "`--refit`", "bundle", "suite")
 SWEEP, OTHER = "test_a_sweep_from_run_to_predict", "test_a_sweep_of_another_task"
 TABLE, NETWORK = "frameworks/test_table_sweeps.py", "frameworks/test_network_sweeps.py"
-BOTH, RANKS, SUITE = "trainers/test_both_trainers.py", "trainers/test_two_ranks.py", "testing/test_trainers.py"
-KERAS, SKLEARN = "frameworks/test_keras_sweep.py::test_a_sweep_on_two_workers[torch]", "frameworks/test_sklearn.py"
+BOTH, RANKS, SUITE = (
+    "trainers/test_both_trainers.py",
+    "trainers/test_two_ranks.py",
+    "testing/test_trainers.py",
+)
+KERAS, SKLEARN = (
+    "frameworks/test_keras_sweep.py::test_a_sweep_on_two_workers[torch]",
+    "frameworks/test_sklearn.py",
+)
 KERAS_TRAINER = "frameworks/test_keras_trainer.py"
 PIPELINE = f"{SKLEARN}::test_an_own_pipeline_grows_under_asha_is_refitted_and_predicts_without_ray"
 GRID = f"{SKLEARN}::test_each_kind_of_estimator_is_swept_refitted_and_predicts_without_ray"
 IMAGES = "frameworks/test_torch_sweep.py::test_images_on_two_workers"
-CLASS = "frameworks/test_trainable_sweep.py::test_a_class_is_swept_refitted_and_predicts_without_ray"
+CLASS = (
+    "frameworks/test_trainable_sweep.py::test_a_class_is_swept_refitted_and_predicts_without_ray"
+)
 SCRIPT = "frameworks/test_command_sweep.py::test_a_script_from_run_to_predict"
 RESUMED = "test_a_resumed_run_equals_an_uninterrupted_one"
 # For each trainer, a test for each column. None where the trainer has no such thing.
@@ -130,7 +139,10 @@ CELLS: dict[str, tuple[str | None, ...]] = {
 def table() -> str:
     """Return the table in Markdown."""
     lines = [f"| trainer | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"]
-    lines += [f"| `{name}` | {' | '.join('yes' if cell else 'no' for cell in cells)} |" for name, cells in CELLS.items()]
+    lines += [
+        f"| `{name}` | {' | '.join('yes' if cell else 'no' for cell in cells)} |"
+        for name, cells in CELLS.items()
+    ]
     return "\n".join(lines)
 
 
@@ -144,8 +156,27 @@ def test_the_page_has_the_table_of_all_trainers():
 def test_each_cell_has_a_test(tmp_path):
     cells = {f"tests/{cell}" for row in CELLS.values() for cell in row if cell}
     files = sorted({cell.split("::")[0] for cell in cells})
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-m", "", *files]  # -q is in pyproject.toml
-    done = subprocess.run(command, cwd=REPO, env=os.environ | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=180)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--collect-only",
+        "-m",
+        "",
+        *files,
+    ]  # -q is in pyproject.toml
+    done = subprocess.run(
+        command,
+        cwd=REPO,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
     assert done.returncode == 0, done.stdout[-2000:]
     collected = [line for line in done.stdout.splitlines() if "::" in line]
-    assert [cell for cell in sorted(cells) if not any(test.startswith(cell) for test in collected)] == []
+    assert [
+        cell for cell in sorted(cells) if not any(test.startswith(cell) for test in collected)
+    ] == []

@@ -18,16 +18,43 @@ from sweeps.trainers._metrics import measure
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(120)]
 MODELS = "tests.frameworks.user_models"
-BERT = {"model": f"{MODELS}:bert", "tokenizer": None, "dataset": f"{MODELS}:bins", "standardize_target": True}
+BERT = {
+    "model": f"{MODELS}:bert",
+    "tokenizer": None,
+    "dataset": f"{MODELS}:bins",
+    "standardize_target": True,
+}
 PARAMS = {"num_train_epochs": 4, "per_device_train_batch_size": 33, "learning_rate": 0.01}
 
 
-def run(task, folder, params=PARAMS, *, resume=None, stop_at=None, options=BERT, shards=None, **changed):
+def run(
+    task, folder, params=PARAMS, *, resume=None, stop_at=None, options=BERT, shards=None, **changed
+):
     current, table = small_table(task)
     shards = shards or table
-    cur = current(**{"metric": "valid-loss", "asked": ("valid-loss",), "checkpoint_interval": 0.0, "options": options} | changed)
+    cur = current(
+        **{
+            "metric": "valid-loss",
+            "asked": ("valid-loss",),
+            "checkpoint_interval": 0.0,
+            "options": options,
+        }
+        | changed
+    )
     folder.mkdir(parents=True, exist_ok=True)
-    return run_loop(transformers.train_func, dict(params), cur, shards, folder, resume=resume, stop_at=stop_at), cur, shards
+    return (
+        run_loop(
+            transformers.train_func,
+            dict(params),
+            cur,
+            shards,
+            folder,
+            resume=resume,
+            stop_at=stop_at,
+        ),
+        cur,
+        shards,
+    )
 
 
 class TestTransformers(TrainerTests):
@@ -38,11 +65,19 @@ class TestTransformers(TrainerTests):
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
 def test_a_checkpoint_has_the_best_step_and_predicts_what_was_measured(task, tmp_path):
-    metric = {"binary": "valid-logloss", "multiclass": "valid-neg_log_loss", "regression": "valid-rmse"}[task]
+    metric = {
+        "binary": "valid-logloss",
+        "multiclass": "valid-neg_log_loss",
+        "regression": "valid-rmse",
+    }[task]
     goal = "maximize" if task == "multiclass" else "minimize"
     params = PARAMS | {"num_train_epochs": 12, "learning_rate": 0.3}
     found, cur, shards = run(task, tmp_path, params, metric=metric, asked=(metric,), goal=goal)
-    assert len(found.metrics) == 12 and set(found.metrics[0]) == {"train-loss", "valid-loss", metric}
+    assert len(found.metrics) == 12 and set(found.metrics[0]) == {
+        "train-loss",
+        "valid-loss",
+        metric,
+    }
     values = [metrics[metric] for metrics in found.metrics]
     best = int(np.argmin(values) if goal == "minimize" else np.argmax(values)) + 1
     folder = found.checkpoints[12]
@@ -64,7 +99,12 @@ SCHEDULES = [
     {"lr_scheduler_type": "cosine", "warmup_steps": 4, "gradient_accumulation_steps": 2},
     {"lr_scheduler_type": "reduce_lr_on_plateau", "optim": "sgd"},
     {"eval_strategy": "steps", "eval_steps": 3},
-    {"eval_strategy": "steps", "eval_steps": 3, "gradient_accumulation_steps": 2, "lr_scheduler_type": "constant"},
+    {
+        "eval_strategy": "steps",
+        "eval_steps": 3,
+        "gradient_accumulation_steps": 2,
+        "lr_scheduler_type": "constant",
+    },
 ]
 
 
@@ -74,7 +114,9 @@ def test_a_resume_from_every_step_equals_an_uninterrupted_run(more, tmp_path):
     steps = len(whole.metrics)
     assert list(whole.checkpoints) == list(range(1, steps + 1)) and steps >= 4
     for step in range(1, steps):
-        rest, *_ = run("binary", tmp_path / str(step), PARAMS | more, resume=whole.checkpoints[step])
+        rest, *_ = run(
+            "binary", tmp_path / str(step), PARAMS | more, resume=whole.checkpoints[step]
+        )
         assert rest.metrics == whole.metrics[step:]
         last, again = whole.checkpoints[steps], rest.checkpoints[steps - step]
         np.testing.assert_array_equal(np.load(last / "check.npy"), np.load(again / "check.npy"))
@@ -85,14 +127,18 @@ def test_changed_params_take_effect_on_resume(tmp_path):
     first, *_ = run("binary", tmp_path / "first", params, stop_at=3)
 
     def state(name, **changed):
-        found, *_ = run("binary", tmp_path / name, params | changed, resume=first.checkpoints[2], stop_at=1)
+        found, *_ = run(
+            "binary", tmp_path / name, params | changed, resume=first.checkpoints[2], stop_at=1
+        )
         return torch.load(found.checkpoints[1] / "latest" / "optimizer.pt", weights_only=True)
 
     assert state("same")["param_groups"][0]["lr"] == 0.01
     changed = state("lr", learning_rate=0.002, weight_decay=0.3)["param_groups"][0]
     assert changed["lr"] == 0.002 and changed["weight_decay"] == 0.3
     sgd = state("kind", optim="sgd")
-    assert "momentum" in sgd["param_groups"][0] and not any("exp_avg" in each for each in sgd["state"].values())
+    assert "momentum" in sgd["param_groups"][0] and not any(
+        "exp_avg" in each for each in sgd["state"].values()
+    )
 
 
 def test_another_number_of_steps_in_an_epoch_after_a_resume(tmp_path):
@@ -105,7 +151,9 @@ def test_another_number_of_steps_in_an_epoch_after_a_resume(tmp_path):
         latest = rest.checkpoints[1] / "latest"
         state = json.loads((latest / "trainer_state.json").read_text())
         assert state["epoch"] == 3 and state["global_step"] == 3 * -(-160 // size)
-        rates[size] = torch.load(latest / "optimizer.pt", weights_only=True)["param_groups"][0]["lr"]
+        rates[size] = torch.load(latest / "optimizer.pt", weights_only=True)["param_groups"][0][
+            "lr"
+        ]
     assert rates[33] == pytest.approx(rates[16]) == pytest.approx(0.01 / 4)
 
 
@@ -116,7 +164,10 @@ def text_shards(rows=120):
     texts = [" ".join(rng.choice(words, rng.integers(2, 9))) for _ in range(rows)]
     labels = [int(text.count("good") > text.count("bad")) for text in texts]
     frame = pd.DataFrame({"text": texts, "y": labels})
-    return {"train": FakeShard(frame.iloc[:80]), "valid": FakeShard(frame.iloc[80:].reset_index(drop=True))}
+    return {
+        "train": FakeShard(frame.iloc[:80]),
+        "valid": FakeShard(frame.iloc[80:].reset_index(drop=True)),
+    }
 
 
 TEXT = BERT | {"tokenizer": f"{MODELS}:words", "dataset": None}
@@ -125,9 +176,21 @@ TEXT = BERT | {"tokenizer": f"{MODELS}:words", "dataset": None}
 def test_a_tokenizer_encodes_text(tmp_path):
     shards = text_shards()
     check = shards["valid"].frame.drop(columns="y").iloc[:32]
-    params = PARAMS | {"num_train_epochs": 15, "dropout": 0.0, "max_length": 8, "per_device_train_batch_size": 8}
+    params = PARAMS | {
+        "num_train_epochs": 15,
+        "dropout": 0.0,
+        "max_length": 8,
+        "per_device_train_batch_size": 8,
+    }
     asked = ("valid-accuracy", "valid-roc_auc")
-    given = {"metric": asked[0], "goal": "maximize", "asked": asked, "options": TEXT, "shards": shards, "check": check}
+    given = {
+        "metric": asked[0],
+        "goal": "maximize",
+        "asked": asked,
+        "options": TEXT,
+        "shards": shards,
+        "check": check,
+    }
     found, cur, _ = run("binary", tmp_path, params, **given)
     assert max(metrics["valid-accuracy"] for metrics in found.metrics) > 0.85
     folder = found.checkpoints[15]
@@ -136,21 +199,44 @@ def test_a_tokenizer_encodes_text(tmp_path):
     assert model.predict(pd.DataFrame({"text": ["good good film", None]})).shape == (2,)
     assert model.predict(check.iloc[:0]).shape == (0,)
     assert len(model.description.convert(check.iloc[:1], model.tokenizer)["input_ids"][0]) <= 8
-    assert (folder / "tokenizer").is_dir() and json.loads((folder / "config.json").read_text())["vocab_size"] == 10
+    assert (folder / "tokenizer").is_dir() and json.loads((folder / "config.json").read_text())[
+        "vocab_size"
+    ] == 10
     before = shards["train"].reads
     run("binary", tmp_path / "again", params, stop_at=1, **given | {"_kept": cur._kept})
     assert shards["train"].reads == before, "encoded rows are kept"
-    run("binary", tmp_path / "other", params | {"max_length": 4}, stop_at=1, **given | {"_kept": cur._kept})
+    run(
+        "binary",
+        tmp_path / "other",
+        params | {"max_length": 4},
+        stop_at=1,
+        **given | {"_kept": cur._kept},
+    )
     assert shards["train"].reads == before + 1, "rows are encoded again with another `max_length`"
 
 
 def test_a_regression_learns_the_standardized_target(tmp_path):
-    found, _, shards = run("regression", tmp_path, PARAMS | {"num_train_epochs": 15}, metric="valid-rmse", asked=("valid-rmse",))
+    found, _, shards = run(
+        "regression",
+        tmp_path,
+        PARAMS | {"num_train_epochs": 15},
+        metric="valid-rmse",
+        asked=("valid-rmse",),
+    )
     target, valid = shards["train"].frame["y"], shards["valid"].frame
-    assert min(metrics["valid-rmse"] for metrics in found.metrics) < 0.7 * target.std() and found.metrics[0]["valid-loss"] < 3
+    assert (
+        min(metrics["valid-rmse"] for metrics in found.metrics) < 0.7 * target.std()
+        and found.metrics[0]["valid-loss"] < 3
+    )
     description = transformers.load(str(found.checkpoints[15])).description
     assert (description.mean, description.std) == pytest.approx((target.mean(), target.std(ddof=0)))
-    same, *_ = run("regression", tmp_path / "raw", PARAMS, options=BERT | {"standardize_target": False}, stop_at=1)
+    same, *_ = run(
+        "regression",
+        tmp_path / "raw",
+        PARAMS,
+        options=BERT | {"standardize_target": False},
+        stop_at=1,
+    )
     assert same.metrics[0]["valid-loss"] == pytest.approx((valid["y"] ** 2).mean(), rel=0.1)
 
 
@@ -168,15 +254,25 @@ def test_a_model_that_is_no_pretrained_model(task, tmp_path):
     losses = [metrics["valid-loss"] for metrics in found.metrics]
     assert losses == sorted(losses, reverse=True)
     folder = found.checkpoints[4]
-    np.testing.assert_array_equal(transformers.load(str(folder)).predict(cur.check), np.load(folder / "check.npy"))
+    np.testing.assert_array_equal(
+        transformers.load(str(folder)).predict(cur.check), np.load(folder / "check.npy")
+    )
 
 
 @pytest.mark.parametrize(
     ("params", "options", "message"),
     [
         ({"save_strategy": "epoch"}, BERT, r"params\.save_strategy cannot be set"),
-        ({"learning_rat": 3}, BERT, r"params\.learning_rat is unknown .* did you mean `learning_rate`\?"),
-        ({}, BERT | {"dataset": None}, r"needs `trainer\.tokenizer` for text, or `trainer\.dataset`"),
+        (
+            {"learning_rat": 3},
+            BERT,
+            r"params\.learning_rat is unknown .* did you mean `learning_rate`\?",
+        ),
+        (
+            {},
+            BERT | {"dataset": None},
+            r"needs `trainer\.tokenizer` for text, or `trainer\.dataset`",
+        ),
         ({}, TEXT, r"the column `x0` is not text; .* write a function for `trainer\.dataset`"),
     ],
 )
@@ -186,12 +282,16 @@ def test_a_wrong_parameter_or_option(params, options, message, tmp_path):
 
 
 def test_a_metric_that_nothing_reports(tmp_path):
-    with pytest.raises(ValueError, match=r"objective\.metric is `valid-los`.*did you mean `valid-loss`\?"):
+    with pytest.raises(
+        ValueError, match=r"objective\.metric is `valid-los`.*did you mean `valid-loss`\?"
+    ):
         run("binary", tmp_path, metric="valid-los", asked=("valid-los",))
 
 
 def test_report_all_and_keep_last(tmp_path):
-    found, *_ = run("binary", tmp_path / "all", PARAMS | {"report": "all", "learning_rate": 0.3}, keep_last=True)
+    found, *_ = run(
+        "binary", tmp_path / "all", PARAMS | {"report": "all", "learning_rate": 0.3}, keep_last=True
+    )
     assert {"valid-auc", "valid-accuracy", "valid-loss"} <= set(found.metrics[0])
     assert json.loads((found.checkpoints[4] / "sweeps.json").read_text()) == {"best_step": 4}
 

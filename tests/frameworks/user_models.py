@@ -9,16 +9,25 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 def bert(num_labels, hidden_size=8, dropout=0.1, vocab_size=20):
     """Return a small BERT."""
-    shape = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 16}
+    shape = {
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+        "max_position_embeddings": 16,
+    }
     drops = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     return BertForSequenceClassification(
-        BertConfig(vocab_size=vocab_size, hidden_size=hidden_size, num_labels=num_labels, **shape, **drops)
+        BertConfig(
+            vocab_size=vocab_size, hidden_size=hidden_size, num_labels=num_labels, **shape, **drops
+        )
     )
 
 
 def bins(features, levels=4):
     """Convert each number to a token."""
-    ids = np.clip(np.floor(features.to_numpy(float) + levels / 2), 0, levels - 1).astype(int) + levels * np.arange(features.shape[1])
+    ids = np.clip(np.floor(features.to_numpy(float) + levels / 2), 0, levels - 1).astype(
+        int
+    ) + levels * np.arange(features.shape[1])
     return {"input_ids": ids % 20, "attention_mask": np.ones_like(ids)}
 
 
@@ -40,7 +49,9 @@ class Linear(torch.nn.Module):
 
 def vectors(features):
     """Return a dataset with a mapping for each row."""
-    return [{"x": torch.tensor(row, dtype=torch.float32), "unused": 0} for row in features.to_numpy()]
+    return [
+        {"x": torch.tensor(row, dtype=torch.float32), "unused": 0} for row in features.to_numpy()
+    ]
 
 
 def words():
@@ -48,6 +59,10 @@ def words():
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     names = ["[PAD]", "[UNK]", "good", "bad", "film", "plot", "very", "not", "the", "was"]
-    tokenizer = Tokenizer(models.WordLevel({name: number for number, name in enumerate(names)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordLevel({name: number for number, name in enumerate(names)}, unk_token="[UNK]")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=16)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=16
+    )

@@ -10,12 +10,28 @@ import torch
 class Net(pl.LightningModule):
     """A perceptron with dropout and BatchNorm. It logs a loss on train and on valid."""
 
-    def __init__(self, in_features, out_features, task, width=8, lr=0.05, optimizer="adam", schedule=None, gamma=0.5):
+    def __init__(
+        self,
+        in_features,
+        out_features,
+        task,
+        width=8,
+        lr=0.05,
+        optimizer="adam",
+        schedule=None,
+        gamma=0.5,
+    ):
         super().__init__()
         self.save_hyperparameters()
-        hidden = torch.nn.Linear(in_features, width, bias=False)  # Adam would scale the rounding errors of a bias before BatchNorm
+        hidden = torch.nn.Linear(
+            in_features, width, bias=False
+        )  # Adam would scale the rounding errors of a bias before BatchNorm
         self.layers = torch.nn.Sequential(
-            hidden, torch.nn.BatchNorm1d(width), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(width, out_features)
+            hidden,
+            torch.nn.BatchNorm1d(width),
+            torch.nn.ReLU(),
+            torch.nn.Dropout(0.2),
+            torch.nn.Linear(width, out_features),
         )
 
     def forward(self, x):
@@ -45,13 +61,20 @@ class Net(pl.LightningModule):
         kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[self.hparams.optimizer]
         optimizer = kind(self.parameters(), lr=self.hparams.lr)
         if self.hparams.schedule == "plateau":
-            schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=self.hparams.gamma)
-            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "valid-loss"}}
+            schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
+                optimizer, patience=0, factor=self.hparams.gamma
+            )
+            return {
+                "optimizer": optimizer,
+                "lr_scheduler": {"scheduler": schedule, "monitor": "valid-loss"},
+            }
         if self.hparams.schedule == "steps":
             schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, self.hparams.gamma)
             return {"optimizer": optimizer, "lr_scheduler": schedule}
         if self.hparams.schedule == "cosine":
-            return [optimizer], [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.trainer.max_epochs)]
+            return [optimizer], [
+                torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.trainer.max_epochs)
+            ]
         return optimizer
 
 
@@ -61,7 +84,11 @@ class Probabilities(Net):
     validation_step = None
 
     def predict_step(self, batch, batch_idx):
-        return torch.sigmoid(self(batch)) if self.hparams.task == "binary" else torch.softmax(self(batch), dim=1)
+        return (
+            torch.sigmoid(self(batch))
+            if self.hparams.task == "binary"
+            else torch.softmax(self(batch), dim=1)
+        )
 
 
 class TwoInputs(Net):

@@ -15,20 +15,67 @@ from hypothesis import strategies as st
 
 DEEP = '{"a":' * 200_000
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "shutil.rmtree")
+CHANGES = (
+    "os.rename",
+    "os.remove",
+    "os.rmdir",
+    "os.mkdir",
+    "os.link",
+    "os.symlink",
+    "os.truncate",
+    "os.chmod",
+    "shutil.rmtree",
+)
 _watch: dict[str, Any] = {"inside": None, "seen": []}
 
 texts = st.sampled_from(
-    ["", "x", "0000", "0002", "\0", "\ud800", "../..", "/etc/passwd", "a" * 5000, "1e999", "é\u202e\x1b[2J", "told.0", "NaN"]
+    [
+        "",
+        "x",
+        "0000",
+        "0002",
+        "\0",
+        "\ud800",
+        "../..",
+        "/etc/passwd",
+        "a" * 5000,
+        "1e999",
+        "é\u202e\x1b[2J",
+        "told.0",
+        "NaN",
+    ]
 )
-numbers = st.sampled_from([0, 1, -1, 2, 7, 4711, 2**63, 10**400, 0.5, -0.0, 1e308, float("nan"), float("inf"), -float("inf")])
+numbers = st.sampled_from(
+    [
+        0,
+        1,
+        -1,
+        2,
+        7,
+        4711,
+        2**63,
+        10**400,
+        0.5,
+        -0.0,
+        1e308,
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+    ]
+)
 plain = st.one_of(st.none(), st.booleans(), numbers, texts)
 values = st.one_of(plain, st.lists(plain, max_size=3), st.dictionaries(texts, plain, max_size=3))
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the path of a JSON value and of every value inside it."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [path] + [place for key, own in inner for place in places(own, (*path, key))]
 
 
@@ -54,7 +101,10 @@ def changed(value: Any, data: st.DataObject) -> Any:
 
 def damaged(text: bytes, data: st.DataObject) -> bytes:
     """Return the content of a file in which some bytes are replaced or missing."""
-    how = data.draw(st.sampled_from(["cut", "byte", "nothing", "deep", "zeros", "encoding", "twice"]), label="bytes")
+    how = data.draw(
+        st.sampled_from(["cut", "byte", "nothing", "deep", "zeros", "encoding", "twice"]),
+        label="bytes",
+    )
     at = data.draw(st.integers(0, len(text)), label="at")
     end = data.draw(st.sampled_from([at, at + 1, at + 7, at + 4000]), label="end")
     ways = {
@@ -86,7 +136,10 @@ def damaged_journal(text: bytes, data: st.DataObject) -> bytes:
     lines = text.split(b"\n")[:-1]
     for _ in range(data.draw(st.integers(1, 4), label="lines")):
         at = data.draw(st.integers(0, len(lines) - 1), label="line")
-        how = data.draw(st.sampled_from(["value", "value", "value", "bytes", "lose", "double", "move"]), label="how")
+        how = data.draw(
+            st.sampled_from(["value", "value", "value", "bytes", "lose", "double", "move"]),
+            label="how",
+        )
         if how == "value":
             with contextlib.suppress(ValueError):
                 lines[at] = json.dumps(changed(json.loads(lines[at]), data)).encode()
@@ -95,7 +148,10 @@ def damaged_journal(text: bytes, data: st.DataObject) -> bytes:
         elif how == "lose" and len(lines) > 1:
             del lines[at]
         else:
-            lines.insert(data.draw(st.integers(0, len(lines)), label="to"), lines[at] if how == "double" else lines.pop(at))
+            lines.insert(
+                data.draw(st.integers(0, len(lines)), label="to"),
+                lines[at] if how == "double" else lines.pop(at),
+            )
     return b"".join(line + b"\n" for line in lines)
 
 
@@ -121,7 +177,11 @@ def _look(event: str, args: tuple[Any, ...]) -> None:
             continue
         follows = event == "open" and not args[2] & os.O_NOFOLLOW
         real = (os.path.realpath if follows else os.path.abspath)(os.fsdecode(path))
-        if not (real + "/").startswith(inside + "/") and real != os.devnull and "__pycache__" not in real:
+        if (
+            not (real + "/").startswith(inside + "/")
+            and real != os.devnull
+            and "__pycache__" not in real
+        ):
             _watch["seen"].append((event, real))
 
 

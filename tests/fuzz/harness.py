@@ -31,7 +31,11 @@ ODD = [
     *(b"null", b"NaN", b"-1", b"1e999", b"!!python/name:os.system "),
 ]
 damage = st.lists(
-    st.tuples(st.floats(0, 1), st.integers(0, 40), st.one_of(st.sampled_from(ODD), st.binary(max_size=8))), min_size=1, max_size=4
+    st.tuples(
+        st.floats(0, 1), st.integers(0, 40), st.one_of(st.sampled_from(ODD), st.binary(max_size=8))
+    ),
+    min_size=1,
+    max_size=4,
 )
 
 
@@ -43,7 +47,9 @@ def damaged(data: bytes, how: list[tuple[float, int, bytes]]) -> bytes:
     return data
 
 
-def held(folder: Path, call: Callable[[], Any], refusals: tuple[type[Exception], ...] = (SweepsError,)) -> Any:
+def held(
+    folder: Path, call: Callable[[], Any], refusals: tuple[type[Exception], ...] = (SweepsError,)
+) -> Any:
     """Call a function, and return its result or the expected error that it raised.
 
     The call must not take long, and must not create, change or remove files beside `folder`.
@@ -65,4 +71,8 @@ def held(folder: Path, call: Callable[[], Any], refusals: tuple[type[Exception],
 
 
 def _beside(folder: Path) -> dict[str, tuple[int, int]]:
-    return {str(p): (p.lstat().st_mtime_ns, p.lstat().st_size) for p in folder.parent.iterdir() if p != folder}
+    return {
+        str(p): (p.lstat().st_mtime_ns, p.lstat().st_size)
+        for p in folder.parent.iterdir()
+        if p != folder
+    }

@@ -22,7 +22,10 @@ def list_files(folder: Path, files: dict[str, str]) -> None:
 
 
 def verified(folder: Path) -> bool:
-    return not isinstance(held(folder, lambda: integrity.verify_hashes(folder), (integrity.IntegrityError,)), integrity.IntegrityError)
+    return not isinstance(
+        held(folder, lambda: integrity.verify_hashes(folder), (integrity.IntegrityError,)),
+        integrity.IntegrityError,
+    )
 
 
 @pytest.fixture

@@ -41,7 +41,10 @@ long = pytest.mark.timeout(max(60, 4 * CASES))
 def folder(old_sweep, monkeypatch) -> Path:
     """A sweep's folder with all that a driver leaves in it."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    pid = {"pids": {"99999999": 1.0}, "session": "/tmp/ray/session_2026-11-23_13-49-44_000000_99999999"}
+    pid = {
+        "pids": {"99999999": 1.0},
+        "session": "/tmp/ray/session_2026-11-23_13-49-44_000000_99999999",
+    }
     (old_sweep / RAY).write_text(json.dumps(pid))
     (old_sweep / STAGES).write_text(json.dumps({"0000": "waiting for workers"}))
     return old_sweep
@@ -60,16 +63,32 @@ def read(folder: Path) -> None:
     """All that reads a sweep's folder and needs no Ray."""
     for args in (["ls", "--dir", folder.parent], ["ls", "--dir", folder.parent, "--json"]):
         assert folder.name in command(*args)
-    for args in (["--json"], ["--all"], ["--trial", "best"], ["--trial", "0"], ["--trial", "3", "--json"]):
+    for args in (
+        ["--json"],
+        ["--all"],
+        ["--trial", "best"],
+        ["--trial", "0"],
+        ["--trial", "3", "--json"],
+    ):
         command("show", folder, *args)
     command("show", folder, "--csv", "--columns", "trial,state,seconds,began", "--sort", "-seconds")
     command("logs", folder, "0")
     opened = sweeps.open(folder)
-    for look in (lambda: opened.trials, lambda: opened.best, lambda: opened.study, lambda: opened.curves(), lambda: bundle_of(folder)):
+    for look in (
+        lambda: opened.trials,
+        lambda: opened.best,
+        lambda: opened.study,
+        lambda: opened.curves(),
+        lambda: bundle_of(folder),
+    ):
         tried(look)
     tried(lambda: collect_garbage(folder, RetentionPolicy(1, None, None), dry_run=True))
     tried(lambda: taken_over(folder))
-    provenance.read_entries(folder), provenance.last_git_state(folder), crash_cleanup.end_leftover_ray(folder)
+    (
+        provenance.read_entries(folder),
+        provenance.last_git_state(folder),
+        crash_cleanup.end_leftover_ray(folder),
+    )
 
 
 def taken_over(folder: Path) -> None:
@@ -78,7 +97,11 @@ def taken_over(folder: Path) -> None:
     refuse_invalid_result(folder)
     space, _ = resumed_space(folder, None, (), 1)
     loop = SearchLoop.open(folder, space)
-    assert loop.to_run >= 0 and (origin.get("began") or 1.0) > 0 and loop.store.checkpoints() is not None
+    assert (
+        loop.to_run >= 0
+        and (origin.get("began") or 1.0) > 0
+        and loop.store.checkpoints() is not None
+    )
     if (said := read_result(folder)) is not None:
         terminal.format_result(SweepResult.from_json(relocate(said, folder)))
 
@@ -88,7 +111,10 @@ def tried(read: Any) -> Any:
     try:
         return read()
     except SweepsError as e:
-        assert all("\n" not in problem.text for problem in getattr(e, "problems", ())) and len(str(e)) < 2000, str(e)
+        assert (
+            all("\n" not in problem.text for problem in getattr(e, "problems", ()))
+            and len(str(e)) < 2000
+        ), str(e)
         return None
     finally:
         assert time.monotonic() - began < HANG
@@ -115,12 +141,25 @@ def test_r8_fuzz_any_journal_is_read_or_refused_and_repaired(folder, data):
     space, _ = saved_space(sweep)
     shown = json.loads(command("show", sweep, "--json"))
     known = {t["trial"]: t for t in json.loads(command("show", folder, "--json"))["all"]}
-    assert len({t["trial"] for t in shown["all"]}) == len(shown["all"]) and {t["trial"] for t in shown["all"]} <= known.keys()
+    assert (
+        len({t["trial"] for t in shown["all"]}) == len(shown["all"])
+        and {t["trial"] for t in shown["all"]} <= known.keys()
+    )
     loop = SearchLoop.open(sweep, space)
-    assert sorted(loop.store.results()) == [int(t["trial"]) for t in shown["all"]] and loop.to_run >= 4 - len(known)
+    assert sorted(loop.store.results()) == [
+        int(t["trial"]) for t in shown["all"]
+    ] and loop.to_run >= 4 - len(known)
 
 
-FILES = [ORIGIN, RESULT, PROVENANCE, RAY, STAGES, "bundle/manifest.json", "trials/0002/checkpoint_000004/sweeps.json"]
+FILES = [
+    ORIGIN,
+    RESULT,
+    PROVENANCE,
+    RAY,
+    STAGES,
+    "bundle/manifest.json",
+    "trials/0002/checkpoint_000004/sweeps.json",
+]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -148,9 +187,15 @@ FOUND = {
     "nested": (RESULT, DEEP),
     "an origin that is a list": (ORIGIN, "[]"),
     "an origin of numbers": (ORIGIN, '{"base": 1, "cwd": 2, "overrides": 3}'),
-    "an origin with a time beyond all years": (ORIGIN, '{"base": "/", "cwd": "/", "overrides": [], "began": 1e300}'),
+    "an origin with a time beyond all years": (
+        ORIGIN,
+        '{"base": "/", "cwd": "/", "overrides": [], "began": 1e300}',
+    ),
     "a database by number": (ORIGIN, '{"base": "/", "cwd": "/", "overrides": [], "storage": 5}'),
-    "a database without a study": (ORIGIN, '{"base": "/", "cwd": "/", "overrides": [], "storage": "postgresql://h/d"}'),
+    "a database without a study": (
+        ORIGIN,
+        '{"base": "/", "cwd": "/", "overrides": [], "storage": "postgresql://h/d"}',
+    ),
     "provenance that is a number": (PROVENANCE, "5"),
     "provenance of texts": (PROVENANCE, '["x"]'),
     "a nested session": (RAY, DEEP),

@@ -26,10 +26,27 @@ leaves = st.one_of(
 keys = st.one_of(
     st.text(max_size=8),
     st.sampled_from(
-        ["uniform", "choice", "grid", "randint", "loguniform", "when", "params", "scaling", "preprocessor", "data", "limits", "name"]
+        [
+            "uniform",
+            "choice",
+            "grid",
+            "randint",
+            "loguniform",
+            "when",
+            "params",
+            "scaling",
+            "preprocessor",
+            "data",
+            "limits",
+            "name",
+        ]
     ),
 )
-trees = st.recursive(leaves, lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(keys, inner, max_size=4)), max_leaves=12)
+trees = st.recursive(
+    leaves,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(keys, inner, max_size=4)),
+    max_leaves=12,
+)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
@@ -50,7 +67,18 @@ def test_damaged_files(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "section", ["space", "space.params", "space.scaling", "space.preprocessor", "data", "limits", "search", "scheduler", "objective"]
+    "section",
+    [
+        "space",
+        "space.params",
+        "space.scaling",
+        "space.preprocessor",
+        "data",
+        "limits",
+        "search",
+        "scheduler",
+        "objective",
+    ],
 )
 def test_trees_of_any_shape(section: str, tmp_path: Path) -> None:
     import json

@@ -37,7 +37,11 @@ def sums(config: dict[str, Any]) -> None:
     assert device.type == "cuda"
     value = torch.full((1024,), 1.0 + context.get_world_rank(), device=device)
     dist.all_reduce(value)
-    note(config, nccl="nccl" in str(dist.distributed_c10d._get_default_group()._get_backend(device).name()).lower())
+    note(
+        config,
+        nccl="nccl"
+        in str(dist.distributed_c10d._get_default_group()._get_backend(device).name()).lower(),
+    )
     ray.train.report({"loss": float(value.mean())})
 
 
@@ -47,7 +51,9 @@ def remembers(config: dict[str, Any]) -> None:
     import torch
 
     free, total = torch.cuda.mem_get_info()
-    network = torch.nn.Sequential(torch.nn.Linear(512, config["width"]), torch.nn.ReLU(), torch.nn.Linear(config["width"], 1)).cuda()
+    network = torch.nn.Sequential(
+        torch.nn.Linear(512, config["width"]), torch.nn.ReLU(), torch.nn.Linear(config["width"], 1)
+    ).cuda()
     optimizer = torch.optim.Adam(network.parameters())
     for _ in range(5):
         optimizer.zero_grad()

@@ -45,15 +45,28 @@ def gpu_ray() -> Iterator[Any]:
     import ray
 
     ray.shutdown()
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
     yield ray
     ray.shutdown()
 
 
-def run_loop(folder: Path, loop: str, trials: int, workers: int, gpus: float, params: str) -> tuple[tuple[TrialRecord, ...], list[Any]]:
+def run_loop(
+    folder: Path, loop: str, trials: int, workers: int, gpus: float, params: str
+) -> tuple[tuple[TrialRecord, ...], list[Any]]:
     """Run a sweep of a loop in `loops`. Return its trials, and what they wrote down."""
     file = folder / "facts.jsonl"
-    _, found = run(folder, OWN_LOOP.format(loop=loop, trials=trials, workers=workers, gpus=gpus, params=params, file=file))
+    _, found = run(
+        folder,
+        OWN_LOOP.format(
+            loop=loop, trials=trials, workers=workers, gpus=gpus, params=params, file=file
+        ),
+    )
     return found, [json.loads(line) for line in file.read_text().splitlines()]
 
 
@@ -69,7 +82,9 @@ def run(folder: Path, text: str) -> tuple[sweeps.SweepResult, tuple[TrialRecord,
 def run_space(folder: Path, name: str, *changes: str) -> sweeps.SweepResult:
     """Run a space of `search_spaces/` on one worker that has the GPU, with changes of the form KEY=VALUE."""
     scaling = "space.scaling={num_workers: 1, resources_per_worker: {CPU: 1, GPU: 1}}"
-    return sweeps.run(REPO / "search_spaces" / name, dir=folder / "runs", overrides=[scaling, *changes])
+    return sweeps.run(
+        REPO / "search_spaces" / name, dir=folder / "runs", overrides=[scaling, *changes]
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,9 +129,14 @@ def test_the_options_of_torch_train_a_network_on_a_gpu(gpu_ray, tmp_path, params
     assert result.trials["failed"] == 0 and result.best is not None and result.best["value"] < 0.5
 
 
-@pytest.mark.parametrize("name, package", [("keras_digits", "keras"), ("lightning", "lightning"), ("transformers", "transformers")])
+@pytest.mark.parametrize(
+    "name, package",
+    [("keras_digits", "keras"), ("lightning", "lightning"), ("transformers", "transformers")],
+)
 def test_other_frameworks_train_on_a_gpu(gpu_ray, tmp_path, name, package):
-    if importlib.util.find_spec(package) is None:  # Keras must not be imported here, because it would look for TensorFlow.
+    if (
+        importlib.util.find_spec(package) is None
+    ):  # Keras must not be imported here, because it would look for TensorFlow.
         pytest.skip(f"{package} is not installed")
     result = run_space(tmp_path, f"{name}.yaml", "limits.max_trials=2")
     assert result.trials["failed"] == 0
@@ -131,7 +151,9 @@ def test_mlflow_has_the_utilization_of_the_gpu(gpu_ray, tmp_path, monkeypatch):
     mlflow = run_space(tmp_path, "torch.yaml", "limits.max_trials=4").mlflow
     client = MlflowClient(mlflow["tracking_uri"])
     history = client.get_metric_history(mlflow["parent_run"], "system/gpu_0_utilization_percentage")
-    assert history and max(point.value for point in history) > 0, client.get_run(mlflow["parent_run"]).data.metrics
+    assert history and max(point.value for point in history) > 0, client.get_run(
+        mlflow["parent_run"]
+    ).data.metrics
 
 
 def test_a_vision_transformer_with_mixed_precision_is_stopped_and_exported(gpu_ray, tmp_path):
@@ -145,13 +167,18 @@ def test_a_vision_transformer_with_mixed_precision_is_stopped_and_exported(gpu_r
             "limits.max_trials=6",
         ],
     )
-    assert result.trials["failed"] == 0 and result.trials["completed"] + result.trials["pruned"] == 6
+    assert (
+        result.trials["failed"] == 0 and result.trials["completed"] + result.trials["pruned"] == 6
+    )
     assert result.bundle is not None
 
 
 @pytest.mark.parametrize("trainer", ["xgboost", "torch_tabular"])
 def test_a_bundle_that_was_made_on_a_gpu_answers_the_same_on_a_cpu(gpu_ray, tmp_path, trainer):
-    params = {"xgboost": "{num_boost_round: 20}", "torch_tabular": "{epochs: 5, depth: 1, width: 32, lr: 0.01}"}[trainer]
+    params = {
+        "xgboost": "{num_boost_round: 20}",
+        "torch_tabular": "{epochs: 5, depth: 1, width: 32, lr: 0.01}",
+    }[trainer]
     result, _ = run(
         tmp_path,
         f'name: gpu\ntrainer: {trainer}\ndata: {{train: "sklearn:breast_cancer", label: target, valid: 0.25}}\n'
@@ -171,10 +198,16 @@ def test_a_bundle_that_was_made_on_a_gpu_answers_the_same_on_a_cpu(gpu_ray, tmp_
 
 
 def test_a_trial_that_fills_the_gpu_fails_with_a_reason_and_its_worker_goes_on(gpu_ray, tmp_path):
-    trials, facts = run_loop(tmp_path, "fills", 3, 1, 1, f"bytes: {{grid: [1024, {loops.HUGE}, 2048]}}")
+    trials, facts = run_loop(
+        tmp_path, "fills", 3, 1, 1, f"bytes: {{grid: [1024, {loops.HUGE}, 2048]}}"
+    )
     assert [trial.result.state for trial in trials] == [State.COMPLETE, State.FAIL, State.COMPLETE]
     error = trials[1].result.error
-    assert error is not None and "OutOfMemoryError" in error and "the memory of the GPU is full" in error
+    assert (
+        error is not None
+        and "OutOfMemoryError" in error
+        and "the memory of the GPU is full" in error
+    )
     assert len(facts) == 2 and facts[0]["pid"] == facts[1]["pid"]
 
 

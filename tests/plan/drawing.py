@@ -25,7 +25,11 @@ def drawn(space: Space, rng: random.Random) -> Iterator[dict[str, Any]]:
             elif dim.lower is None:
                 key = rng.random()
             else:
-                key = rng.randint(dim.lower, dim.highest) if dim.is_integer else rng.uniform(dim.lower, dim.highest)
+                key = (
+                    rng.randint(dim.lower, dim.highest)
+                    if dim.is_integer
+                    else rng.uniform(dim.lower, dim.highest)
+                )
             taken[dim.name] = key
             return key
 

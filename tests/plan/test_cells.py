@@ -13,7 +13,9 @@ from sweeps.plan.cells import count_shapes, has_conditional_grid, trials_per_cel
 from sweeps.search.cells import next_cell
 from tests.plan.drawing import drawn
 
-grids = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=12, unique=True)
+grids = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=12, unique=True
+)
 
 
 @given(grids, st.integers(0, 50))
@@ -25,7 +27,10 @@ def test_cells_are_visited_in_the_order_of_the_search(pairs, more):
         order.append(next_cell(cells, counts))
         counts[order[-1]] += 1
     assert trials_per_cell(cells, trials) == counts
-    assert list(itertools.islice(itertools.chain.from_iterable(visiting_order(cells)), trials)) == order
+    assert (
+        list(itertools.islice(itertools.chain.from_iterable(visiting_order(cells)), trials))
+        == order
+    )
 
 
 SCALINGS = {
@@ -52,7 +57,9 @@ def test_the_number_of_trials_of_each_shape_is_within_the_bounds(make, body):
     shape_counts = {e.shape: e for e in count_shapes(space, trials_per_cell(space.cells, 14))}
     assert list(shape_counts) == list(space.shapes)
     for seed in range(20):
-        shapes = Counter(shape_of(filled["scaling"], "xgboost") for filled in drawn(space, random.Random(seed)))
+        shapes = Counter(
+            shape_of(filled["scaling"], "xgboost") for filled in drawn(space, random.Random(seed))
+        )
         for shape, e in shape_counts.items():
             assert e.least <= shapes[shape] <= e.most, (shape, e)
 
@@ -63,7 +70,11 @@ def test_the_trials_of_a_shape_are_exact_if_the_scaling_is_a_grid(make):
     assert all(e.least == e.most for e in shape_counts)
     assert sorted(e.most for e in shape_counts) == [2, 2, 2, 2, 2, 4]
     space = make(SCALINGS["mappings"], trials=14)
-    assert [(e.least, e.most) for e in count_shapes(space, trials_per_cell(space.cells, 14))] == [(0, 7), (0, 7), (7, 7)]
+    assert [(e.least, e.most) for e in count_shapes(space, trials_per_cell(space.cells, 14))] == [
+        (0, 7),
+        (0, 7),
+        (7, 7),
+    ]
 
 
 def test_a_grid_inside_a_choice_is_detected(make):

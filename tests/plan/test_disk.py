@@ -6,7 +6,14 @@ from dataclasses import replace
 import pytest
 
 from sweeps.data import sklearn_datasets
-from sweeps.plan.disk import SKLEARN_SIZES, DiskUse, estimate_disk, evaluate_formula, free_bytes, largest_values
+from sweeps.plan.disk import (
+    SKLEARN_SIZES,
+    DiskUse,
+    estimate_disk,
+    evaluate_formula,
+    free_bytes,
+    largest_values,
+)
 from sweeps.plan.text import format_bytes
 from sweeps.space.section_models import Checkpoints
 
@@ -16,7 +23,9 @@ FORMULA = "1000 + (depth or 2) * (width or 10) * features * outputs"
 @pytest.fixture
 def trainer(tmp_path, monkeypatch):
     """A user's trainer with a formula for the size of its checkpoints. Importing it fails."""
-    (tmp_path / "sized.py").write_text(f"CHECKPOINT_BYTES = {FORMULA!r}\nraise SystemExit\ndef train_func(config): ...\n")
+    (tmp_path / "sized.py").write_text(
+        f"CHECKPOINT_BYTES = {FORMULA!r}\nraise SystemExit\ndef train_func(config): ...\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     return '{loop: "sized:train_func"}'
 
@@ -25,33 +34,51 @@ WINE = '{train: "sklearn:wine", label: target, valid: 0.2}'  # 13 features, 3 cl
 
 
 def test_the_formula_is_evaluated_with_the_largest_parameters(make, trainer):
-    space = make("params: {depth: {randint: [1, 4]}, width: {choice: [5, 8, auto]}}", trials=6, trainer=trainer, data=WINE)
+    space = make(
+        "params: {depth: {randint: [1, 4]}, width: {choice: [5, 8, auto]}}",
+        trials=6,
+        trainer=trainer,
+        data=WINE,
+    )
     estimate = estimate_disk(space, free=None)
     assert estimate == DiskUse(12, 1000 + 3 * 8 * 13 * 3, None, None)
     assert estimate.total == 12 * estimate.each and not estimate.short
 
 
 def test_without_the_label_column_two_classes_are_assumed(make, trainer, tmp_path):
-    (tmp_path / "sized.py").write_text("CHECKPOINT_BYTES = '1000 * outputs'\ndef train_func(config): ...\n")
+    (tmp_path / "sized.py").write_text(
+        "CHECKPOINT_BYTES = '1000 * outputs'\ndef train_func(config): ...\n"
+    )
     estimate = estimate_disk(make("params: {a: 1}", trainer=trainer), None)
     assert (estimate.each, estimate.assumed) == (1000, "two classes at most")
 
 
 def test_every_checkpoint_that_a_trial_keeps_is_counted(make, trainer):
     for per_trial, count in ((1, 2), (2, 2), (5, 5)):  # while a trial runs, it has two at least
-        space = replace(make("params: {depth: 3}", trials=6, trainer=trainer), checkpoints=Checkpoints(per_trial))
+        space = replace(
+            make("params: {depth: 3}", trials=6, trainer=trainer),
+            checkpoints=Checkpoints(per_trial),
+        )
         assert estimate_disk(space, None).checkpoints == 6 * count
 
 
 def test_the_size_is_unknown_without_a_formula_or_the_number_of_columns(make, trainer):
     assert estimate_disk(make("params: {depth: 3}", trainer=trainer), None).each is None
-    assert estimate_disk(make("preprocessor: {grid: [none, OneHotEncoder]}", trainer=trainer, data=WINE), None).each is None
+    assert (
+        estimate_disk(
+            make("preprocessor: {grid: [none, OneHotEncoder]}", trainer=trainer, data=WINE), None
+        ).each
+        is None
+    )
     without_formula = make("params: {a: 1}", trainer='{loop: "tests.user_loops:wait_for"}')
     assert estimate_disk(without_formula, None) == DiskUse(24, None, None, None)
 
 
 def test_the_size_of_a_shipped_data_set_is_known(make, trainer):
-    assert estimate_disk(make("params: {a: 1}", trainer=trainer, data=WINE), None).each == 1000 + 2 * 10 * 13 * 3
+    assert (
+        estimate_disk(make("params: {a: 1}", trainer=trainer, data=WINE), None).each
+        == 1000 + 2 * 10 * 13 * 3
+    )
 
 
 def test_the_sizes_of_shipped_data_sets_match_scikit_learn():
@@ -98,7 +125,15 @@ def test_free_space_is_that_of_the_nearest_existing_parent(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "number, text", [(1, "1 byte"), (900, "900 bytes"), (12_345, "12 KB"), (999_600, "1.0 MB"), (1.23e9, "1.2 GB"), (5e15, "5,000 TB")]
+    "number, text",
+    [
+        (1, "1 byte"),
+        (900, "900 bytes"),
+        (12_345, "12 KB"),
+        (999_600, "1.0 MB"),
+        (1.23e9, "1.2 GB"),
+        (5e15, "5,000 TB"),
+    ],
 )
 def test_bytes_are_formatted_with_two_or_three_digits(number, text):
     assert format_bytes(number) == text

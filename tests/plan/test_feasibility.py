@@ -18,15 +18,22 @@ def texts(space, cluster, nodes=()):
 def test_an_infeasible_shape_is_reported_with_both_numbers(make):
     space = make("params: {a: 1}\nscaling: {num_workers: 4}")
     (problem,) = find_infeasible_shapes(space, {"CPU": 2.0})
-    assert str(problem) == f"{space.path}:9:3: scaling: 4 workers × 1 CPU can never run, because it needs 4 CPU (there are 2)"
-    assert texts(space, {"CPU": 1.0}) == ["scaling: 4 workers × 1 CPU can never run, because it needs 4 CPU (there is 1)"]
+    assert (
+        str(problem)
+        == f"{space.path}:9:3: scaling: 4 workers × 1 CPU can never run, because it needs 4 CPU (there are 2)"
+    )
+    assert texts(space, {"CPU": 1.0}) == [
+        "scaling: 4 workers × 1 CPU can never run, because it needs 4 CPU (there is 1)"
+    ]
     assert texts(space, {"CPU": 4.0}) == []
     with pytest.raises(InputError, match="can never run"):
         plan(space, {"CPU": 2.0})
 
 
 def test_every_missing_resource_is_named(make):
-    space = make("scaling: {num_workers: 2, use_gpu: true, resources_per_worker: {CPU: 2, disk: 1}}")
+    space = make(
+        "scaling: {num_workers: 2, use_gpu: true, resources_per_worker: {CPU: 2, disk: 1}}"
+    )
     assert texts(space, {"CPU": 3.0, "GPU": 2.0}) == [
         "scaling: 2 workers × 2 CPU, 1 GPU, 1 disk can never run, because it needs 4 CPU (there are 3), 2 disk (there are 0)"
     ]
@@ -70,19 +77,33 @@ def test_an_uncounted_resource_is_not_checked(make):
 
 def test_before_ray_starts_only_the_cpus_are_checked(make, monkeypatch):
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 3}')
-    assert not find_infeasible_shapes_here(make("scaling: {num_workers: 3, use_gpu: true, resources_per_worker: {disk: 0.5}}"))
+    assert not find_infeasible_shapes_here(
+        make("scaling: {num_workers: 3, use_gpu: true, resources_per_worker: {disk: 0.5}}")
+    )
     (problem,) = find_infeasible_shapes_here(make("scaling: {num_workers: 4, use_gpu: true}"))
-    assert problem.text == "scaling: 4 workers × 1 CPU, 1 GPU can never run, because it needs 4 CPU (there are 3)"
+    assert (
+        problem.text
+        == "scaling: 4 workers × 1 CPU, 1 GPU can never run, because it needs 4 CPU (there are 3)"
+    )
 
 
-@given(st.integers(1, 6), st.sampled_from([0.25, 0.3, 0.5, 0.6, 1.0, 2.0]), st.integers(0, 8), st.integers(0, 4))
+@given(
+    st.integers(1, 6),
+    st.sampled_from([0.25, 0.3, 0.5, 0.6, 1.0, 2.0]),
+    st.integers(0, 8),
+    st.integers(0, 4),
+)
 def test_every_feasible_shape_runs_at_least_once_on_one_machine(workers, part, cpus, gpus):
     shape = Shape(workers, (("CPU", 1.0), ("GPU", part)))
     machine = {"CPU": float(cpus), "GPU": float(gpus)}
-    assert (count_fitting_trials(shape, machine) > 0) is (missing_resources(shape, machine, [machine]) is None)
+    assert (count_fitting_trials(shape, machine) > 0) is (
+        missing_resources(shape, machine, [machine]) is None
+    )
 
 
 def test_a_shape_that_the_cluster_can_start_nodes_for_is_feasible(make):
     space = make("scaling: {num_workers: {choice: [1, 3, 9]}}")
-    (problem,) = find_infeasible_shapes(space, {"CPU": 2.0}, can_provide=lambda shape: shape.workers < 9)
+    (problem,) = find_infeasible_shapes(
+        space, {"CPU": 2.0}, can_provide=lambda shape: shape.workers < 9
+    )
     assert "9 workers" in problem.text

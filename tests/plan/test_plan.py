@@ -35,7 +35,9 @@ params:
 
 
 def test_the_plan_of_the_quickstart():
-    lines = render(plan(load(SPACES / "quickstart.yaml"), {"CPU": 2.0}), machine="--resources").splitlines()
+    lines = render(
+        plan(load(SPACES / "quickstart.yaml"), {"CPU": 2.0}), machine="--resources"
+    ).splitlines()
     disk = next(i for i, line in enumerate(lines) if line.startswith("disk"))
     assert (
         "\n".join(lines[:disk])
@@ -75,12 +77,17 @@ steps       at least 125, at most 800; about 300 in a simulation with random
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_is_wider_than_the_terminal(make, width):
     spaces = [load(file) for file in shipped_spaces.loadable()]
-    spaces += [make(WIDE, trials=200, limits="timeout: 1h"), make("params: {a: 1}", trials=1, scheduler="{}")]
+    spaces += [
+        make(WIDE, trials=200, limits="timeout: 1h"),
+        make("params: {a: 1}", trials=1, scheduler="{}"),
+    ]
     for space in spaces:
         for free in (None, 10**9):
             text = render(plan(space, {"CPU": 64.0, "GPU": 64.0}, free=free), width)
             assert max(map(len, text.splitlines())) <= width, text
-            assert "\n\n\n" not in text and not any(line.endswith(" ") for line in text.splitlines())
+            assert "\n\n\n" not in text and not any(
+                line.endswith(" ") for line in text.splitlines()
+            )
 
 
 def test_numbers_that_the_sampler_decides_are_shown_as_ranges(make):
@@ -114,15 +121,27 @@ def test_the_plan_names_a_limit_above_what_fits(make):
 
 
 def test_the_plan_warns_of_too_little_disk_space(make, tmp_path, monkeypatch):
-    (tmp_path / "sized.py").write_text("CHECKPOINT_BYTES = '10 ** 9'\ndef train_func(config): ...\n")
+    (tmp_path / "sized.py").write_text(
+        "CHECKPOINT_BYTES = '10 ** 9'\ndef train_func(config): ...\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
-    text = render(plan(make("params: {a: 1}", trainer='{loop: "sized:train_func"}'), {"CPU": 2.0}, free=2 * 10**9))
+    text = render(
+        plan(
+            make("params: {a: 1}", trainer='{loop: "sized:train_func"}'),
+            {"CPU": 2.0},
+            free=2 * 10**9,
+        )
+    )
     assert "disk        at most 24 GB of checkpoints: the latest and the best of 12 trials," in text
     assert "WARNING: only 2.0 GB are free" in text
 
 
 def test_a_grid_inside_a_choice_makes_the_counts_approximate(make):
-    text = render(plan(make("params:\n  a:\n    choice:\n      - {b: {grid: [1, 2]}}\n      - 3"), {"CPU": 2.0}))
+    text = render(
+        plan(
+            make("params:\n  a:\n    choice:\n      - {b: {grid: [1, 2]}}\n      - 3"), {"CPU": 2.0}
+        )
+    )
     assert "12 in 2 cells, 6 each, approximately: a grid inside a choice" in text
 
 
@@ -146,20 +165,42 @@ def test_the_plan_as_json_is_plain_data(make, scheduler):
             "18",
             "at most 324",
         ),
-        ("{name: asha, max_t: 9, grace_period: 3}", "run 3 times, 14 to 36 trials in all", "6 to 18", "at least 60, at most 324"),
+        (
+            "{name: asha, max_t: 9, grace_period: 3}",
+            "run 3 times, 14 to 36 trials in all",
+            "6 to 18",
+            "at least 60, at most 324",
+        ),
         ("{}", "36 trials in all", "18", "unlimited"),
     ],
 )
 def test_repeats_are_in_every_figure(make, scheduler, trials, shapes, steps):
-    made = plan(make("scaling: {num_workers: {grid: [1, 2]}}", repeats=3, scheduler=scheduler), {"CPU": 8.0})
+    made = plan(
+        make("scaling: {num_workers: {grid: [1, 2]}}", repeats=3, scheduler=scheduler), {"CPU": 8.0}
+    )
     text = " ".join(render(made, 200).split())
-    for part in (trials, f"2 workers × 1 CPU {shapes} trials", steps, "of checkpoints: the latest and the best of 36 trials"):
+    for part in (
+        trials,
+        f"2 workers × 1 CPU {shapes} trials",
+        steps,
+        "of checkpoints: the latest and the best of 36 trials",
+    ):
         assert part in text, (part, text)
-    assert made.to_json()["repeats"] == {"least": made.repeats[0], "most": 24} and made.to_json()["trials"] == 12
+    assert (
+        made.to_json()["repeats"] == {"least": made.repeats[0], "most": 24}
+        and made.to_json()["trials"] == 12
+    )
 
 
 def test_a_single_shape_gets_all_trials(make):
-    made = plan(make("params: {a: {uniform: [0, 1]}}", repeats=3, scheduler="{name: asha, max_t: 9, grace_period: 3}"), {"CPU": 8.0})
+    made = plan(
+        make(
+            "params: {a: {uniform: [0, 1]}}",
+            repeats=3,
+            scheduler="{name: asha, max_t: 9, grace_period: 3}",
+        ),
+        {"CPU": 8.0},
+    )
     assert [(e.least, e.most) for e in made.shapes] == [(14, 36)]
 
 
@@ -181,7 +222,9 @@ tasks = Path('/proc/self/task')
 assert not any((task / 'children').read_text().strip() for task in tasks.iterdir()) if tasks.exists() else True
 assert sum(os.times()[:2]) < 2, os.times()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     assert not list(tmp_path.iterdir())
@@ -189,7 +232,9 @@ assert sum(os.times()[:2]) < 2, os.times()
 
 def test_a_space_without_data(tmp_path):
     file = tmp_path / "own.yaml"
-    file.write_text('trainer: {loop: "json:dumps"}\nobjective: {metric: m, goal: minimize}\nspace: {params: {x: {grid: [1, 2, 3]}}}\n')
+    file.write_text(
+        'trainer: {loop: "json:dumps"}\nobjective: {metric: m, goal: minimize}\nspace: {params: {x: {grid: [1, 2, 3]}}}\n'
+    )
     made = plan(load(file), {"CPU": 2.0})
     assert (made.trials, made.variants, made.fits.most, made.disk.each) == (3, 1, 0, None)
     assert made.to_json()["fits"] == {"least": 0, "most": 0} and "preprocessing" in render(made)
@@ -224,4 +269,6 @@ params:
 
 
 def test_a_sampler_without_dimensions_says_so(make):
-    assert "which has nothing to choose: no dimension is tuned" in render(plan(make("params: {a: 1}", trials=3), {"CPU": 4.0}))
+    assert "which has nothing to choose: no dimension is tuned" in render(
+        plan(make("params: {a: 1}", trials=3), {"CPU": 4.0})
+    )

@@ -18,7 +18,10 @@ def dirty(seed=0, rows=600):
             "customer id": [f"c-{i:05d}" for i in range(rows)],
             "row": np.arange(rows),
             "price": [f"${v:,.2f}" for v in rng.uniform(1, 9_999, rows)],
-            "preis": [f"{v:,.2f}".replace(",", "_").replace(".", ",").replace("_", ".") for v in rng.uniform(1, 9_999, rows)],
+            "preis": [
+                f"{v:,.2f}".replace(",", "_").replace(".", ",").replace("_", ".")
+                for v in rng.uniform(1, 9_999, rows)
+            ],
             "day": [d.strftime("%d/%m/%Y") for d in days],
             "when": pd.to_datetime(days),
             "empty": [None] * rows,
@@ -35,4 +38,8 @@ def dirty(seed=0, rows=600):
             "y": y,
         }
     )
-    return pd.concat([clean, clean.head(30)], ignore_index=True).drop(columns="row").assign(row=np.arange(rows + 30))
+    return (
+        pd.concat([clean, clean.head(30)], ignore_index=True)
+        .drop(columns="row")
+        .assign(row=np.arange(rows + 30))
+    )

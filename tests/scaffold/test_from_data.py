@@ -30,7 +30,9 @@ N = 600
 
 def written(folder, frame, label="y", name="rows.parquet"):
     """Return the space for a table, and the text of its file."""
-    frame.to_parquet(folder / name) if name.endswith("parquet") else frame.to_csv(folder / name, index=False)
+    frame.to_parquet(folder / name) if name.endswith("parquet") else frame.to_csv(
+        folder / name, index=False
+    )
     source, reader, table = open_table(str(folder / name), folder)
     text = space_text(describe_table(source, reader, table, label, folder))
     (folder / "space.yaml").write_text(text)
@@ -45,13 +47,30 @@ def refused(folder, frame, label="y"):
 
 def test_every_kind_of_dirt_is_handled(tmp_path):
     space, text = written(tmp_path, dirty())
-    assert set(space.data.drop) == {"customer id", "row", "empty", "same", "leak", "note", "age", "huge", "vector"}
-    assert space.data.parse == {"price": "currency", "preis": "decimal_comma", "day": "%d/%m/%Y", "when": "%Y-%m-%d"}
+    assert set(space.data.drop) == {
+        "customer id",
+        "row",
+        "empty",
+        "same",
+        "leak",
+        "note",
+        "age",
+        "huge",
+        "vector",
+    }
+    assert space.data.parse == {
+        "price": "currency",
+        "preis": "decimal_comma",
+        "day": "%d/%m/%Y",
+        "when": "%Y-%m-%d",
+    }
     assert "# dates as text, such as " in text
     assert "SimpleImputer: {columns: categorical" in text
     assert 'OrdinalEncoder: {columns: ["city [EU]"]}' in text
     splits = load_splits(space.data)
-    _, prepared = fit_transform((), splits.train.drop_columns(["color", "city [EU]"]), splits.label, parse=splits.parse)
+    _, prepared = fit_transform(
+        (), splits.train.drop_columns(["color", "city [EU]"]), splits.label, parse=splits.parse
+    )
     assert all(kind.kind in "biuf" for kind in prepared.dtypes)
 
 
@@ -73,7 +92,9 @@ def test_the_file_has_no_warnings_left(tmp_path):
     ],
 )
 def test_the_task_follows_from_the_label(tmp_path, label, task, metric):
-    frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "z": range(0, 7 * N, 7), "y": label})
+    frame = pd.DataFrame(
+        {"x": np.random.default_rng(0).normal(size=N), "z": range(0, 7 * N, 7), "y": label}
+    )
     space, _ = written(tmp_path, frame)
     assert space.objective.metric == metric
     assert load_splits(space.data).task == task
@@ -88,7 +109,10 @@ def test_few_rows_are_cross_validated(tmp_path):
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ([f"id{i}" for i in range(N)], "--label: `y` has 600 different values in 600 rows, which are too many classes"),
+        (
+            [f"id{i}" for i in range(N)],
+            "--label: `y` has 600 different values in 600 rows, which are too many classes",
+        ),
         ([1] * N, "--label: `y` has only one class, 1"),
         ([None] * N, "--label: "),
     ],
@@ -98,9 +122,14 @@ def test_a_column_that_cannot_be_a_label(tmp_path, column, message):
 
 
 def test_a_missing_label_and_a_file_with_another_separator(tmp_path):
-    assert "has no column `target`; " in refused(tmp_path, pd.DataFrame({"x": range(N), "y": range(N)}), "target")
+    assert "has no column `target`; " in refused(
+        tmp_path, pd.DataFrame({"x": range(N), "y": range(N)}), "target"
+    )
     (tmp_path / "rows.csv").write_text("a;b;y\n1;2;0\n3;4;1\n")
-    with pytest.raises(InputError, match="has one column, 'a;b;y'; sweeps reads values that are separated by commas"):
+    with pytest.raises(
+        InputError,
+        match="has one column, 'a;b;y'; sweeps reads values that are separated by commas",
+    ):
         open_table(str(tmp_path / "rows.csv"), tmp_path)
     with pytest.raises(InputError, match=r"--data: .*does not exist"):
         open_table("nothing.csv", tmp_path)
@@ -114,22 +143,37 @@ def test_the_likely_label():
 # ---- names and texts of any kind
 
 NAMES = st.lists(
-    st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8), min_size=2, max_size=5, unique=True
+    st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8),
+    min_size=2,
+    max_size=5,
+    unique=True,
 ).filter(lambda names: all(name.strip() == name for name in names))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(NAMES, st.integers(0, 100))
 def test_any_names_of_columns(tmp_path, names, seed):
     rng = np.random.default_rng(seed)
-    kinds = [rng.normal(size=N), rng.choice(["a", "b"], N), [f"${v:,}" for v in rng.integers(1000, 9999, N)], rng.integers(0, 9, N)]
-    frame = pd.DataFrame({name: kinds[i % 4] for i, name in enumerate(names[:-1])} | {names[-1]: rng.integers(0, 2, N)})
+    kinds = [
+        rng.normal(size=N),
+        rng.choice(["a", "b"], N),
+        [f"${v:,}" for v in rng.integers(1000, 9999, N)],
+        rng.integers(0, 9, N),
+    ]
+    frame = pd.DataFrame(
+        {name: kinds[i % 4] for i, name in enumerate(names[:-1])}
+        | {names[-1]: rng.integers(0, 2, N)}
+    )
     space, _ = written(tmp_path, frame, names[-1])
     assert space.data.label == names[-1]
     assert set(load_splits(space.data).features) | set(space.data.drop) == set(names[:-1])
 
 
-@given(st.text(max_size=20) | st.integers() | st.floats(allow_nan=False) | st.booleans() | st.none())
+@given(
+    st.text(max_size=20) | st.integers() | st.floats(allow_nan=False) | st.booleans() | st.none()
+)
 def test_a_quoted_value_is_read_back(value):
     try:
         read = parse(f"a: {quoted(value)}", "").value["a"].value
@@ -149,33 +193,59 @@ def run(*arguments, **others):
 
 
 def small():
-    return pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "z": [1, 2, 3] * (N // 3), "y": [0, 1] * (N // 2)})
+    return pd.DataFrame(
+        {
+            "x": np.random.default_rng(0).normal(size=N),
+            "z": [1, 2, 3] * (N // 3),
+            "y": [0, 1] * (N // 2),
+        }
+    )
 
 
 def test_the_command_writes_the_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "z": [1, 2, 3] * (N // 3), "y": [0, 1] * (N // 2)}).to_csv(
-        "rows.csv", index=False
-    )
+    pd.DataFrame(
+        {
+            "x": np.random.default_rng(0).normal(size=N),
+            "z": [1, 2, 3] * (N // 3),
+            "y": [0, 1] * (N // 2),
+        }
+    ).to_csv("rows.csv", index=False)
     done = run("--data", "rows.csv", "--label", "y")
     assert load("space.yaml").name == "rows"
-    assert done.output.splitlines() == ["wrote space.yaml", "next: sweeps plan space.yaml --data, then sweeps run space.yaml"]
+    assert done.output.splitlines() == [
+        "wrote space.yaml",
+        "next: sweeps plan space.yaml --data, then sweeps run space.yaml",
+    ]
     assert load("space.yaml").data.train == "rows.csv"
-    assert "space.yaml: already exists; name another FILE" in run("--data", "rows.csv", "--label", "y").output
+    assert (
+        "space.yaml: already exists; name another FILE"
+        in run("--data", "rows.csv", "--label", "y").output
+    )
     assert run("--data", "rows.csv", "--label", "y", "--force").exit_code == 0
-    assert "is required; name one of the 3 columns, such as y: x, z, y" in run("other.yaml", "--data", "rows.csv").output
+    assert (
+        "is required; name one of the 3 columns, such as y: x, z, y"
+        in run("other.yaml", "--data", "rows.csv").output
+    )
     assert "--data: is required" in run("other.yaml").output
     assert "cannot be combined" in run("other.yaml", "--data", "a", "--from-wandb", "b").output
 
 
 def test_the_command_asks(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "z": [1, 2, 3] * (N // 3), "y": [0, 1] * (N // 2)}).to_csv(
-        "rows.csv", index=False
-    )
+    pd.DataFrame(
+        {
+            "x": np.random.default_rng(0).normal(size=N),
+            "z": [1, 2, 3] * (N // 3),
+            "y": [0, 1] * (N // 2),
+        }
+    ).to_csv("rows.csv", index=False)
     monkeypatch.setattr("sweeps.cli.init._asks", lambda: True)
     done = run(input="rows.csv\n\n")
-    assert "Table (CSV, Parquet): rows.csv\nColumns: x, z, y\nColumn to predict [y]: \nwrote space.yaml" in done.output
+    assert (
+        "Table (CSV, Parquet): rows.csv\nColumns: x, z, y\nColumn to predict [y]: \nwrote space.yaml"
+        in done.output
+    )
 
 
 def test_the_command_asks_again(tmp_path, monkeypatch):
@@ -185,7 +255,10 @@ def test_the_command_asks_again(tmp_path, monkeypatch):
     done = run(input="row.csv\nrows.csv\nchurn\nx\n")
     assert done.exit_code == 0, done.output
     assert "Error: `row.csv` does not exist; did you mean `rows.csv`?\n" in done.output
-    assert "Error: the data has no column `churn`; did you mean `Churn`?\nColumn to predict [Churn]: x\n" in done.output
+    assert (
+        "Error: the data has no column `churn`; did you mean `Churn`?\nColumn to predict [Churn]: x\n"
+        in done.output
+    )
     assert load("space.yaml").data.label == "x"
 
 
@@ -202,7 +275,11 @@ def test_the_command_names_the_columns_that_it_drops(tmp_path, monkeypatch):
     prices.to_csv("rows.csv", index=False)
     reason = "has numbers, and texts such as 'on request': make them empty, then parse the column"
     lines = run("--data", "rows.csv", "--label", "y").output.splitlines()
-    assert lines[:3] == ["wrote space.yaml", f"dropped Price ({reason})", "dropped row (numbers the rows)"]
+    assert lines[:3] == [
+        "wrote space.yaml",
+        f"dropped Price ({reason})",
+        "dropped row (numbers the rows)",
+    ]
     constant = prices.assign(**{f"same{chr(97 + i)}": ["x"] * N for i in range(12)})
     constant.to_csv("rows.csv", index=False)
     lines = run("--data", "rows.csv", "--label", "y", "--force").output.splitlines()
@@ -211,9 +288,17 @@ def test_the_command_names_the_columns_that_it_drops(tmp_path, monkeypatch):
 
 
 def test_copies_do_not_hide_what_identifies_rows(tmp_path):
-    rows = small().assign(cust=[f"C{i:05d}" for i in range(N)], order=[f"ORD-{i + 1000}" for i in range(N)], row=range(1, N + 1))
+    rows = small().assign(
+        cust=[f"C{i:05d}" for i in range(N)],
+        order=[f"ORD-{i + 1000}" for i in range(N)],
+        row=range(1, N + 1),
+    )
     space, _ = written(tmp_path, pd.concat([rows, rows.sample(80, random_state=0)]))
-    assert set(space.data.drop) == {"cust", "order", "row"} and space.data.drop_duplicates and not space.data.parse
+    assert (
+        set(space.data.drop) == {"cust", "order", "row"}
+        and space.data.drop_duplicates
+        and not space.data.parse
+    )
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} does not exist")

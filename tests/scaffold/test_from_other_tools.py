@@ -69,7 +69,10 @@ def test_a_wandb_sweep(here):
     (here / "sweep.yaml").write_text(SWEEP)
     assert run("--from-wandb", "sweep.yaml").startswith("wrote space.yaml\n")
     space = load("space.yaml")
-    params = {dim.name.removeprefix("params."): (dim.kind, dim.lower, dim.upper) for dim in space.dimensions}
+    params = {
+        dim.name.removeprefix("params."): (dim.kind, dim.lower, dim.upper)
+        for dim in space.dimensions
+    }
     assert params == {
         "lr": ("loguniform", 0.0001, 0.1),
         "old": ("loguniform", pytest.approx(0.000101, rel=0.01), pytest.approx(0.100259, rel=0.01)),
@@ -79,8 +82,14 @@ def test_a_wandb_sweep(here):
         "net.width": ("quniform", 8, 64),
     }
     assert space.sections["params"]["epochs"] == 27
-    assert (space.search.algorithm, space.limits.max_trials, space.scheduler.name) == ("gp", 40, "hyperband")
-    assert {key: space.scheduler.options[key] for key in ("max_t", "grace_period", "reduction_factor")} == {
+    assert (space.search.algorithm, space.limits.max_trials, space.scheduler.name) == (
+        "gp",
+        40,
+        "hyperband",
+    )
+    assert {
+        key: space.scheduler.options[key] for key in ("max_t", "grace_period", "reduction_factor")
+    } == {
         "max_t": 27,
         "grace_period": 5,
         "reduction_factor": 3,
@@ -107,7 +116,10 @@ def test_a_distribution_without_counterpart_is_named():
     with pytest.raises(InputError) as caught:
         space_text(parse(text, "w.yaml"), "w.yaml")
     first, second = map(str, caught.value.problems)
-    assert first.startswith("w.yaml:1:") and "parameters.a: the distribution `inv_log_uniform` has no counterpart" in first
+    assert (
+        first.startswith("w.yaml:1:")
+        and "parameters.a: the distribution `inv_log_uniform` has no counterpart" in first
+    )
     assert "parameters.b: must be a mapping" in second
     with pytest.raises(InputError, match="is not a W&B sweep"):
         space_text(parse("a: 1", "w.yaml"), "w.yaml")
@@ -137,13 +149,24 @@ DISTRIBUTIONS = (
     st.tuples(st.integers(-50, 50), st.integers(1, 50), st.sampled_from([1, 2, 5])).map(
         lambda t: IntDistribution(t[0], t[0] + t[1] * t[2], step=t[2])
     )
-    | st.tuples(st.integers(1, 50), st.integers(1, 50)).map(lambda t: IntDistribution(t[0], t[0] + t[1], log=True))
-    | st.tuples(st.floats(-10, 10), st.floats(0.1, 10)).map(lambda t: FloatDistribution(t[0], t[0] + t[1]))
-    | st.tuples(st.floats(1e-6, 1), st.floats(1.5, 100)).map(lambda t: FloatDistribution(t[0], t[0] * t[1], log=True))
-    | st.tuples(st.integers(-20, 20), st.integers(1, 20)).map(lambda t: FloatDistribution(t[0] / 4, (t[0] + t[1]) / 4, step=0.25))
-    | st.lists(st.text("abc 1", max_size=4) | st.integers(-5, 5) | st.booleans() | st.none(), min_size=1, max_size=4, unique_by=repr).map(
-        CategoricalDistribution
+    | st.tuples(st.integers(1, 50), st.integers(1, 50)).map(
+        lambda t: IntDistribution(t[0], t[0] + t[1], log=True)
     )
+    | st.tuples(st.floats(-10, 10), st.floats(0.1, 10)).map(
+        lambda t: FloatDistribution(t[0], t[0] + t[1])
+    )
+    | st.tuples(st.floats(1e-6, 1), st.floats(1.5, 100)).map(
+        lambda t: FloatDistribution(t[0], t[0] * t[1], log=True)
+    )
+    | st.tuples(st.integers(-20, 20), st.integers(1, 20)).map(
+        lambda t: FloatDistribution(t[0] / 4, (t[0] + t[1]) / 4, step=0.25)
+    )
+    | st.lists(
+        st.text("abc 1", max_size=4) | st.integers(-5, 5) | st.booleans() | st.none(),
+        min_size=1,
+        max_size=4,
+        unique_by=repr,
+    ).map(CategoricalDistribution)
 )
 
 
@@ -167,7 +190,13 @@ def test_every_distribution_is_a_valid_domain_with_the_same_ends(distribution):
 def test_a_choice_decides_which_trials_have_a_parameter():
     booster = CategoricalDistribution(["a", "b", "c"])
     own = FloatDistribution(0, 1)
-    trials = [({"k": k, **({"x": 0.5} if k != "a" else {})}, {"k": booster, **({"x": own} if k != "a" else {})}) for k in "abcab"]
+    trials = [
+        (
+            {"k": k, **({"x": 0.5} if k != "a" else {})},
+            {"k": booster, **({"x": own} if k != "a" else {})},
+        )
+        for k in "abcab"
+    ]
     found, notes = parameters_of(trials)
     assert found[1].when == ("k", ("b", "c")) and not notes
     assert params_lines(found) == [
@@ -190,15 +219,27 @@ def test_a_study(here, kind):
     from own_objective import objective
 
     if kind == "journal":
-        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend("study"))
+        storage = optuna.storages.JournalStorage(
+            optuna.storages.journal.JournalFileBackend("study")
+        )
     else:
         storage = "sqlite:///study"
-    study = optuna.create_study(storage=storage, study_name="churn", direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    study = optuna.create_study(
+        storage=storage,
+        study_name="churn",
+        direction="maximize",
+        sampler=optuna.samplers.RandomSampler(seed=0),
+    )
     study.optimize(objective, n_trials=6)
     output = run("--from-optuna", "study")
-    assert "wrote space.yaml and space_loop.py\nnext: move your objective into space_loop.py, then sweeps plan space.yaml, then" in output
+    assert (
+        "wrote space.yaml and space_loop.py\nnext: move your objective into space_loop.py, then sweeps plan space.yaml, then"
+        in output
+    )
     assert "\nnext: sweeps plan space.yaml, then" in run("--from-optuna", "study", "--force")
-    assert " Its 3 best trials are run first." in (here / "space.yaml").read_text().replace("\n# ", " ")
+    assert " Its 3 best trials are run first." in (here / "space.yaml").read_text().replace(
+        "\n# ", " "
+    )
     space = load("space.yaml")
     assert {dim.name: [term.name for term in dim.when] for dim in space.dimensions} == {
         "params.lr": [],
@@ -209,21 +250,34 @@ def test_a_study(here, kind):
     }
     assert space.objective.goal == "maximize"
     best = sorted(study.trials, key=lambda trial: -trial.value)[:3]
-    assert [point.keys["params.lr"] for point in space.search.initial_points] == [trial.params["lr"] for trial in best]
-    assert "has no study `chrun`; did you mean `churn`" in refused("other.yaml", "--from-optuna", "study", "--study", "chrun")
+    assert [point.keys["params.lr"] for point in space.search.initial_points] == [
+        trial.params["lr"] for trial in best
+    ]
+    assert "has no study `chrun`; did you mean `churn`" in refused(
+        "other.yaml", "--from-optuna", "study", "--study", "chrun"
+    )
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 9), st.floats(-5, 5), st.floats(-1, 1)), max_size=9), st.sampled_from(["minimize", "maximize"]))
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.floats(-5, 5), st.floats(-1, 1)), max_size=9),
+    st.sampled_from(["minimize", "maximize"]),
+)
 def test_the_best_points_are_the_best_feasible_trials(rows, direction):
     study = optuna.create_study(direction=direction)
     for n, value, violation in rows:
-        trial = optuna.create_trial(params={"n": n}, distributions={"n": IntDistribution(1, 9)}, value=value)
+        trial = optuna.create_trial(
+            params={"n": n}, distributions={"n": IntDistribution(1, 9)}, value=value
+        )
         trial.set_constraint("c", violation)
         study.add_trial(trial)
     points = [point["n"] for point in best_points(study, {"n": IntDistribution(2, 9)})]
     sign = 1 if direction == "minimize" else -1
-    ranked = [n for n, _, violation in sorted(rows, key=lambda row: sign * row[1]) if n >= 2 and violation <= 0]
+    ranked = [
+        n
+        for n, _, violation in sorted(rows, key=lambda row: sign * row[1])
+        if n >= 2 and violation <= 0
+    ]
     assert points == list(dict.fromkeys(ranked))[:3]
 
 
@@ -242,7 +296,11 @@ def test_an_objective(here, monkeypatch):
     output = run("--from-objective", "own_objective:objective")
     assert "wrote space.yaml and space_loop.py" in output
     space = load("space.yaml")
-    assert [dim.name for dim in space.dimensions][:3] == ["params.lr", "params.depth", "params.booster"]
+    assert [dim.name for dim in space.dimensions][:3] == [
+        "params.lr",
+        "params.depth",
+        "params.booster",
+    ]
     missing = {"drop", "gamma"} - {dim.name.removeprefix("params.") for dim in space.dimensions}
     text = (here / "space.yaml").read_text()
     assert all(f"{name} (line " in text for name in missing) and len(missing) == 1
@@ -255,14 +313,30 @@ def test_an_objective(here, monkeypatch):
     from space_loop import train
 
     train({"lr": 0.01, "depth": 2, "booster": "gbtree", "gamma": 5, "drop": 0.1})
-    assert [report["objective"] for report in reports] == pytest.approx([0.02, 0.01, 0.02 / 3, 0.005, 0.004, 0.02])
+    assert [report["objective"] for report in reports] == pytest.approx(
+        [0.02, 0.01, 0.02 / 3, 0.005, 0.004, 0.02]
+    )
 
 
 def test_several_values(here):
-    (here / "own_objective.py").write_text("def objective(trial):\n    x = trial.suggest_float('x', 0, 1)\n    return x, 1 - x\n")
-    assert "returned 2 values; give `--direction minimize` or" in refused("--from-objective", "own_objective:objective")
-    run("--from-objective", "own_objective:objective", "--direction", "minimize", "--direction", "maximize")
-    assert [(o.metric, o.goal) for o in load("space.yaml").objectives] == [("objective_0", "minimize"), ("objective_1", "maximize")]
+    (here / "own_objective.py").write_text(
+        "def objective(trial):\n    x = trial.suggest_float('x', 0, 1)\n    return x, 1 - x\n"
+    )
+    assert "returned 2 values; give `--direction minimize` or" in refused(
+        "--from-objective", "own_objective:objective"
+    )
+    run(
+        "--from-objective",
+        "own_objective:objective",
+        "--direction",
+        "minimize",
+        "--direction",
+        "maximize",
+    )
+    assert [(o.metric, o.goal) for o in load("space.yaml").objectives] == [
+        ("objective_0", "minimize"),
+        ("objective_1", "maximize"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -273,11 +347,23 @@ def test_several_values(here):
             "def objective(trial):\n    trial.suggest_int('n', 1, 2)\n    raise KeyError('gone')\n",
             "raised KeyError: 'gone' (own_objective.py, line 3)",
         ),
-        ("def objective(trial):\n    trial.suggest_int('n', 1, 2)\n    return 'good'\n", "returned 'good', but must return a number"),
-        ("import optuna\nimport nowhere\nobjective = 3\n", "No module named 'nowhere' (own_objective.py, line 2)"),
-        ("def objective(trial):\n    return (\n", "cannot be imported: SyntaxError: '(' was never closed (own_objective.py, line 2)"),
+        (
+            "def objective(trial):\n    trial.suggest_int('n', 1, 2)\n    return 'good'\n",
+            "returned 'good', but must return a number",
+        ),
+        (
+            "import optuna\nimport nowhere\nobjective = 3\n",
+            "No module named 'nowhere' (own_objective.py, line 2)",
+        ),
+        (
+            "def objective(trial):\n    return (\n",
+            "cannot be imported: SyntaxError: '(' was never closed (own_objective.py, line 2)",
+        ),
         ("import json\njson.loads('{')\nobjective = 3\n", "cannot be imported: JSONDecodeError: "),
-        ("import sys\nsys.exit(3)\nobjective = 3\n", "cannot be imported: SystemExit: 3 (own_objective.py, line 2)"),
+        (
+            "import sys\nsys.exit(3)\nobjective = 3\n",
+            "cannot be imported: SystemExit: 3 (own_objective.py, line 2)",
+        ),
         ("objective = 3\n", "has the type int, but must be a function"),
         ("other = 3\n", "has no `objective`"),
     ],
@@ -291,17 +377,18 @@ def test_objectives_that_cannot_be_recorded(here, code, message):
 
 def test_a_file_instead_of_a_module(here):
     (here / "own_objective.py").write_text(OBJECTIVE)
-    assert "no module `own_objective.py`; write `own_objective:objective`, without `.py`" in refused(
-        "--from-objective", "own_objective.py:objective"
+    assert (
+        "no module `own_objective.py`; write `own_objective:objective`, without `.py`"
+        in refused("--from-objective", "own_objective.py:objective")
     )
-    assert "is not a reference; write `sub.fit:train`" in refused("--from-objective", "./sub/fit.py:train")
+    assert "is not a reference; write `sub.fit:train`" in refused(
+        "--from-objective", "./sub/fit.py:train"
+    )
     run("opt.yaml", "--from-objective", "own_objective:objective")
     assert load("opt.yaml").name == "opt"
 
 
 def test_suggestions_in_a_source():
-    source = (
-        "def f(t):\n    t.suggest_int('a', 1, 2)\n    if x:\n        t.suggest_float(name='b', low=0, high=1)\n    t.suggest_int(n, 1, 2)\n"
-    )
+    source = "def f(t):\n    t.suggest_int('a', 1, 2)\n    if x:\n        t.suggest_float(name='b', low=0, high=1)\n    t.suggest_int(n, 1, 2)\n"
     assert suggestions_in(source) == [("a", 2), ("b", 4)]
     assert suggestions_in("def") == []

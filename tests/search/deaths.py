@@ -42,7 +42,9 @@ def dying(monkeypatch: pytest.MonkeyPatch, at: int, part: float) -> None:
         nonlocal count
         count += 1
         if count == at:
-            text = "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in logs).encode()
+            text = "".join(
+                json.dumps(entry, separators=(",", ":")) + "\n" for entry in logs
+            ).encode()
             with open(self._file_path, "ab") as f:
                 f.write(text[: int(len(text) * part)])
             raise Killed

@@ -17,13 +17,19 @@ LEVELS = st.integers(0, 6).map(float)
 
 
 @settings(max_examples=60)
-@given(st.integers(2, 3).flatmap(lambda m: st.lists(st.lists(LEVELS, min_size=m, max_size=m), min_size=1, max_size=8)))
+@given(
+    st.integers(2, 3).flatmap(
+        lambda m: st.lists(st.lists(LEVELS, min_size=m, max_size=m), min_size=1, max_size=8)
+    )
+)
 def test_the_boxes_are_the_region_that_a_front_does_not_dominate(front):
     values, m = np.array(front), len(front[0])
     boxes = np.maximum(acquisition.undominated(values, np.full(m, 5.0)), -1.0)
     volume = np.prod(boxes[:, 1] - boxes[:, 0], axis=1).sum()
     inside = values[(values < 5).all(axis=1)]
-    assert volume == pytest.approx(6.0**m - (compute_hypervolume(inside, np.full(m, 5.0)) if len(inside) else 0))
+    assert volume == pytest.approx(
+        6.0**m - (compute_hypervolume(inside, np.full(m, 5.0)) if len(inside) else 0)
+    )
 
 
 @pytest.mark.parametrize("objectives", [1, 2, 3])
@@ -47,7 +53,10 @@ def process(x, y) -> Process:
 
 
 def test_an_improbable_candidate_scores_less():
-    objective, bound = process([0.1, 0.9], [0.0, 0.0]), acquisition.Bound(process([0.2, 0.8], [-1.0, 1.0]), 0.0)
+    objective, bound = (
+        process([0.1, 0.9], [0.0, 0.0]),
+        acquisition.Bound(process([0.2, 0.8], [-1.0, 1.0]), 0.0),
+    )
     surrogate = acquisition.Surrogate([objective], [bound], lambda places: places)
     places = np.array([[0.3], [0.7]])
     good, bad = surrogate.feasibility(places)
@@ -56,7 +65,9 @@ def test_an_improbable_candidate_scores_less():
         acquisition.Surrogate([objective], [], lambda places: places), surrogate))  # fmt: skip
     assert free[0] == pytest.approx(free[1]) and bounded == pytest.approx(free * [good, bad])
     nothing_feasible = acquisition.improvement_region(np.zeros((0, 1)))
-    assert acquisition.acquisition(surrogate, nothing_feasible, places) == pytest.approx([good, bad])
+    assert acquisition.acquisition(surrogate, nothing_feasible, places) == pytest.approx(
+        [good, bad]
+    )
 
 
 def test_the_best_trials_are_feasible_and_dominated_by_few():

@@ -30,7 +30,11 @@ def test_the_active_dimensions_are_those_of_a_filled_space(make_space):
     space = make_space(BODY)
     distributions = {d.name: distribution_of(d) for d in space.dimensions}
     axes = Axes({name: d for name, d in sorted(distributions.items()) if not d.single()})
-    activity = Activity({d.name: d for d in space.dimensions}, conditions_of(space.dimensions, space.sections), axes.names)
+    activity = Activity(
+        {d.name: d for d in space.dimensions},
+        conditions_of(space.dimensions, space.sections),
+        axes.names,
+    )
     places = axes.anywhere(np.random.RandomState(0), 400)
     found = activity.of(axes.internal(places))
     counts = np.zeros(len(axes.names))
@@ -42,14 +46,23 @@ def test_the_active_dimensions_are_those_of_a_filled_space(make_space):
             return keys.get(dimension.name, "only")
 
         space.fill(choose)
-        assert {name for name, on in zip(axes.names, active, strict=True) if on} == asked - {"params.one"}
+        assert {name for name, on in zip(axes.names, active, strict=True) if on} == asked - {
+            "params.one"
+        }
         counts += active
     assert (counts > 0).all() and sum(counts < 400) == 8
 
 
 @pytest.mark.parametrize(
     ("values", "ordered"),
-    [([16, 32, 64], True), ([0.5, 0.1, 0], True), ([1, 2], False), ([1, 3, 2], False), (["1", "2", "3"], False), ([1, 2, True], False)],
+    [
+        ([16, 32, 64], True),
+        ([0.5, 0.1, 0], True),
+        ([1, 2], False),
+        ([1, 3, 2], False),
+        (["1", "2", "3"], False),
+        ([1, 2, True], False),
+    ],
 )
 def test_numbers_in_order_are_an_ordered_choice(values, ordered):
     assert is_ordered(Dimension("x", "choice", tuple(Option(v, v) for v in values))) == ordered

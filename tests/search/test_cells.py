@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from sweeps.search.cells import cell_of, next_cell, scaling_key
 from sweeps.search.trial_queue import TrialQueue
 
-CELLS = [{"preprocessor": p, "scaling.num_workers": w} for p, w in itertools.product(["a", "b", "c"], [1, 2])]
+CELLS = [
+    {"preprocessor": p, "scaling.num_workers": w}
+    for p, w in itertools.product(["a", "b", "c"], [1, 2])
+]
 
 
 @given(st.integers(1, 12), st.integers(0, 60))
@@ -36,7 +39,12 @@ def test_a_grid_inside_an_option_that_is_not_taken_starves_no_other_grid():
     """`p: {grid: [a, b]}` beside a choice, of which an option has a grid `d` and the other, which is liked, none."""
     cells = [{"p": p, "d": d} for p, d in itertools.product("ab", (1, 2))]
     limits, search = SimpleNamespace(max_trials=100), SimpleNamespace(initial_points=())
-    queue = TrialQueue(SimpleNamespace(cells=cells, search=search, limits=limits, repeats=SimpleNamespace(count=1)), False)  # type: ignore[arg-type]
+    queue = TrialQueue(
+        SimpleNamespace(
+            cells=cells, search=search, limits=limits, repeats=SimpleNamespace(count=1)
+        ),
+        False,
+    )  # type: ignore[arg-type]
     begun, indices = Counter(), []
     for number in range(40):
         turn = queue.next(dict)
@@ -50,7 +58,10 @@ def test_a_grid_inside_an_option_that_is_not_taken_starves_no_other_grid():
 def test_a_point_that_names_an_inner_grid_lies_in_a_cell_that_has_it():
     nested = [{"p": "a"}, {"p": "b", "p.b.strategy": "mean"}, {"p": "b", "p.b.strategy": "median"}]
     assert next_cell(nested, [0, 0, 0], {"p.b.strategy": "median", "eta": 0.1}) == 2
-    assert next_cell(nested, [0, 4, 4], {"p": "b"}) == 1 and next_cell(nested, [0, 0, 0], {"eta": 0.1}) == 0
+    assert (
+        next_cell(nested, [0, 4, 4], {"p": "b"}) == 1
+        and next_cell(nested, [0, 0, 0], {"eta": 0.1}) == 0
+    )
 
 
 def test_a_trial_lies_in_the_most_specific_cell():

@@ -33,7 +33,9 @@ def on_a_grid(trial) -> float:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("algorithm", ["tpe", "random", "qmc", "nsga2"])  # `gp` also learns the noise from the repeats.
+@pytest.mark.parametrize(
+    "algorithm", ["tpe", "random", "qmc", "nsga2"]
+)  # `gp` also learns the noise from the repeats.
 def test_repeats_teach_what_their_configurations_are_worth(make_space, tmp_path, algorithm):
     """Whatever the single values are: with the same means the same is suggested, as if each configuration were one trial."""
     asked = []
@@ -41,7 +43,12 @@ def test_repeats_teach_what_their_configurations_are_worth(make_space, tmp_path,
         folder = tmp_path / f"{repeats}{apart}"
         folder.mkdir()
         options = "{population_size: 4}" if algorithm == "nsga2" else "{}"
-        loop = SearchLoop.open(folder, make_space(BODY, 80, algorithm, scheduler="{name: none}", extra=repeats, options=options))
+        loop = SearchLoop.open(
+            folder,
+            make_space(
+                BODY, 80, algorithm, scheduler="{name: none}", extra=repeats, options=options
+            ),
+        )
         asked.append([(t.params, t.chain) for t in with_repeats(loop, 24, on_a_grid, apart)])
         assert len(loop.store.study.trials) >= 24 * (2 if repeats else 1) - 1
     assert asked[0] == asked[1] == asked[2]
@@ -54,7 +61,13 @@ def test_the_aggregate_is_what_counts(make_space, tmp_path):
         folder = tmp_path / aggregate
         folder.mkdir()
         loop = SearchLoop.open(
-            folder, make_space(NUMBERS, 4, scheduler="{name: none}", extra=f"repeats: {{count: 2, aggregate: {aggregate}}}")
+            folder,
+            make_space(
+                NUMBERS,
+                4,
+                scheduler="{name: none}",
+                extra=f"repeats: {{count: 2, aggregate: {aggregate}}}",
+            ),
         )
         with_repeats(loop, 4, lambda t: 0.5, 0.25)
         loop.sampler.history.refresh(loop.store.study)
@@ -99,7 +112,9 @@ def test_a_configuration_is_observed_when_its_last_trial_has_ended(ends, state, 
 def test_a_constraint_that_one_repeat_breaks_is_broken():
     trials = repeated((C, 1.0), (C, 4.0), limit=3.0)
     seen = merge_repeats(trials, Repeats(2))
-    assert seen.constraints == {"m": 1.0} and trials[0].constraints == {"m": -2.0}, "and the record is as it was"
+    assert seen.constraints == {"m": 1.0} and trials[0].constraints == {"m": -2.0}, (
+        "and the record is as it was"
+    )
 
 
 def test_an_algorithm_that_knows_of_no_repeats_sees_configurations():
@@ -113,7 +128,14 @@ def test_an_algorithm_that_knows_of_no_repeats_sees_configurations():
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.tuples(st.sampled_from([C, P, F]), st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=8), st.data())
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([C, P, F]), st.floats(-9, 9), st.floats(-9, 9)),
+        min_size=1,
+        max_size=8,
+    ),
+    st.data(),
+)
 def test_history_of_repeats_learnt_in_pieces_is_the_one_learnt_at_once(ends, data):
     study, pieces, once = optuna.create_study(), History((), Repeats(2)), History((), Repeats(2))
     firsts = []

@@ -104,4 +104,6 @@ def test_every_built_in_sampler_and_scheduler_is_tested_here():
     samplers = {one.algorithm for one in classes if issubclass(one, SamplerTests)}
     schedulers = {type(one().scheduler()) for one in classes if issubclass(one, SchedulerTests)}
     assert samplers == set(registry.names("sampler"))
-    assert schedulers >= {registry.built_in("scheduler", name) for name in registry.names("scheduler")}
+    assert schedulers >= {
+        registry.built_in("scheduler", name) for name in registry.names("scheduler")
+    }

@@ -41,19 +41,34 @@ class Pool(Deaf):
         self.started: dict[str, tuple[Trial, ResumeState | None]] = {}
         self.start = self
 
-    def remote(self, trial: Trial, folder: str, resume_from: ResumeState | None = None, *_: Any) -> None:
+    def remote(
+        self, trial: Trial, folder: str, resume_from: ResumeState | None = None, *_: Any
+    ) -> None:
         self.started[trial.id] = (trial, resume_from)
 
 
 def loss(trial: Trial, step: int) -> float:
-    return trial.params["eta"] + trial.params.get("drop", 0.3) + 1 / step + (0.001 * trial.number if trial.repeat_of is not None else 0)
+    return (
+        trial.params["eta"]
+        + trial.params.get("drop", 0.3)
+        + 1 / step
+        + (0.001 * trial.number if trial.repeat_of is not None else 0)
+    )
 
 
 def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None) -> SearchLoop:
     """One driver with one slot, to the end of the sweep: a loop of so many steps with a checkpoint at every other one."""
     loop, pool = SearchLoop.open(folder, space), Pool()
     deaf: Any = Deaf()
-    going = SweepController(loop, pool, deaf, time.time() - loop.store.spent, lambda: False, lambda s: None, lambda: None)
+    going = SweepController(
+        loop,
+        pool,
+        deaf,
+        time.time() - loop.store.spent,
+        lambda: False,
+        lambda s: None,
+        lambda: None,
+    )
     going.finish_leftover_trials()
     while True:
         before(loop)
@@ -65,33 +80,53 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
         kept = resume_from.checkpoint if resume_from else None
         verdict, attempts = Action.CONTINUE, resume_from.attempts + 1 if resume_from else 1
         for step in range(kept.step + 1 if kept else 1, max_t + 1):
-            saves = step % 2 == 0 or (loop.scheduler.needs_checkpoint and step in loop.scheduler.rungs())
+            saves = step % 2 == 0 or (
+                loop.scheduler.needs_checkpoint and step in loop.scheduler.rungs()
+            )
             if saves:
                 path = folder / "trials" / name / f"checkpoint_{step:06d}"
                 path.mkdir(exist_ok=True)
                 kept = Checkpoint(str(path), step, step)
             told = (Report(step, {"loss": loss(trial, step), "other": float(step)}, time.time()),)
             rung = step if step in loop.scheduler.rungs() else None
-            verdict = going.on_trial_progress(name, Progress(told, kept if saves else None, kept, rung, None, attempts=attempts))
+            verdict = going.on_trial_progress(
+                name, Progress(told, kept if saves else None, kept, rung, None, attempts=attempts)
+            )
             if verdict is Action.STOP:
                 break
         if verdict is not Action.STOP:
-            going.on_trial_progress(name, Progress(state=State.COMPLETE, best=kept, attempts=attempts))
+            going.on_trial_progress(
+                name, Progress(state=State.COMPLETE, best=kept, attempts=attempts)
+            )
 
 
 def outcome(loop: SearchLoop) -> list[Any]:
     """What a sweep came to, without times."""
     told = {told[0].number: told for told in RecordedTrials(loop.store.folder, loop.store.space)()}
-    reports_of = lambda t: [] if record.is_given(t) else [(r.step, r.metrics) for r in told[t.number][2]]  # noqa: E731
+    reports_of = lambda t: (  # noqa: E731
+        [] if record.is_given(t) else [(r.step, r.metrics) for r in told[t.number][2]]
+    )
     return [
-        (t.number, t.state.name, t.params, t.user_attrs["begun"], record.repeat_of(t), t.intermediate_values, reports_of(t))
+        (
+            t.number,
+            t.state.name,
+            t.params,
+            t.user_attrs["begun"],
+            record.repeat_of(t),
+            t.intermediate_values,
+            reports_of(t),
+        )
         for t in loop.store.study.get_trials(deepcopy=False)
     ] + [loop.store.winner(), [r.value for r in loop.store.results().values()]]
 
 
 PLAIN = {"max_trials": 8}
 PROMOTION = {"max_trials": 12, "scheduler": "{name: asha, max_t: 9, type: promotion}"}
-PASHA = {"max_trials": 12, "scheduler": "{name: pasha, max_t: 9, reduction_factor: 2}", "extra": "repeats: {count: 2}"}
+PASHA = {
+    "max_trials": 12,
+    "scheduler": "{name: pasha, max_t: 9, reduction_factor: 2}",
+    "extra": "repeats: {count: 2}",
+}
 ASKED = {"max_trials": 5, "points": POINTS, "extra": "repeats: {count: 2}"}
 
 
@@ -104,9 +139,14 @@ def undisturbed(make_space, tmp_path, request):
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @pytest.mark.parametrize(
-    "undisturbed", [PLAIN, ASKED, PROMOTION, PASHA], ids=["sampled", "initial points and repeats", "promotion", "pasha"], indirect=True
+    "undisturbed",
+    [PLAIN, ASKED, PROMOTION, PASHA],
+    ids=["sampled", "initial points and repeats", "promotion", "pasha"],
+    indirect=True,
 )
 @given(data=st.data())
 def test_a_driver_may_die_at_any_record_and_any_byte_of_it(undisturbed, tmp_path, data):
@@ -133,18 +173,31 @@ def enqueued(make_space, tmp_path, request):
     first, second = (t for t in trials if t.enqueued)
     assert (first.labels["params.kind"], first.labels["params.drop"]) == ("b", 0.75)
     assert (second.preprocessor, second.labels["params.eta"]) == ("MinMaxScaler", 0.875)
-    assert sum(t.repeat_of is None and not t.result.given for t in trials) == space.limits.max_trials
+    assert (
+        sum(t.repeat_of is None and not t.result.given for t in trials) == space.limits.max_trials
+    )
     return space, expected, records_of(whole)
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@pytest.mark.parametrize("enqueued", [PLAIN, ASKED], ids=["sampled", "initial points and repeats"], indirect=True)
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@pytest.mark.parametrize(
+    "enqueued", [PLAIN, ASKED], ids=["sampled", "initial points and repeats"], indirect=True
+)
 @given(data=st.data())
 def test_enqueued_configurations_are_the_same_after_any_death(enqueued, tmp_path, data):
     space, expected, records = enqueued
     folder = tmp_path / "cut"
-    assert outcome(with_deaths(lambda: drive(space, folder, before=enqueue_after_two), folder, data, records)) == expected
+    assert (
+        outcome(
+            with_deaths(
+                lambda: drive(space, folder, before=enqueue_after_two), folder, data, records
+            )
+        )
+        == expected
+    )
 
 
 @pytest.mark.timeout(120)
@@ -156,7 +209,9 @@ def test_a_driver_may_die_between_putting_a_trial_in_line_and_beginning_it(undis
     lined = [i for i, e in enumerate(entries) if "fixed_params" in str(e.get("system_attrs", ""))]
     begins = [i for i, e in enumerate(entries) if "begun" in e.get("user_attr", {})]
     repeats = sum(trial[4] is not None for trial in expected[:-2])
-    assert repeats and len(lined) == 2 + repeats, "two initial points and the repeats; what is given is not run"
+    assert repeats and len(lined) == 2 + repeats, (
+        "two initial points and the repeats; what is given is not run"
+    )
     for first in lined[:3]:
         for at in range(first + 1, next(i for i in begins if i > first) + 2):
             for part in (0.5, 1.0):
@@ -171,25 +226,38 @@ def test_a_driver_may_die_between_putting_a_trial_in_line_and_beginning_it(undis
 
 @pytest.mark.parametrize("half", [False, True], ids=["put in line", "sampled in part"])
 @pytest.mark.parametrize("points", [POINTS, "[]"], ids=["an initial point", "a sampled one"])
-def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(make_space, tmp_path, points, half):
+def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(
+    make_space, tmp_path, points, half
+):
     """A driver dies as it begins a trial, while another has trained to its end: the next one ends that first, and owes it a repeat."""
     space = make_space(BODY, max_trials=3, points=points, extra="repeats: {count: 2}")
     loop = SearchLoop.open(tmp_path, space)
     first = loop.ask()
-    loop.report(first.number, ProgressUpdate(tuple(Report(s, {"loss": 1.0}, 1.0) for s in range(1, MAX_T + 1)), None, None, 1, 0.1))
+    loop.report(
+        first.number,
+        ProgressUpdate(
+            tuple(Report(s, {"loss": 1.0}, 1.0) for s in range(1, MAX_T + 1)), None, None, 1, 0.1
+        ),
+    )
     before = records_of(tmp_path)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         dying(patch, 2 + 3 * half, 1.0)
         loop.ask()
     assert records_of(tmp_path) == before + 2 + 3 * half
     loop = SearchLoop.open(tmp_path, space)
-    going = SweepController(loop, Pool(), Deaf(), time.time(), lambda: False, lambda s: None, lambda: None)
+    going = SweepController(
+        loop, Pool(), Deaf(), time.time(), lambda: False, lambda s: None, lambda: None
+    )
     going.finish_leftover_trials()
     begun = [going.pool.started[going.start_trial()][0] for _ in range(2)]
-    assert [t.repeat_of for t in begun] == [None, first.number] and begun[1].params == first.params != begun[0].params
+    assert [t.repeat_of for t in begun] == [None, first.number] and begun[
+        1
+    ].params == first.params != begun[0].params
     if points != "[]":
         assert begun[0].params["eta"] == 0.1
-    assert [SearchLoop.open(tmp_path, space).store.trial(t.number) for t in begun] == begun, "what is on record is what runs"
+    assert [SearchLoop.open(tmp_path, space).store.trial(t.number) for t in begun] == begun, (
+        "what is on record is what runs"
+    )
 
 
 def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
@@ -203,32 +271,57 @@ def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "steps, expected", [(0, None), (1, State.PRUNED), (2, None), (MAX_T, State.COMPLETE)], ids=["new", "at a rung", "past it", "at max_t"]
+    "steps, expected",
+    [(0, None), (1, State.PRUNED), (2, None), (MAX_T, State.COMPLETE)],
+    ids=["new", "at a rung", "past it", "at max_t"],
 )
-def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(make_space, tmp_path, steps, expected):
+def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
+    make_space, tmp_path, steps, expected
+):
     """Three good trials at the first rung; the fourth is worse, and its driver died before the verdict, or long after another one."""
     space = make_space(BODY, max_trials=4)
     loop = SearchLoop.open(tmp_path, space)
     for _ in range(3):
         done = loop.ask()
-        loop.report(done.number, ProgressUpdate((Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1))
+        loop.report(
+            done.number, ProgressUpdate((Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1)
+        )
         loop.tell(done.number, State.COMPLETE)
     trial = loop.ask()
-    loop.report(trial.number, ProgressUpdate(tuple(Report(s, {"loss": 9.0}, float(s)) for s in range(1, steps + 1)), None, None, 1, 0.1))
+    loop.report(
+        trial.number,
+        ProgressUpdate(
+            tuple(Report(s, {"loss": 9.0}, float(s)) for s in range(1, steps + 1)),
+            None,
+            None,
+            1,
+            0.1,
+        ),
+    )
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
-    going = SweepController(loop, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None)
+    going = SweepController(
+        loop, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None
+    )
     going.finish_leftover_trials()
     if expected is None:
         assert going.start_trial() == trial.id and trial.id in pool.started
-        assert going.on_trial_progress(trial.id, Progress((), rung=1)) is (Action.CONTINUE if steps > 1 else Action.STOP)
+        assert going.on_trial_progress(trial.id, Progress((), rung=1)) is (
+            Action.CONTINUE if steps > 1 else Action.STOP
+        )
     else:
         with pytest.raises(StopIteration):
             going.start_trial()
         assert loop.store.results()[3].state is expected and not pool.started
 
 
-@pytest.mark.parametrize("saved, better", [(True, False), (True, True), (False, False)], ids=["paused", "promoted", "without a checkpoint"])
-def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(make_space, tmp_path, saved, better):
+@pytest.mark.parametrize(
+    "saved, better",
+    [(True, False), (True, True), (False, False)],
+    ids=["paused", "promoted", "without a checkpoint"],
+)
+def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
+    make_space, tmp_path, saved, better
+):
     """Three trials wait at the first rung, and the driver died before it decided about the fourth."""
     space = make_space(BODY, max_trials=9, scheduler=PROMOTION["scheduler"])
     loop = SearchLoop.open(tmp_path, space)
@@ -237,14 +330,20 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(make_space, 
         path = tmp_path / "trials" / trial.id / "checkpoint_000001"
         path.mkdir(parents=True)
         kept = Checkpoint(str(path), 1, 1) if saved else None
-        loop.report(trial.number, ProgressUpdate((Report(1, {"loss": value}, 1.0),), kept, kept, 1, 0.1))
+        loop.report(
+            trial.number, ProgressUpdate((Report(1, {"loss": value}, 1.0),), kept, kept, 1, 0.1)
+        )
         if trial.number < 3:
             loop.decide(trial.number, 1)
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
-    going = SweepController(loop, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None)
+    going = SweepController(
+        loop, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None
+    )
     going.finish_leftover_trials()
     paused = saved and not better
-    assert list(loop.view.paused) == ([0, 1, 2, 3] if paused else [0, 1, 2]) and list(loop.interrupted) == ([] if paused else [3])
+    assert list(loop.view.paused) == ([0, 1, 2, 3] if paused else [0, 1, 2]) and list(
+        loop.interrupted
+    ) == ([] if paused else [3])
     if not paused:
         assert going.start_trial() == "0003" and pool.started["0003"][1].checkpoint == kept
         assert loop.decide(3, 1).action is (Action.CONTINUE if better else Action.PAUSE)
@@ -252,8 +351,12 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(make_space, 
         assert going.start_trial() == "0000", "the best of four"
 
 
-@pytest.mark.parametrize("limit, hours", [({"target": 0.5}, 0), ({"timeout": 3600.0}, 2)], ids=["target", "timeout"])
-def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(make_space, tmp_path, limit, hours):
+@pytest.mark.parametrize(
+    "limit, hours", [({"target": 0.5}, 0), ({"timeout": 3600.0}, 2)], ids=["target", "timeout"]
+)
+def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(
+    make_space, tmp_path, limit, hours
+):
     space = make_space(BODY, max_trials=4)
     space = dataclasses.replace(space, limits=dataclasses.replace(space.limits, **limit))
     loop = SearchLoop.open(tmp_path, space)
@@ -261,7 +364,9 @@ def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(make
     loop.report(done.number, ProgressUpdate((Report(1, {"loss": 0.1}, 1.0),), None, None, 1, 0.1))
     loop.tell(done.number, State.COMPLETE)
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
-    going = SweepController(loop, pool, deaf, time.time() - 3600 * hours, lambda: False, lambda s: None, lambda: None)
+    going = SweepController(
+        loop, pool, deaf, time.time() - 3600 * hours, lambda: False, lambda s: None, lambda: None
+    )
     going.finish_leftover_trials()
     assert going.reason.startswith(f"limits.{next(iter(limit))}")
     with pytest.raises(StopIteration):
@@ -277,7 +382,9 @@ def test_what_the_record_names_is_never_deleted(seed):
     for step in range(1, 30):
         saved = Checkpoint(f"/t/checkpoint_{step:06d}", step, step)
         disk.add(saved.path)
-        book.record_update(attempt, RankUpdate(0, step, (Report(step, {"loss": chance.random()}, 0.0),), (saved,)))
+        book.record_update(
+            attempt, RankUpdate(0, step, (Report(step, {"loss": chance.random()}, 0.0),), (saved,))
+        )
         disk -= set(book.drop())
         if chance.random() < 0.5:
             heard = book.next_progress(0.0)

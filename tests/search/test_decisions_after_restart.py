@@ -30,7 +30,12 @@ def train(loop: SearchLoop, steps: range) -> dict[int, list[Action]]:
         for t in trials:
             if Action.STOP in verdicts[t.number]:
                 continue
-            loop.report(t.number, ProgressUpdate(reports((t.number * 5) % 8 + 1 / step, start=step), None, None, 1, 0.0))
+            loop.report(
+                t.number,
+                ProgressUpdate(
+                    reports((t.number * 5) % 8 + 1 / step, start=step), None, None, 1, 0.0
+                ),
+            )
             if step in loop.scheduler.rungs():
                 verdicts[t.number].append(loop.decide(t.number, step).action)
                 if verdicts[t.number][-1] is Action.STOP:
@@ -46,7 +51,9 @@ def test_some_are_stopped_and_the_best_is_not(make_space, tmp_path, scheduler):
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_a_driver_that_starts_anew_gives_the_verdict_that_would_have_been_given(make_space, tmp_path, scheduler):
+def test_a_driver_that_starts_anew_gives_the_verdict_that_would_have_been_given(
+    make_space, tmp_path, scheduler
+):
     space = make_space(BODY, scheduler=scheduler)
     told = []
     for name in ("goes on", "starts anew"):
@@ -58,7 +65,12 @@ def test_a_driver_that_starts_anew_gives_the_verdict_that_would_have_been_given(
         late = [loop.ask() for _ in range(4)]
         for step in (1, 2, 3):
             for t in late:
-                loop.report(t.number, ProgressUpdate(reports(t.number - 8.5 + 1 / step, start=step), None, None, 1, 0.0))
+                loop.report(
+                    t.number,
+                    ProgressUpdate(
+                        reports(t.number - 8.5 + 1 / step, start=step), None, None, 1, 0.0
+                    ),
+                )
         told.append([(t.id, loop.decide(t.number, 3).action) for t in late])
     assert told[0] == told[1]
 
@@ -76,7 +88,10 @@ def test_the_bracket_is_on_record_and_only_its_trials_are_compared(make_space, t
             loop.report(n, ProgressUpdate(reports(0.1, start=3), None, None, 1, 0.0))
     for n in (first, second):
         loop.report(n, ProgressUpdate(reports(0.5, start=3), None, None, 1, 0.0))
-    assert loop.decide(first, 3).action is Action.STOP and loop.decide(second, 3).action is Action.CONTINUE
+    assert (
+        loop.decide(first, 3).action is Action.STOP
+        and loop.decide(second, 3).action is Action.CONTINUE
+    )
     assert "bracket" in record.read(tmp_path).trials[0].to_json()
 
 
@@ -96,7 +111,9 @@ def test_the_median_rule_knows_the_reports_before_its_first_decision(make_space,
     early = trials[2].number
     for known in (loop, opened(tmp_path, space)):
         assert known.decide(early, 3).action is Action.CONTINUE, "its best was its first"
-        assert known.decide(trials[0].number, 3).action is Action.CONTINUE, "the mean of the third is above"
+        assert known.decide(trials[0].number, 3).action is Action.CONTINUE, (
+            "the mean of the third is above"
+        )
 
 
 def test_repeats_are_not_compared_after_a_driver_that_starts_anew_either(make_space, tmp_path):

@@ -13,7 +13,12 @@ from sweeps.core.errors import InputError
 from sweeps.search import earlier_trials
 from sweeps.search.earlier_configurations import OutsideDomain, Translator
 from sweeps.search.earlier_trials import EarlierSweep, EarlierTrial
-from sweeps.search.samplers.earlier_sweeps import ProcessWithPrior, earlier_processes, prior_weights, starting_points
+from sweeps.search.samplers.earlier_sweeps import (
+    ProcessWithPrior,
+    earlier_processes,
+    prior_weights,
+    starting_points,
+)
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.gaussian_process import Process
 from sweeps.search.search_loop import SearchLoop
@@ -39,7 +44,9 @@ params:
 def with_from(space):
     import dataclasses
 
-    return dataclasses.replace(space, search=dataclasses.replace(space.search, earlier=("earlier",)))
+    return dataclasses.replace(
+        space, search=dataclasses.replace(space.search, earlier=("earlier",))
+    )
 
 
 def configuration(space, rng: np.random.RandomState):
@@ -53,7 +60,13 @@ def configuration(space, rng: np.random.RandomState):
         else:
             low, high = distribution.low, distribution.high
             key = rng.randint(low, high + 1) if dimension.is_integer else rng.uniform(low, high)
-            keys[dimension.name] = int(key) if dimension.is_integer else dimension.value(key) if dimension.q else float(key)
+            keys[dimension.name] = (
+                int(key)
+                if dimension.is_integer
+                else dimension.value(key)
+                if dimension.q
+                else float(key)
+            )
         return keys[dimension.name]
 
     trial = build_trial(space, 0, choose)
@@ -85,10 +98,18 @@ def test_a_configuration_of_an_equal_space_stays_the_same(make_space_once, seed)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.floats(0.05, 0.95), st.sampled_from(["uniform: [0, {}]", "quniform: [0, 1, 0.25]", "choice: [0.0, 0.5]"]))
-def test_a_translated_configuration_is_in_the_new_space_or_is_left_out(make_space_once, seed, high, domain):
+@given(
+    st.integers(0, 10**6),
+    st.floats(0.05, 0.95),
+    st.sampled_from(["uniform: [0, {}]", "quniform: [0, 1, 0.25]", "choice: [0.0, 0.5]"]),
+)
+def test_a_translated_configuration_is_in_the_new_space_or_is_left_out(
+    make_space_once, seed, high, domain
+):
     earlier = make_space_once(MANY)
-    changed = MANY.replace("uniform: [0.0, 1.0]", domain.format(high), 1).replace("kind: {choice: [a, b,", "kind: {choice: [b,")
+    changed = MANY.replace("uniform: [0.0, 1.0]", domain.format(high), 1).replace(
+        "kind: {choice: [a, b,", "kind: {choice: [b,"
+    )
     new = make_space_once(changed + "  added: {uniform: [0, 1]}\n")
     keys, constants = configuration(earlier, np.random.RandomState(seed))
     try:
@@ -102,7 +123,9 @@ def test_a_translated_configuration_is_in_the_new_space_or_is_left_out(make_spac
     def choose(dimension):
         asked.append(dimension.name)
         key = translated.get(dimension.name, any_key(dimension))
-        assert distribution_of(dimension)._contains(distribution_of(dimension).to_internal_repr(key))
+        assert distribution_of(dimension)._contains(
+            distribution_of(dimension).to_internal_repr(key)
+        )
         return key
 
     new.fill(choose)
@@ -151,21 +174,34 @@ def test_the_domain_of_a_dimension_changes(make_space_once, before, key, after, 
     body = "\nparams:\n  other: {uniform: [0, 1]}\n  d: "
     earlier, new = make_space_once(body + before), make_space_once(body + after)
     keys = {"params.other": 0.5} | ({} if key is None else {"params.d": key})
-    constants = {"params": {"other": 0.5} | ({"d": 6 if before == "6" else None} if key is None else {})}
+    constants = {
+        "params": {"other": 0.5} | ({"d": 6 if before == "6" else None} if key is None else {})
+    }
     if expected is None:
         with pytest.raises(OutsideDomain, match=r"params\.d"):
             Translator(earlier, new).translate(keys, constants)
     elif expected == "missing":
         assert Translator(earlier, new).translate(keys, constants) == {"params.other": 0.5}
     else:
-        assert Translator(earlier, new).translate(keys, constants) == {"params.other": 0.5, "params.d": pytest.approx(expected)}
+        assert Translator(earlier, new).translate(keys, constants) == {
+            "params.other": 0.5,
+            "params.d": pytest.approx(expected),
+        }
 
 
 def test_a_chain_that_was_a_constant_is_an_option_now(make_space_once):
     body = "\nparams: {x: {uniform: [0, 1]}}"
-    constant, none = make_space_once("\npreprocessor: [SimpleImputer, StandardScaler]" + body), make_space_once(body)
-    new = make_space_once("\npreprocessor: {choice: [none, [SimpleImputer, StandardScaler]]}" + body)
-    assert Translator(constant, new).translate({"params.x": 0.5}, {})["preprocessor"] == "SimpleImputer+StandardScaler"
+    constant, none = (
+        make_space_once("\npreprocessor: [SimpleImputer, StandardScaler]" + body),
+        make_space_once(body),
+    )
+    new = make_space_once(
+        "\npreprocessor: {choice: [none, [SimpleImputer, StandardScaler]]}" + body
+    )
+    assert (
+        Translator(constant, new).translate({"params.x": 0.5}, {})["preprocessor"]
+        == "SimpleImputer+StandardScaler"
+    )
     assert Translator(none, new).translate({"params.x": 0.5}, {})["preprocessor"] == "none"
     other = make_space_once("\npreprocessor: {grid: [StandardScaler, MinMaxScaler]}" + body)
     assert Translator(none, other).translate({"params.x": 0.5}, {}) == {"params.x": 0.5}
@@ -173,8 +209,12 @@ def test_a_chain_that_was_a_constant_is_an_option_now(make_space_once):
 
 def test_a_dimension_that_depends_on_a_missing_one_is_missing_too(make_space_once):
     earlier = make_space_once("\nparams: {drop: {uniform: [0, 1]}, x: {uniform: [0, 1]}}")
-    new = make_space_once("\nparams: {kind: {choice: [b, a]}, drop: {uniform: [0, 1], when: {params.kind: b}}, x: {uniform: [0, 1]}}")
-    assert Translator(earlier, new).translate({"params.drop": 0.2, "params.x": 0.3}, {}) == {"params.x": 0.3}
+    new = make_space_once(
+        "\nparams: {kind: {choice: [b, a]}, drop: {uniform: [0, 1], when: {params.kind: b}}, x: {uniform: [0, 1]}}"
+    )
+    assert Translator(earlier, new).translate({"params.drop": 0.2, "params.x": 0.3}, {}) == {
+        "params.x": 0.3
+    }
 
 
 # ---- the file
@@ -182,13 +222,29 @@ def test_a_dimension_that_depends_on_a_missing_one_is_missing_too(make_space_onc
 
 def test_the_saved_trials_are_read_back(tmp_path, make_space):
     space = make_space(BODY)
-    sweep = EarlierSweep("a", "/runs/a", sweep_of(space, lambda p: p["x"]).trials, {"without a value": 2}, ("params.new",))
-    odd = (EarlierTrial({"params.x": 0.5}, {1: 2.0}), EarlierTrial({"params.x": 0.1}, {1: math.inf}, violation=math.inf))
+    sweep = EarlierSweep(
+        "a",
+        "/runs/a",
+        sweep_of(space, lambda p: p["x"]).trials,
+        {"without a value": 2},
+        ("params.new",),
+    )
+    odd = (
+        EarlierTrial({"params.x": 0.5}, {1: 2.0}),
+        EarlierTrial({"params.x": 0.1}, {1: math.inf}, violation=math.inf),
+    )
     earlier_trials.save(tmp_path, [sweep, EarlierSweep("b", "s3://bucket/b", odd)])
     first, second = earlier_trials.read(tmp_path, space)
     assert first == sweep
-    assert second.trials[0] == odd[0] and second.trials[1].violation == math.inf and math.isnan(second.trials[1].rungs[1])
-    assert str(first) == "30 of 32 configurations of a; left out: 2 without a value; it has no values for params.new"
+    assert (
+        second.trials[0] == odd[0]
+        and second.trials[1].violation == math.inf
+        and math.isnan(second.trials[1].rungs[1])
+    )
+    assert (
+        str(first)
+        == "30 of 32 configurations of a; left out: 2 without a value; it has no values for params.new"
+    )
 
 
 TRIAL = '{"sweeps": [{"name": "a", "place": "b", "left_out": {}, "new": [], "trials": [{"keys": KEYS, "rungs": RUNGS}]}]}'
@@ -219,13 +275,17 @@ def test_a_sweep_starts_with_a_suggestion_and_then_the_best_trial_of_each_earlie
     assert starting_points([sweep], distributions, [True]) == [{}, dict(best[0].keys)]
     assert starting_points([sweep], distributions, [False]) == [{}, dict(best[-1].keys)]
     several = [sweep_of(space, lambda p: p["x"], seed=i, name=str(i)) for i in range(5)]
-    assert len(starting_points([*several, several[0]], distributions, [True])) == 6, "no configuration starts twice"
+    assert len(starting_points([*several, several[0]], distributions, [True])) == 6, (
+        "no configuration starts twice"
+    )
     assert starting_points([EarlierSweep("none", "", ())], distributions, [True]) == []
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("algorithm", ["tpe", "gp", "random", "qmc", "nsga2"])
-def test_every_algorithm_starts_with_the_points_and_suggests_the_same_after_a_restart(make_space, tmp_path, algorithm):
+def test_every_algorithm_starts_with_the_points_and_suggests_the_same_after_a_restart(
+    make_space, tmp_path, algorithm
+):
     space = with_from(make_space(BODY, 40, algorithm))
     sweep = sweep_of(space, lambda p: (p["x"] - 0.3) ** 2)
     best = min(sweep.trials, key=lambda t: t.values)
@@ -255,7 +315,9 @@ def test_the_weight_of_an_earlier_sweep_shows_how_well_it_agrees():
     y = predicted[:, 0] + 0.1 * rng.normal(size=40)
     agrees, other = prior_weights(predicted, y)
     assert agrees > 0.9 and other < 0.1
-    assert prior_weights(-predicted[:, :1], y) == pytest.approx([0.0]), "a sweep that contradicts has no weight"
+    assert prior_weights(-predicted[:, :1], y) == pytest.approx([0.0]), (
+        "a sweep that contradicts has no weight"
+    )
     assert prior_weights(np.empty((0, 2)), np.empty(0)) == pytest.approx([0.25, 0.25])
 
 
@@ -276,7 +338,9 @@ def test_without_weight_the_process_is_the_one_without_earlier_sweeps(make_space
         assert a == pytest.approx(b, abs=1e-6)
 
 
-def test_gp_finds_the_optimum_of_a_related_task_soon_and_leaves_an_unrelated_one(make_space, tmp_path):
+def test_gp_finds_the_optimum_of_a_related_task_soon_and_leaves_an_unrelated_one(
+    make_space, tmp_path
+):
     space = make_space(NUMBERS, 40, "gp", scheduler="{name: none}")
     found = {}
     for name, center in (("related", 0.8), ("unrelated", 0.2)):
@@ -284,7 +348,11 @@ def test_gp_finds_the_optimum_of_a_related_task_soon_and_leaves_an_unrelated_one
         folder.mkdir()
         sweep = sweep_of(space, lambda p, c=center: (p["x"] - c) ** 2 + (p["y"] - c) ** 2, 40)
         earlier_trials.save(folder, [sweep])
-        asked = run(SearchLoop.open(folder, with_from(space)), 20, lambda t: (t.params["x"] - 0.85) ** 2 + (t.params["y"] - 0.75) ** 2)
+        asked = run(
+            SearchLoop.open(folder, with_from(space)),
+            20,
+            lambda t: (t.params["x"] - 0.85) ** 2 + (t.params["y"] - 0.75) ** 2,
+        )
         values = [(t.params["x"] - 0.85) ** 2 + (t.params["y"] - 0.75) ** 2 for t in asked]
         found[name] = min(values[:14]), min(values)
     assert found["related"][0] < 0.01, found

@@ -18,19 +18,26 @@ def test_a_place_is_that_of_its_values(seed):
         values = axes.external(place)
         assert list(values) == list(SPACE)
         internal = [SPACE[name].to_internal_repr(value) for name, value in values.items()]
-        assert all(distribution._contains(value) for distribution, value in zip(SPACE.values(), internal, strict=True)), values
+        assert all(
+            distribution._contains(value)
+            for distribution, value in zip(SPACE.values(), internal, strict=True)
+        ), values
         assert np.allclose(axes.places(np.array([internal])), place)
 
 
 def test_what_has_steps_stays_on_them():
     axes = Axes({"whole": SPACE["whole"], "real": SPACE["real"], "kind": SPACE["kind"]})
     moved = axes.on_steps(np.array([[0.5, 0.123, 2.0], [0.56, 0.123, 2.0], [1.0, 1.0, 0.0]]))
-    assert np.allclose(moved, [[0.5, 0.123, 2.0], [0.5 + 1 / 9, 0.123, 2.0], [1 - 1 / 18, 1.0, 0.0]])
+    assert np.allclose(
+        moved, [[0.5, 0.123, 2.0], [0.5 + 1 / 9, 0.123, 2.0], [1 - 1 / 18, 1.0, 0.0]]
+    )
 
 
 def test_draws_are_even():
     axes = Axes(SPACE)
     drawn = axes.anywhere(np.random.RandomState(0), 20_000)
     numbers = drawn[:, axes.numbers]
-    assert np.allclose(numbers.mean(axis=0), 0.5, atol=0.02) and np.allclose(numbers.std(axis=0), 12**-0.5, atol=0.02)
+    assert np.allclose(numbers.mean(axis=0), 0.5, atol=0.02) and np.allclose(
+        numbers.std(axis=0), 12**-0.5, atol=0.02
+    )
     assert np.allclose(np.bincount(drawn[:, 5].astype(int)) / 20_000, 1 / 3, atol=0.02)

@@ -50,15 +50,32 @@ params:
 
 def conditional(params) -> dict[str, float]:
     kind, extra = params["kind"], 2 * (params.get("w", 0.9) - 0.2) ** 2 + 0.1 * (params["n"] == 3)
-    inside = 0.3 if kind == "a" else (kind["u"] - 0.8) ** 2 if "u" in kind else 0.2 + (kind["v"] - 0.4) ** 2
+    inside = (
+        0.3
+        if kind == "a"
+        else (kind["u"] - 0.8) ** 2
+        if "u" in kind
+        else 0.2 + (kind["v"] - 0.4) ** 2
+    )
     return {"loss": inside + extra}
 
 
 @pytest.mark.timeout(60)
 def test_conditional_dimensions_are_modeled(make_space, tmp_path):
-    asked = run(SearchLoop.open(tmp_path, make_space(CONDITIONS, 60, "gp", scheduler=NO_STOPS)), 40, lambda p: conditional(p))
+    asked = run(
+        SearchLoop.open(tmp_path, make_space(CONDITIONS, 60, "gp", scheduler=NO_STOPS)),
+        40,
+        lambda p: conditional(p),
+    )
     late = [t.params for t in asked[25:]]
-    near = [p for p in late if p["n"] > 1 and "u" in p["kind"] and abs(p["kind"]["u"] - 0.8) < 0.15 and abs(p["w"] - 0.2) < 0.15]
+    near = [
+        p
+        for p in late
+        if p["n"] > 1
+        and "u" in p["kind"]
+        and abs(p["kind"]["u"] - 0.8) < 0.15
+        and abs(p["w"] - 0.2) < 0.15
+    ]
     assert len(near) > len(late) / 3, "one in fifty of random ones"
     assert all(("w" in p) == (p["n"] > 1) for p in late)
 
@@ -71,21 +88,35 @@ DISCRETE_OPTION = "params: {kind: {choice: [{n: {randint: [0, 9]}}, {v: {uniform
     ("space", "loss"),
     [
         pytest.param(NUMBERS, lambda p: p["x"] + p["y"], id="the optimum is in a corner"),
-        pytest.param(NUMBERS, lambda p: (p["x"] - 0.4) ** 2 + 0.01 * p["y"], id="one dimension hardly matters"),
         pytest.param(
-            DISCRETE_OPTION, lambda p: 1 + p["kind"]["v"] if "v" in p["kind"] else 0.1 * p["kind"]["n"] / p["m"], id="discrete option"
+            NUMBERS,
+            lambda p: (p["x"] - 0.4) ** 2 + 0.01 * p["y"],
+            id="one dimension hardly matters",
+        ),
+        pytest.param(
+            DISCRETE_OPTION,
+            lambda p: 1 + p["kind"]["v"] if "v" in p["kind"] else 0.1 * p["kind"]["n"] / p["m"],
+            id="discrete option",
         ),
     ],
 )
 def test_no_configuration_is_suggested_twice(make_space, tmp_path, space, loss):
-    asked = run(SearchLoop.open(tmp_path, make_space(space, 60, "gp", scheduler=NO_STOPS)), 45, lambda p: {"loss": loss(p)})
+    asked = run(
+        SearchLoop.open(tmp_path, make_space(space, 60, "gp", scheduler=NO_STOPS)),
+        45,
+        lambda p: {"loss": loss(p)},
+    )
     configurations = [repr(t.params) for t in asked]
-    assert [c for i, c in enumerate(configurations) if i >= 12 and c in configurations[:i]] == [], "the first ones are random"
+    assert [c for i, c in enumerate(configurations) if i >= 12 and c in configurations[:i]] == [], (
+        "the first ones are random"
+    )
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("state", [State.PRUNED, State.FAIL])
-def test_a_configuration_that_ended_without_a_value_is_not_suggested_again(make_space, tmp_path, state):
+def test_a_configuration_that_ended_without_a_value_is_not_suggested_again(
+    make_space, tmp_path, state
+):
     space = "params: {n: {randint: [0, 8]}, s: {choice: [1, 2, 4, 8, 16, 32]}}"
     loop = SearchLoop.open(tmp_path, make_space(space, 60, "gp", scheduler=NO_STOPS))
     run(loop, 12, lambda p: {"loss": p["n"] + p["s"] / 32})
@@ -99,16 +130,26 @@ def test_a_configuration_that_ended_without_a_value_is_not_suggested_again(make_
 @pytest.mark.timeout(60)
 def test_the_best_trials_next_to_failures_are_found(make_space, tmp_path):
     loop = SearchLoop.open(tmp_path, make_space(NUMBERS, 60, "gp", scheduler=NO_STOPS))
-    asked = run(loop, 30, lambda p: None if p["x"] > 0.6 else {"loss": 1 - p["x"] + (p["y"] - 0.5) ** 2})
-    assert any(0.58 < t.params["x"] <= 0.6 and abs(t.params["y"] - 0.5) < 0.05 for t in asked), "one of 500 random ones"
+    asked = run(
+        loop, 30, lambda p: None if p["x"] > 0.6 else {"loss": 1 - p["x"] + (p["y"] - 0.5) ** 2}
+    )
+    assert any(0.58 < t.params["x"] <= 0.6 and abs(t.params["y"] - 0.5) < 0.05 for t in asked), (
+        "one of 500 random ones"
+    )
     assert sum(0.55 < t.params["x"] < 0.65 for t in asked[15:]) > 7, "a tenth of random ones"
 
 
 @pytest.mark.timeout(60)
 def test_constraints_are_modeled(make_space, tmp_path):
     space = make_space(NUMBERS, 60, "gp", scheduler=NO_STOPS, extra='constraints: {size: "<= 5"}')
-    asked = run(SearchLoop.open(tmp_path, space), 40, lambda p: {"loss": -p["x"] - p["y"], "size": 10 * p["x"] + p["y"]})
-    feasible = [t.params["x"] + t.params["y"] for t in asked if 10 * t.params["x"] + t.params["y"] <= 5]
+    asked = run(
+        SearchLoop.open(tmp_path, space),
+        40,
+        lambda p: {"loss": -p["x"] - p["y"], "size": 10 * p["x"] + p["y"]},
+    )
+    feasible = [
+        t.params["x"] + t.params["y"] for t in asked if 10 * t.params["x"] + t.params["y"] <= 5
+    ]
     assert max(feasible) > 1.3, "the best possible is 1.4"
     assert sum(10 * t.params["x"] + t.params["y"] <= 5.5 for t in asked[25:]) >= 8
 
@@ -116,7 +157,9 @@ def test_constraints_are_modeled(make_space, tmp_path):
 @pytest.mark.timeout(60)
 def test_several_objectives_have_their_front_searched(make_space, tmp_path):
     objective = "[{metric: a, goal: minimize}, {metric: b, goal: maximize}]"
-    loop = SearchLoop.open(tmp_path, make_space(NUMBERS, 60, "gp", scheduler=NO_STOPS, objective=objective))
+    loop = SearchLoop.open(
+        tmp_path, make_space(NUMBERS, 60, "gp", scheduler=NO_STOPS, objective=objective)
+    )
     asked = run(loop, 40, lambda p: {"a": p["x"] ** 2 + p["y"], "b": -((p["x"] - 1) ** 2) - p["y"]})
     late = [t.params for t in asked[20:]]
     assert sum(p["y"] < 0.1 for p in late) > 10, "one in ten of random ones"
@@ -124,12 +167,18 @@ def test_several_objectives_have_their_front_searched(make_space, tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_a_resumed_sweep_suggests_the_same_with_conditions_failures_constraints_and_ordered_choices(make_space, tmp_path):
+def test_a_resumed_sweep_suggests_the_same_with_conditions_failures_constraints_and_ordered_choices(
+    make_space, tmp_path
+):
     body = CONDITIONS + "  size: {choice: [16, 32, 64, 128]}\n"
     space = make_space(body, 60, "gp", scheduler=NO_STOPS, extra='constraints: {size: "<= 100"}')
 
     def metrics(params):
-        return None if params.get("w", 0) > 0.7 else {**conditional(params), "size": params["size"] * (1 + params["n"])}
+        return (
+            None
+            if params.get("w", 0) > 0.7
+            else {**conditional(params), "size": params["size"] * (1 + params["n"])}
+        )
 
     asked = []
     for again in (False, True):
@@ -171,12 +220,19 @@ def test_the_observations_are_the_best_trials_and_a_sample_of_the_others(cells):
     found = gp_observations.observations(history, np.random.RandomState(0))
     assert len(found.trials) == len(found.values) == gp_observations.MOST
     share = gp_observations.MOST // 2
-    for level, ranked in ((1, sorted(r for cell in history.levels[1].values() for r in cell)), (3, None)):
-        numbers = [t.number for t, at in zip(found.trials, found.levels, strict=True) if at == level]
+    for level, ranked in (
+        (1, sorted(r for cell in history.levels[1].values() for r in cell)),
+        (3, None),
+    ):
+        numbers = [
+            t.number for t, at in zip(found.trials, found.levels, strict=True) if at == level
+        ]
         assert len(numbers) == len(set(numbers)) == share
         if ranked:
             assert numbers[: share // 2] == [number for _, _, number in ranked[: share // 2]]
-    assert found.values[:, 0] == pytest.approx([t.params["x"] for t in found.trials]), "shifted to the highest rung"
+    assert found.values[:, 0] == pytest.approx([t.params["x"] for t in found.trials]), (
+        "shifted to the highest rung"
+    )
 
 
 @pytest.mark.parametrize("objectives", [2, 3])
@@ -204,21 +260,37 @@ def test_the_noise_is_the_variance_among_repeats():
         first = len(study.trials)
         for value in row:
             attrs = {} if len(study.trials) == first else {REPEAT_OF: first}
-            study.add_trial(create_trial(params={"x": 0.5}, distributions=space, value=float(value), user_attrs=attrs))
+            study.add_trial(
+                create_trial(
+                    params={"x": 0.5}, distributions=space, value=float(value), user_attrs=attrs
+                )
+            )
             pieces.refresh(study)
     once.refresh(study)
     freedom, (variance,) = once.noise()
     assert (freedom, [variance]) == pieces.noise() and freedom == 80
-    assert variance == pytest.approx(values.var(axis=1, ddof=1).mean()) and math.sqrt(variance) == pytest.approx(0.3, rel=0.2)
-    assert [VAGUE.with_estimate(0.01, n).width for n in (0, 8, 80)] == pytest.approx([2.0, 0.485, 0.158], abs=1e-3)
+    assert variance == pytest.approx(values.var(axis=1, ddof=1).mean()) and math.sqrt(
+        variance
+    ) == pytest.approx(0.3, rel=0.2)
+    assert [VAGUE.with_estimate(0.01, n).width for n in (0, 8, 80)] == pytest.approx(
+        [2.0, 0.485, 0.158], abs=1e-3
+    )
     logs = [VAGUE.with_estimate(0.01, n).log for n in (0, 8, 80)]
-    assert logs[0] == VAGUE.log and [abs(a - math.log(0.01)) for a in logs] == sorted((abs(a - math.log(0.01)) for a in logs), reverse=True)
+    assert logs[0] == VAGUE.log and [abs(a - math.log(0.01)) for a in logs] == sorted(
+        (abs(a - math.log(0.01)) for a in logs), reverse=True
+    )
     assert NONE.with_estimate(0.01, 8) == NONE and VAGUE.with_estimate(0.0, 8).log < -5
 
 
 def test_a_mean_of_repeats_has_less_noise():
-    shares = [gp_observations.share_of_noise(Repeats(4, aggregate)) for aggregate in ("mean", "median", "min")]
-    assert shares == pytest.approx([0.25, math.pi / 8, 1.0]) and gp_observations.share_of_noise(Repeats()) == 1
+    shares = [
+        gp_observations.share_of_noise(Repeats(4, aggregate))
+        for aggregate in ("mean", "median", "min")
+    ]
+    assert (
+        shares == pytest.approx([0.25, math.pi / 8, 1.0])
+        and gp_observations.share_of_noise(Repeats()) == 1
+    )
 
 
 def test_the_fidelity_of_a_level_is_the_logarithm_of_its_step():

@@ -28,9 +28,18 @@ from tests.search.test_crash import ASKED, BODY, PLAIN, drive, enqueue_after_two
 
 FUZZ = settings(fuzzed, max_examples=max(1, EXAMPLES // 2))
 NOISE = {"algorithm": "random", "scheduler": "{name: none, max_t: 9}", "max_trials": 6}
-TWO = {"objective": "[{metric: loss, goal: minimize}, {metric: other, goal: maximize}]", "max_trials": 5}
+TWO = {
+    "objective": "[{metric: loss, goal: minimize}, {metric: other, goal: maximize}]",
+    "max_trials": 5,
+}
 TWO |= {"extra": "constraints: {other: '<= 100'}", "scheduler": "{name: none, max_t: 9}"}
-KINDS: dict[str, dict[str, Any]] = {"asha": PLAIN, "points and repeats": ASKED, "random": NOISE, "two objectives": TWO, "enqueued": ASKED}
+KINDS: dict[str, dict[str, Any]] = {
+    "asha": PLAIN,
+    "points and repeats": ASKED,
+    "random": NOISE,
+    "two objectives": TWO,
+    "enqueued": ASKED,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +62,15 @@ def finished(space: Any, folder: Path, enqueues: bool = False) -> Whole:
     loop = drive(space, folder, before=enqueue_after_two if enqueues else lambda loop: None)
     counts = {"completed": 0, "pruned": 0, "failed": 0}
     for r in loop.store.results().values():
-        counts[{"COMPLETE": "completed", "PRUNED": "pruned", "FAIL": "failed"}[r.state.name]] += not r.given
+        counts[
+            {"COMPLETE": "completed", "PRUNED": "pruned", "FAIL": "failed"}[r.state.name]
+        ] += not r.given
     winner, front = loop.store.winner(), loop.store.front()
-    result = {"trials": counts, "best": None if winner is None else describe_recorded(loop.store, winner), "seconds": 9.0}
+    result = {
+        "trials": counts,
+        "best": None if winner is None else describe_recorded(loop.store, winner),
+        "seconds": 9.0,
+    }
     result |= {"front": [describe_recorded(loop.store, n) for n in front]} if front else {}
     lines = whole_lines((folder / JOURNAL).read_bytes())
     return Whole(space, lines, json.loads(json.dumps(result)), outcome(loop), folder)
@@ -63,7 +78,11 @@ def finished(space: Any, folder: Path, enqueues: bool = False) -> Whole:
 
 @pytest.fixture
 def whole(make_space, tmp_path, request) -> Whole:
-    return finished(make_space(BODY, **KINDS[request.param]), tmp_path / "whole", enqueues=request.param == "enqueued")
+    return finished(
+        make_space(BODY, **KINDS[request.param]),
+        tmp_path / "whole",
+        enqueues=request.param == "enqueued",
+    )
 
 
 every = pytest.mark.parametrize("whole", KINDS, indirect=True)
@@ -79,11 +98,19 @@ def checked(whole: Whole, found: RebuiltJournal, folder: Path) -> dict[str, str]
     """What holds of any rebuilt journal: the states of its trials."""
     assert first_fault(found.lines) is None
     again = rebuild(found.lines, None, whole.facts)
-    assert not again.changed and again.lines == found.lines, "a repaired journal has nothing to repair"
+    assert not again.changed and again.lines == found.lines, (
+        "a repaired journal has nothing to repair"
+    )
     study = study_of(found.lines, folder)
-    states = {t.id: t.result.state.name for t in study.trials if not t.result.given} if study is not None else {}
+    states = (
+        {t.id: t.result.state.name for t in study.trials if not t.result.given}
+        if study is not None
+        else {}
+    )
     assert list(states) == sorted(set(states)), "each trial is there once"
-    known = {begun["id"]: (state, params, begun) for _, state, params, begun, *_ in whole.outcome[:-2]}
+    known = {
+        begun["id"]: (state, params, begun) for _, state, params, begun, *_ in whole.outcome[:-2]
+    }
     for t in study.trials if study is not None else ():
         assert t.params == known[t.id][2]["params"], "nobody gets another's configuration"
         assert t.result.state.name in ("RUNNING", known[t.id][0]), "nor another's end"
@@ -101,7 +128,13 @@ def checked(whole: Whole, found: RebuiltJournal, folder: Path) -> dict[str, str]
 def test_a_whole_journal_has_no_fault_and_comes_out_as_it_is(whole):
     assert first_fault(whole.lines) is None
     found = rebuild(whole.lines, whole.result, whole.facts)
-    assert list(found.lines) == whole.lines and not found.changed and not found.dropped and not found.lost and found.contradiction is None
+    assert (
+        list(found.lines) == whole.lines
+        and not found.changed
+        and not found.dropped
+        and not found.lost
+        and found.contradiction is None
+    )
 
 
 def test_the_old_journal_has_no_fault(old_sweep):
@@ -152,8 +185,16 @@ def test_r8_a_bad_line_in_the_middle_is_named(whole, tmp_path, kind):
         with pytest.raises(DamagedStudy) as e:
             reads(tmp_path / "damaged")
         (problem,) = e.value.problems
-        assert problem.place == f"{tmp_path / 'damaged' / JOURNAL}:{at + 1}" and "\n" not in problem.text and len(problem.text) < 400
-        assert said in problem.text and f"{at} records before this line and {len(lines) - at - 1} after this line" in problem.text
+        assert (
+            problem.place == f"{tmp_path / 'damaged' / JOURNAL}:{at + 1}"
+            and "\n" not in problem.text
+            and len(problem.text) < 400
+        )
+        assert (
+            said in problem.text
+            and f"{at} records before this line and {len(lines) - at - 1} after this line"
+            in problem.text
+        )
         assert "sweeps repair" in problem.text or "repair" in problem.text
     states = checked(whole, rebuild(lines, whole.result, whole.facts), tmp_path / "repaired")
     assert len(states) == len(whole.outcome) - 2
@@ -163,7 +204,11 @@ def test_r8_a_bad_line_in_the_middle_is_named(whole, tmp_path, kind):
 @pytest.mark.parametrize(
     "which, twice, said",
     [
-        ('"op_code":4', False, "exist at this line"),  # what creates a trial: all that follow would have another number
+        (
+            '"op_code":4',
+            False,
+            "exist at this line",
+        ),  # what creates a trial: all that follow would have another number
         ('"op_code":4', True, "line before"),
         ('"op_code":5', False, "parameters"),
         ('"begun"', False, "begun"),
@@ -189,35 +234,56 @@ def test_r8_lines_that_are_missing_or_doubled_are_noticed(whole, tmp_path, which
 @pytest.mark.parametrize("whole", ["asha"], indirect=True)
 def test_what_a_crash_leaves_is_no_damage(whole, tmp_path):
     data, last = b"".join(whole.lines), whole.lines[-1]
-    for torn in (b"", last[:7], b"\0" * 50, last[:9] + b"\0\0\0\n", last[:9] + b"\0\n" + last[:5], b"\xff"):
+    for torn in (
+        b"",
+        last[:7],
+        b"\0" * 50,
+        last[:9] + b"\0\0\0\n",
+        last[:9] + b"\0\n" + last[:5],
+        b"\xff",
+    ):
         (tmp_path / JOURNAL).write_bytes(data + torn)
         assert torn_tail_start(data + torn) == len(data)
         study = record.read(tmp_path)
         assert study is not None and len(study.trials) == len(whole.outcome) - 2
         assert (tmp_path / JOURNAL).read_bytes() == data + torn, "to look changes nothing"
         SearchLoop.open(tmp_path, whole.space)
-        assert (tmp_path / JOURNAL).read_bytes().startswith(data) and first_fault(whole_lines((tmp_path / JOURNAL).read_bytes())) is None
+        assert (tmp_path / JOURNAL).read_bytes().startswith(data) and first_fault(
+            whole_lines((tmp_path / JOURNAL).read_bytes())
+        ) is None
     (tmp_path / JOURNAL).write_bytes(data.replace(b"\n", b"\r\n"))
     assert record.read(tmp_path) is not None, "an editor's line ends are JSON's white space"
 
 
 # ---- when a study contradicts a result
 
-counts = st.fixed_dictionaries({}, optional=dict.fromkeys((*ENDED, "interrupted"), st.integers(0, 30)))
+counts = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys((*ENDED, "interrupted"), st.integers(0, 30))
+)
 
 
 @given(counts, st.integers(0, 100), st.integers(0, 5), st.integers(0, 120))
 @example({"completed": 10, "pruned": 0, "failed": 0}, 0, 0, 0)
 @example({"completed": 1}, 1, 0, 7)
-def test_r9_a_study_contradicts_a_result_if_and_only_if_it_lacks_an_end_that_the_result_tells(told, ended, given_, best):
+def test_r9_a_study_contradicts_a_result_if_and_only_if_it_lacks_an_end_that_the_result_tells(
+    told, ended, given_, best
+):
     ids = [f"{n:04d}" for n in range(ended + given_)]
-    said = contradiction(ids[:ended], ids[ended:], {"trials": told, "best": {"trial": f"{best:04d}"}})
+    said = contradiction(
+        ids[:ended], ids[ended:], {"trials": told, "best": {"trial": f"{best:04d}"}}
+    )
     short = ended < sum(told.get(word, 0) for word in ENDED)
     assert (said is not None) == (short or best >= ended + given_)
     if short:
         assert str(ended) in said and "result.json" in said
-    assert contradiction(ids[:ended], (), {"trials": {}, "best": None, "front": ()}) is None, "no end is told, so none is missing"
-    assert contradiction(ids[: ended + given_], (), {"trials": told, "best": None}) is None or short or not short
+    assert contradiction(ids[:ended], (), {"trials": {}, "best": None, "front": ()}) is None, (
+        "no end is told, so none is missing"
+    )
+    assert (
+        contradiction(ids[: ended + given_], (), {"trials": told, "best": None}) is None
+        or short
+        or not short
+    )
 
 
 # ---- what is rebuilt
@@ -235,11 +301,21 @@ def damaged_somehow(data: st.DataObject, lines: list[bytes]) -> list[bytes]:
         if kind == "drop":
             del lines[at : at + data.draw(st.sampled_from([1, 2, 5, 20]), label="count")]
         elif kind == "junk":
-            lines[at] = data.draw(st.sampled_from([b"\n", b"{}\n", b"[]\n", b"\0\0\n", b'{"op_code":4}\n', b"\xff\n"]), label="junk")
+            lines[at] = data.draw(
+                st.sampled_from(
+                    [b"\n", b"{}\n", b"[]\n", b"\0\0\n", b'{"op_code":4}\n', b"\xff\n"]
+                ),
+                label="junk",
+            )
         elif kind == "double":
             lines.insert(data.draw(st.integers(0, len(lines)), label="where"), lines[at])
         elif kind == "cut":
-            lines[at] = lines[at][: data.draw(st.integers(0, len(lines[at])), label="byte")].replace(b"\n", b"") + b"\n"
+            lines[at] = (
+                lines[at][: data.draw(st.integers(0, len(lines[at])), label="byte")].replace(
+                    b"\n", b""
+                )
+                + b"\n"
+            )
         else:
             other = data.draw(st.integers(0, len(lines) - 1), label="other")
             lines[at], lines[other] = lines[other], lines[at]
@@ -285,12 +361,17 @@ def test_r8_lost_lines_lose_nothing_that_other_lines_tell(whole, tmp_path, data)
 @pytest.mark.parametrize("left", [0, 1, 9], ids=["empty", "one line", "nine lines"])
 def test_r9_the_best_of_an_empty_or_short_journal_is_rebuilt_from_the_result(whole, tmp_path, left):
     found = rebuild(whole.lines[:left], whole.result, whole.facts)
-    assert list(found.lines[: min(left, 5)]) == whole.lines[: min(left, 5)] and found.contradiction is not None
+    assert (
+        list(found.lines[: min(left, 5)]) == whole.lines[: min(left, 5)]
+        and found.contradiction is not None
+    )
     checked(whole, found, tmp_path / "repaired")
     study = study_of(found.lines, tmp_path / "repaired")
     trials = {t.id: t for t in study.trials}
     for best in [whole.result["best"]] if whole.result["best"] else whole.result["front"]:
-        own = best.get("repeats", {"values": {best["trial"]: best["value"]}})["values"][best["trial"]]
+        own = best.get("repeats", {"values": {best["trial"]: best["value"]}})["values"][
+            best["trial"]
+        ]
         t = trials[best["trial"]]
         assert (t.result.state.name, t.result.value, t.params) == ("COMPLETE", own, best["params"])
         assert find_configuration(whole.space, int(best["trial"]), best) == t.keys
@@ -298,9 +379,15 @@ def test_r9_the_best_of_an_empty_or_short_journal_is_rebuilt_from_the_result(who
 
 
 @pytest.mark.parametrize("whole", ["random"], indirect=True)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(lost=st.sets(st.integers(0, 5), min_size=1, max_size=4))
-def test_r8_trials_of_which_nothing_is_left_are_run_again_under_their_numbers(whole, tmp_path, lost):
+def test_r8_trials_of_which_nothing_is_left_are_run_again_under_their_numbers(
+    whole, tmp_path, lost
+):
     """Random search draws by the number of a trial, so the sweep comes to the same as if nothing had been."""
     folder = tmp_path / "repaired"
     numbered = list[bytes]()
@@ -311,7 +398,9 @@ def test_r8_trials_of_which_nothing_is_left_are_run_again_under_their_numbers(wh
         if (created if said["op_code"] == 4 else said.get("trial_id", -1)) not in lost:
             numbered.append(line)
     found = rebuild(numbered, None, whole.facts)
-    assert study_of(found.lines, folder) is not None and set(found.lost) <= {f"{n:04d}" for n in lost}
+    assert study_of(found.lines, folder) is not None and set(found.lost) <= {
+        f"{n:04d}" for n in lost
+    }
     assert outcome(drive(whole.space, folder)) == whole.outcome
 
 
@@ -319,7 +408,11 @@ def test_r8_trials_of_which_nothing_is_left_are_run_again_under_their_numbers(wh
 def test_r8_a_sweep_that_lost_an_end_is_driven_to_the_same_end(whole, tmp_path):
     """Each of the ends in turn."""
     folder = tmp_path / "repaired"
-    for at in [i for i, line in enumerate(whole.lines) if parse_line(line)["op_code"] == 6 and parse_line(line)["state"] in (1, 2)][:4]:
+    for at in [
+        i
+        for i, line in enumerate(whole.lines)
+        if parse_line(line)["op_code"] == 6 and parse_line(line)["state"] in (1, 2)
+    ][:4]:
         lines = [*whole.lines[:at], *whole.lines[at + 1 :]]
         found = rebuild(lines, None if first_fault(lines) else whole.result, whole.facts)
         study_of(found.lines, folder)
@@ -333,10 +426,29 @@ def test_numbers_of_records_that_no_sweep_has_make_no_room(make_space):
     """A damaged number is not believed: it would make millions of trials."""
     space = make_space(BODY, max_trials=4)
     rules = Rules()
-    assert rules.fault({"op_code": 4, "worker_id": "w", "study_id": 0, "datetime_start": "2026-11-23T13:49:58+00:00"}) is not None
-    begun = {"op_code": 8, "worker_id": "w", "trial_id": 99_999_999, "user_attr": {"begun": {"id": "99999999"}}}
+    assert (
+        rules.fault(
+            {
+                "op_code": 4,
+                "worker_id": "w",
+                "study_id": 0,
+                "datetime_start": "2026-11-23T13:49:58+00:00",
+            }
+        )
+        is not None
+    )
+    begun = {
+        "op_code": 8,
+        "worker_id": "w",
+        "trial_id": 99_999_999,
+        "user_attr": {"begun": {"id": "99999999"}},
+    }
     best = {"trial": "99999999", "value": 0.5, "params": {}, "preprocessor": "none", "scaling": {}}
-    found = rebuild([json.dumps(begun).encode() + b"\n"] * 3, {"trials": {"completed": 9}, "best": best}, SweepFacts(space, 1e9))
+    found = rebuild(
+        [json.dumps(begun).encode() + b"\n"] * 3,
+        {"trials": {"completed": 9}, "best": best},
+        SweepFacts(space, 1e9),
+    )
     assert len(found.lines) < 10
 
 
@@ -348,9 +460,18 @@ FOUND: dict[str, tuple[str, Any]] = {
     "news that are no object": ('"told.0"', lambda said: said["user_attr"].update({"told.0": [1]})),
     "news by name": ('"told.0"', lambda said: said.update(user_attr={"told.x": {}})),
     "a distribution that is none": ('"op_code":5', lambda said: said.update(distribution="{}")),
-    "a parameter outside its distribution": ('"params.eta"', lambda said: said.update(param_value_internal=1e9)),
-    "a configuration that is nested": ('"begun"', lambda said: said["user_attr"]["begun"].update(params=nested(100))),
-    "a huge number": ('"begun"', lambda said: said["user_attr"]["begun"]["scaling"].update(num_workers=10**400)),
+    "a parameter outside its distribution": (
+        '"params.eta"',
+        lambda said: said.update(param_value_internal=1e9),
+    ),
+    "a configuration that is nested": (
+        '"begun"',
+        lambda said: said["user_attr"]["begun"].update(params=nested(100)),
+    ),
+    "a huge number": (
+        '"begun"',
+        lambda said: said["user_attr"]["begun"]["scaling"].update(num_workers=10**400),
+    ),
 }
 
 
@@ -358,7 +479,10 @@ FOUND: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("whole", ["asha"], indirect=True)
 def test_r8_attributes_of_the_study_with_odd_names_do_no_harm(whole, tmp_path, kind):
     record = {"op_code": 2 if kind == "user_attr" else 3, "worker_id": "w", "study_id": 0}
-    odd = [json.dumps(record | {kind: {name: 1}}).encode() + b"\n" for name in ("", "judged", "stops", "new")]
+    odd = [
+        json.dumps(record | {kind: {name: 1}}).encode() + b"\n"
+        for name in ("", "judged", "stops", "new")
+    ]
     found = rebuild([*odd, *whole.lines[:-1], *odd], whole.result, whole.facts)
     assert len(checked(whole, found, tmp_path / "repaired")) == len(whole.outcome) - 2
 
@@ -379,4 +503,7 @@ def test_r8_records_of_another_shape_are_named_and_mended(whole, tmp_path, kind)
     with pytest.raises(DamagedStudy, match=f"{JOURNAL}:{at + 1}: "):
         study_of(lines, tmp_path / "damaged")
     found = rebuild(lines, whole.result, whole.facts)
-    assert len(checked(whole, found, tmp_path / "repaired")) == len(whole.outcome) - 2 and not found.lost
+    assert (
+        len(checked(whole, found, tmp_path / "repaired")) == len(whole.outcome) - 2
+        and not found.lost
+    )

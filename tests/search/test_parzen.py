@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.parzen import Mixture, neighbors, third_nearest
@@ -21,7 +26,9 @@ SPACE: dict[str, BaseDistribution] = {
 }
 
 
-def mixture(space: dict[str, BaseDistribution], seed: int, n: int, cell: dict[int, int] | None = None) -> Mixture:
+def mixture(
+    space: dict[str, BaseDistribution], seed: int, n: int, cell: dict[int, int] | None = None
+) -> Mixture:
     rng = np.random.RandomState(seed)
     axes = Axes(space)
     everything = Mixture(axes, np.empty((0, len(space))), np.empty(0), neighbors, {})
@@ -37,10 +44,21 @@ def test_the_whole_is_one(name, seed, n):
         unit = (np.arange(4000) + 0.5) / 4000
         values, share = found.axes.values(unit[:, None]), 1 / 4000
     else:
-        every = range(3) if isinstance(distribution, CategoricalDistribution) else range(distribution.low, distribution.high + 1)
-        values, share = np.array([v for v in every if v % (getattr(distribution, "step", 1) or 1) == 0], dtype=float)[:, None], 1
+        every = (
+            range(3)
+            if isinstance(distribution, CategoricalDistribution)
+            else range(distribution.low, distribution.high + 1)
+        )
+        values, share = (
+            np.array(
+                [v for v in every if v % (getattr(distribution, "step", 1) or 1) == 0], dtype=float
+            )[:, None],
+            1,
+        )
     density = np.exp(found.log_pdf(values))
-    assert density.sum() * share == pytest.approx(np.sqrt(2 * np.pi) if isinstance(distribution, FloatDistribution) else 1.0, rel=2e-3)
+    assert density.sum() * share == pytest.approx(
+        np.sqrt(2 * np.pi) if isinstance(distribution, FloatDistribution) else 1.0, rel=2e-3
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -59,7 +77,9 @@ def test_what_is_drawn_follows_the_density():
     for kind in range(3):
         for low, high in ((-2.0, -1.0), (-1.0, 1.0), (1.0, 3.0)):
             middles = low + (np.arange(500) + 0.5) / 500 * (high - low)
-            density = np.exp(found.log_pdf(np.column_stack([middles, np.full(500, kind)]))) / np.sqrt(2 * np.pi)
+            density = np.exp(
+                found.log_pdf(np.column_stack([middles, np.full(500, kind)]))
+            ) / np.sqrt(2 * np.pi)
             there = (drawn[:, 1] == kind) & (drawn[:, 0] >= low) & (drawn[:, 0] < high)
             assert there.mean() == pytest.approx(density.mean() * (high - low) / 5.0, abs=0.012)
 
@@ -80,6 +100,10 @@ def test_a_width_is_that_of_the_farther_neighbor_within_bounds():
 
 def test_a_width_is_the_distance_to_the_third_nearest_over_all_dimensions():
     places = np.array([[0.1, 0.1], [0.1, 0.3], [0.1, 0.5], [0.1, 0.9], [0.11, 0.1]])
-    assert third_nearest(places)[:, 0] == pytest.approx(np.array([0.4, 0.2, 0.4, 0.8, 0.4]) / np.sqrt(2), rel=1e-2)
-    assert third_nearest(np.full((4, 2), 0.3)) == pytest.approx(np.full((4, 2), 0.01)), "not below a hundredth"
+    assert third_nearest(places)[:, 0] == pytest.approx(
+        np.array([0.4, 0.2, 0.4, 0.8, 0.4]) / np.sqrt(2), rel=1e-2
+    )
+    assert third_nearest(np.full((4, 2), 0.3)) == pytest.approx(np.full((4, 2), 0.01)), (
+        "not below a hundredth"
+    )
     assert third_nearest(np.array([[0.3]])) == pytest.approx(np.array([[0.5]]))

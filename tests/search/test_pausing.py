@@ -47,13 +47,17 @@ class Pool(Deaf):
         self.started: list[tuple[Trial, ResumeState | None]] = []
         self.start = self
 
-    def remote(self, trial: Trial, folder: str, resume_from: ResumeState | None = None, *_: Any) -> None:
+    def remote(
+        self, trial: Trial, folder: str, resume_from: ResumeState | None = None, *_: Any
+    ) -> None:
         self.started.append((trial, resume_from))
 
 
 def controller(space: Any, folder: Path) -> SweepController:
     loop = SearchLoop.open(folder, space)
-    return SweepController(loop, Pool(), Deaf(), time.time(), lambda: False, lambda s: None, lambda: None)
+    return SweepController(
+        loop, Pool(), Deaf(), time.time(), lambda: False, lambda s: None, lambda: None
+    )
 
 
 def train(going: SweepController, first: int, last: int) -> Action:
@@ -64,7 +68,9 @@ def train(going: SweepController, first: int, last: int) -> Action:
         path.mkdir(exist_ok=True)
         saved = Checkpoint(str(path), step, step)
         report = (Report(step, {"loss": trial.params["x"] + 1 / step}, 1.0),)
-        action = going.on_trial_progress(trial.id, Progress(report, saved, saved, step if step == RUNG else None, attempts=1))
+        action = going.on_trial_progress(
+            trial.id, Progress(report, saved, saved, step if step == RUNG else None, attempts=1)
+        )
         if action is Action.STOP:
             break
     return action
@@ -72,7 +78,9 @@ def train(going: SweepController, first: int, last: int) -> Action:
 
 @pytest.fixture
 def space(make_space):
-    return make_space(BODY, TRIALS, "random", scheduler='{name: "tests.search.test_pausing:PauseAll"}')
+    return make_space(
+        BODY, TRIALS, "random", scheduler='{name: "tests.search.test_pausing:PauseAll"}'
+    )
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["one driver", "a driver that dies"])
@@ -83,19 +91,29 @@ def test_a_paused_trial_continues_from_its_checkpoint(space, tmp_path, restart):
         assert train(going, 1, MAX_T) is Action.STOP and not going.running
     if restart:
         going = controller(space, tmp_path)
-    assert going.search.view.paused == dict.fromkeys(range(TRIALS), RUNG) and not going.search.interrupted
+    assert (
+        going.search.view.paused == dict.fromkeys(range(TRIALS), RUNG)
+        and not going.search.interrupted
+    )
     assert going.search.to_run == TRIALS
     values = {number: trial.values[RUNG] for number, trial in going.search.view.trials.items()}
     best = min(values, key=values.__getitem__)
     assert going.start_trial() == f"{best:04d}"
     trial, resume_from = going.pool.started[-1]
-    assert trial.number == best and resume_from is not None and resume_from.checkpoint is not None and resume_from.checkpoint.step == RUNG
+    assert (
+        trial.number == best
+        and resume_from is not None
+        and resume_from.checkpoint is not None
+        and resume_from.checkpoint.step == RUNG
+    )
     assert train(going, RUNG + 1, MAX_T) is Action.CONTINUE
     going.on_trial_progress(trial.id, Progress(state=State.COMPLETE, attempts=1))
     with pytest.raises(StopIteration):
         going.start_trial()
     states = {number: result.state for number, result in going.study_store.results().items()}
-    assert states == {number: State.COMPLETE if number == best else State.PRUNED for number in range(TRIALS)}
+    assert states == {
+        number: State.COMPLETE if number == best else State.PRUNED for number in range(TRIALS)
+    }
 
 
 def test_a_trial_that_continued_is_interrupted_and_not_paused_after_a_crash(space, tmp_path):
@@ -105,4 +123,6 @@ def test_a_trial_that_continued_is_interrupted_and_not_paused_after_a_crash(spac
         train(going, 1, MAX_T)
     name = going.start_trial()
     again = SearchLoop.open(tmp_path, space)
-    assert [f"{number:04d}" for number in again.interrupted] == [name] and len(again.view.paused) == TRIALS - 1
+    assert [f"{number:04d}" for number in again.interrupted] == [name] and len(
+        again.view.paused
+    ) == TRIALS - 1

@@ -45,9 +45,13 @@ class Pool(Deaf):
 
     def __getattr__(self, name: str) -> Any:
         calls = {"start": self._start, "answer": self._answer, "renew": self._renew}
-        return type("Method", (), {"remote": staticmethod(calls[name])}) if name in calls else Deaf()
+        return (
+            type("Method", (), {"remote": staticmethod(calls[name])}) if name in calls else Deaf()
+        )
 
-    def _start(self, trial: Trial, folder: str, resume_from: ResumeState | None = None, *_: Any) -> None:
+    def _start(
+        self, trial: Trial, folder: str, resume_from: ResumeState | None = None, *_: Any
+    ) -> None:
         self.line.append((trial, resume_from or ResumeState()))
 
     def _answer(self, trial: str, step: int, go_on: bool) -> None:
@@ -56,7 +60,10 @@ class Pool(Deaf):
             self.line.append(self.now)
 
     def _renew(self, trial: Trial, step: int, resume_from: ResumeState) -> None:
-        assert resume_from.checkpoint is not None and Path(resume_from.checkpoint.path).parent.name == trial.id
+        assert (
+            resume_from.checkpoint is not None
+            and Path(resume_from.checkpoint.path).parent.name == trial.id
+        )
         assert resume_from.checkpoint.step >= step
         self.line.append((trial, resume_from))
 
@@ -77,12 +84,16 @@ class Told(Deaf):
                 self.told.setdefault(event.number, []).extend(event.reports)
             case TrialChanged():
                 self.tags[event.number] = {"sweeps.pbt": event.trial.lineage}
-                self.told.setdefault(event.number, []).append(Report(event.step, event.metrics, event.time))
+                self.told.setdefault(event.number, []).append(
+                    Report(event.step, event.metrics, event.time)
+                )
 
 
 def conduct(space: Any, folder: Path, pool: Any, told: Any) -> SweepController:
     loop, deaf = SearchLoop.open(folder, space), lambda *more: None
-    return SweepController(loop, pool, told, time.time() - loop.store.spent, lambda: False, deaf, lambda: None)
+    return SweepController(
+        loop, pool, told, time.time() - loop.store.spent, lambda: False, deaf, lambda: None
+    )
 
 
 def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> SweepController:
@@ -102,7 +113,11 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
         kept, attempts = resume_from.checkpoint, resume_from.attempts + 1
         state = float(Path(kept.path, "state").read_text()) if kept else 9.0
         for step in range(kept.step + 1 if kept else 1, MAX_T + 1):
-            state -= trial.params["eta"] * trial.params["n"] / (2 if trial.params["kind"] == "a" else 3 + trial.params["drop"])
+            state -= (
+                trial.params["eta"]
+                * trial.params["n"]
+                / (2 if trial.params["kind"] == "a" else 3 + trial.params["drop"])
+            )
             fresh = None
             if saves and step % EVERY == 0:
                 path = folder / "trials" / trial.id / f"checkpoint_{step:06d}"
@@ -112,11 +127,15 @@ def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> Swe
             rung = step if step in going.scheduler.rungs() else None
             news = (Report(step, {"loss": state, "other": trial.params["eta"]}, time.time()),)
             pool.now = trial, ResumeState(attempts, (), kept)
-            verdict = going.on_trial_progress(trial.id, Progress(news, fresh, kept, rung, None, attempts=attempts))
+            verdict = going.on_trial_progress(
+                trial.id, Progress(news, fresh, kept, rung, None, attempts=attempts)
+            )
             if rung is not None or verdict is Action.STOP:
                 break
         else:
-            going.on_trial_progress(trial.id, Progress(state=State.COMPLETE, best=kept, attempts=attempts))
+            going.on_trial_progress(
+                trial.id, Progress(state=State.COMPLETE, best=kept, attempts=attempts)
+            )
     return going
 
 
@@ -128,7 +147,16 @@ def outcome(loop: SearchLoop) -> list[Any]:
     ]
     for t in loop.store.study.get_trials(deepcopy=False):
         lineage = [(x.step, x.donor, x.donor_step, x.keys, x.params) for x in record.lineage_of(t)]
-        found.append((t.number, t.params, t.intermediate_values, record.curve_of(t), lineage, record.decided_of(t)))
+        found.append(
+            (
+                t.number,
+                t.params,
+                t.intermediate_values,
+                record.curve_of(t),
+                lineage,
+                record.decided_of(t),
+            )
+        )
     return found
 
 
@@ -153,17 +181,29 @@ def test_the_worst_take_over_and_only_params_change(space, undisturbed):
     assert perturbed and len({t.preprocessor for t in recorded.trials}) == 2
     for t in recorded.trials:
         began, now = told.began[t.number], loop.store.trial(t.number)
-        assert (now.preprocessor, now.data, now.shape, now.seed) == (began.preprocessor, began.data, began.shape, began.seed)
+        assert (now.preprocessor, now.data, now.shape, now.seed) == (
+            began.preprocessor,
+            began.data,
+            began.shape,
+            began.seed,
+        )
         assert now.params == t.params and t.preprocessor == began.chain
-        assert (now.params != began.params) == bool(t.lineage) and ("drop" in now.params) == (now.params["kind"] == "b")
+        assert (now.params != began.params) == bool(t.lineage) and ("drop" in now.params) == (
+            now.params["kind"] == "b"
+        )
     for t in perturbed:
         donors = [recorded.trials[int(x.donor)] for x in t.lineage]
         assert all(d.preprocessor == t.preprocessor and d.number != t.number for d in donors)
         assert all(EVERY <= x.step <= x.donor_step < MAX_T for x in t.lineage)
         assert told.tags[t.number] == {"sweeps.pbt": ", ".join(map(str, t.lineage))}
         steps = [r for r in told.told[t.number] if "pbt.params.eta" in r.metrics]
-        assert [(r.step, r.metrics["pbt.params.eta"]) for r in steps] == [(x.donor_step, x.params["eta"]) for x in t.lineage]
-        assert steps[-1].metrics["pbt.params.n"] == t.params["n"] and "pbt.params.kind" not in steps[-1].metrics
+        assert [(r.step, r.metrics["pbt.params.eta"]) for r in steps] == [
+            (x.donor_step, x.params["eta"]) for x in t.lineage
+        ]
+        assert (
+            steps[-1].metrics["pbt.params.n"] == t.params["n"]
+            and "pbt.params.kind" not in steps[-1].metrics
+        )
         assert t.to_json()["lineage"][0]["donor"] == t.lineage[0].donor
         assert [step for step, _ in t.curve] == list(range(1, MAX_T + 1)), "the model's whole curve"
 
@@ -182,7 +222,12 @@ def test_the_copy_is_the_members_own(undisturbed):
     loop = undisturbed[0].search
     for t in record.read(loop.store.folder).trials:
         for taken in t.lineage:
-            copy = loop.store.folder / "trials" / t.id / f"checkpoint_{taken.donor_step:06d}_of_{taken.donor}"
+            copy = (
+                loop.store.folder
+                / "trials"
+                / t.id
+                / f"checkpoint_{taken.donor_step:06d}_of_{taken.donor}"
+            )
             assert (copy / "state").is_file() and not copy.is_symlink()
 
 
@@ -205,9 +250,13 @@ def test_a_copy_is_made_without_its_bytes_where_files_can_be_linked(tmp_path, mo
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
-def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(space, undisturbed, tmp_path, data):
+def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(
+    space, undisturbed, tmp_path, data
+):
     folder = tmp_path / "cut"
     going = with_deaths(lambda: drive(space, folder), folder, data, records_of(tmp_path / "whole"))
     assert outcome(going.search) == outcome(undisturbed[0].search)
@@ -227,29 +276,45 @@ def test_once_a_member_has_ended_another_without_a_checkpoint_fails_alone(space,
     going = conduct(space, tmp_path, pool, Told())
     for _ in range(2):
         going.start_trial()
-    going.on_trial_progress("0000", Progress((Report(1, {"loss": 1.0, "other": 1.0}, 1.0),), state=State.COMPLETE))
+    going.on_trial_progress(
+        "0000", Progress((Report(1, {"loss": 1.0, "other": 1.0}, 1.0),), state=State.COMPLETE)
+    )
     reports = tuple(Report(step, {"loss": 1.0, "other": 1.0}, float(step)) for step in (1, 2, 3))
     pool.now = pool.line[1]
     assert going.on_trial_progress("0001", Progress(reports, rung=3)) is Action.STOP
-    assert going.refused is None and "reported step 3 without a checkpoint" in going.search.store.results()[1].error
+    assert (
+        going.refused is None
+        and "reported step 3 without a checkpoint" in going.search.store.results()[1].error
+    )
 
 
 def test_a_member_that_passes_a_milestone_again_is_not_decided_again(space, tmp_path):
     going = drive(space, tmp_path)
     before = (tmp_path / JOURNAL).read_bytes()
     member = going.search.store.live_trial(1)
-    going.running["0001"] = going.running.get("0001") or type("Running", (), {"trial": member.trial})()
+    going.running["0001"] = (
+        going.running.get("0001") or type("Running", (), {"trial": member.trial})()
+    )
     going.pool.now = member.trial, ResumeState()
     assert going._decide("0001", EVERY) is Action.CONTINUE
     assert (tmp_path / JOURNAL).read_bytes() == before
 
 
 def test_the_record_is_json(undisturbed):
-    assert all(json.dumps(t.to_json()) for t in record.read(undisturbed[0].search.store.folder).trials)
+    assert all(
+        json.dumps(t.to_json()) for t in record.read(undisturbed[0].search.store.folder).trials
+    )
 
 
 def test_an_option_that_was_perturbed_is_told_where_numbers_are_metrics():
-    labels = {"params.lr": 0.1, "params.optimizer": "adam", "params.nesterov": True, "preprocessor": "none"}
+    labels = {
+        "params.lr": 0.1,
+        "params.optimizer": "adam",
+        "params.nesterov": True,
+        "preprocessor": "none",
+    }
     taken = Perturbation(8, "0003", 8, {}, {}, labels, 0.0)
-    assert str(taken) == "0003 at 8 (optimizer adam, nesterov True)" and taken.metrics == {"pbt.params.lr": 0.1}
+    assert str(taken) == "0003 at 8 (optimizer adam, nesterov True)" and taken.metrics == {
+        "pbt.params.lr": 0.1
+    }
     assert str(dataclasses.replace(taken, labels={"params.lr": 0.1})) == "0003 at 8"

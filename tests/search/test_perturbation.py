@@ -13,7 +13,9 @@ from sweeps.search.schedulers.perturbation import Member, choose_donor, draw_key
 from sweeps.space.domains import Dimension, Option, build
 
 values = st.one_of(st.floats(-1e6, 1e6), st.just(math.nan))
-members = st.lists(values, min_size=1, max_size=12).map(lambda found: [Member(i, v) for i, v in enumerate(found)])
+members = st.lists(values, min_size=1, max_size=12).map(
+    lambda found: [Member(i, v) for i, v in enumerate(found)]
+)
 DIMENSIONS = [
     build("params.a", "uniform", [-1, 3]),
     build("params.b", "quniform", [0.2, 1.4, 0.1]),
@@ -32,7 +34,10 @@ dimensions = st.sampled_from(DIMENSIONS)
 
 @given(members, st.booleans(), st.floats(0.01, 0.5), st.integers(0, 99))
 def test_only_the_worst_take_over_and_only_from_the_best(known, minimize, fraction, seed):
-    taken = {m.number: choose_donor(m.number, known, minimize, fraction, random.Random(seed)) for m in known}
+    taken = {
+        m.number: choose_donor(m.number, known, minimize, fraction, random.Random(seed))
+        for m in known
+    }
     takers = [number for number, found in taken.items() if found is not None]
     size = min(math.ceil(len(known) * fraction), len(known) // 2)
     assert len(takers) <= size
@@ -51,7 +56,10 @@ def test_the_order_in_which_members_are_named_does_not_matter(known, minimize, s
     mixed = list(known)
     random.Random(seed).shuffle(mixed)
     for m in known:
-        first, again = (choose_donor(m.number, order, minimize, 0.25, rng_of(seed, 1, 2)) for order in (known, mixed))
+        first, again = (
+            choose_donor(m.number, order, minimize, 0.25, rng_of(seed, 1, 2))
+            for order in (known, mixed)
+        )
         assert first == again
 
 
@@ -63,14 +71,21 @@ def test_who_has_nothing_to_give_gives_nothing(found, data):
     taken = choose_donor(worst.number, known, True, 0.5, random.Random(1))
     assert taken is None or gives[taken]
     best = min(known, key=lambda m: m.value)
-    assert (choose_donor(worst.number, known, True, 1e-3, random.Random(1)) == best.number) == best.can_donate
+    assert (
+        choose_donor(worst.number, known, True, 1e-3, random.Random(1)) == best.number
+    ) == best.can_donate
 
 
 def test_the_first_to_come_and_equals_go_on_as_they_are():
     assert choose_donor(0, [Member(0, math.nan)], True, 0.5, random.Random(1)) is None
     for number in range(3):
-        assert choose_donor(number, [Member(i, 1.0) for i in range(3)], True, 0.5, random.Random(1)) is None
-    assert choose_donor(1, [Member(0, 1.0), Member(1, math.nan)], False, 0.25, random.Random(1)) == 0
+        assert (
+            choose_donor(number, [Member(i, 1.0) for i in range(3)], True, 0.5, random.Random(1))
+            is None
+        )
+    assert (
+        choose_donor(1, [Member(0, 1.0), Member(1, math.nan)], False, 0.25, random.Random(1)) == 0
+    )
 
 
 @given(dimensions, st.integers(0, 10**6), st.floats(0, 1))
@@ -86,7 +101,10 @@ def test_what_is_explored_lies_within_its_domain(dimension, seed, resample):
         assert type(value) is (int if dimension.is_integer else float) and math.isfinite(value)
         assert type(key) is (int if dimension.is_integer else float)
         if dimension.lower is not None:
-            assert dimension.lower <= key <= dimension.highest and dimension.lower <= value <= dimension.highest
+            assert (
+                dimension.lower <= key <= dimension.highest
+                and dimension.lower <= value <= dimension.highest
+            )
         else:
             assert 0 < key < 1
         if dimension.q is not None:
@@ -101,13 +119,17 @@ def test_what_is_not_drawn_anew_moves_a_little(dimension, seed):
     if dimension.options:
         order = [option.value for option in dimension.options]
         assert abs(order.index(new) - order.index(old)) == (len(order) > 1)
-    elif new in (dimension.lower, dimension.highest) or (dimension.mean is not None and abs(new - dimension.mean) > 5 * dimension.sd):
+    elif new in (dimension.lower, dimension.highest) or (
+        dimension.mean is not None and abs(new - dimension.mean) > 5 * dimension.sd
+    ):
         pass  # it was cut off at a bound
     elif dimension.is_integer or dimension.q is not None:
         step = dimension.q or 1
         assert step - 1e-9 <= abs(new - old) <= max(step, 0.2 * abs(old) + step / 2) + 1e-9
     else:
-        assert new == pytest.approx(0.8 * old, rel=1e-6, abs=1e-7) or new == pytest.approx(1.2 * old, rel=1e-6, abs=1e-7)
+        assert new == pytest.approx(0.8 * old, rel=1e-6, abs=1e-7) or new == pytest.approx(
+            1.2 * old, rel=1e-6, abs=1e-7
+        )
 
 
 @given(dimensions, st.integers(0, 10**6))

@@ -58,8 +58,16 @@ def run(space: Space, folder: Path, steps: int = 20) -> SearchLoop:
     while (trial := loop.ask()) is not None:
         for step in range(1, steps + 1):
             loss = trial.params["eta"] + 1 / step
-            loop.report(trial.number, ProgressUpdate((Report(step, {"valid-logloss": loss}, float(step)),), None, None, 1, 0.1))
-            if step in loop.scheduler.rungs() and loop.decide(trial.number, step).action is Action.STOP:
+            loop.report(
+                trial.number,
+                ProgressUpdate(
+                    (Report(step, {"valid-logloss": loss}, float(step)),), None, None, 1, 0.1
+                ),
+            )
+            if (
+                step in loop.scheduler.rungs()
+                and loop.decide(trial.number, step).action is Action.STOP
+            ):
                 loop.tell(trial.number, State.PRUNED)
                 break
         else:
@@ -71,7 +79,9 @@ def run(space: Space, folder: Path, steps: int = 20) -> SearchLoop:
 def test_the_example_searches_and_repeats_itself(examples, tmp_path, name):
     space = load(examples / f"{name}.yaml")
     assert check_plugins(space) == []
-    assert plan(space, {"CPU": 2}).trials == space.limits.max_trials, "a plan imports no code of the user's"
+    assert plan(space, {"CPU": 2}).trials == space.limits.max_trials, (
+        "a plan imports no code of the user's"
+    )
     runs = [run(space, tmp_path / folder) for folder in "ab"]
     assert len({str([(t.params, t.state) for t in loop.store.trials()]) for loop in runs}) == 1
     states = {r.state for r in runs[0].store.results().values()}
@@ -135,7 +145,12 @@ def test_run_refuses_a_bad_plugin_in_one_line(examples, line):
 
 
 @pytest.mark.parametrize(
-    "line", ['search: {algorithm: "near_best:Nearest"}', 'scheduler: {name: "random_stop:Stop"}', 'search: {algorithm: "no_such:Thing"}']
+    "line",
+    [
+        'search: {algorithm: "near_best:Nearest"}',
+        'scheduler: {name: "random_stop:Stop"}',
+        'search: {algorithm: "no_such:Thing"}',
+    ],
 )
 def test_validate_refuses_a_reference_that_leads_nowhere_and_imports_nothing(tmp_path, line):
     for page in ("own-scheduler.md", "own-sampler.md"):
@@ -158,7 +173,9 @@ def test_a_sampler_with_state_of_its_own_is_warned_of(examples, tmp_path, caplog
         "        return super().sample_independent(*args)\n"
     )
     text = (examples / "near-best.yaml").read_text()
-    (examples / "stateful.yaml").write_text(re.sub(r"^search:.*$", 'search: {algorithm: "stateful:Stateful"}', text, flags=re.MULTILINE))
+    (examples / "stateful.yaml").write_text(
+        re.sub(r"^search:.*$", 'search: {algorithm: "stateful:Stateful"}', text, flags=re.MULTILINE)
+    )
     with caplog.at_level(logging.WARNING):
         run(load(examples / "stateful.yaml"), tmp_path / "sweep")
     assert [r.getMessage() for r in caplog.records if "keeps state (memory)" in r.getMessage()]
@@ -177,7 +194,11 @@ class Halves(Asha):
     [
         (Asha(9, resource=ROWS), {"resource": ROWS}, None),
         (Asha(9), {}, None),
-        (Asha(9, resource=ROWS), {}, "`my:Own` and the file must agree; write `resource: data.rows` in the file"),
+        (
+            Asha(9, resource=ROWS),
+            {},
+            "`my:Own` and the file must agree; write `resource: data.rows` in the file",
+        ),
         (NoScheduler(9), {"resource": ROWS}, "`my:Own` and the file must agree"),
         (
             Halves(99, resource=ROWS),
@@ -188,4 +209,8 @@ class Halves(Asha):
 )
 def test_a_scheduler_of_the_users_may_count_rows(scheduler, options, message):
     problems = row_problems(SchedulerSpec("my:Own", options), scheduler)
-    assert not problems if message is None else message in str(problems[0]) and problems[0].place == "scheduler.resource"
+    assert (
+        not problems
+        if message is None
+        else message in str(problems[0]) and problems[0].place == "scheduler.resource"
+    )

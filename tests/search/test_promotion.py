@@ -25,7 +25,11 @@ Passed = list[tuple[int, int]]  # (trial, rung) of each promotion
 
 
 def search(
-    scheduler: SuccessiveHalving, trials: int, workers: int, value: Callable[[int, int], float], minimize: bool = True
+    scheduler: SuccessiveHalving,
+    trials: int,
+    workers: int,
+    value: Callable[[int, int], float],
+    minimize: bool = True,
 ) -> tuple[StudyView, Passed]:
     """Run a sweep as the controller does. A round takes each running trial to its next rung."""
     view, passed, running = StudyView(7, minimize), [], []
@@ -47,8 +51,14 @@ def search(
             trial = view.trials[number]
             ends = (*scheduler.rungs(trial.bracket), scheduler.max_t)
             step = next(end for end in ends if end not in trial.values)
-            trial.values.update({s: value(number, s) for s in range(max(trial.values, default=0) + 1, step + 1)})
-            action = Action.STOP if step == scheduler.max_t else scheduler.decide(view, number, step).action
+            trial.values.update(
+                {s: value(number, s) for s in range(max(trial.values, default=0) + 1, step + 1)}
+            )
+            action = (
+                Action.STOP
+                if step == scheduler.max_t
+                else scheduler.decide(view, number, step).action
+            )
             if action is Action.CONTINUE:
                 passed.append((number, step))
                 continue
@@ -66,23 +76,42 @@ def test_if_the_best_trial_fails_on_its_way_the_next_one_is_promoted():
 
 
 @given(qualities, st.integers(1, 5), st.booleans(), st.sampled_from(SCHEDULERS))
-def test_one_in_factor_continues_and_one_trial_of_each_bracket_reaches_the_end(values, workers, minimize, scheduler):
+def test_one_in_factor_continues_and_one_trial_of_each_bracket_reaches_the_end(
+    values, workers, minimize, scheduler
+):
     view, _ = search(scheduler, len(values), workers, lambda number, step: values[number], minimize)
     assert not any(t.running and t.paused_at is None for t in view.trials.values())
     for bracket in set(view.brackets.values()):
-        assert len(view.at_rung(27, bracket)) >= 1, "the best trial continues when all trials have started"
-        for rung, above in zip(scheduler.rungs(bracket), (*scheduler.rungs(bracket)[1:], 27), strict=True):
+        assert len(view.at_rung(27, bracket)) >= 1, (
+            "the best trial continues when all trials have started"
+        )
+        for rung, above in zip(
+            scheduler.rungs(bracket), (*scheduler.rungs(bracket)[1:], 27), strict=True
+        ):
             reached, best = view.at_rung(rung, bracket), (min if minimize else max)
             if not isinstance(scheduler, Pasha):
                 assert len(view.at_rung(above, bracket)) >= max(1, len(reached) // 3)
-            assert best(t.values[rung] for t in reached) == best(t.values[above] for t in view.at_rung(above, bracket))
+            assert best(t.values[rung] for t in reached) == best(
+                t.values[above] for t in view.at_rung(above, bracket)
+            )
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=40), st.integers(0, 2**32), st.integers(2, 5), st.booleans())
-def test_a_promoted_trial_is_among_the_best_one_in_factor_of_its_rung(values, seed, factor, minimize):
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=40),
+    st.integers(0, 2**32),
+    st.integers(2, 5),
+    st.booleans(),
+)
+def test_a_promoted_trial_is_among_the_best_one_in_factor_of_its_rung(
+    values, seed, factor, minimize
+):
     rng = random.Random(seed)
     waiting = {number: 1 for number in range(len(values)) if rng.random() < 0.5}
-    view = StudyView(0, minimize, [TrialView(n, values={1: v}, paused_at=waiting.get(n)) for n, v in enumerate(values)])
+    view = StudyView(
+        0,
+        minimize,
+        [TrialView(n, values={1: v}, paused_at=waiting.get(n)) for n, v in enumerate(values)],
+    )
     number = next_promoted(view, waiting, [(1, 0)], lambda reached: reached // factor)
     ranked = sorted(range(len(values)), key=lambda n: (values[n] if minimize else -values[n], n))
     best = ranked[: len(values) // factor]
@@ -90,24 +119,32 @@ def test_a_promoted_trial_is_among_the_best_one_in_factor_of_its_rung(values, se
 
 
 @given(st.integers(3, 60), st.integers(1, 4), st.randoms(use_true_random=False))
-def test_at_most_one_in_factor_passes_if_the_trials_come_in_the_order_of_their_quality(trials, workers, rng):
+def test_at_most_one_in_factor_passes_if_the_trials_come_in_the_order_of_their_quality(
+    trials, workers, rng
+):
     view, passed = search(PROMOTION, trials, workers, lambda number, step: number)
     for rung in PROMOTION.rungs():
         assert sum(step == rung for _, step in passed) <= max(1, len(view.at_rung(rung)) // 3)
 
 
 def test_a_trial_continues_at_once_only_if_it_would_be_chosen_among_the_paused_ones():
-    view = StudyView(trials=[TrialView(n, values={1: float(n)}, paused_at=1) for n in (1, 2, 3, 4, 5)])
+    view = StudyView(
+        trials=[TrialView(n, values={1: float(n)}, paused_at=1) for n in (1, 2, 3, 4, 5)]
+    )
     view.trials[9] = TrialView(9, values={1: 0.5})
     assert PROMOTION.decide(view, 9, 1).action is Action.CONTINUE
-    view.trials[9].values[1] = 1.5  # The first of six still waits, and is promoted before the second.
+    view.trials[9].values[1] = (
+        1.5  # The first of six still waits, and is promoted before the second.
+    )
     assert PROMOTION.decide(view, 9, 1).action is Action.PAUSE and PROMOTION.next_paused(view) == 1
     view.trials[1].paused_at = None
     assert PROMOTION.decide(view, 9, 1).action is Action.CONTINUE, "two of six may pass"
 
 
 def test_a_higher_rung_comes_first():
-    view = StudyView(trials=[TrialView(n, values={1: float(n), 3: float(n)}, paused_at=3) for n in (3, 4, 5)])
+    view = StudyView(
+        trials=[TrialView(n, values={1: float(n), 3: float(n)}, paused_at=3) for n in (3, 4, 5)]
+    )
     view.trials.update({n: TrialView(n, values={1: float(n)}, paused_at=1) for n in (0, 1, 2)})
     assert PROMOTION.next_paused(view) == 3
     view.trials[3].paused_at = None
@@ -149,17 +186,24 @@ def test_no_sweep_takes_fewer_steps_than_the_plan_says(trials, workers, schedule
     view, _ = search(scheduler, trials, workers, lambda number, step: number)
     taken = sum(max(t.values) for t in view.trials.values())
     assert taken >= scheduler.min_steps(trials, 7)
-    assert scheduler.min_complete(trials, 7) <= len([t for t in view.trials.values() if 27 in t.values])
+    assert scheduler.min_complete(trials, 7) <= len(
+        [t for t in view.trials.values() if 27 in t.values]
+    )
 
 
 def test_the_fewest_steps_are_those_of_successive_halving():
     assert promoted_steps(27, (1, 3, 9), 27, 3) == 27 * 1 + 9 * 2 + 3 * 6 + 1 * 18
     assert promoted_steps(2, (1, 3), 9, 3) == 2 * 1 + 2 + 6
-    assert Asha(27, type="promotion").min_steps(27) == 81 and Pasha(27).min_steps(27) == 27 + 9 * 2 + 24
+    assert (
+        Asha(27, type="promotion").min_steps(27) == 81
+        and Pasha(27).min_steps(27) == 27 + 9 * 2 + 24
+    )
 
 
 def curves(*values: list[float], paused: bool = False) -> StudyView:
-    return StudyView(trials=[TrialView(n, values=dict(enumerate(curve, 1))) for n, curve in enumerate(values)])
+    return StudyView(
+        trials=[TrialView(n, values=dict(enumerate(curve, 1))) for n, curve in enumerate(values)]
+    )
 
 
 def test_pasha_keeps_its_cap_while_two_rungs_agree():
@@ -167,7 +211,9 @@ def test_pasha_keeps_its_cap_while_two_rungs_agree():
     assert Pasha(27).cap(agree) == 3
     disagree = curves([3, 2, 3], [4, 3, 2], [5, 4, 1])
     assert Pasha(27).cap(disagree) == 9, "nothing is known about the next rung"
-    assert Pasha(5, 4).cap(agree) == 5 and Pasha(4, 4).cap(agree) == 4, "without a second rung there is no cap"
+    assert Pasha(5, 4).cap(agree) == 5 and Pasha(4, 4).cap(agree) == 4, (
+        "without a second rung there is no cap"
+    )
 
 
 def test_pasha_never_lowers_its_cap_below_a_rung_that_two_trials_have_passed():
@@ -179,7 +225,9 @@ def test_pasha_never_lowers_its_cap_below_a_rung_that_two_trials_have_passed():
 
 
 def test_pasha_promotes_nothing_beyond_its_cap_until_all_trials_have_started():
-    view = StudyView(trials=[TrialView(n, values={1: n, 2: n, 3: n}, paused_at=3) for n in range(9)])
+    view = StudyView(
+        trials=[TrialView(n, values={1: n, 2: n, 3: n}, paused_at=3) for n in range(9)]
+    )
     assert Pasha(27).next_paused(view) is None and PROMOTION.next_paused(view) == 0
     view.all_started = True
     assert Pasha(27).next_paused(view) == 0
@@ -188,7 +236,10 @@ def test_pasha_promotes_nothing_beyond_its_cap_until_all_trials_have_started():
 def test_a_difference_by_chance_is_one_of_curves_that_cross_twice():
     a, b = {1: 1.0, 2: 3.0, 3: 1.0}, {1: 2.0, 2: 2.0, 3: 1.5}
     assert chance_difference(a, b, 1, 3) == 0.5
-    assert chance_difference(a, b, 1, 2) is None and chance_difference(a, {1: 0.5, 2: 0.5, 3: 0.5}, 1, 3) is None
+    assert (
+        chance_difference(a, b, 1, 2) is None
+        and chance_difference(a, {1: 0.5, 2: 0.5, 3: 0.5}, 1, 3) is None
+    )
     assert chance_difference(a, b, 3, 9) is None, "neither has gone beyond the lower rung"
     assert chance_difference({}, b, 1, 3) is None
     assert noise_of(StudyView(trials=[TrialView(0, values=a), TrialView(1, values=b)]), 1, 3) == 0.5
@@ -196,13 +247,20 @@ def test_a_difference_by_chance_is_one_of_curves_that_cross_twice():
 
 
 def test_trials_within_the_noise_may_change_places():
-    trials = [TrialView(0, values={1: 1.0, 3: 0.6}), TrialView(1, values={1: 1.1, 3: 0.5}), TrialView(2, values={1: 2.0, 3: 0.9})]
+    trials = [
+        TrialView(0, values={1: 1.0, 3: 0.6}),
+        TrialView(1, values={1: 1.1, 3: 0.5}),
+        TrialView(2, values={1: 2.0, 3: 0.9}),
+    ]
     assert ranks_differ(trials, 1, 3, 0.0) and not ranks_differ(trials, 1, 3, 0.2)
     trials[2].values[3] = 0.1
     assert ranks_differ(trials, 1, 3, 0.2)
 
 
-@given(st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=1, max_size=12), st.booleans())
+@given(
+    st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=1, max_size=12),
+    st.booleans(),
+)
 def test_pasha_mirrors_minimizing_and_maximizing(values, minimize):
     low, high = curves(*values), curves(*[[-v for v in curve] for curve in values])
     high.minimize = False

@@ -36,7 +36,12 @@ def test_every_domain_has_a_distribution_and_values_within_its_bounds(make_space
         asked = study.ask()
         p = space.fill(lambda d, asked=asked: suggest(asked, d))["params"]
         assert 0.5 <= p["a"] <= 1 and p["b"] in (0, 0.25, 0.5, 0.75, 1) and 1e-4 <= p["c"] <= 1e-1
-        assert p["d"] % 5 == 0 and 5 <= p["d"] <= 1000 and p["e"] in range(1, 9) and p["f"] in (0, 5, 10, 15, 20)
+        assert (
+            p["d"] % 5 == 0
+            and 5 <= p["d"] <= 1000
+            and p["e"] in range(1, 9)
+            and p["f"] in (0, 5, 10, 15, 20)
+        )
         assert 1 <= p["g"] < 1000 and p["h"] % 8 == 0 and 8 <= p["h"] <= 512
         assert 0 < p["i"] < 20 and (p["j"] / 0.5) % 1 == 0
         assert p["k"] in ("x", 1, None, True) and p["l"] in ([1, 2], [3])
@@ -46,14 +51,18 @@ def test_every_domain_has_a_distribution_and_values_within_its_bounds(make_space
 def test_tpe_conditions_on_the_cell(make_space, tmp_path):
     """The optimum of `x` is at 0.2 in one cell and at 0.8 in the other; late suggestions follow their own cell."""
     space = make_space(
-        "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}", 80, scheduler="{name: none}"
+        "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}",
+        80,
+        scheduler="{name: none}",
     )
     loop = SearchLoop.open(tmp_path, space)
     late = {"StandardScaler": [], "MinMaxScaler": []}
     best = {"StandardScaler": 0.2, "MinMaxScaler": 0.8}
     while trial := loop.ask():
         x = trial.params["x"]
-        loop.report(trial.number, ProgressUpdate(reports((x - best[trial.chain]) ** 2), None, None, 1, 0.0))
+        loop.report(
+            trial.number, ProgressUpdate(reports((x - best[trial.chain]) ** 2), None, None, 1, 0.0)
+        )
         loop.tell(trial.number, State.COMPLETE)
         if trial.number >= 50:
             late[trial.chain].append(abs(x - best[trial.chain]))

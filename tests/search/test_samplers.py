@@ -38,11 +38,18 @@ params:
   drop: {uniform: [0, 1], when: {params.kind: b}}
 """
 NUMBERS = "params: {x: {uniform: [0.0, 1.0]}, y: {uniform: [0.0, 1.0]}}"
-WITH_CMAES = pytest.param("cmaes", marks=pytest.mark.skipif(importlib.util.find_spec("cmaes") is None, reason="cmaes is not installed"))
+WITH_CMAES = pytest.param(
+    "cmaes",
+    marks=pytest.mark.skipif(
+        importlib.util.find_spec("cmaes") is None, reason="cmaes is not installed"
+    ),
+)
 ALGORITHMS = ["tpe", "gp", "random", "qmc", "nsga2", WITH_CMAES]
 
 
-def run(loop: SearchLoop, n: int, value=lambda trial: trial.params["x"], concurrency: int = 3) -> list:
+def run(
+    loop: SearchLoop, n: int, value=lambda trial: trial.params["x"], concurrency: int = 3
+) -> list:
     """Begin n trials, `concurrency` side by side, that have their value at steps 1, 3 and 9."""
     going, asked = [], []
     for _ in range(n):
@@ -58,7 +65,10 @@ def run(loop: SearchLoop, n: int, value=lambda trial: trial.params["x"], concurr
 
 def end(loop: SearchLoop, trial, value) -> None:
     for step in (1, 3, 9):
-        loop.report(trial.number, ProgressUpdate(reports(value(trial) + 1 / step, start=step), None, None, 1, 0.0))
+        loop.report(
+            trial.number,
+            ProgressUpdate(reports(value(trial) + 1 / step, start=step), None, None, 1, 0.0),
+        )
         if step in loop.scheduler.rungs() and loop.decide(trial.number, step).action is Action.STOP:
             loop.tell(trial.number, State.PRUNED)
             return
@@ -86,7 +96,10 @@ def test_a_driver_that_starts_anew_is_suggested_the_same(make_space, tmp_path, a
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_cells_are_even_and_what_is_not_active_is_absent(make_space, tmp_path, algorithm):
     asked = run(SearchLoop.open(tmp_path, make_space(BODY, 80, algorithm)), 24)
-    assert sorted([t.chain for t in asked].count(chain) for chain in {t.chain for t in asked}) == [12, 12]
+    assert sorted([t.chain for t in asked].count(chain) for chain in {t.chain for t in asked}) == [
+        12,
+        12,
+    ]
     assert all(("drop" in t.params) == (t.params["kind"] == "b") for t in asked)
     assert {t.params["kind"] for t in asked} == {"a", "b"}
 
@@ -103,22 +116,37 @@ params:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_stands_inside_an_option_is_there_with_it_alone_however_long_a_sweep_learns(make_space, tmp_path, algorithm):
+def test_what_stands_inside_an_option_is_there_with_it_alone_however_long_a_sweep_learns(
+    make_space, tmp_path, algorithm
+):
     space = make_space(NESTED, 60, algorithm, scheduler="{name: none}")
     if algorithm == "nsga2":
-        space = dataclasses.replace(space, search=dataclasses.replace(space.search, options={"population_size": 6}))
+        space = dataclasses.replace(
+            space, search=dataclasses.replace(space.search, options={"population_size": 6})
+        )
     asked = run(SearchLoop.open(tmp_path, space), 60, lambda t: (t.params["x"] - 0.3) ** 2)
     assert all(t.params["kind"] == "a" or t.params["kind"].keys() == {"k", "sub"} for t in asked)
     assert all(("params.kind.choice.1.k" in t.labels) == (t.params["kind"] != "a") for t in asked)
-    assert {d.name for d in space.always} == {"preprocessor.0", "params.x", "params.y", "params.kind"}
+    assert {d.name for d in space.always} == {
+        "preprocessor.0",
+        "params.x",
+        "params.y",
+        "params.kind",
+    }
 
 
-@pytest.mark.parametrize("scheduler", ["{name: none}", "{name: asha, max_t: 9}", "{name: median, max_t: 9}"])
+@pytest.mark.parametrize(
+    "scheduler", ["{name: none}", "{name: asha, max_t: 9}", "{name: median, max_t: 9}"]
+)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("algorithm", ["tpe", "gp"])
 def test_a_model_comes_to_the_optimum(make_space, tmp_path, algorithm, scheduler):
     space = make_space(NUMBERS, 60, algorithm, scheduler=scheduler)
-    asked = run(SearchLoop.open(tmp_path, space), 60, lambda t: (t.params["x"] - 0.3) ** 2 + (t.params["y"] - 0.8) ** 2)
+    asked = run(
+        SearchLoop.open(tmp_path, space),
+        60,
+        lambda t: (t.params["x"] - 0.3) ** 2 + (t.params["y"] - 0.8) ** 2,
+    )
     late = sorted(math.hypot(t.params["x"] - 0.3, t.params["y"] - 0.8) for t in asked[20:40])
     assert late[4] < 0.15, "of twenty random ones the fifth is 0.28 away"
 
@@ -127,13 +155,17 @@ def test_gp_begins_in_the_middle_of_the_space(make_space, tmp_path):
     params = "params: {x: {uniform: [0.0, 1.0]}, lr: {loguniform: [1.0e-5, 1.0e-1]}, k: {choice: [a, b]}}"
     body = "preprocessor: {grid: [StandardScaler, none]}\n" + params
     first, second = run(SearchLoop.open(tmp_path, make_space(body, 2, "gp")), 2, lambda t: 1.0)
-    assert (first.params["x"], first.params["lr"]) == (0.5, pytest.approx(1e-3)) and first.params["k"] in "ab"
+    assert (first.params["x"], first.params["lr"]) == (0.5, pytest.approx(1e-3)) and first.params[
+        "k"
+    ] in "ab"
     assert second.params["x"] != 0.5
 
 
 def test_what_the_user_begins_with_comes_first(make_space, tmp_path):
     points = "[{params.x: 0.25}]"
-    first, second = run(SearchLoop.open(tmp_path, make_space(NUMBERS, 2, "gp", points=points)), 2, lambda t: 1.0)
+    first, second = run(
+        SearchLoop.open(tmp_path, make_space(NUMBERS, 2, "gp", points=points)), 2, lambda t: 1.0
+    )
     assert first.params["x"] == 0.25 and second.params["x"] not in (0.25, 0.5)
 
 
@@ -141,15 +173,22 @@ def test_options_reach_the_sampler():
     context = SamplerContext(1, {"x": optuna.distributions.FloatDistribution(0, 1)}, frozenset())
     built = lambda name, **options: registry.built_in("sampler", name)(**options).build(context)  # noqa: E731
     assert built("tpe", n_startup_trials=3, n_ei_candidates=5).candidates == 5
-    assert [built("qmc", qmc_type=kind).sampler._qmc_type for kind in ("halton", "sobol")] == ["halton", "sobol"]
+    assert [built("qmc", qmc_type=kind).sampler._qmc_type for kind in ("halton", "sobol")] == [
+        "halton",
+        "sobol",
+    ]
     assert built("nsga2", population_size=7).sampler.population_size == 7
 
 
 def test_qmc_fills_each_cell_with_the_same_even_sequence(make_space, tmp_path):
-    body = "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}"
+    body = (
+        "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}"
+    )
     asked = run(SearchLoop.open(tmp_path, make_space(body, 64, "qmc")), 32)
     for chain in ("StandardScaler", "MinMaxScaler"):
-        assert sorted(int(16 * t.params["x"]) for t in asked if t.chain == chain) == list(range(16)), "one in each sixteenth"
+        assert sorted(int(16 * t.params["x"]) for t in asked if t.chain == chain) == list(
+            range(16)
+        ), "one in each sixteenth"
 
 
 def test_without_its_package_cmaes_is_refused_in_a_line(make_space, tmp_path, monkeypatch):
@@ -164,7 +203,10 @@ def test_without_its_package_cmaes_is_refused_in_a_line(make_space, tmp_path, mo
 def study_of(trials) -> optuna.Study:
     """A study in memory: of each trial its parameters' cell, its values by step, its final value or None, its state."""
     study = optuna.create_study()
-    space = {"x": optuna.distributions.FloatDistribution(0, 1), "cell": optuna.distributions.CategoricalDistribution([0, 1])}
+    space = {
+        "x": optuna.distributions.FloatDistribution(0, 1),
+        "cell": optuna.distributions.CategoricalDistribution([0, 1]),
+    }
     for x, cell, values, state in trials:
         value = values[-1] if state is TrialState.COMPLETE else None
         made = optuna.trial.create_trial(
@@ -180,7 +222,14 @@ def study_of(trials) -> optuna.Study:
 
 ENDS = st.sampled_from([TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL])
 TRIALS = st.lists(
-    st.tuples(st.floats(0, 1), st.sampled_from([0, 1]), st.lists(st.floats(-9, 9), min_size=1, max_size=4), ENDS), min_size=1, max_size=12
+    st.tuples(
+        st.floats(0, 1),
+        st.sampled_from([0, 1]),
+        st.lists(st.floats(-9, 9), min_size=1, max_size=4),
+        ENDS,
+    ),
+    min_size=1,
+    max_size=12,
 )
 
 
@@ -213,9 +262,15 @@ def test_a_paused_trial_counts_as_an_ended_one_until_it_continues():
         once = History()
         once.refresh(study)
         pieces.refresh(study)
-        waiting = [t.number for t in study.trials if t.user_attrs.get(PAUSED) and t.intermediate_values]
+        waiting = [
+            t.number for t in study.trials if t.user_attrs.get(PAUSED) and t.intermediate_values
+        ]
         assert once.ended[1][""] == pieces.ended[1][""] == waiting
-        assert sorted(pieces.running) == sorted(once.running) == [n for n in range(3) if n not in waiting]
+        assert (
+            sorted(pieces.running)
+            == sorted(once.running)
+            == [n for n in range(3) if n not in waiting]
+        )
         assert [t.number for t in pieces.trials()] == [t.number for t in once.trials()]
     study.tell(trials[2], state=TrialState.PRUNED)
     pieces.refresh(study)
@@ -248,7 +303,9 @@ def test_a_trial_that_ends_without_a_new_value_is_known_as_it_ended():
 
 def test_the_highest_level_with_enough_values_is_modeled_and_what_failed_ranks_last():
     ends = [TrialState.COMPLETE] * 3 + [TrialState.PRUNED] * 6 + [TrialState.FAIL]
-    study = study_of([(0.1, 0, [float(9 - i)] * (3 if i < 5 else 1), end) for i, end in enumerate(ends)])
+    study = study_of(
+        [(0.1, 0, [float(9 - i)] * (3 if i < 5 else 1), end) for i, end in enumerate(ends)]
+    )
     history = History(["cell"])
     history.refresh(study)
     assert [history.highest(n) for n in (3, 4, 6, 10, 11)] == [FULL, 3, 1, 1, None]
@@ -259,9 +316,15 @@ def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
     rng = np.random.RandomState(0)
     own, others = list(range(1000)), list(range(1000, 3000))
     kept = tpe_model._bounded(own, others, rng, tpe_model.KERNELS)
-    assert len(kept) == len(set(kept)) == tpe_model.KERNELS and sum(n < 1000 for n in kept) == tpe_model.KERNELS // 2
+    assert (
+        len(kept) == len(set(kept)) == tpe_model.KERNELS
+        and sum(n < 1000 for n in kept) == tpe_model.KERNELS // 2
+    )
     assert tpe_model._bounded(own[:5], others[:5], rng, tpe_model.KERNELS) == own[:5] + others[:5]
-    assert sum(n < 1000 for n in tpe_model._bounded(own, others[:5], rng, tpe_model.KERNELS)) == tpe_model.KERNELS - 5
+    assert (
+        sum(n < 1000 for n in tpe_model._bounded(own, others[:5], rng, tpe_model.KERNELS))
+        == tpe_model.KERNELS - 5
+    )
 
 
 # ---- the Gaussian process
@@ -270,12 +333,16 @@ def test_the_kernels_are_bounded_and_the_own_cell_comes_first():
 def test_the_gradient_of_the_fit_is_the_slope():
     rng = np.random.RandomState(1)
     x = np.column_stack([rng.rand(20, 2), rng.randint(3, size=20), rng.rand(20)])
-    process = Process(x, gp_observations.scaled(rng.rand(20))[0], np.array([False, False, True, False]))
+    process = Process(
+        x, gp_observations.scaled(rng.rand(20))[0], np.array([False, False, True, False])
+    )
     theta = np.array([0.1, -0.5, 0.3, 0.0, 0.2, -3.0])
     gradient = process._loss(theta)[1]
     for i, slope in enumerate(gradient):
         step = np.eye(len(theta))[i] * 1e-6
-        assert (process._loss(theta + step)[0] - process._loss(theta - step)[0]) / 2e-6 == pytest.approx(slope, rel=1e-3, abs=1e-4)
+        assert (
+            process._loss(theta + step)[0] - process._loss(theta - step)[0]
+        ) / 2e-6 == pytest.approx(slope, rel=1e-3, abs=1e-4)
 
 
 def test_the_process_goes_through_what_it_knows_and_doubts_what_it_does_not():
@@ -284,16 +351,26 @@ def test_the_process_goes_through_what_it_knows_and_doubts_what_it_does_not():
     process.condition(np.array([-1.0, 0.0, -9.0]))
     mean, deviation = process.predict(np.array([[0.1], [0.5], [0.99]]))
     assert mean[:2] == pytest.approx([1.0, -1.0], abs=0.01) and deviation[2] > 10 * deviation[0]
-    surrogate, region = acquisition.Surrogate([process], [], lambda places: places), acquisition.improvement_region(np.array([[-1.0]]))
+    surrogate, region = (
+        acquisition.Surrogate([process], [], lambda places: places),
+        acquisition.improvement_region(np.array([[-1.0]])),
+    )
     before = acquisition.acquisition(surrogate, region, np.array([[0.8]]))
     surrogate.imagine(np.array([[0.8]]))
-    assert acquisition.acquisition(surrogate, region, np.array([[0.8]])) < 0.1 * before, "what is being tried is not tried again"
+    assert acquisition.acquisition(surrogate, region, np.array([[0.8]])) < 0.1 * before, (
+        "what is being tried is not tried again"
+    )
 
 
 def test_values_of_lower_rungs_are_seen_as_they_would_be_at_the_highest():
     rng = random.Random(0)
     at_3 = [rng.random() for _ in range(20)]
-    study = study_of([(v, 0, [v + 3, v + 1, v][: 3 if i < 10 else 1], TrialState.PRUNED) for i, v in enumerate(at_3)])
+    study = study_of(
+        [
+            (v, 0, [v + 3, v + 1, v][: 3 if i < 10 else 1], TrialState.PRUNED)
+            for i, v in enumerate(at_3)
+        ]
+    )
     history = History()
     history.refresh(study)
     found = gp_observations.observations(history, np.random.RandomState(0))
@@ -307,7 +384,9 @@ def test_values_of_lower_rungs_are_seen_as_they_would_be_at_the_highest():
 def test_standardized_values_keep_their_order(values):
     scores = gp_observations.scaled(np.array(values))[0]
     assert np.isfinite(scores).all() and abs(scores.mean()) < 1e-6
-    for (a, below), (b, above) in itertools.pairwise(sorted(zip(values, scores.tolist(), strict=True))):
+    for (a, below), (b, above) in itertools.pairwise(
+        sorted(zip(values, scores.tolist(), strict=True))
+    ):
         assert below <= above + 1e-9 or a == -math.inf, (a, b)
 
 
@@ -316,7 +395,9 @@ def test_what_diverged_does_not_hide_how_the_others_differ():
     scores = gp_observations.scaled(values)[0]
     assert scores[8] == scores[7] > scores[6] and np.ptp(scores[:7]) > 1
     assert gp_observations.scaled(np.array([3.0, math.inf, 1.0]))[0].argmax() == 1
-    assert gp_observations.scaled(values[:7] * 1e3 - 5)[0] == pytest.approx(gp_observations.scaled(values[:7])[0])
+    assert gp_observations.scaled(values[:7] * 1e3 - 5)[0] == pytest.approx(
+        gp_observations.scaled(values[:7])[0]
+    )
 
 
 def test_of_several_objectives_the_front_is_good():
@@ -325,13 +406,17 @@ def test_of_several_objectives_the_front_is_good():
     for i in range(60):
         x = i / 59
         values = [abs(x - 0.2), -abs(x - 0.3)]
-        study.add_trial(optuna.trial.create_trial(params={"x": x}, distributions=space, values=values))
+        study.add_trial(
+            optuna.trial.create_trial(params={"x": x}, distributions=space, values=values)
+        )
     history = History()
     history.refresh(study)
     history.number = 60
     good, rest = tpe_model.TpeModel()._split(study, history, FULL, 60, "", np.random.RandomState(0))
     assert all(0.1 < t.params["x"] < 0.4 for t in good) and len(good) + len(rest) == 60
-    found = [tpe_model.TpeModel().suggest(history, {}, np.random.RandomState(seed)) for seed in range(30)]
+    found = [
+        tpe_model.TpeModel().suggest(history, {}, np.random.RandomState(seed)) for seed in range(30)
+    ]
     assert np.median([f["x"] for f in found if f]) == pytest.approx(0.25, abs=0.12)
 
 
@@ -342,7 +427,13 @@ def history_of_ended(steps: list[int | None]) -> History:
         x = i / len(steps)
         intermediate = {rung: x for rung in (1, 3, 9) if rung <= (step or 9)}
         state, value = (TrialState.COMPLETE, x) if step is None else (TrialState.PRUNED, None)
-        trial = optuna.trial.create_trial(state=state, value=value, params={"x": x}, distributions=space, intermediate_values=intermediate)
+        trial = optuna.trial.create_trial(
+            state=state,
+            value=value,
+            params={"x": x},
+            distributions=space,
+            intermediate_values=intermediate,
+        )
         study.add_trial(trial)
     history = History()
     history.refresh(study)
@@ -369,8 +460,14 @@ def test_the_cheaper_random_trials_are_the_more_suggestions_are_random(steps, fr
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.lists(st.sampled_from([1, 3, 9, None]), min_size=1, max_size=20), st.sampled_from([None, 27]), st.randoms())
-def test_the_random_fraction_is_the_same_in_any_order_and_falls_if_a_trial_runs_longer(steps, max_t, shuffler):
+@given(
+    st.lists(st.sampled_from([1, 3, 9, None]), min_size=1, max_size=20),
+    st.sampled_from([None, 27]),
+    st.randoms(),
+)
+def test_the_random_fraction_is_the_same_in_any_order_and_falls_if_a_trial_runs_longer(
+    steps, max_t, shuffler
+):
     fraction = tpe_model.random_fraction(history_of_ended(steps), max_t)
     assert tpe_model.RANDOM <= fraction < 1
     shuffled = list(steps)
@@ -383,9 +480,13 @@ def test_the_random_fraction_is_the_same_in_any_order_and_falls_if_a_trial_runs_
 @pytest.mark.parametrize("algorithm", ["tpe", "gp"])
 def test_a_configuration_is_not_suggested_twice_while_there_are_others(algorithm):
     study = optuna.create_study()
-    space: dict[str, optuna.distributions.BaseDistribution] = {"i": optuna.distributions.IntDistribution(0, 15)}
+    space: dict[str, optuna.distributions.BaseDistribution] = {
+        "i": optuna.distributions.IntDistribution(0, 15)
+    }
     for i in range(10):
-        study.add_trial(optuna.trial.create_trial(params={"i": i}, distributions=space, value=abs(i - 4.0)))
+        study.add_trial(
+            optuna.trial.create_trial(params={"i": i}, distributions=space, value=abs(i - 4.0))
+        )
     running = study.ask(space)  # which is not to be tried twice either
     number = study.ask().number
     history = History()

@@ -25,9 +25,18 @@ def curve(number: int, values: Sequence[float], bracket: int = 0) -> TrialView:
     return TrialView(number, bracket, dict(enumerate(values, 1)))
 
 
-def decided(scheduler: Scheduler, others: Sequence[float], value: float, minimize: bool = True, rung: int = 1, bracket: int = 0) -> Action:
+def decided(
+    scheduler: Scheduler,
+    others: Sequence[float],
+    value: float,
+    minimize: bool = True,
+    rung: int = 1,
+    bracket: int = 0,
+) -> Action:
     """The action for a trial with this value at a rung, where other trials of its bracket have the others."""
-    view = StudyView(0, minimize, [TrialView(i, bracket, {rung: v}) for i, v in enumerate([value, *others])])
+    view = StudyView(
+        0, minimize, [TrialView(i, bracket, {rung: v}) for i, v in enumerate([value, *others])]
+    )
     return scheduler.decide(view, 0, rung).action
 
 
@@ -56,7 +65,10 @@ def test_nan_never_continues_and_never_counts_as_better(others, minimize):
     asha = Asha(81, 1, 3)
     assert decided(asha, others, math.nan, minimize) is Action.STOP
     spoiled = [*others, math.nan, math.nan]
-    assert decided(asha, spoiled, (min if minimize else max)(others, default=0.0), minimize) is Action.CONTINUE
+    assert (
+        decided(asha, spoiled, (min if minimize else max)(others, default=0.0), minimize)
+        is Action.CONTINUE
+    )
 
 
 def test_a_trial_without_a_report_at_the_rung_stops():
@@ -72,7 +84,11 @@ def test_minimizing_and_maximizing_mirror_each_other(others, value, factor):
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60, unique=True), st.integers(2, 4))
 def test_if_all_trials_have_arrived_one_in_factor_passes(everyone, factor):
     asha = Asha(81, 1, factor)
-    passed = [v for i, v in enumerate(everyone) if decided(asha, everyone[:i] + everyone[i + 1 :], v) is Action.CONTINUE]
+    passed = [
+        v
+        for i, v in enumerate(everyone)
+        if decided(asha, everyone[:i] + everyone[i + 1 :], v) is Action.CONTINUE
+    ]
     assert len(passed) == math.ceil(len(everyone) / factor)
     assert sorted(everyone)[: len(passed)] == sorted(passed)
 
@@ -91,7 +107,11 @@ def test_without_a_scheduler_every_trial_continues():
 @pytest.mark.parametrize("brackets, begin", [(1, (1,)), (3, (1, 3, 9)), (9, (1, 3, 9, 27))])
 def test_each_bracket_begins_a_rung_later_and_there_are_no_more_than_rungs(brackets, begin):
     hyperband = Hyperband(81, 1, 3, brackets)
-    assert hyperband.grace_periods == begin == tuple(hyperband.rungs(bracket)[0] for bracket in range(hyperband.bracket_count))
+    assert (
+        hyperband.grace_periods
+        == begin
+        == tuple(hyperband.rungs(bracket)[0] for bracket in range(hyperband.bracket_count))
+    )
     assert all_rungs(hyperband) == all_rungs(Asha(81, 1, 3)) or brackets > 1
     assert Hyperband(5, 5, 3, brackets).bracket(0, 0) == 0
 
@@ -101,12 +121,19 @@ def test_within_its_bracket_hyperband_is_asha(others, value, minimize, bracket):
     hyperband, asha = Hyperband(81, 1, 3, 3), Asha(81, 1, 3)
     assert hyperband.rungs(bracket) == asha.rungs()[bracket:]
     for rung in hyperband.rungs(bracket):
-        assert decided(hyperband, others, value, minimize, rung, bracket) is decided(asha, others, value, minimize, rung, bracket)
+        assert decided(hyperband, others, value, minimize, rung, bracket) is decided(
+            asha, others, value, minimize, rung, bracket
+        )
 
 
 @given(values, st.floats(-1e6, 1e6))
 def test_trials_of_other_brackets_do_not_count(others, value):
-    view = StudyView(trials=[TrialView(0, 1, {3: value}), *(TrialView(i, 0, {3: v}) for i, v in enumerate(others, 1))])
+    view = StudyView(
+        trials=[
+            TrialView(0, 1, {3: value}),
+            *(TrialView(i, 0, {3: v}) for i, v in enumerate(others, 1)),
+        ]
+    )
     assert Hyperband(81, 1, 3, 3).decide(view, 0, 3).action is Action.CONTINUE
 
 
@@ -124,14 +151,18 @@ curves = st.lists(st.floats(-1e6, 1e6), min_size=9, max_size=9)
 
 
 @given(curves, st.lists(curves, max_size=12), st.booleans(), st.integers(1, 8))
-def test_the_median_rule_stops_a_trial_whose_best_is_worse_than_the_median_mean(own, others, minimize, least):
+def test_the_median_rule_stops_a_trial_whose_best_is_worse_than_the_median_mean(
+    own, others, minimize, least
+):
     view = StudyView(0, minimize, [curve(i, c) for i, c in enumerate([own, *others])])
     action = Median(50, 2, least).decide(view, 0, 9).action
     if len(others) < least:
         assert action is Action.CONTINUE
     else:
         best = min(own) if minimize else max(own)
-        worse = sum(sum(other) / 9 < best if minimize else sum(other) / 9 > best for other in others)
+        worse = sum(
+            sum(other) / 9 < best if minimize else sum(other) / 9 > best for other in others
+        )
         assert worse * 2 >= len(others) or action is Action.CONTINUE
         assert worse * 2 <= len(others) or action is Action.STOP
 
@@ -140,11 +171,17 @@ def test_the_median_rule_stops_a_trial_whose_best_is_worse_than_the_median_mean(
 def test_under_the_median_rule_nan_is_the_worst(others, minimize):
     rule = Median(50, 2, 5)
     trials = [curve(i, c) for i, c in enumerate(others, 1)]
-    assert rule.decide(StudyView(0, minimize, [curve(0, [math.nan] * 9), *trials]), 0, 9).action is Action.STOP
+    assert (
+        rule.decide(StudyView(0, minimize, [curve(0, [math.nan] * 9), *trials]), 0, 9).action
+        is Action.STOP
+    )
     spoiled = curve(99, [1.0, math.nan, *[1.0] * 7])
     assert math.isnan(spoiled.mean_until(9)) and spoiled.best_until(9, minimize) == 1.0
     value = (min if minimize else max)(t.mean_until(9) for t in trials)
-    assert rule.decide(StudyView(0, minimize, [curve(0, [value] * 9), *trials, spoiled]), 0, 9).action is Action.CONTINUE
+    assert (
+        rule.decide(StudyView(0, minimize, [curve(0, [value] * 9), *trials, spoiled]), 0, 9).action
+        is Action.CONTINUE
+    )
 
 
 @given(curves, st.data())
@@ -154,17 +191,30 @@ def test_means_are_the_same_whenever_they_are_asked_for(own, data):
         trial.values[step] = late.values[step] = value
         if data.draw(st.booleans()):
             trial.mean_until(step)
-    assert [trial.mean_until(step) for step in range(1, 10)] == [late.mean_until(step) for step in range(1, 10)]
+    assert [trial.mean_until(step) for step in range(1, 10)] == [
+        late.mean_until(step) for step in range(1, 10)
+    ]
 
 
 def test_under_the_median_rule_trials_are_compared_at_every_report_from_the_grace_period_on():
-    assert 3 not in Median(50, 4).rungs() and 4 in Median(50, 4).rungs() and 50 not in Median(50, 4).rungs()
+    assert (
+        3 not in Median(50, 4).rungs()
+        and 4 in Median(50, 4).rungs()
+        and 50 not in Median(50, 4).rungs()
+    )
     assert 10**9 in Median(None, 4).rungs()
 
 
-@given(st.integers(1, 5), st.integers(2, 90), st.integers(2, 5), st.integers(0, 50), st.integers(0, 9))
-def test_a_scheduler_that_counts_rows_trains_at_its_rungs_and_on_all_rows(grace, more, factor, number, seed):
-    for scheduler in (Asha(grace + more, grace, factor, resource=ROWS), Hyperband(grace + more, grace, factor, 3, resource=ROWS)):
+@given(
+    st.integers(1, 5), st.integers(2, 90), st.integers(2, 5), st.integers(0, 50), st.integers(0, 9)
+)
+def test_a_scheduler_that_counts_rows_trains_at_its_rungs_and_on_all_rows(
+    grace, more, factor, number, seed
+):
+    for scheduler in (
+        Asha(grace + more, grace, factor, resource=ROWS),
+        Hyperband(grace + more, grace, factor, 3, resource=ROWS),
+    ):
         steps = row_steps(scheduler, seed, trial(number, {}, 1, "none"))
         assert steps == (*scheduler.rungs(scheduler.bracket(seed, number)), grace + more)
         assert set(steps) <= set(all_row_steps(scheduler)) and list(steps) == sorted(set(steps))

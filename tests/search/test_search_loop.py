@@ -24,8 +24,15 @@ TWO = "[{metric: loss, goal: minimize}, {metric: auc, goal: maximize}]"
 NONE = "{name: none}"
 
 
-def end(loop: SearchLoop, trial, state: State = C, seconds: float = 1.0, **metrics: float) -> Result:
-    loop.report(trial.number, ProgressUpdate((Report(1, metrics or {"loss": trial.params["eta"]}, 0.0),), None, None, 1, seconds))
+def end(
+    loop: SearchLoop, trial, state: State = C, seconds: float = 1.0, **metrics: float
+) -> Result:
+    loop.report(
+        trial.number,
+        ProgressUpdate(
+            (Report(1, metrics or {"loss": trial.params["eta"]}, 0.0),), None, None, 1, seconds
+        ),
+    )
     return loop.tell(trial.number, state)
 
 
@@ -40,11 +47,21 @@ def test_initial_points_come_first_and_the_rest_of_them_is_sampled(make_space, t
     space = make_space(BODY, algorithm=algorithm, max_trials=6, points=POINTS)
     loop = SearchLoop.open(tmp_path, space)
     first, second, third = (loop.ask() for _ in range(3))
-    assert first.params["eta"] == 0.5 and second.params["kind"] == "b" and second.params["noise"] == pytest.approx(1)
-    assert (first.chain, second.chain, third.chain) == ("StandardScaler", "MinMaxScaler", "MinMaxScaler"), "cells are filled evenly"
+    assert (
+        first.params["eta"] == 0.5
+        and second.params["kind"] == "b"
+        and second.params["noise"] == pytest.approx(1)
+    )
+    assert (first.chain, second.chain, third.chain) == (
+        "StandardScaler",
+        "MinMaxScaler",
+        "MinMaxScaler",
+    ), "cells are filled evenly"
     assert 0.001 <= second.params["eta"] <= 1 and second.params["eta"] != third.params["eta"] != 0.5
     more = [loop.ask() for _ in range(4)]
-    assert [t is None for t in more] == [False] * 3 + [True], "max_trials does not count what is given"
+    assert [t is None for t in more] == [False] * 3 + [True], (
+        "max_trials does not count what is given"
+    )
 
 
 def test_a_known_result_is_on_record_and_neither_run_nor_the_winner(make_space, tmp_path):
@@ -52,14 +69,20 @@ def test_a_known_result_is_on_record_and_neither_run_nor_the_winner(make_space, 
     loop = SearchLoop.open(tmp_path, space)
     loop = SearchLoop.open(tmp_path, space)  # once
     (given_,) = loop.store.study.trials
-    assert (given_.state.name, given_.value, given_.params["params.eta"]) == ("COMPLETE", 0.125, 0.25)
+    assert (given_.state.name, given_.value, given_.params["params.eta"]) == (
+        "COMPLETE",
+        0.125,
+        0.25,
+    )
     assert loop.store.results()[0].given and loop.store.winner() is None and not loop.budget.ended
     trial = loop.ask()
     assert trial.number == 1 and trial.params["eta"] == 0.5
     end(loop, trial, loss=0.9)
     assert loop.store.winner() == 1
     read = record.read(tmp_path)
-    assert [t.result.given for t in read.trials] == [True, False] and [t.id for t in read.ran] == ["0001"]
+    assert [t.result.given for t in read.trials] == [True, False] and [t.id for t in read.ran] == [
+        "0001"
+    ]
     assert read.trials[0].params["eta"] == 0.25 and read.best.id == "0001"
 
 
@@ -73,8 +96,13 @@ def test_a_point_that_a_dead_driver_had_put_in_line_is_begun_once(make_space, tm
 
 
 def test_more_points_than_trials_are_refused(make_space):
-    with pytest.raises(Exception, match=r"search.initial_points: 3 initial points must run, but limits.max_trials is only 2"):
-        make_space(BODY, max_trials=2, points="[{params.eta: 0.5}, {params.eta: 0.1}, {params.eta: 0.2}]")
+    with pytest.raises(
+        Exception,
+        match=r"search.initial_points: 3 initial points must run, but limits.max_trials is only 2",
+    ):
+        make_space(
+            BODY, max_trials=2, points="[{params.eta: 0.5}, {params.eta: 0.1}, {params.eta: 0.2}]"
+        )
 
 
 # ---- repeats
@@ -82,7 +110,9 @@ def test_more_points_than_trials_are_refused(make_space):
 REPEATS = "repeats: {count: 3, aggregate: mean}"
 
 
-def test_repeats_are_begun_when_the_first_has_come_to_its_end_with_other_seeds(make_space, tmp_path):
+def test_repeats_are_begun_when_the_first_has_come_to_its_end_with_other_seeds(
+    make_space, tmp_path
+):
     space = make_space(BODY, max_trials=2, extra=REPEATS)
     loop = SearchLoop.open(tmp_path, space)
     first, other = loop.ask(), loop.ask()
@@ -91,15 +121,27 @@ def test_repeats_are_begun_when_the_first_has_come_to_its_end_with_other_seeds(m
     assert loop.queue.known_total == 4
     loop = SearchLoop.open(tmp_path, space)  # a driver that takes it up knows what is due
     second = loop.ask()
-    assert second.params == first.params and second.repeat_of == first.number and second.seed != first.seed
-    assert loop.store.trial(second.number) == second == SearchLoop.open(tmp_path, space).store.trial(second.number)
+    assert (
+        second.params == first.params
+        and second.repeat_of == first.number
+        and second.seed != first.seed
+    )
+    assert (
+        loop.store.trial(second.number)
+        == second
+        == SearchLoop.open(tmp_path, space).store.trial(second.number)
+    )
     third = loop.ask()
     assert third.params == first.params and loop.ask() is None
     end(loop, second, loss=0.1)
     end(loop, third, loss=0.3)
-    assert not loop.store.study.trials[second.number].intermediate_values, "no scheduler compares repeats"
+    assert not loop.store.study.trials[second.number].intermediate_values, (
+        "no scheduler compares repeats"
+    )
     assert loop.budget.best[0] == 0 and loop.budget.best[1].value == pytest.approx(0.3)
-    assert loop.store.winner() == second.number, "the best of its repeats stands for a configuration"
+    assert loop.store.winner() == second.number, (
+        "the best of its repeats stands for a configuration"
+    )
     found = record.read(tmp_path)
     assert found.best.number == second.number and found.repeats == space.repeats
     assert other.number == 1
@@ -119,7 +161,9 @@ def test_without_a_scheduler_the_number_of_trials_is_known(make_space, tmp_path)
     assert loop.queue.known_total == 10
 
 
-ENDED = st.builds(lambda s, v: Result(s, v, values=(v,)), st.sampled_from([C, P, F]), st.floats(-5, 5))
+ENDED = st.builds(
+    lambda s, v: Result(s, v, values=(v,)), st.sampled_from([C, P, F]), st.floats(-5, 5)
+)
 
 
 @given(st.lists(ENDED, min_size=1, max_size=4), st.sampled_from(["mean", "median", "min", "max"]))
@@ -128,7 +172,11 @@ def test_a_configuration_is_judged_by_all_its_values(results, aggregate):
     whole = merged(results, repeats)
     values = [r.value for r in results]
     if all(r.state is C for r in results):
-        assert whole.state is C and min(values) - 1e-9 <= whole.value <= max(values) + 1e-9 and settled(results, repeats)
+        assert (
+            whole.state is C
+            and min(values) - 1e-9 <= whole.value <= max(values) + 1e-9
+            and settled(results, repeats)
+        )
         if aggregate in ("min", "max"):
             assert whole.value in values
     else:
@@ -144,7 +192,9 @@ def test_whole_configurations_win_over_those_that_lack_a_repeat():
     made = [(0, None, 0.5, C), (1, 0, 0.5, C), (2, None, 0.1, C), (3, 2, 0.1, F), (4, None, 0.2, P)]
     trials = [(n, first, Result(state, v, values=(v,))) for n, first, v, state in made]
     assert Configurations.of(trials, Repeats(2)).winner((True,)) == 0
-    assert Configurations.of(trials[2:], Repeats(2)).winner((True,)) == 2, "the best of what there is"
+    assert Configurations.of(trials[2:], Repeats(2)).winner((True,)) == 2, (
+        "the best of what there is"
+    )
 
 
 # ---- several objectives, constraints
@@ -167,37 +217,65 @@ def test_several_objectives_have_a_front_and_no_winner(make_space, tmp_path, alg
     end(loop, failed, F, loss=-2.0, auc=9.0)
     assert not any(t.intermediate_values for t in loop.store.study.trials)
     front = loop.store.front()
-    assert loop.store.winner() is None and {loop.store.results()[n].values for n in front} == {(float(v), float(v)) for v in range(5)}
+    assert loop.store.winner() is None and {loop.store.results()[n].values for n in front} == {
+        (float(v), float(v)) for v in range(5)
+    }
     assert [t.number for t in record.read(tmp_path).front] == front == list(loop.budget.front)
-    assert sorted(n for n in front) == sorted(t.number for t in loop.store.study.best_trials), "as Optuna sees it"
+    assert sorted(n for n in front) == sorted(t.number for t in loop.store.study.best_trials), (
+        "as Optuna sees it"
+    )
     assert SearchLoop.open(tmp_path, space).store.front() == front
 
 
-def test_what_breaks_a_constraint_is_complete_and_never_wins_over_what_keeps_it(make_space, tmp_path):
+def test_what_breaks_a_constraint_is_complete_and_never_wins_over_what_keeps_it(
+    make_space, tmp_path
+):
     space = make_space(BODY, extra='constraints: {latency: "<= 5", seconds: "< 9"}', scheduler=NONE)
     loop = SearchLoop.open(tmp_path, space)
-    for loss, latency, seconds in ((0.1, 7.0, 1.0), (0.3, 5.0, 1.0), (0.2, 1.0, 9.0), (0.4, 1.0, 1.0)):
+    for loss, latency, seconds in (
+        (0.1, 7.0, 1.0),
+        (0.3, 5.0, 1.0),
+        (0.2, 1.0, 9.0),
+        (0.4, 1.0, 1.0),
+    ):
         assert end(loop, loop.ask(), seconds=seconds, loss=loss, latency=latency).state is C
     assert loop.store.winner() == 1 and loop.budget.best[0] == 1
     assert [r.feasible for r in loop.store.results().values()] == [False, True, False, True]
-    assert loop.store.study.trials[0].constraints == {"latency": 2.0, "seconds": -8.0} and loop.store.study.best_trial.number == 1
-    assert loop.store.results()[1].metrics == {"seconds": 1.0, "cpu_seconds": 1.0, "gpu_seconds": 0.0, "loss": 0.3, "latency": 5.0}
+    assert (
+        loop.store.study.trials[0].constraints == {"latency": 2.0, "seconds": -8.0}
+        and loop.store.study.best_trial.number == 1
+    )
+    assert loop.store.results()[1].metrics == {
+        "seconds": 1.0,
+        "cpu_seconds": 1.0,
+        "gpu_seconds": 0.0,
+        "loss": 0.3,
+        "latency": 5.0,
+    }
     unsaid = end(loop, loop.ask(), loss=0.0)
-    assert unsaid.state is F and unsaid.error == "the loop ended without reporting the constraint's metric `latency`"
+    assert (
+        unsaid.state is F
+        and unsaid.error == "the loop ended without reporting the constraint's metric `latency`"
+    )
     for _ in range(12):  # the sampler takes them into account
         trial = loop.ask()
         end(loop, trial, loss=trial.params["eta"], latency=10 * trial.params["eta"])
 
 
 def test_where_nothing_keeps_the_constraints_the_best_of_the_rest_wins(make_space, tmp_path):
-    loop = SearchLoop.open(tmp_path, make_space(BODY, extra='constraints: {latency: "<= 5"}', scheduler=NONE))
+    loop = SearchLoop.open(
+        tmp_path, make_space(BODY, extra='constraints: {latency: "<= 5"}', scheduler=NONE)
+    )
     for loss in (0.2, 0.1):
         end(loop, loop.ask(), loss=loss, latency=9.0)
     assert loop.store.winner() == 1 and not loop.store.results()[1].feasible
 
 
 def test_a_cost_is_searched_for_like_any_objective(make_space, tmp_path):
-    loop = SearchLoop.open(tmp_path, make_space(BODY, objective="{metric: cpu_seconds, goal: minimize}", scheduler=NONE))
+    loop = SearchLoop.open(
+        tmp_path,
+        make_space(BODY, objective="{metric: cpu_seconds, goal: minimize}", scheduler=NONE),
+    )
     for seconds in (3.0, 2.0, 4.0):
         assert end(loop, loop.ask(), seconds=seconds, whatever=1.0).value == seconds
     end(loop, loop.ask(), P, seconds=0.5, whatever=1.0)

@@ -27,9 +27,20 @@ def history_of(seconds, steps=1, gpu: float = 1.0, state=TrialState.PRUNED) -> H
     study, space = optuna.create_study(), {"x": FloatDistribution(0, 1)}
     scaling = {"num_workers": 1, "resources_per_worker": {"CPU": 1.0, "GPU": gpu}}
     for i, spent in enumerate(seconds):
-        attributes = {"begun": {"scaling": scaling}, "told.0": {"reports": [], "seconds": spent, "steps": steps}}
+        attributes = {
+            "begun": {"scaling": scaling},
+            "told.0": {"reports": [], "seconds": spent, "steps": steps},
+        }
         x = {"x": i / len(seconds)}
-        study.add_trial(create_trial(params=x, distributions=space, intermediate_values={1: 0.5}, user_attrs=attributes, state=state))
+        study.add_trial(
+            create_trial(
+                params=x,
+                distributions=space,
+                intermediate_values={1: 0.5},
+                user_attrs=attributes,
+                state=state,
+            )
+        )
     history = History()
     history.refresh(study)
     return history
@@ -96,7 +107,9 @@ def test_fewer_workers_are_suggested_if_more_workers_cost_more(make_space, tmp_p
 @pytest.mark.timeout(60)
 def test_costs_count_if_trials_have_many_steps_and_no_scheduler(make_space, tmp_path):
     space = make_space(SPACE, 60, "gp", scheduler="{name: none}", options="{cost: cpu_seconds}")
-    asked = run(SearchLoop.open(tmp_path, space), 30, lambda trial: 10.0 * trial.shape.workers, steps=20)
+    asked = run(
+        SearchLoop.open(tmp_path, space), 30, lambda trial: 10.0 * trial.shape.workers, steps=20
+    )
     assert sum(trial.shape.workers == 1 for trial in asked[12:]) > 9, "six of random ones"
 
 
@@ -109,11 +122,19 @@ def test_more_workers_are_suggested_if_they_end_sooner(make_space, tmp_path):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("seconds", [0.0, 10.0])
-def test_without_costs_or_with_equal_costs_the_search_is_as_without_the_option(seconds, make_space, tmp_path):
+def test_without_costs_or_with_equal_costs_the_search_is_as_without_the_option(
+    seconds, make_space, tmp_path
+):
     asked = []
     for i, options in enumerate(("{}", "{cost: seconds}")):
         (tmp_path / str(i)).mkdir()
-        asked.append(run(SearchLoop.open(tmp_path / str(i), space_with(make_space, options)), 16, lambda trial: seconds))
+        asked.append(
+            run(
+                SearchLoop.open(tmp_path / str(i), space_with(make_space, options)),
+                16,
+                lambda trial: seconds,
+            )
+        )
     assert [t.params for t in asked[0]] == [t.params for t in asked[1]]
 
 

@@ -8,14 +8,22 @@ from typing import Any
 
 
 async def ask(
-    app: Any, path: str, body: bytes | list[bytes | None] = b"", method: str = "POST", headers: dict[str, str] | None = None
+    app: Any,
+    path: str,
+    body: bytes | list[bytes | None] = b"",
+    method: str = "POST",
+    headers: dict[str, str] | None = None,
 ) -> Any:
     """Send one request, and return the status and the body. A JSON body is parsed.
 
     If the request's body is a list, its parts are sent one by one, without a length. At the part None, the client disconnects.
     """
     parts = [body] if isinstance(body, bytes) else list(body)
-    given = {"content-type": "application/json"} | ({"content-length": str(len(body))} if isinstance(body, bytes) else {}) | (headers or {})
+    given = (
+        {"content-type": "application/json"}
+        | ({"content-length": str(len(body))} if isinstance(body, bytes) else {})
+        | (headers or {})
+    )
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -31,7 +39,9 @@ async def ask(
         "server": ("127.0.0.1", 80),
     }
     messages: list[dict[str, Any]] = [
-        {"type": "http.disconnect"} if part is None else {"type": "http.request", "body": part, "more_body": i + 1 < len(parts)}
+        {"type": "http.disconnect"}
+        if part is None
+        else {"type": "http.request", "body": part, "more_body": i + 1 < len(parts)}
         for i, part in enumerate(parts)
     ]
     sent: list[dict[str, Any]] = []

@@ -12,7 +12,14 @@ from typing import Any
 PAGE = Path(__file__).parents[2] / "docs" / "malformed_requests.md"
 COMMAND = "python -m tests.serving.malformed"
 MAX_BYTES, MAX_ROWS = 2000, 5
-GOOD = {"rooms": 2, "city": "Lyon", "area": 30.5, "garden": True, "built": "1990-05-01", "heating": "gas"}
+GOOD = {
+    "rooms": 2,
+    "city": "Lyon",
+    "area": 30.5,
+    "garden": True,
+    "built": "1990-05-01",
+    "heating": "gas",
+}
 
 
 @dataclass(frozen=True)
@@ -71,14 +78,18 @@ CASES = (
     Case("a missing field", without("area"), says="area"),
     Case("two missing fields", without("area", "city"), says="city"),
     Case("a field that the second record lacks", {"records": [GOOD, {"rooms": 1}]}, says="city"),
-    Case("a field in capitals", {"records": [{k.upper(): v for k, v in GOOD.items()}]}, says="rooms"),
+    Case(
+        "a field in capitals", {"records": [{k.upper(): v for k, v in GOOD.items()}]}, says="rooms"
+    ),
     Case("text for a number", one(rooms="two"), says="rooms"),
     Case("a number in a text", one(rooms="2"), says="rooms"),
     Case("an empty text for a number", one(area=""), says="area"),
     Case("true for a number", one(rooms=True), says="rooms"),
     Case("a list for a number", one(area=[30.5]), says="area"),
     Case("an object for a number", one(area={"value": 30.5}), says="area"),
-    Case("a number that is too large for a float", b'{"records": [{"rooms": 1e999}]}', 422, "rooms"),
+    Case(
+        "a number that is too large for a float", b'{"records": [{"rooms": 1e999}]}', 422, "rooms"
+    ),
     Case("an integer that is too large for a float", one(rooms=10**400), says="rooms"),
     Case("a number for text", one(city=7), says="city"),
     Case("false for text", one(city=False), says="city"),
@@ -89,10 +100,18 @@ CASES = (
     Case("an impossible date", one(built="2021-02-30"), says="built"),
     Case("a number for a date", one(built=1990), says="built"),
     Case("an empty text for a date", one(built=""), says="built"),
-    Case("a time zone that training did not have", one(built="1990-05-01T00:00:00+02:00"), says="built"),
+    Case(
+        "a time zone that training did not have",
+        one(built="1990-05-01T00:00:00+02:00"),
+        says="built",
+    ),
     Case("a number for a category", one(heating=3), says="heating"),
     Case("an object for a category", one(heating={}), says="heating"),
-    Case("three values wrong in two rows", {"records": [GOOD | {"rooms": "x", "city": 1}, GOOD | {"garden": "no"}]}, says="garden"),
+    Case(
+        "three values wrong in two rows",
+        {"records": [GOOD | {"rooms": "x", "city": 1}, GOOD | {"garden": "no"}]},
+        says="garden",
+    ),
     Case("a value too long to show", one(rooms="x" * 500), says="rooms"),
     Case("columns that are a list", {"columns": [GOOD]}, says="columns"),
     Case("a missing column", {"columns": {"rooms": [1]}}, says="city"),
@@ -102,7 +121,11 @@ CASES = (
     Case("too many rows", {"records": [GOOD] * 6}, 413),
     Case("too many rows, as columns", {"columns": {k: [v] * 6 for k, v in GOOD.items()}}, 413),
     Case("a body over the limit", one(city="x" * 3000), 413),
-    Case("a body over the limit, in parts, without a length", [b"[" + b" " * 1000, b" " * 1500, b"]"], 413),
+    Case(
+        "a body over the limit, in parts, without a length",
+        [b"[" + b" " * 1000, b" " * 1500, b"]"],
+        413,
+    ),
     Case("a length over the limit", b"[]", 413, headers={"content-length": "999999999"}),
     Case("CSV", b"rooms,city\n2,Lyon\n", 415, headers={"content-type": "text/csv"}),
     Case("a form", b"rooms=2", 415, headers={"content-type": "application/x-www-form-urlencoded"}),
@@ -114,7 +137,9 @@ CASES = (
 
 def shown(case: Case) -> str:
     """Return a request as the page shows it."""
-    raw = case.body if isinstance(case.body, bytes) else json.dumps(case.body, default=repr).encode()
+    raw = (
+        case.body if isinstance(case.body, bytes) else json.dumps(case.body, default=repr).encode()
+    )
     text = raw.decode(errors="backslashreplace").replace("\n", "\\n").replace("|", "\\|")
     text = text if len(text) <= 110 else text[:109] + "…"
     head = f"{case.method} {case.path} " if (case.method, case.path) != ("POST", "/predict") else ""
@@ -138,9 +163,15 @@ correct: `{json.dumps({"records": [GOOD]})}`.
     lines = []
     for case in CASES:
         status, answer = answers[case.what]
-        text = json.dumps(answer.get("detail", answer), ensure_ascii=False) if isinstance(answer, dict) else str(answer)
+        text = (
+            json.dumps(answer.get("detail", answer), ensure_ascii=False)
+            if isinstance(answer, dict)
+            else str(answer)
+        )
         text = text if len(text) <= 330 else text[:329] + "…"
-        lines.append(f"| {case.what} | {shown(case)} | {status} | `{text.replace('|', chr(92) + '|').replace('`', chr(39))}` |\n")
+        lines.append(
+            f"| {case.what} | {shown(case)} | {status} | `{text.replace('|', chr(92) + '|').replace('`', chr(39))}` |\n"
+        )
     return head + "".join(lines)
 
 

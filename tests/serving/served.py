@@ -63,5 +63,14 @@ def bundle(model: Any = None, names: Sequence[str] | None = None) -> Bundle:
         requirements=[],
         pickled={},
     )
-    steps = STEPS if "heating" in rows else (*STEPS[:2], Step("sklearn.preprocessing:OneHotEncoder", ("city",), {}))
-    return Bundle(Path("bundle"), manifest, model or Model(), fit_chain(steps, pa.Table.from_pandas(rows), None))
+    steps = (
+        STEPS
+        if "heating" in rows
+        else (*STEPS[:2], Step("sklearn.preprocessing:OneHotEncoder", ("city",), {}))
+    )
+    return Bundle(
+        Path("bundle"),
+        manifest,
+        model or Model(),
+        fit_chain(steps, pa.Table.from_pandas(rows), None),
+    )

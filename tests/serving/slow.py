@@ -53,10 +53,14 @@ def started(bundle: Path, *options: str):
 
 
 def rows(frame: pd.DataFrame) -> bytes:
-    return json.dumps({"records": json.loads(frame.to_json(orient="records", double_precision=15))}).encode()
+    return json.dumps(
+        {"records": json.loads(frame.to_json(orient="records", double_precision=15))}
+    ).encode()
 
 
 def post(url: str, body: bytes, **headers: str):
-    request = urllib.request.Request(f"{url}/predict", body, {"Content-Type": "application/json"} | headers)
+    request = urllib.request.Request(
+        f"{url}/predict", body, {"Content-Type": "application/json"} | headers
+    )
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.loads(answer.read())["predictions"]

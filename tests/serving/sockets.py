@@ -53,10 +53,17 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(model: Any = None, limits: Limits | None = None, drain_seconds: float = 15) -> Iterator[Running]:
+def running(
+    model: Any = None, limits: Limits | None = None, drain_seconds: float = 15
+) -> Iterator[Running]:
     """Run a server for the duration of the context. At the end, check that the server has ended."""
     with listening("127.0.0.1", 0) as listener:
-        server = Server(make_app(served.bundle(model), limits or Limits()), listener, limits or Limits(), drain_seconds)
+        server = Server(
+            make_app(served.bundle(model), limits or Limits()),
+            listener,
+            limits or Limits(),
+            drain_seconds,
+        )
         found = Running(server, listener.getsockname()[1])
         found.thread.start()
         wait_until(lambda: server.started, 15, "the server to start")
@@ -68,9 +75,13 @@ def running(model: Any = None, limits: Limits | None = None, drain_seconds: floa
             assert not found.thread.is_alive(), "the server did not end"
 
 
-def request(body: bytes = ROW, path: str = "/predict", method: str = "POST", **headers: str) -> bytes:
+def request(
+    body: bytes = ROW, path: str = "/predict", method: str = "POST", **headers: str
+) -> bytes:
     """Return the bytes of a request."""
-    given = {"Host": "localhost", "Content-Length": str(len(body))} | {k.replace("_", "-"): v for k, v in headers.items()}
+    given = {"Host": "localhost", "Content-Length": str(len(body))} | {
+        k.replace("_", "-"): v for k, v in headers.items()
+    }
     lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
     return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
 
@@ -87,7 +98,10 @@ def answer(client: socket.socket) -> tuple[int, dict[str, str], Any]:
             raise EOFError(bytes(raw))
         raw += part
     first, *lines = raw.decode().split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+    headers = {
+        name.lower(): value.strip()
+        for name, _, value in (line.partition(":") for line in lines if line)
+    }
     size, body = int(headers.get("content-length", 0)), b""
     while len(body) < size:
         if not (part := client.recv(size - len(body))):

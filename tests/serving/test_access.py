@@ -16,7 +16,14 @@ from tests.serving import served
 from tests.serving.asking import ask
 from tests.serving.malformed import GOOD
 
-ALL = (("/predict", "POST"), ("/schema", "GET"), ("/metrics", "GET"), ("/docs", "GET"), ("/openapi.json", "GET"), ("/none", "GET"))
+ALL = (
+    ("/predict", "POST"),
+    ("/schema", "GET"),
+    ("/metrics", "GET"),
+    ("/docs", "GET"),
+    ("/openapi.json", "GET"),
+    ("/none", "GET"),
+)
 
 
 def status(given: Access, path: str = "/schema", method: str = "GET", **headers: str) -> int:
@@ -26,7 +33,18 @@ def status(given: Access, path: str = "/schema", method: str = "GET", **headers:
 
 
 @pytest.mark.parametrize(
-    "sent", ["", "Bearer", "Bearer wrong", "bearer ", "Basic good", "good", "Bearer good good", "Bearer goo", "Bearer goodd"]
+    "sent",
+    [
+        "",
+        "Bearer",
+        "Bearer wrong",
+        "bearer ",
+        "Basic good",
+        "good",
+        "Bearer good good",
+        "Bearer goo",
+        "Bearer goodd",
+    ],
 )
 def test_r11_without_the_token_nothing_but_health_is_answered(sent):
     given = Access.of(None, "good")
@@ -53,16 +71,23 @@ def test_r11_what_is_refused_is_counted_and_says_why():
     app = make_app(served.bundle(), access=Access.of(None, "good"))
     told, answer = asyncio.run(ask(app, "/predict", b"[]"))
     assert told == 401 and "Authorization" in answer["detail"][0]["rule"]
-    text = asyncio.run(ask(app, "/metrics", method="GET", headers={"authorization": "Bearer good"}))[1]
+    text = asyncio.run(
+        ask(app, "/metrics", method="GET", headers={"authorization": "Bearer good"})
+    )[1]
     assert 'sweeps_requests_total{path="/predict",status="401"} 1.0' in text
 
 
 def test_r11_the_token_is_compared_in_constant_time_and_kept_as_a_digest(monkeypatch):
     compared = []
-    monkeypatch.setattr(access.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or a == b)
+    monkeypatch.setattr(
+        access.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or a == b
+    )
     given = Access.of(None, "good")
     assert given.refusal([(b"Authorization", b"Bearer good")]) is None
-    assert given.refusal([(b"authorization", "Bearer gööd".encode("latin-1"))]) == (401, given.refusal([])[1])
+    assert given.refusal([(b"authorization", "Bearer gööd".encode("latin-1"))]) == (
+        401,
+        given.refusal([])[1],
+    )
     assert {len(a) for pair in compared for a in pair} == {32} and hmac is access.hmac
     assert "good" not in repr(given)
 
@@ -90,7 +115,9 @@ def test_r11_the_host_header_must_name_an_allowed_host(sent, found):
     assert status(Access.of("Example.com, *.sweeps.test,[::1],10.0.0.7", None), Host=sent) == found
 
 
-@pytest.mark.parametrize("hosts", ["", "a,,b", "http://a", "a:80", "*", "a.*.b", "::1", "a/b", "a b"])
+@pytest.mark.parametrize(
+    "hosts", ["", "a,,b", "http://a", "a:80", "*", "a.*.b", "::1", "a/b", "a b"]
+)
 def test_r11_hosts_that_are_none_are_refused(hosts):
     with pytest.raises(InputError) as e:
         Access.of(hosts, None)
@@ -114,7 +141,11 @@ def test_r11_a_token_comes_from_one_place(tmp_path, monkeypatch):
 def test_r11_a_token_that_is_none_is_refused_and_not_shown(bad, tmp_path, monkeypatch):
     (tmp_path / "token").write_text(bad + "\n")
     monkeypatch.setenv(access.VARIABLE, bad)
-    for place, given in (("--token", (bad, None)), ("--token-file", (None, tmp_path / "token")), (access.VARIABLE, (None, None))):
+    for place, given in (
+        ("--token", (bad, None)),
+        ("--token-file", (None, tmp_path / "token")),
+        (access.VARIABLE, (None, None)),
+    ):
         if bad == "tab\t" and place == "--token-file":
             continue  # white space at the end of a file is no part of the token
         with pytest.raises(InputError) as e:
@@ -127,7 +158,15 @@ def test_r11_a_token_that_is_none_is_refused_and_not_shown(bad, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("host", "found"), [("127.0.0.1", False), ("localhost", False), ("::1", False), ("127.9.9.9", False), ("0.0.0.0", True), ("", True)]
+    ("host", "found"),
+    [
+        ("127.0.0.1", False),
+        ("localhost", False),
+        ("::1", False),
+        ("127.9.9.9", False),
+        ("0.0.0.0", True),
+        ("", True),
+    ],
 )
 def test_r11_what_other_machines_can_reach(host, found):
     assert open_to_others(host) is found

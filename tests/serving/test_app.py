@@ -25,7 +25,9 @@ from tests.serving.malformed import GOOD
 
 
 def send(app, path, body=None, method="POST"):
-    return asyncio.run(ask(app, path, json.dumps(body).encode() if body is not None else b"", method))
+    return asyncio.run(
+        ask(app, path, json.dumps(body).encode() if body is not None else b"", method)
+    )
 
 
 def records(frame: pd.DataFrame) -> list[dict]:
@@ -37,19 +39,37 @@ def test_records_columns_and_a_list_are_answered_as_the_bundle_answers():
     app, rows = make_app(bundle), records(served.raw(7))
     expected = bundle.predict(pd.DataFrame(rows))
     status, answer = send(app, "/predict", {"records": rows})
-    assert status == 200 and [r["prediction"] for r in answer["predictions"]] == expected["prediction"].tolist()
-    assert [r["probability_yes"] for r in answer["predictions"]] == expected["probability_yes"].tolist()
+    assert (
+        status == 200
+        and [r["prediction"] for r in answer["predictions"]] == expected["prediction"].tolist()
+    )
+    assert [r["probability_yes"] for r in answer["predictions"]] == expected[
+        "probability_yes"
+    ].tolist()
     assert send(app, "/predict", rows) == (200, answer)
     _, by_column = send(app, "/predict", {"columns": {n: [r[n] for r in rows] for n in rows[0]}})
-    assert by_column["predictions"] == {n: [r[n] for r in answer["predictions"]] for n in answer["predictions"][0]}
+    assert by_column["predictions"] == {
+        n: [r[n] for r in answer["predictions"]] for n in answer["predictions"][0]
+    }
 
 
 def test_odd_rows():
     app = make_app(served.bundle())
-    odd = [GOOD | {"extra": 1}, dict.fromkeys(GOOD), GOOD | {"city": "Atlantis", "heating": "coal", "rooms": 2.5}]
-    assert [len(send(app, "/predict", {"records": [row]})[1]["predictions"]) for row in odd] == [1, 1, 1]
+    odd = [
+        GOOD | {"extra": 1},
+        dict.fromkeys(GOOD),
+        GOOD | {"city": "Atlantis", "heating": "coal", "rooms": 2.5},
+    ]
+    assert [len(send(app, "/predict", {"records": [row]})[1]["predictions"]) for row in odd] == [
+        1,
+        1,
+        1,
+    ]
     assert send(app, "/predict", {"records": []}) == (200, {"predictions": []})
-    assert send(app, "/predict", {"columns": {n: [] for n in GOOD}})[1]["predictions"]["prediction"] == []
+    assert (
+        send(app, "/predict", {"columns": {n: [] for n in GOOD}})[1]["predictions"]["prediction"]
+        == []
+    )
 
 
 @pytest.mark.integration
@@ -61,7 +81,9 @@ def test_what_is_asked_together_is_answered_as_alone(sizes):
     parts = [rows[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(len(sizes))]
 
     async def together():
-        return await asyncio.gather(*(ask(app, "/predict", json.dumps(part).encode()) for part in parts))
+        return await asyncio.gather(
+            *(ask(app, "/predict", json.dumps(part).encode()) for part in parts)
+        )
 
     assert asyncio.run(together()) == [send(app, "/predict", part) for part in parts]
 
@@ -102,13 +124,19 @@ def test_a_step_that_exits_ends_its_request_and_not_the_server():
 
     async def run():
         batcher = Batcher(answer, lambda r: 1)
-        found = await asyncio.gather(*(batcher.ask(r) for r in ("a", "exits", "b")), return_exceptions=True)
+        found = await asyncio.gather(
+            *(batcher.ask(r) for r in ("a", "exits", "b")), return_exceptions=True
+        )
         found.append(await batcher.ask("later"))
         batcher.close()
         return found
 
     a, exits, b, later = asyncio.run(run())
-    assert (a, b, later) == ("a!", "b!", "later!") and isinstance(exits, RuntimeError) and "SystemExit: 3" in str(exits)
+    assert (
+        (a, b, later) == ("a!", "b!", "later!")
+        and isinstance(exits, RuntimeError)
+        and "SystemExit: 3" in str(exits)
+    )
 
 
 @given(st.lists(st.integers(0, 9)), st.integers(1, 12))
@@ -123,14 +151,28 @@ def test_a_batch_is_the_first_in_line_and_within_bounds(sizes, most):
 
 def test_what_it_tells_of_itself():
     app = make_app(served.bundle())
-    assert send(app, "/health", method="GET") == (200, {"status": "ok", "sweep": "houses", "trial": "0003"})
+    assert send(app, "/health", method="GET") == (
+        200,
+        {"status": "ok", "sweep": "houses", "trial": "0003"},
+    )
     schema = send(app, "/schema", method="GET")[1]
-    assert [c["type"] for c in schema["columns"]] == ["integer", "string", "double", "boolean", "datetime", "category"]
+    assert [c["type"] for c in schema["columns"]] == [
+        "integer",
+        "string",
+        "double",
+        "boolean",
+        "datetime",
+        "category",
+    ]
     api = send(app, "/openapi.json", method="GET")[1]
     body = api["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     record = body["anyOf"][0]["properties"]["records"]["items"]
-    assert record["required"] == list(GOOD) and record["properties"]["rooms"] == {"type": ["number", "null"]}
-    said = api["paths"]["/predict"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]["properties"]["predictions"]
+    assert record["required"] == list(GOOD) and record["properties"]["rooms"] == {
+        "type": ["number", "null"]
+    }
+    said = api["paths"]["/predict"]["post"]["responses"]["200"]["content"]["application/json"][
+        "schema"
+    ]["properties"]["predictions"]
     assert said["anyOf"][0]["items"]["properties"]["prediction"]["enum"] == ["no", "yes"]
 
 
@@ -153,7 +195,10 @@ def test_a_client_that_goes_in_the_middle_of_its_body_is_no_error():
     app = make_app(served.bundle())
     assert asyncio.run(ask(app, "/predict", [b"[{", None]))[0] == 499
     told = send(app, "/metrics", method="GET")[1]
-    assert 'sweeps_requests_total{path="/predict",status="499"} 1.0' in told and "sweeps_requests_in_flight 0.0" in told
+    assert (
+        'sweeps_requests_total{path="/predict",status="499"} 1.0' in told
+        and "sweeps_requests_in_flight 0.0" in told
+    )
 
 
 def test_a_preprocessor_that_refuses_is_422():
@@ -163,12 +208,21 @@ def test_a_preprocessor_that_refuses_is_422():
 
             raise InputError(Problem("rows", "too odd"))
 
-    assert send(make_app(served.bundle(Picky())), "/predict", [GOOD]) == (422, {"detail": [{"rule": "rows: too odd"}]})
+    assert send(make_app(served.bundle(Picky())), "/predict", [GOOD]) == (
+        422,
+        {"detail": [{"rule": "rows: too odd"}]},
+    )
 
 
 @pytest.mark.parametrize(
     "error",
-    [ValueError("too odd\n(see there)"), ZeroDivisionError("too odd"), KeyError("too odd"), AttributeError("lower"), RuntimeError("shape")],
+    [
+        ValueError("too odd\n(see there)"),
+        ZeroDivisionError("too odd"),
+        KeyError("too odd"),
+        AttributeError("lower"),
+        RuntimeError("shape"),
+    ],
 )
 def test_whatever_a_users_model_raises_of_rows_is_422_and_of_itself_500_and_both_are_counted(error):
     class Picky(served.Model):
@@ -199,7 +253,10 @@ COLUMNS = schema.infer_schema(served.raw())
 DIRECT = served.bundle(names=("rooms", "city", "area", "garden"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*GOOD, "records", "columns", "x"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*GOOD, "records", "columns", "x"]), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -213,7 +270,9 @@ def test_whatever_json_is_sent_it_is_refused_or_fits_the_columns(sent):
     except request_checks.Refused as e:
         assert e.status in (400, 413, 422) and e.problems
     else:
-        assert list(rows.values) == list(GOOD) and all(len(v) == rows.count for v in rows.values.values())
+        assert list(rows.values) == list(GOOD) and all(
+            len(v) == rows.count for v in rows.values.values()
+        )
         assert all(np.isfinite(v) or np.isnan(v) for v in rows.values["rooms"])
 
 
@@ -257,7 +316,10 @@ def test_a_model_that_drops_rows_is_422():
         "rows: the model cannot predict these rows: ValueError: `predict` of the model returned 1 outputs for 2 rows, but "
         "must return one output for each row"
     )
-    assert send(app, "/predict", [GOOD, GOOD | {"built": None}]) == (422, {"detail": [{"rule": said}]})
+    assert send(app, "/predict", [GOOD, GOOD | {"built": None}]) == (
+        422,
+        {"detail": [{"rule": said}]},
+    )
 
 
 def test_a_value_that_the_model_alone_refuses_is_named_with_field_and_row():
@@ -269,15 +331,24 @@ def test_a_value_that_the_model_alone_refuses_is_named_with_field_and_row():
             return super().predict(frame)
 
     app = make_app(served.bundle(Narrow()))
-    status, told = send(app, "/predict", [GOOD, GOOD, GOOD | {"area": 1e41}, GOOD, GOOD | {"area": -1e41}])
-    wrong = {"field": "area", "row": 2, "rule": "the model cannot predict it: ValueError: too large for 32 bits", "value": "1e+41"}
+    status, told = send(
+        app, "/predict", [GOOD, GOOD, GOOD | {"area": 1e41}, GOOD, GOOD | {"area": -1e41}]
+    )
+    wrong = {
+        "field": "area",
+        "row": 2,
+        "rule": "the model cannot predict it: ValueError: too large for 32 bits",
+        "value": "1e+41",
+    }
     assert (status, told["detail"]) == (422, [wrong])
 
 
 def test_of_many_wrong_values_the_first_are_told_and_that_there_may_be_more():
     status, told = send(make_app(served.bundle()), "/predict", [GOOD | {"rooms": "x"}] * 30)
     assert status == 422 and [p.get("row") for p in told["detail"]] == [*range(20), None]
-    assert told["detail"][-1] == {"rule": "only the first 20 problems are listed; there may be more"}
+    assert told["detail"][-1] == {
+        "rule": "only the first 20 problems are listed; there may be more"
+    }
 
 
 def test_the_schema_states_no_time_zone_where_training_had_none():
@@ -292,7 +363,9 @@ def test_an_error_that_no_value_is_to_blame_for_is_not_its_own_cause():
         def predict(self, frame):
             raise ValueError("never")
 
-    with pytest.raises(InputError, match="the model cannot predict these rows: ValueError: never") as caught:
+    with pytest.raises(
+        InputError, match="the model cannot predict these rows: ValueError: never"
+    ) as caught:
         served.bundle(Never()).predict(served.raw(3))
     assert isinstance(caught.value.__cause__, ValueError)
 
@@ -301,14 +374,28 @@ def test_nested_lists_are_taken_for_an_array():
     import jsonschema
 
     column = ColumnSchema(name="image", type="tensor", dtype="uint8", shape=[2, 3])
-    good, bad = [[1, 2, 3], [4, 5, 6]], ([[1, 2, 3]], [[1, 2], [3]], [[1, 2, 300]] * 2, "x", None, 3, {"data": [1]}, [[None] * 3] * 2)
+    good, bad = (
+        [[1, 2, 3], [4, 5, 6]],
+        (
+            [[1, 2, 3]],
+            [[1, 2], [3]],
+            [[1, 2, 300]] * 2,
+            "x",
+            None,
+            3,
+            {"data": [1]},
+            [[None] * 3] * 2,
+        ),
+    )
     for body in ([{"image": good}], {"columns": {"image": [good]}}):
         (cell,) = request_checks.read(json.dumps(body).encode(), [column]).values["image"]
         assert cell.dtype == "uint8" and cell.tolist() == good
     for value in bad:
         with pytest.raises(request_checks.Refused) as e:
             request_checks.read(json.dumps([{"image": good}, {"image": value}]).encode(), [column])
-        assert e.value.status == 422 and [(p["field"], p["row"]) for p in e.value.problems] == [("image", 1)]
+        assert e.value.status == 422 and [(p["field"], p["row"]) for p in e.value.problems] == [
+            ("image", 1)
+        ]
     request, _ = request_checks.schemas([column], None)
     jsonschema.validate([{"image": good}], request)
     with pytest.raises(jsonschema.ValidationError):

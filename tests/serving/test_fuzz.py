@@ -32,21 +32,35 @@ def requests(server):
     operations = {found.ok().path: found.ok() for found in schema.get_all_operations()}
     assert set(operations) == {"/predict", "/health", "/schema", "/example", "/metrics"}
     predict = operations["/predict"]
-    bodies = (predict.as_strategy(generation_mode=mode) for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE))
+    bodies = (
+        predict.as_strategy(generation_mode=mode)
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+    )
     return st.one_of(*bodies, *(operation.as_strategy() for operation in operations.values()))
 
 
 @pytest.fixture(scope="module")
 def checks():
     from schemathesis.checks import not_a_server_error
-    from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
+    from schemathesis.specs.openapi.checks import (
+        content_type_conformance,
+        response_schema_conformance,
+        status_code_conformance,
+    )
 
-    return [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+    return [
+        not_a_server_error,
+        status_code_conformance,
+        content_type_conformance,
+        response_schema_conformance,
+    ]
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120 + EXAMPLES)
-def test_r11_whatever_is_sent_is_answered_as_its_openapi_says(server, requests, checks, capfd, caplog):
+def test_r11_whatever_is_sent_is_answered_as_its_openapi_says(
+    server, requests, checks, capfd, caplog
+):
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
     @given(requests)
     def ask(case):

@@ -42,7 +42,9 @@ def test_r11_half_sent_headers_are_408():
     with running(limits=SHORT) as server:
         client = server.connect(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-")
         status, headers, body = answer(client)
-        assert (status, headers["connection"]) == (408, "close") and "headers" in body["detail"][0]["rule"]
+        assert (status, headers["connection"]) == (408, "close") and "headers" in body["detail"][0][
+            "rule"
+        ]
         assert closed(client)
 
 
@@ -65,16 +67,22 @@ def test_r11_headers_that_come_byte_by_byte_are_408():
 @pytest.mark.parametrize("length", ["Content-Length: 4000", "Transfer-Encoding: chunked"])
 def test_r11_half_sent_bodies_are_408(length):
     with running(limits=SHORT) as server:
-        client = server.connect(f"POST /predict HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n1\r\n[\r\n".encode())
+        client = server.connect(
+            f"POST /predict HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n1\r\n[\r\n".encode()
+        )
         status, headers, body = answer(client)
-        assert (status, headers["connection"]) == (408, "close") and "body" in body["detail"][0]["rule"]
+        assert (status, headers["connection"]) == (408, "close") and "body" in body["detail"][0][
+            "rule"
+        ]
         assert closed(client)
 
 
 def test_r11_a_body_that_never_ends_is_not_read_for_ever_after_its_answer():
     """413 comes at once. What the client sends on is thrown away for a while, so that it reads the answer."""
     with running(limits=Limits(max_bytes=2000, receive_seconds=0.5)) as server:
-        client = server.connect(b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        client = server.connect(
+            b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
         client.sendall(b"bb8\r\n" + b" " * 3000 + b"\r\n")
         assert answer(client)[0] == 413
         client.settimeout(0.05)
@@ -110,7 +118,11 @@ def test_r11_two_requests_at_once_are_answered_in_turn():
     with running() as server:
         client = server.connect(request() + request(b"", "/health", "GET") + request())
         statuses = [answer(client) for _ in range(3)]
-        assert [status for status, _, _ in statuses] == [200, 200, 200] and "predictions" in statuses[2][2]
+        assert [status for status, _, _ in statuses] == [
+            200,
+            200,
+            200,
+        ] and "predictions" in statuses[2][2]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +134,10 @@ def test_r11_two_requests_at_once_are_answered_in_turn():
         (b"GET / HTTP/1.1\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
         (b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400),
-        (b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+        (
+            b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            400,
+        ),
         (b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
         (b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
     ],
@@ -139,7 +154,9 @@ def test_r11_no_http_is_answered_as_json(sent, status):
 def test_r11_a_bad_chunk_after_the_answer_closes():
     """uvicorn's own way to refuse it fails with a traceback."""
     with running() as server:
-        client = server.connect(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n[\r\n")
+        client = server.connect(
+            b"POST /nowhere HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n[\r\n"
+        )
         assert answer(client)[0] == 404
         client.sendall(b"zz\r\n")
         assert closed(client)
@@ -225,9 +242,14 @@ def test_r11_what_a_client_sends_at_once_is_read_in_pieces_so_that_others_have_t
 
         config = uvicorn.Config(app, log_config=None, log_level="error", interface="asgi3")
         config.load()
-        connection = Connection(Limits(), None, config=config, server_state=ServerState(), app_state={})
+        connection = Connection(
+            Limits(), None, config=config, server_state=ServerState(), app_state={}
+        )
         connection.connection_made(wire)
-        connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * total)
+        connection.data_received(
+            b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + b"1\r\n \r\n" * total
+        )
         assert not wire.reads
         while size < total:
             before = size
@@ -263,7 +285,9 @@ def test_r11_the_limit_of_open_files_is_raised_or_named(monkeypatch):
         "--max-connections: 4000 connections are too many: this process may open 4096 files, and needs 256 for other uses; "
         "give at most 3840, or raise `ulimit -Hn`"
     )
-    monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda what: (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    )
     serving._raise_file_limit(10**6)
     assert len(asked) == 1 and kept
 
@@ -368,7 +392,9 @@ def test_r11_a_model_that_never_answers_gets_503_when_the_time_is_over():
 # ---- the rule
 
 
-@pytest.mark.parametrize(("phase", "ending", "seconds"), list(itertools.product(Phase, [False, True], [1, 30, 1000])))
+@pytest.mark.parametrize(
+    ("phase", "ending", "seconds"), list(itertools.product(Phase, [False, True], [1, 30, 1000]))
+)
 def test_r11_every_phase_but_work_has_an_end(phase, ending, seconds):
     found = allowed(phase, Limits(receive_seconds=seconds), ending)
     if phase is Phase.WORK:

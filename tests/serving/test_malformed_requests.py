@@ -26,7 +26,11 @@ def answered(app: Any) -> dict[str, tuple[int, Any]]:
         found = {}
         for case in malformed.CASES:
             parts = isinstance(case.body, list) and case.body and isinstance(case.body[0], bytes)
-            body = case.body if parts or isinstance(case.body, bytes) else json.dumps(case.body).encode()
+            body = (
+                case.body
+                if parts or isinstance(case.body, bytes)
+                else json.dumps(case.body).encode()
+            )
             found[case.what] = await ask(app, case.path, body, case.method, case.headers)
         return found
 
@@ -45,7 +49,9 @@ def test_each_malformed_request_gets_its_answer(answers, case):
     if status in (400, 413, 415, 422):
         assert all(problem["rule"] for problem in answer["detail"])
     if case.says:
-        assert case.says in [problem.get("field") for problem in answer["detail"]] or f"`{case.says}`" in str(answer), answer
+        assert case.says in [
+            problem.get("field") for problem in answer["detail"]
+        ] or f"`{case.says}`" in str(answer), answer
 
 
 def test_there_are_fifty_and_a_good_one_is_answered():
@@ -56,4 +62,6 @@ def test_there_are_fifty_and_a_good_one_is_answered():
 
 
 def test_the_page_is_the_table(answers):
-    assert malformed.PAGE.read_text(encoding="utf-8") == malformed.page(answers), f"it is out of date; renew it: {malformed.COMMAND}"
+    assert malformed.PAGE.read_text(encoding="utf-8") == malformed.page(answers), (
+        f"it is out of date; renew it: {malformed.COMMAND}"
+    )

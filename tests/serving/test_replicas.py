@@ -34,14 +34,22 @@ from tests.waiting import wait_until
 def told(app) -> list[str]:
     """The series of `/metrics` after a request."""
     asyncio.run(ask(app, "/predict", json.dumps([malformed.GOOD]).encode()))
-    return [line for line in asyncio.run(ask(app, "/metrics", method="GET"))[1].splitlines() if not line.startswith("#")]
+    return [
+        line
+        for line in asyncio.run(ask(app, "/metrics", method="GET"))[1].splitlines()
+        if not line.startswith("#")
+    ]
 
 
 def test_every_series_of_a_replica_names_it():
     alone, one = told(make_app(served.bundle())), told(make_app(served.bundle(), replica="x1"))
     assert 'sweeps_requests_total{path="/predict",replica="x1",status="200"} 1.0' in one
-    assert all('replica="x1"' in line for line in one) and not any("replica" in line for line in alone)
-    assert [re.split("[{ ]", line)[0] for line in one] == [re.split("[{ ]", line)[0] for line in alone]
+    assert all('replica="x1"' in line for line in one) and not any(
+        "replica" in line for line in alone
+    )
+    assert [re.split("[{ ]", line)[0] for line in one] == [
+        re.split("[{ ]", line)[0] for line in alone
+    ]
 
 
 def test_the_first_signal_asks_and_the_second_interrupts():
@@ -65,7 +73,10 @@ def test_what_cannot_be_served_is_said_before_ray_starts(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="the folder does not exist"):
         serve(tmp_path / "none")
     monkeypatch.setitem(sys.modules, "ray.serve", None)
-    with pytest.raises(InputError, match=r"^--replicas: needs the package `ray\.serve`: pip install 'sweeps-ray\[serve\]'$"):
+    with pytest.raises(
+        InputError,
+        match=r"^--replicas: needs the package `ray\.serve`: pip install 'sweeps-ray\[serve\]'$",
+    ):
         serve(tmp_path)
 
 
@@ -77,7 +88,13 @@ BEARS = {"Authorization": "Bearer good"}
 def over_http(url: str, case: malformed.Case) -> tuple[int, object]:
     """As `ask`, over a socket."""
     parts = isinstance(case.body, list) and case.body and isinstance(case.body[0], bytes)
-    body = iter(case.body) if parts else case.body if isinstance(case.body, bytes) else json.dumps(case.body).encode()
+    body = (
+        iter(case.body)
+        if parts
+        else case.body
+        if isinstance(case.body, bytes)
+        else json.dumps(case.body).encode()
+    )
     headers = {"Content-Type": "application/json", **BEARS} | case.headers
     request = urllib.request.Request(url + case.path, body, headers, method=case.method)
     try:
@@ -100,7 +117,16 @@ def test_two_replicas_answer_as_one_process_and_leave_nothing(tmp_path, monkeypa
     monkeypatch.setenv("SWEEPS_TEST_GO", str(go))
     with exported(tmp_path, "replicas") as (path, kept):
         monkeypatch.setenv("SWEEPS_SERVE_TOKEN", "good")
-        own = ("--max-bytes", str(malformed.MAX_BYTES), "--max-rows", "5", "--receive-timeout", "5", "--allowed-hosts", "127.0.0.1")
+        own = (
+            "--max-bytes",
+            str(malformed.MAX_BYTES),
+            "--max-rows",
+            "5",
+            "--receive-timeout",
+            "5",
+            "--allowed-hosts",
+            "127.0.0.1",
+        )
         process, url = started(path, "--replicas", "2", *own)
         assert url.startswith("http://127.0.0.1:")
         # a request whose length is not what is sent is no request to a server
@@ -108,30 +134,46 @@ def test_two_replicas_answer_as_one_process_and_leave_nothing(tmp_path, monkeypa
         five = json.loads(rows(kept["raw"].iloc[:5]))["records"]
         good = [
             malformed.Case("records", {"records": five}),
-            malformed.Case("columns", {"columns": {name: [row[name] for row in five] for name in five[0]}}),
+            malformed.Case(
+                "columns", {"columns": {name: [row[name] for row in five] for name in five[0]}}
+            ),
             malformed.Case("schema", None, path="/schema", method="GET"),
             malformed.Case("the model's own fields", None, path="/openapi.json", method="GET"),
         ]
-        monkeypatch.delitem(sys.modules, "model_replicas")  # the export has imported it as it was before
+        monkeypatch.delitem(
+            sys.modules, "model_replicas"
+        )  # the export has imported it as it was before
         app = make_app(load_bundle(path), Limits(malformed.MAX_BYTES, 5), example=False)
         for case in [*good, *cases]:
             parts = isinstance(case.body, list) and case.body and isinstance(case.body[0], bytes)
-            body = case.body if parts or isinstance(case.body, bytes) else json.dumps(case.body).encode()
+            body = (
+                case.body
+                if parts or isinstance(case.body, bytes)
+                else json.dumps(case.body).encode()
+            )
             expected = asyncio.run(ask(app, case.path, body, case.method, case.headers))
             assert over_http(url, case) == expected, case.what
 
         # r11: a token, hosts, and a body that is half sent
         health = malformed.Case("health", None, path="/health", method="GET")
-        for changed, status in (({"Authorization": "Bearer bad"}, 401), ({"Host": "evil.example"}, 400)):
+        for changed, status in (
+            ({"Authorization": "Bearer bad"}, 401),
+            ({"Host": "evil.example"}, 400),
+        ):
             assert over_http(url, dataclasses.replace(good[2], headers=changed))[0] == status
-            assert over_http(url, dataclasses.replace(health, headers=changed)) == (200, {"status": "ok"})
+            assert over_http(url, dataclasses.replace(health, headers=changed)) == (
+                200,
+                {"status": "ok"},
+            )
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=30) as client:
             client.sendall(sockets.request(Host=host, Authorization="Bearer good")[:-5])
             assert sockets.answer(client)[0] == 408
 
         def names() -> set[str]:
-            with urllib.request.urlopen(urllib.request.Request(f"{url}/metrics", headers=BEARS), timeout=30) as answer:
+            with urllib.request.urlopen(
+                urllib.request.Request(f"{url}/metrics", headers=BEARS), timeout=30
+            ) as answer:
                 seen.update(re.findall('replica="([^"]+)"', answer.read().decode()))
             return seen
 
@@ -141,7 +183,9 @@ def test_two_replicas_answer_as_one_process_and_leave_nothing(tmp_path, monkeypa
         members = psutil.Process(process.pid).children(recursive=True)
         assert any("raylet" in p.name() for p in members)
         slow: list = []
-        asking = threading.Thread(target=lambda: slow.append(post(url, rows(kept["raw"].iloc[:3]), **BEARS)))
+        asking = threading.Thread(
+            target=lambda: slow.append(post(url, rows(kept["raw"].iloc[:3]), **BEARS))
+        )
         asking.start()
         wait_until(begun.exists, 30, "the model to work")
         process.send_signal(signal.SIGTERM)

@@ -63,7 +63,9 @@ def test_answers_on_loopback_and_drains_what_is_in_flight(bundle, tmp_path, monk
 
 
 @pytest.mark.faults
-def test_r11_sigterm_answers_all_that_was_accepted_whoever_else_is_connected(bundle, tmp_path, monkeypatch):
+def test_r11_sigterm_answers_all_that_was_accepted_whoever_else_is_connected(
+    bundle, tmp_path, monkeypatch
+):
     """40 clients, 30 of them still in the kernel's queue, beside clients that hold a connection without a request."""
     path, kept = bundle
     begun, go = tmp_path / "begun", tmp_path / "go"
@@ -120,17 +122,26 @@ def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, m
 
 def test_the_printed_curl_command_gets_a_prediction(bundle):
     process = command("serve", bundle[0], "--port", "0")
-    assert process.stderr.readline().startswith("serving ") and process.stderr.readline() == "try it:\n"
+    assert (
+        process.stderr.readline().startswith("serving ")
+        and process.stderr.readline() == "try it:\n"
+    )
     words = shlex.split(process.stderr.readline())
-    assert words[0] == "curl" and len(post(words[2].removesuffix("/predict"), words[-1].encode())) == 1
+    assert (
+        words[0] == "curl" and len(post(words[2].removesuffix("/predict"), words[-1].encode())) == 1
+    )
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0 and process.stderr.read() == ""
 
 
-def test_r11_a_token_from_the_environment_or_a_file_is_wanted_and_strangers_are_warned_of(bundle, tmp_path, monkeypatch):
+def test_r11_a_token_from_the_environment_or_a_file_is_wanted_and_strangers_are_warned_of(
+    bundle, tmp_path, monkeypatch
+):
     path, kept = bundle
     (tmp_path / "token").write_text("se-cr.et\n")
-    process, url = started(path, "--token-file", tmp_path / "token", "--allowed-hosts", "127.0.0.1,*.example.com")
+    process, url = started(
+        path, "--token-file", tmp_path / "token", "--allowed-hosts", "127.0.0.1,*.example.com"
+    )
     with pytest.raises(urllib.error.HTTPError) as e:
         post(url, rows(kept["raw"]))
     assert e.value.code == 401 and e.value.headers["WWW-Authenticate"] == "Bearer"
@@ -157,7 +168,9 @@ def test_a_server_goes_without_ray_and_without_what_trains(bundle):
     process, url = started(path)
     post(url, rows(kept["raw"]))
     mapped = Path(f"/proc/{process.pid}/maps").read_text()
-    assert "/pandas/" in mapped and not [name for name in ("ray", "torch", "xgboost") if f"/{name}/" in mapped]
+    assert "/pandas/" in mapped and not [
+        name for name in ("ray", "torch", "xgboost") if f"/{name}/" in mapped
+    ]
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
 
@@ -170,7 +183,10 @@ def test_what_cannot_be_served_is_one_line(bundle, tmp_path):
     code, text = said(bundle[0], "--replicas", "2", "--max-connections", "9")
     assert code == 2 and text.count("\n") == 1 and text.startswith("--max-connections: ")
     code, text = said(bundle[0], "--allowed-hosts", "http://a,b:80")
-    assert code == 2 and [line.partition(": `")[0] for line in text.splitlines()] == ["--allowed-hosts"] * 2
+    assert (
+        code == 2
+        and [line.partition(": `")[0] for line in text.splitlines()] == ["--allowed-hosts"] * 2
+    )
     code, text = said(tmp_path / "none")
     assert code == 2 and text == f"{tmp_path / 'none'}: the folder does not exist\n"
     with socket.socket() as s:

@@ -56,7 +56,9 @@ space:
 TPE = "search: {algorithm: tpe}"
 
 
-def space_file(tmp_path: Path, search: str = "", trials: int = 9, params: str = "x: {uniform: [0.0, 1.0]}") -> Path:
+def space_file(
+    tmp_path: Path, search: str = "", trials: int = 9, params: str = "x: {uniform: [0.0, 1.0]}"
+) -> Path:
     file = tmp_path / "own.yaml"
     file.write_text(SPACE.format(search=search, trials=trials, params=params))
     return file
@@ -76,14 +78,20 @@ def space_file(tmp_path: Path, search: str = "", trials: int = 9, params: str = 
         ("search: {options: {n_ei_candidates: 4}}", 9, "x: {uniform: [0, 1]}", "tpe"),
     ],
 )
-def test_a_file_without_an_algorithm_is_searched_by_the_chosen_one(tmp_path, search, trials, params, algorithm):
+def test_a_file_without_an_algorithm_is_searched_by_the_chosen_one(
+    tmp_path, search, trials, params, algorithm
+):
     space = load(space_file(tmp_path, search, trials, params))
     assert space.search.algorithm == algorithm
     assert bool(space.algorithm_reason) == (search != TPE)
     planned = plan(space, {"CPU": 2}).to_json()["algorithm"]
     assert planned == {"name": algorithm, "reason": space.algorithm_reason}
     assert space_params(space)["search.algorithm"] == algorithm
-    shown = CliRunner().invoke(cli.main, ["plan", str(tmp_path / "own.yaml")], prog_name="sweeps").output
+    shown = (
+        CliRunner()
+        .invoke(cli.main, ["plan", str(tmp_path / "own.yaml")], prog_name="sweeps")
+        .output
+    )
     assert any(line.split()[:1] == ["search"] and algorithm in line for line in shown.splitlines())
 
 
@@ -96,7 +104,9 @@ def refused_keys(file: Path) -> list[str]:
 def test_options_that_no_chosen_algorithm_has_are_refused(tmp_path):
     file = space_file(tmp_path, "search: {options: {popsize: 4, n_ei_candidates: 0}}")
     assert refused_keys(file) == ["search.options.popsize", "search.options.n_ei_candidates"]
-    file = space_file(tmp_path, "search: {options: {n_ei_candidates: 4, deterministic_objective: true}}")
+    file = space_file(
+        tmp_path, "search: {options: {n_ei_candidates: 4, deterministic_objective: true}}"
+    )
     assert refused_keys(file) == ["search.options.deterministic_objective"]
 
 
@@ -111,7 +121,11 @@ def test_a_sweep_keeps_the_algorithm_that_it_began_with(tmp_path):
     assert (again.search.algorithm, again.limits.max_trials) == ("gp", 1009)
     again, _ = resumed_space(folder, space_file(tmp_path, trials=700), (), 0)
     assert (again.search.algorithm, again.limits.max_trials) == ("gp", 700)
-    shown = json.loads(CliRunner().invoke(cli.main, ["ls", "--dir", str(tmp_path / "root"), "--json"], prog_name="sweeps").output)
+    shown = json.loads(
+        CliRunner()
+        .invoke(cli.main, ["ls", "--dir", str(tmp_path / "root"), "--json"], prog_name="sweeps")
+        .output
+    )
     assert shown[0]["algorithm"] == "gp"
     text = CliRunner().invoke(cli.main, ["show", str(folder)], prog_name="sweeps").output
     assert any(line.split()[:2] == ["search", "gp"] for line in text.splitlines())

@@ -18,8 +18,14 @@ __all__ = ["make_space"]
 NAMES = st.from_regex(r"[a-z][a-z_.]{0,10}", fullmatch=True)
 PLAIN = st.text("abc ,=[]{}'#:\\", max_size=12)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False) | PLAIN,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(PLAIN.filter(bool), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | PLAIN,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(PLAIN.filter(bool), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -27,7 +33,10 @@ VALUES = st.recursive(
 @given(st.dictionaries(NAMES, VALUES, max_size=5), st.booleans())
 def test_values_in_json_are_read_back(values, separate):
     texts = [f"{name}={json.dumps(value)}" for name, value in values.items()]
-    assert parse_assignments(texts if separate else [",".join(texts)] * bool(texts), "--params") == values
+    assert (
+        parse_assignments(texts if separate else [",".join(texts)] * bool(texts), "--params")
+        == values
+    )
 
 
 @given(st.text())
@@ -67,7 +76,10 @@ params:
 """
 POINTS = [
     ({"eta": 0.1, "params.depth": 4}, {"params.eta": 0.1, "params.depth": 4}),
-    ({"num_workers": 2, "preprocessor": "StandardScaler"}, {"scaling.num_workers": 2, "preprocessor": "StandardScaler"}),
+    (
+        {"num_workers": 2, "preprocessor": "StandardScaler"},
+        {"scaling.num_workers": 2, "preprocessor": "StandardScaler"},
+    ),
     ({"booster": "dart", "rate": 0.5}, {"params.booster": "dart", "params.rate": 0.5}),
 ]
 FAULTS = [
@@ -75,11 +87,28 @@ FAULTS = [
     ({"eta": "0.1"}, ["params.eta: must be a number, got '0.1'; write it without quotes"]),
     ({"depth": 3}, ["params.depth: must be a multiple of 2, got 3"]),
     ({"depth": True}, ["params.depth: must be an integer, got true"]),
-    ({"booster": "gblinear"}, ["params.booster: must be an option of params.booster, got gblinear; valid: gbtree, dart"]),
-    ({"etaa": 0.1, "eta": None}, ["params.eta: must be a number, got null", "the space has no dimension `etaa`; did you mean `eta`?"]),
+    (
+        {"booster": "gblinear"},
+        ["params.booster: must be an option of params.booster, got gblinear; valid: gbtree, dart"],
+    ),
+    (
+        {"etaa": 0.1, "eta": None},
+        [
+            "params.eta: must be a number, got null",
+            "the space has no dimension `etaa`; did you mean `eta`?",
+        ],
+    ),
     ({"eta": 0.1, "params.eta": 0.2}, ["`params.eta` is given twice"]),
-    ({"rate": 0.5}, ["params.rate: is active only with certain values of `params.booster`; give a value for `params.booster`, too"]),
-    ({"rate": 0.5, "booster": "gbtree"}, ["params.rate: is inactive with the other values of this point"]),
+    (
+        {"rate": 0.5},
+        [
+            "params.rate: is active only with certain values of `params.booster`; give a value for `params.booster`, too"
+        ],
+    ),
+    (
+        {"rate": 0.5, "booster": "gbtree"},
+        ["params.rate: is inactive with the other values of this point"],
+    ),
     ({}, ["give at least one value, such as eta=0.1"]),
 ]
 
@@ -106,7 +135,10 @@ def test_a_dimension_inside_an_option_needs_the_option(make_space):
 
 def test_short_names(make_space):
     space = make_space(BODY)
-    assert [full_name(space, name) for name in ("eta", "params.eta", "num_workers", "preprocessor", "params", "x")] == [
+    assert [
+        full_name(space, name)
+        for name in ("eta", "params.eta", "num_workers", "preprocessor", "params", "x")
+    ] == [
         *("params.eta", "params.eta", "scaling.num_workers", "preprocessor"),
         *(None, None),
     ]
@@ -117,7 +149,11 @@ def test_short_names(make_space):
     [
         (BODY, False, None),
         (BODY, True, "starts all trials of its population at once"),
-        ("params: {a: {grid: [1, 2]}, b: {grid: [1, 2], when: {params.a: 1}}}", False, "all dimensions of the space are grids"),
+        (
+            "params: {a: {grid: [1, 2]}, b: {grid: [1, 2], when: {params.a: 1}}}",
+            False,
+            "all dimensions of the space are grids",
+        ),
         ("params: {a: 1}", False, "the space has no dimension"),
     ],
 )

@@ -40,14 +40,24 @@ def problems(file: Path) -> list[str]:
     return [str(problem).removeprefix(f"{file.parent}/") for problem in e.value.problems]
 
 
-@pytest.mark.parametrize("command", [GOOD, '[python, -u, train.py, "{args}"]', '[python, -m, train, "--config={params}"]'])
+@pytest.mark.parametrize(
+    "command",
+    [GOOD, '[python, -u, train.py, "{args}"]', '[python, -m, train, "--config={params}"]'],
+)
 def test_a_command_selects_the_trainer(tmp_path, command):
     file = written(tmp_path, command)
     space = load(file)
-    assert (space.trainer.name, space.trainer.load, space.trainer.options["grace_seconds"]) == ("command", None, 10)
+    assert (space.trainer.name, space.trainer.load, space.trainer.options["grace_seconds"]) == (
+        "command",
+        None,
+        10,
+    )
     assert command_files(space, (tmp_path,)) == {tmp_path / "train.py": tmp_path}
     jsonschema.Draft202012Validator(json_schema.schema()).validate(
-        {"trainer": {"command": space.trainer.options["command"]}, "objective": {"metric": "loss", "goal": "minimize"}}
+        {
+            "trainer": {"command": space.trainer.options["command"]},
+            "objective": {"metric": "loss", "goal": "minimize"},
+        }
     )
 
 

@@ -19,16 +19,34 @@ def data(text: str, space: str = "{params: {}}") -> str:
 
 
 def test_sources_columns_and_rows_are_dimensions(write) -> None:
-    text = data("{label: y, train: {grid: [a.csv, b.csv]}, valid: v.csv, drop: {choice: [[], [a], [a, b]]}, rows: {uniform: [0.1, 1.0]}}")
+    text = data(
+        "{label: y, train: {grid: [a.csv, b.csv]}, valid: v.csv, drop: {choice: [[], [a], [a, b]]}, rows: {uniform: [0.1, 1.0]}}"
+    )
     space = load(write(text))
-    assert [(d.name, d.kind) for d in space.dimensions] == [("data.train", "grid"), ("data.drop", "choice"), ("data.rows", "uniform")]
+    assert [(d.name, d.kind) for d in space.dimensions] == [
+        ("data.train", "grid"),
+        ("data.drop", "choice"),
+        ("data.rows", "uniform"),
+    ]
     assert [option.key for option in space.dimensions[1].options] == ["[]", "[a]", "[a, b]"]
     assert space.cells == ({"data.train": "a.csv"}, {"data.train": "b.csv"})
-    assert (space.data.train, space.data.drop, space.data.rows, space.data.label) == ("a.csv", (), 1.0, "y")
-    filled = space.fill(lambda dim: {"data.train": "b.csv", "data.drop": "[a, b]", "data.rows": 0.5}[dim.name])
+    assert (space.data.train, space.data.drop, space.data.rows, space.data.label) == (
+        "a.csv",
+        (),
+        1.0,
+        "y",
+    )
+    filled = space.fill(
+        lambda dim: {"data.train": "b.csv", "data.drop": "[a, b]", "data.rows": 0.5}[dim.name]
+    )
     assert filled["data"] == {"train": "b.csv", "drop": ("a", "b"), "rows": 0.5}
     made = space.variant(filled["data"])
-    assert (made.train, made.drop, made.rows, made.valid) == ("b.csv", ("a", "b"), 0.5, space.data.valid)
+    assert (made.train, made.drop, made.rows, made.valid) == (
+        "b.csv",
+        ("a", "b"),
+        0.5,
+        space.data.valid,
+    )
     assert [(v.train, v.drop, v.rows) for v in space.variants] == [
         (train, drop, 1.0) for train in ("a.csv", "b.csv") for drop in ((), ("a",), ("a", "b"))
     ]
@@ -43,9 +61,23 @@ def test_without_a_dimension_there_is_one_variant(write) -> None:
 
 def test_functions_with_arguments_are_sources_too(write, tmp_path) -> None:
     (tmp_path / "my.py").write_text("def rows(n): ...\ndef more(): ...\n")
-    space = load(write(data('{train: {grid: [{"my:rows": {n: 3}}, {"my:rows": {n: 4}}, "my:more"]}, valid: v.csv}')))
-    assert [(v.train, v.args) for v in space.variants] == [("my:rows", {"n": 3}), ("my:rows", {"n": 4}), ("my:more", {})]
-    assert [option.key for option in space.dimensions[0].options] == ["{my:rows: {n: 3}}", "{my:rows: {n: 4}}", "my:more"]
+    space = load(
+        write(
+            data(
+                '{train: {grid: [{"my:rows": {n: 3}}, {"my:rows": {n: 4}}, "my:more"]}, valid: v.csv}'
+            )
+        )
+    )
+    assert [(v.train, v.args) for v in space.variants] == [
+        ("my:rows", {"n": 3}),
+        ("my:rows", {"n": 4}),
+        ("my:more", {}),
+    ]
+    assert [option.key for option in space.dimensions[0].options] == [
+        "{my:rows: {n: 3}}",
+        "{my:rows: {n: 4}}",
+        "my:more",
+    ]
     assert {"my:rows", "my:more"} <= set(user_references(space))
 
 
@@ -59,27 +91,51 @@ def test_conditions_on_data_and_of_data(write) -> None:
     found = space.fill(lambda dim: {"data.train": "a.csv"}.get(dim.name, 3))
     assert (found["data"], found["params"]) == ({"train": "a.csv", "drop": ("c",)}, {"depth": 3})
     assert space.variant(found["data"]).rows == 1.0, "without rows all of them are there"
-    found = space.fill(lambda dim: {"data.train": "b.csv", "data.rows": 0.1, "data.drop.1": "e"}[dim.name])
-    assert (found["data"], found["params"]) == ({"train": "b.csv", "rows": 0.1, "drop": ("c", "e")}, {})
+    found = space.fill(
+        lambda dim: {"data.train": "b.csv", "data.rows": 0.1, "data.drop.1": "e"}[dim.name]
+    )
+    assert (found["data"], found["params"]) == (
+        {"train": "b.csv", "rows": 0.1, "drop": ("c", "e")},
+        {},
+    )
 
 
 def test_what_is_known_before_a_trial_is_sampled(write) -> None:
     grid = "{preprocessor: {grid: [StandardScaler, none]}}"
     space = load(write(data("{train: {grid: [a.csv, b.csv]}, valid: v.csv}", grid)))
     told = [(fit["train"], [step.name for step in chain]) for fit, chain in known_fits(space)]
-    assert sorted(told) == [("a.csv", []), ("a.csv", ["StandardScaler"]), ("b.csv", []), ("b.csv", ["StandardScaler"])]
-    assert known_fits(load(write(data("{train: {choice: [a.csv, b.csv]}, valid: v.csv}", grid)))) == []
+    assert sorted(told) == [
+        ("a.csv", []),
+        ("a.csv", ["StandardScaler"]),
+        ("b.csv", []),
+        ("b.csv", ["StandardScaler"]),
+    ]
+    assert (
+        known_fits(load(write(data("{train: {choice: [a.csv, b.csv]}, valid: v.csv}", grid)))) == []
+    )
 
 
 INVALID = [
-    ("{train: {uniform: [0, 1]}, valid: v.csv}", "data.train: must be a constant, a grid or a choice, not uniform"),
+    (
+        "{train: {uniform: [0, 1]}, valid: v.csv}",
+        "data.train: must be a constant, a grid or a choice, not uniform",
+    ),
     (
         "{train: {grid: [a.csv, 3]}, valid: v.csv}",
         "data.train.grid.1: must be a path, a glob, a URI, sklearn:NAME or module:function, got 3",
     ),
-    ("{train: {grid: [a.csv, a.csv]}, valid: v.csv}", "data.train: grid has the same option twice: a.csv"),
-    ("{train: {grid: ['sklearn:irs']}, valid: v.csv}", "data.train.grid.0: scikit-learn has no data set `irs`; did you mean `iris`?"),
-    ("{train: {grid_search: [a.csv, b.csv]}, valid: v.csv}", "data.train: unknown domain `grid_search`; did you mean `grid`?"),
+    (
+        "{train: {grid: [a.csv, a.csv]}, valid: v.csv}",
+        "data.train: grid has the same option twice: a.csv",
+    ),
+    (
+        "{train: {grid: ['sklearn:irs']}, valid: v.csv}",
+        "data.train.grid.0: scikit-learn has no data set `irs`; did you mean `iris`?",
+    ),
+    (
+        "{train: {grid_search: [a.csv, b.csv]}, valid: v.csv}",
+        "data.train: unknown domain `grid_search`; did you mean `grid`?",
+    ),
     (
         "{train: a.csv, valid: {choice: [0.1, 0.2]}}",
         "data.valid: cannot be tuned (`choice`); only train, drop and rows of data can be tuned",
@@ -88,9 +144,18 @@ INVALID = [
         "{train: a.csv, valid: 0.1, label: {choice: [a, b]}}",
         "data.label: cannot be tuned (`choice`); only train, drop and rows of data can be tuned",
     ),
-    ("{train: a.csv, valid: 0.1, rows: 0}", "data.rows: must be a number greater than 0 and at most 1, got 0"),
-    ("{train: a.csv, valid: 0.1, rows: {choice: [0.5, 2]}}", "data.rows.choice.1: must be a number greater than 0 and at most 1, got 2"),
-    ("{train: a.csv, valid: 0.1, rows: {uniform: [0, 1]}}", "data.rows: all values must be above 0 and at most 1, got {uniform: [0, 1]}"),
+    (
+        "{train: a.csv, valid: 0.1, rows: 0}",
+        "data.rows: must be a number greater than 0 and at most 1, got 0",
+    ),
+    (
+        "{train: a.csv, valid: 0.1, rows: {choice: [0.5, 2]}}",
+        "data.rows.choice.1: must be a number greater than 0 and at most 1, got 2",
+    ),
+    (
+        "{train: a.csv, valid: 0.1, rows: {uniform: [0, 1]}}",
+        "data.rows: all values must be above 0 and at most 1, got {uniform: [0, 1]}",
+    ),
     (
         "{train: a.csv, valid: 0.1, rows: {randint: [1, 9]}}",
         "data.rows: must be a fraction of the rows, a grid, a choice or a range of fractions",
@@ -99,9 +164,18 @@ INVALID = [
         "{train: a.csv, valid: 0.1, rows: {randn: [0, 1]}}",
         "data.rows: must be a fraction of the rows, a grid, a choice or a range of fractions",
     ),
-    ("{train: a.csv, valid: 0.1, drop: {choice: [a, b]}}", "data.drop.choice.0: must be a list of columns, got a"),
-    ("{train: a.csv, valid: 0.1, drop: {choice: [[a], [3]]}}", "data.drop.choice.1.0: a column's name must be text, got 3"),
-    ("{train: a.csv, valid: 0.1, label: y, drop: {choice: [[a], [y]]}}", "data.drop: must not contain the label, `y`"),
+    (
+        "{train: a.csv, valid: 0.1, drop: {choice: [a, b]}}",
+        "data.drop.choice.0: must be a list of columns, got a",
+    ),
+    (
+        "{train: a.csv, valid: 0.1, drop: {choice: [[a], [3]]}}",
+        "data.drop.choice.1.0: a column's name must be text, got 3",
+    ),
+    (
+        "{train: a.csv, valid: 0.1, label: y, drop: {choice: [[a], [y]]}}",
+        "data.drop: must not contain the label, `y`",
+    ),
     (
         "{train: {grid: [a.csv, b.csv], when: {data.rows: 1}}, valid: v.csv, rows: {choice: [1, 0.5]}}",
         "`when` may name only earlier dimensions; `data.rows` comes later",
@@ -121,7 +195,10 @@ def test_one_clear_line(lines, text: str, piece: str) -> None:
 
 def test_too_many_variants(lines) -> None:
     columns = ", ".join(f"{{choice: [a{i}, b{i}]}}" for i in range(12))
-    assert "data: makes more than 1000 variants; give fewer options" in lines(data(f"{{train: d.csv, valid: 0.2, drop: [{columns}]}}"))[0]
+    assert (
+        "data: makes more than 1000 variants; give fewer options"
+        in lines(data(f"{{train: d.csv, valid: 0.2, drop: [{columns}]}}"))[0]
+    )
 
 
 def test_data_comes_before_everything_that_rests_on_it(write) -> None:
@@ -142,10 +219,21 @@ def own(rest: str = "", trainer: str = '{loop: "json:dumps"}') -> str:
     return f"trainer: {trainer}\nobjective: {{metric: m, goal: minimize}}\nlimits: {{max_trials: 12}}\n{rest}"
 
 
-@pytest.mark.parametrize("rest", ["space: {params: {}}", "space: {params: {x: {uniform: [0, 1]}}}", "space: {preprocessor: none}"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "space: {params: {}}",
+        "space: {params: {x: {uniform: [0, 1]}}}",
+        "space: {preprocessor: none}",
+    ],
+)
 def test_a_loop_of_ones_own_needs_no_data(write, rest) -> None:
     space = load(write(own(rest)))
-    assert not space.data.given and space.variants == (space.data,) and space.data.base == space.path.parent
+    assert (
+        not space.data.given
+        and space.variants == (space.data,)
+        and space.data.base == space.path.parent
+    )
     assert user_references(space) == ["json:dumps"] and known_fits(space) == [({}, ())]
     assert load(write(own(rest) + "\ndata: {train: d.csv, valid: 0.2}\n")).data.given
 
@@ -153,7 +241,10 @@ def test_a_loop_of_ones_own_needs_no_data(write, rest) -> None:
 @pytest.mark.parametrize(
     ("text", "places"),
     [
-        (own("space: {params: {}}", "xgboost"), ["1:1: data.label", "1:1: data.train", "1:1: data.valid"]),
+        (
+            own("space: {params: {}}", "xgboost"),
+            ["1:1: data.label", "1:1: data.train", "1:1: data.valid"],
+        ),
         (own("data:\nspace: {params: {}}"), ["4:1: data.train", "4:1: data.valid"]),
         (own("data: {train: d.csv}\nspace: {params: {}}"), ["4:1: data.valid"]),
         (own("space: {preprocessor: StandardScaler}"), ["4:9: preprocessor"]),
@@ -181,24 +272,51 @@ def crossed(tmp_path, valid, more="", scheduler="{name: none}"):
 
 def test_valid_can_be_a_cross_validation(tmp_path):
     assert crossed(tmp_path, "{folds: 5}").valid == Split("folds", folds=5)
-    assert crossed(tmp_path, "{folds: 3, groups: who}").valid == Split("folds", column="who", folds=3)
-    rolling = crossed(tmp_path, "{rolling: day}", more=", test: 0.1", scheduler="{name: asha, max_t: 5, grace_period: 2}")
+    assert crossed(tmp_path, "{folds: 3, groups: who}").valid == Split(
+        "folds", column="who", folds=3
+    )
+    rolling = crossed(
+        tmp_path,
+        "{rolling: day}",
+        more=", test: 0.1",
+        scheduler="{name: asha, max_t: 5, grace_period: 2}",
+    )
     assert rolling.valid == Split("rolling", column="day", folds=5) and rolling.folds == 5
 
 
 @pytest.mark.parametrize(
     ("valid", "more", "scheduler", "expected"),
     [
-        ("{folds: 1}", "", "{name: none}", "data.valid.folds: must be an integer of at least 2, got 1"),
-        ("{folds: 3, group: a}", "", "{name: none}", "data.valid.group: unknown key; did you mean `groups`?"),
-        ("0.2", ", test: {folds: 3}", "{name: none}", "data.test: cannot be a cross-validation, because the test rows must stay the same"),
+        (
+            "{folds: 1}",
+            "",
+            "{name: none}",
+            "data.valid.folds: must be an integer of at least 2, got 1",
+        ),
+        (
+            "{folds: 3, group: a}",
+            "",
+            "{name: none}",
+            "data.valid.group: unknown key; did you mean `groups`?",
+        ),
+        (
+            "0.2",
+            ", test: {folds: 3}",
+            "{name: none}",
+            "data.test: cannot be a cross-validation, because the test rows must stay the same",
+        ),
         (
             "{folds: 3}",
             "",
             "{name: asha, max_t: 9}",
             "scheduler.max_t: must be at most 3, because each step of a trial is one of the 3 folds",
         ),
-        ("{folds: 3}", "", "{name: pbt, max_t: 3, perturbation_interval: 1}", "scheduler.name: pbt copies models between trials"),
+        (
+            "{folds: 3}",
+            "",
+            "{name: pbt, max_t: 3, perturbation_interval: 1}",
+            "scheduler.name: pbt copies models between trials",
+        ),
     ],
 )
 def test_a_cross_validation_that_cannot_work_is_refused(tmp_path, valid, more, scheduler, expected):
@@ -208,13 +326,26 @@ def test_a_cross_validation_that_cannot_work_is_refused(tmp_path, valid, more, s
 
 
 def test_weights_can_be_tuned(write) -> None:
-    text = data("{train: d.csv, valid: v.csv, label: y, weight: {choice: [w, v, null]}, class_weight: {grid: [balanced, null]}}")
+    text = data(
+        "{train: d.csv, valid: v.csv, label: y, weight: {choice: [w, v, null]}, class_weight: {grid: [balanced, null]}}"
+    )
     space = load(write(text))
-    assert (space.data.weight, space.data.class_weight, space.data.weight_columns) == (None, None, ("w", "v"))
-    assert {(v.weight, v.class_weight) for v in space.variants} == {(w, c) for w in ("w", "v", None) for c in ("balanced", None)}
+    assert (space.data.weight, space.data.class_weight, space.data.weight_columns) == (
+        None,
+        None,
+        ("w", "v"),
+    )
+    assert {(v.weight, v.class_weight) for v in space.variants} == {
+        (w, c) for w in ("w", "v", None) for c in ("balanced", None)
+    }
     assert not space.data.weighted and space.variant({"weight": "v"}).weighted
     fixed = load(
-        write(data("{train: d.csv, valid: v.csv, label: y, weight: w, class_weight: balanced}", "{params: {eta: {grid: [0.1]}}}"))
+        write(
+            data(
+                "{train: d.csv, valid: v.csv, label: y, weight: w, class_weight: balanced}",
+                "{params: {eta: {grid: [0.1]}}}",
+            )
+        )
     ).data
     assert (fixed.weight, fixed.class_weight, fixed.weight_columns) == ("w", "balanced", ("w",))
 
@@ -227,7 +358,10 @@ def test_a_label_can_have_several_columns(write) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("{train: a.csv, valid: 0.1, label: [y]}", "data.label: must be the name of a column, or a list of at least two different columns"),
+        (
+            "{train: a.csv, valid: 0.1, label: [y]}",
+            "data.label: must be the name of a column, or a list of at least two different columns",
+        ),
         (
             "{train: a.csv, valid: 0.1, label: [y, y]}",
             "data.label: must be the name of a column, or a list of at least two different columns",
@@ -236,10 +370,22 @@ def test_a_label_can_have_several_columns(write) -> None:
             "{train: a.csv, valid: 0.1, label: [y, 3]}",
             "data.label: must be the name of a column, or a list of at least two different columns",
         ),
-        ("{train: a.csv, valid: 0.1, label: [y, z], drop: [z]}", "data.drop: must not contain the label, `z`"),
-        ("{train: a.csv, valid: 0.1, label: [y, z], weight: z}", "data.weight: must be another column than the label, `z`"),
-        ("{train: a.csv, valid: 0.1, label: [y, z], class_weight: balanced}", "data.class_weight: needs a label of one column"),
-        ("{train: a.csv, valid: 0.1, label: [y, z], task: multiclass}", "data.task: multiclass needs a label of one column"),
+        (
+            "{train: a.csv, valid: 0.1, label: [y, z], drop: [z]}",
+            "data.drop: must not contain the label, `z`",
+        ),
+        (
+            "{train: a.csv, valid: 0.1, label: [y, z], weight: z}",
+            "data.weight: must be another column than the label, `z`",
+        ),
+        (
+            "{train: a.csv, valid: 0.1, label: [y, z], class_weight: balanced}",
+            "data.class_weight: needs a label of one column",
+        ),
+        (
+            "{train: a.csv, valid: 0.1, label: [y, z], task: multiclass}",
+            "data.task: multiclass needs a label of one column",
+        ),
     ],
 )
 def test_a_label_of_several_columns_that_cannot_work_is_refused(write, text, expected) -> None:
@@ -252,6 +398,7 @@ def test_a_label_of_several_columns_that_cannot_work_is_refused(write, text, exp
 def test_a_trainer_that_predicts_one_column_refuses_several(write, trainer) -> None:
     text = data("{train: a.csv, valid: 0.1, label: [y, z]}").replace("xgboost", trainer)
     with pytest.raises(
-        InputError, match=f"data.label: `{trainer}` predicts one column, but the label has 2; .* several: command, sklearn, torch"
+        InputError,
+        match=f"data.label: `{trainer}` predicts one column, but the label has 2; .* several: command, sklearn, torch",
     ):
         load(write(text))

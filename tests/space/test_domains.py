@@ -66,7 +66,13 @@ def test_quniform_gives_multiples_within_bounds(low: int, more: int, q: float, p
     assert dim.value(b[0] - 1) == b[0] and dim.value(b[1] + 1) == b[1]
 
 
-@given(st.integers(1, 100), st.integers(1, 100), st.integers(2, 50), st.floats(0, 1), st.sampled_from(["qrandint", "qlograndint"]))
+@given(
+    st.integers(1, 100),
+    st.integers(1, 100),
+    st.integers(2, 50),
+    st.floats(0, 1),
+    st.sampled_from(["qrandint", "qlograndint"]),
+)
 def test_quantized_integers(low: int, more: int, q: int, part: float, kind: str) -> None:
     b = [low * q, (low + more) * q]
     dim = fine(kind, [*b, q])
@@ -154,10 +160,14 @@ def test_faults(kind: str, args: list, index: int | None, text: str) -> None:
 
 @given(
     st.sampled_from(sorted(RULES)),
-    st.lists(st.integers() | st.floats() | st.booleans() | st.none() | st.text(max_size=3), max_size=4),
+    st.lists(
+        st.integers() | st.floats() | st.booleans() | st.none() | st.text(max_size=3), max_size=4
+    ),
     st.floats(0, 1),
 )
-def test_arguments_are_refused_or_make_a_dimension_with_values(kind: str, args: list, u: float) -> None:
+def test_arguments_are_refused_or_make_a_dimension_with_values(
+    kind: str, args: list, u: float
+) -> None:
     if list(argument_problems(kind, args)):
         return
     dim = build("x", kind, args)
@@ -171,12 +181,21 @@ def test_arguments_are_refused_or_make_a_dimension_with_values(kind: str, args: 
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: sweeps.choice("a", "b"), "sweeps.choice('a', 'b'): write sweeps.choice(['a', 'b'])"),
+        (
+            lambda: sweeps.choice("a", "b"),
+            "sweeps.choice('a', 'b'): write sweeps.choice(['a', 'b'])",
+        ),
         (lambda: sweeps.choice("abc"), "sweeps.choice('abc'): write sweeps.choice(['abc'])"),
         (lambda: sweeps.grid(), "sweeps.grid(): write sweeps.grid([OPTION, OPTION])"),
-        (lambda: sweeps.loguniform([1e-3, 1]), "sweeps.loguniform([0.001, 1]): write sweeps.loguniform(0.001, 1)"),
+        (
+            lambda: sweeps.loguniform([1e-3, 1]),
+            "sweeps.loguniform([0.001, 1]): write sweeps.loguniform(0.001, 1)",
+        ),
         (lambda: sweeps.uniform(1), "sweeps.uniform(1): write sweeps.uniform(lower, upper)"),
-        (lambda: sweeps.randint(1, 9, step=2), "sweeps.randint(1, 9, step=2): write sweeps.randint(lower, upper)"),
+        (
+            lambda: sweeps.randint(1, 9, step=2),
+            "sweeps.randint(1, 9, step=2): write sweeps.randint(lower, upper)",
+        ),
     ],
 )
 def test_a_wrong_call_of_a_domain_function_shows_the_right_form(call, text):
@@ -187,4 +206,7 @@ def test_a_wrong_call_of_a_domain_function_shows_the_right_form(call, text):
 def test_a_domain_function_takes_any_iterable_and_a_condition():
     assert sweeps.choice(range(3)) == sweeps.choice(iter([0, 1, 2])) == {"choice": [0, 1, 2]}
     assert sweeps.qrandint(1, 9) == {"qrandint": [1, 9]} and sweeps.randn() == {"randn": []}
-    assert sweeps.uniform(0, upper=1, when={"params.a": 1}) == {"uniform": [0, 1], "when": {"params.a": 1}}
+    assert sweeps.uniform(0, upper=1, when={"params.a": 1}) == {
+        "uniform": [0, 1],
+        "when": {"params.a": 1},
+    }

@@ -11,9 +11,17 @@ NUMBER = {"type": "number", "minimum": 0}
 
 def test_alternatives_of_different_types_become_one_schema():
     made = with_editor_hints({"anyOf": [NUMBER, {"type": "null"}, {"$ref": "#/$defs/domain"}]})
-    assert made.pop("errorMessage") == "Must be a number of at least 0, a domain, or a variable such as ${NAME}."
+    assert (
+        made.pop("errorMessage")
+        == "Must be a number of at least 0, a domain, or a variable such as ${NAME}."
+    )
     rule = {"if": {"type": "object"}, "then": {"$ref": "#/$defs/domain"}}
-    assert made == {"type": ["null", "number", "string", "object"], "minimum": 0, "pattern": VARIABLE, **rule}
+    assert made == {
+        "type": ["null", "number", "string", "object"],
+        "minimum": 0,
+        "pattern": VARIABLE,
+        **rule,
+    }
 
 
 def test_alternatives_of_one_type_stay_apart():
@@ -22,20 +30,33 @@ def test_alternatives_of_one_type_stay_apart():
 
 
 def test_a_mapping_beside_an_enum_is_checked_outside_the_alternatives():
-    made = with_editor_hints({"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}, {"$ref": "#/$defs/branch"}]})
+    made = with_editor_hints(
+        {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}, {"$ref": "#/$defs/branch"}]}
+    )
     assert made["anyOf"][0] == {"enum": ["a", "b"]} and made["then"] == {"$ref": "#/$defs/branch"}
-    assert made["anyOf"][1]["type"] == ["null", "string", "object"] and made["anyOf"][1]["pattern"] == VARIABLE
+    assert (
+        made["anyOf"][1]["type"] == ["null", "string", "object"]
+        and made["anyOf"][1]["pattern"] == VARIABLE
+    )
 
 
 @pytest.mark.parametrize(
-    "schema", [{"type": "string", "minLength": 1}, {"type": "array"}, {"type": "object", "additionalProperties": False}]
+    "schema",
+    [
+        {"type": "string", "minLength": 1},
+        {"type": "array"},
+        {"type": "object", "additionalProperties": False},
+    ],
 )
 def test_texts_lists_and_mappings_need_no_variable(schema):
     assert with_editor_hints(schema) == schema
 
 
 def test_a_condition_stays_as_it_is():
-    schema = {"if": {"properties": {"name": {"const": "asha"}, "n": NUMBER}}, "then": {"$ref": "#/$defs/x"}}
+    schema = {
+        "if": {"properties": {"name": {"const": "asha"}, "n": NUMBER}},
+        "then": {"$ref": "#/$defs/x"},
+    }
     assert with_editor_hints(schema) == schema
 
 
@@ -56,5 +77,11 @@ def test_a_domain_is_offered_and_a_constant_from_it_is_the_example(domain, const
 
 
 def test_the_text_says_that_there_is_no_default():
-    assert with_editor_hints({"description": "Text.", "default": None})["markdownDescription"] == "Text.\n\nDefault: none"
-    assert with_editor_hints({"description": "By default, 3.", "default": None})["markdownDescription"] == "By default, 3."
+    assert (
+        with_editor_hints({"description": "Text.", "default": None})["markdownDescription"]
+        == "Text.\n\nDefault: none"
+    )
+    assert (
+        with_editor_hints({"description": "By default, 3.", "default": None})["markdownDescription"]
+        == "By default, 3."
+    )

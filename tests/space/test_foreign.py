@@ -36,9 +36,31 @@ WRITTEN = {
 }
 # Ordinary values of a loop.
 CONSTANTS = (
-    *("{type: adam, lr: 0.1}", "{type: adam}", "{name: adam}", "{value: 3, other: 4}", "{min: 1}", "{min: a, max: b}", "{step: 3}"),
-    *("{mean: 0, std: 1}", "{type: linear, min: 0, max: 1}", "{distribution: poisson, link: log}", "{scale: 2, shift: 1}", "{}"),
-    *("{type: float}", "{low: 1}", "{options: [a]}", "{list: [a]}", "{log: true}", "{min: 0, max: 1, clip: true}", "{1: 2}"),
+    *(
+        "{type: adam, lr: 0.1}",
+        "{type: adam}",
+        "{name: adam}",
+        "{value: 3, other: 4}",
+        "{min: 1}",
+        "{min: a, max: b}",
+        "{step: 3}",
+    ),
+    *(
+        "{mean: 0, std: 1}",
+        "{type: linear, min: 0, max: 1}",
+        "{distribution: poisson, link: log}",
+        "{scale: 2, shift: 1}",
+        "{}",
+    ),
+    *(
+        "{type: float}",
+        "{low: 1}",
+        "{options: [a]}",
+        "{list: [a]}",
+        "{log: true}",
+        "{min: 0, max: 1, clip: true}",
+        "{1: 2}",
+    ),
 )
 
 
@@ -48,9 +70,16 @@ def test_the_domain_is_computed_from_the_values(space, lines, theirs: str, ours:
     with pytest.raises(InputError) as e:
         space(f"params: {{x: {theirs}}}")
     (problem,) = e.value.problems
-    assert problem.place == "space.yaml:6:15" and problem.text.startswith("params.x: ") and ours in problem.text
+    assert (
+        problem.place == "space.yaml:6:15"
+        and problem.text.startswith("params.x: ")
+        and ours in problem.text
+    )
     space(f"params: {{x: {ours}}}")
-    assert space(f"params: {{x: {{grid: [{theirs}]}}}}").sections["params"]["x"].options[0].value == parse(theirs, "").plain()
+    assert (
+        space(f"params: {{x: {{grid: [{theirs}]}}}}").sections["params"]["x"].options[0].value
+        == parse(theirs, "").plain()
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,17 +97,32 @@ def test_a_call_as_text_is_refused_with_our_domain(space, theirs: str, ours: str
         space(f'params: {{x: "{theirs}"}}')
     (problem,) = e.value.problems
     assert problem.text.startswith("params.x: ") and ours in problem.text
-    assert space(f'params: {{x: {{grid: ["{theirs}"]}}}}').sections["params"]["x"].options[0].value == theirs
+    assert (
+        space(f'params: {{x: {{grid: ["{theirs}"]}}}}').sections["params"]["x"].options[0].value
+        == theirs
+    )
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"), [("tune.uniform", "uniform"), ("suggest_float", "uniform"), ("int", "randint"), ("tune.quniform", "quniform")]
+    ("theirs", "ours"),
+    [
+        ("tune.uniform", "uniform"),
+        ("suggest_float", "uniform"),
+        ("int", "randint"),
+        ("tune.quniform", "quniform"),
+    ],
 )
-def test_the_name_of_another_tools_domain_is_refused_with_ours(space, theirs: str, ours: str) -> None:
+def test_the_name_of_another_tools_domain_is_refused_with_ours(
+    space, theirs: str, ours: str
+) -> None:
     with pytest.raises(InputError) as e:
         space(f"params: {{x: {{{theirs}: [0, 1]}}}}")
     (problem,) = e.value.problems
-    assert problem.text.startswith("params.x: ") and theirs in problem.text and f"`{ours}`" in problem.text
+    assert (
+        problem.text.startswith("params.x: ")
+        and theirs in problem.text
+        and f"`{ours}`" in problem.text
+    )
 
 
 def test_a_list_of_no_options_is_not_suggested() -> None:
@@ -87,10 +131,20 @@ def test_a_list_of_no_options_is_not_suggested() -> None:
 
 def test_integers_may_mean_either() -> None:
     text = translate_mapping(parse("{min: 0, max: 1}", ""))
-    assert text is not None and re.findall(r"\{.*?\}", text) == ["{randint: [0, 2]}", "{uniform: [0, 1]}"]
+    assert text is not None and re.findall(r"\{.*?\}", text) == [
+        "{randint: [0, 2]}",
+        "{uniform: [0, 1]}",
+    ]
 
 
-@pytest.mark.parametrize("theirs", ["{min: 3, max: 1}", "{min: 0, max: 1, log: true}", "{distribution: log_uniform, min: 0, max: 9999}"])
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "{min: 3, max: 1}",
+        "{min: 0, max: 1, log: true}",
+        "{distribution: log_uniform, min: 0, max: 9999}",
+    ],
+)
 def test_bounds_that_break_our_rule_are_not_suggested(theirs: str) -> None:
     assert "[lower, upper]" in str(translate_mapping(parse(theirs, "")))
 
@@ -116,11 +170,15 @@ def test_what_has_no_domain_of_ours_is_refused_too(space, theirs: str) -> None:
 
 @pytest.mark.parametrize("constant", CONSTANTS)
 def test_an_ordinary_mapping_is_a_constant(space, constant: str) -> None:
-    assert space(f"params: {{x: {constant}}}").sections["params"]["x"] == parse(constant, "").plain()
+    assert (
+        space(f"params: {{x: {constant}}}").sections["params"]["x"] == parse(constant, "").plain()
+    )
 
 
 def test_parameters_and_arguments_may_have_these_names(space, write) -> None:
-    found = space("params: {min: 0, max: 1, values: [1], value: 3}\npreprocessor: {'json:load': {min: 0, max: 1}}")
+    found = space(
+        "params: {min: 0, max: 1, values: [1], value: 3}\npreprocessor: {'json:load': {min: 0, max: 1}}"
+    )
     assert found.sections["params"] == {"min": 0, "max": 1, "values": [1], "value": 3}
 
 
@@ -133,18 +191,38 @@ def test_a_condition_is_kept(space) -> None:
         with pytest.raises(InputError) as e:
             space(f"{head}  b: {theirs}")
         (problem,) = e.value.problems
-        assert problem.text.startswith("params.b: ") and ours in problem.text and "`when`" in problem.text
+        assert (
+            problem.text.startswith("params.b: ")
+            and ours in problem.text
+            and "`when`" in problem.text
+        )
 
 
 @pytest.mark.parametrize(
     ("section", "key", "ours"),
     [
         ("scaling: {num_workers: {min: 1, max: 2}}", "scaling.num_workers", "{randint: [1, 3]}"),
-        ("scaling: {use_gpu: {values: [true, false]}}", "scaling.use_gpu", "{choice: [true, false]}"),
-        ("preprocessor: {values: [none, StandardScaler]}", "preprocessor", "{choice: [none, StandardScaler]}"),
-        ("preprocessor: {SimpleImputer: {strategy: {values: [mean]}}}", "preprocessor.SimpleImputer.strategy", "{choice: [mean]}"),
+        (
+            "scaling: {use_gpu: {values: [true, false]}}",
+            "scaling.use_gpu",
+            "{choice: [true, false]}",
+        ),
+        (
+            "preprocessor: {values: [none, StandardScaler]}",
+            "preprocessor",
+            "{choice: [none, StandardScaler]}",
+        ),
+        (
+            "preprocessor: {SimpleImputer: {strategy: {values: [mean]}}}",
+            "preprocessor.SimpleImputer.strategy",
+            "{choice: [mean]}",
+        ),
         ("params: {a: {b: {min: 0.5, max: 1}}}", "params.a.b", "{uniform: [0.5, 1]}"),
-        ("params: {a: {grid: [{b: {min: 0.5, max: 1}}]}}", "params.a.grid.0.b", "{uniform: [0.5, 1]}"),
+        (
+            "params: {a: {grid: [{b: {min: 0.5, max: 1}}]}}",
+            "params.a.grid.0.b",
+            "{uniform: [0.5, 1]}",
+        ),
         ("params: {a: [{min: 0.5, max: 1}]}", "params.a.0", "{uniform: [0.5, 1]}"),
     ],
 )
@@ -157,7 +235,9 @@ def test_wherever_a_domain_may_stand(space, section: str, key: str, ours: str) -
 
 def test_under_data(lines) -> None:
     head = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\nspace: {params: {}}\n"
-    (found,) = lines(head + "data: {train: d.csv, label: y, valid: 0.2, rows: {min: 0.1, max: 1}}\n")
+    (found,) = lines(
+        head + "data: {train: d.csv, label: y, valid: 0.2, rows: {min: 0.1, max: 1}}\n"
+    )
     assert "data.rows: " in found and "{uniform: [0.1, 1]}" in found
     (found,) = lines(head + "data: {train: {values: [a.csv, b.csv]}, label: y, valid: 0.2}\n")
     assert "data.train: " in found and "{choice: [a.csv, b.csv]}" in found

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.space import DataSpec, Limits, Objective, SchedulerSpec, Search, Split, TrainerSpec, load
+from sweeps.space import (
+    DataSpec,
+    Limits,
+    Objective,
+    SchedulerSpec,
+    Search,
+    Split,
+    TrainerSpec,
+    load,
+)
 from sweeps.space.value_types import seconds
 from tests.space.conftest import HEAD
 
@@ -38,18 +47,26 @@ space:
 
 def top(**changes: str | None) -> str:
     """A valid file with some top-level keys set to other YAML, or left out."""
-    keys = {"trainer": "xgboost", "data": "{train: d.csv, valid: 0.2, label: y}", "objective": "{metric: m, goal: minimize}"} | changes
+    keys = {
+        "trainer": "xgboost",
+        "data": "{train: d.csv, valid: 0.2, label: y}",
+        "objective": "{metric: m, goal: minimize}",
+    } | changes
     keys = keys if "space" in keys else keys | {"space": "{params: {}}"}
     return "".join(f"{key}: {value}\n" for key, value in keys.items() if value is not None)
 
 
 def data(rest: str) -> str:
-    return top(data="{train: d.csv, " + rest + ("}" if re.search(r"\blabel:", rest) else ", label: y}"))
+    return top(
+        data="{train: d.csv, " + rest + ("}" if re.search(r"\blabel:", rest) else ", label: y}")
+    )
 
 
 def test_everything_as_written(write) -> None:
     path = write(FULL)
-    Path("my_mod.py").write_text("def train_func(config): ...\ndef load(folder): ...\nraise SystemExit('validated, not run')\n")
+    Path("my_mod.py").write_text(
+        "def train_func(config): ...\ndef load(folder): ...\nraise SystemExit('validated, not run')\n"
+    )
     space = load(path)
     assert space.name == "taxi-big-tip" and space.text == FULL and space.path == Path.cwd() / path
     assert space.trainer == TrainerSpec(None, "my_mod:train_func", "torch", "my_mod:load")
@@ -64,7 +81,14 @@ def test_everything_as_written(write) -> None:
     assert space.objective == Objective("valid-auc", "maximize")
     assert space.search == Search("random", 7)
     assert space.scheduler == SchedulerSpec(
-        "asha", {"max_t": 200, "grace_period": 10, "reduction_factor": 4, "resource": "step", "type": "stopping"}
+        "asha",
+        {
+            "max_t": 200,
+            "grace_period": 10,
+            "reduction_factor": 4,
+            "resource": "step",
+            "type": "stopping",
+        },
     )
     assert space.limits == Limits(64, 5400.0, None, 0)
     filled = space.fill(lambda dim: 0.01)
@@ -80,7 +104,9 @@ def test_everything_as_written(write) -> None:
 def test_defaults(write) -> None:
     space = load(write(HEAD + "space: {params: {}}\n"))
     assert space.name == "space"
-    assert space.trainer == TrainerSpec("xgboost", "sweeps.trainers.xgboost:train_func", "xgboost", "sweeps.trainers.xgboost:load")
+    assert space.trainer == TrainerSpec(
+        "xgboost", "sweeps.trainers.xgboost:train_func", "xgboost", "sweeps.trainers.xgboost:load"
+    )
     assert space.search == Search("grid", 0)
     assert space.scheduler == SchedulerSpec("none", {"max_t": None})
     assert space.limits == Limits(1, None, None, 2)
@@ -110,7 +136,16 @@ def test_split_forms(write, yaml: str, split: Split) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [(90, 90), ("90s", 90), ("30m", 1800), ("1h30m", 5400), ("2d", 172800), ("0.5h", 1800), (0.5, 0.5)]
+    ("text", "value"),
+    [
+        (90, 90),
+        ("90s", 90),
+        ("30m", 1800),
+        ("1h30m", 5400),
+        ("2d", 172800),
+        ("0.5h", 1800),
+        (0.5, 0.5),
+    ],
 )
 def test_durations(text: str | float, value: float) -> None:
     assert seconds(text) == value
@@ -146,7 +181,13 @@ def test_loading_imports_no_framework_and_is_quick() -> None:
     )
     best = 1e9
     for _ in range(3):  # the best of three, as others share the machine
-        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=SPACES.parent).stdout
+        out = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=SPACES.parent,
+        ).stdout
         seconds, _, heavy = out.strip().partition(" ")
         assert heavy == "[]"
         best = min(best, float(seconds))
@@ -192,8 +233,13 @@ def test_every_key_knows_its_place(write) -> None:
         "space.absent": "7:1",
     }
     assert {key: space.place(key).removeprefix("space.yaml:") for key in found} == found
-    assert space.place("limits.max_trials") == "--set limits.max_trials=3" and space.place("params.eta") == "--set space.params.eta=0.2"
-    assert space == load(Path("space.yaml").absolute(), ("limits.max_trials=3", "space.params.eta=0.2")), "places do not count"
+    assert (
+        space.place("limits.max_trials") == "--set limits.max_trials=3"
+        and space.place("params.eta") == "--set space.params.eta=0.2"
+    )
+    assert space == load(
+        Path("space.yaml").absolute(), ("limits.max_trials=3", "space.params.eta=0.2")
+    ), "places do not count"
     step = space.sections["preprocessor"].items[0]
     assert step.path == "preprocessor.0.StandardScaler" and "path" not in repr(step)
 

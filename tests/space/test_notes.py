@@ -21,9 +21,25 @@ space: {{params: {params}}}
 @pytest.mark.parametrize(
     ("metric", "goal"),
     [
-        *(("valid-mlogloss", "minimize"), ("train-rmse", "minimize"), ("error@0.7", "minimize"), ("valid_mae", "minimize")),
-        *(("valid-auc", "maximize"), ("ndcg@3", "maximize"), ("valid-neg_log_loss", "maximize"), ("r2", "maximize")),
-        *(("loss", None), ("profit", None), ("my_mod:rmse", None), ("gamma", None), ("seconds", None)),
+        *(
+            ("valid-mlogloss", "minimize"),
+            ("train-rmse", "minimize"),
+            ("error@0.7", "minimize"),
+            ("valid_mae", "minimize"),
+        ),
+        *(
+            ("valid-auc", "maximize"),
+            ("ndcg@3", "maximize"),
+            ("valid-neg_log_loss", "maximize"),
+            ("r2", "maximize"),
+        ),
+        *(
+            ("loss", None),
+            ("profit", None),
+            ("my_mod:rmse", None),
+            ("gamma", None),
+            ("seconds", None),
+        ),
     ],
 )
 def test_the_direction_of_a_metric_is_known_or_left_open(metric, goal):
@@ -35,16 +51,24 @@ def test_every_metric_of_ours_has_a_direction():
 
 
 def test_the_worst_value_of_a_known_metric_is_noted():
-    assert goal_notes([Objective("valid-mlogloss", "minimize"), Objective("profit", "minimize")]) == ()
+    assert (
+        goal_notes([Objective("valid-mlogloss", "minimize"), Objective("profit", "minimize")]) == ()
+    )
     (note,) = goal_notes([Objective("valid-mlogloss", "maximize")])
-    assert note == "objective.goal: a lower `valid-mlogloss` is usually better, but the goal is `maximize`; write `goal: minimize`"
+    assert (
+        note
+        == "objective.goal: a lower `valid-mlogloss` is usually better, but the goal is `maximize`; write `goal: minimize`"
+    )
     (note,) = goal_notes([Objective("loss", "minimize"), Objective("accuracy", "minimize")])
     assert note.startswith("objective.1.goal: a higher `accuracy` is usually better, ")
 
 
 def test_a_list_is_noted_if_its_elements_could_be_options():
     (note,) = list_notes({"a": [1, 2, 3], "b": 1, "c": [1], "d": [[1], [2]], "e": "text"})
-    assert note == "space.params.a: this list is one value, and nothing is tuned; to try each element, write `{choice: [1, 2, 3]}`"
+    assert (
+        note
+        == "space.params.a: this list is one value, and nothing is tuned; to try each element, write `{choice: [1, 2, 3]}`"
+    )
     assert list_notes(None) == list_notes({}) == ()
 
 
@@ -59,7 +83,9 @@ def test_the_commands_print_the_notes(tmp_path, monkeypatch, verb):
         return done.stderr.splitlines()
 
     goal, lists = said("rmse", "maximize", "{a: [x, y]}")
-    assert goal.startswith("note: objective.goal: a lower `rmse` ") and lists.endswith('write `{choice: ["x", "y"]}`')
+    assert goal.startswith("note: objective.goal: a lower `rmse` ") and lists.endswith(
+        'write `{choice: ["x", "y"]}`'
+    )
     assert said("rmse", "minimize", "{a: [x, y], b: {choice: [1, 2]}}") == []
 
 
@@ -69,13 +95,16 @@ def test_what_only_run_can_check_is_noted(tmp_path, monkeypatch):
     data = "data: {train: rows.csv, label: y, valid: 0.2}\n"
 
     def said(estimator: str) -> str:
-        file = FILE.format(metric="valid-auc", goal="maximize", params="{CC: {uniform: [0, 1]}}").replace(
-            'loop: "json:load"', f'estimator: "{estimator}"'
-        )
+        file = FILE.format(
+            metric="valid-auc", goal="maximize", params="{CC: {uniform: [0, 1]}}"
+        ).replace('loop: "json:load"', f'estimator: "{estimator}"')
         (tmp_path / "space.yaml").write_text(data + file)
         done = CliRunner().invoke(cli.main, ["validate", "space.yaml"], prog_name="sweeps")
         assert done.exit_code == 0, done.output
         return done.stderr
 
-    assert said("est:make") == "note: params: only `sweeps run` checks the names of parameters, because this calls `est:make`\n"
+    assert (
+        said("est:make")
+        == "note: params: only `sweeps run` checks the names of parameters, because this calls `est:make`\n"
+    )
     assert said("sklearn.linear_model:LogisticRegression") == ""

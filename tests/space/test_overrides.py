@@ -9,7 +9,10 @@ from tests.space.conftest import HEAD
 
 
 def test_overrides_are_applied_before_anything_is_checked(write) -> None:
-    path = write(HEAD + "limits: {max_trials: 0}\nspace:\n  params: {eta: {uniform: [1, 0]}, l: [1, {grid: [a, b]}]}\n")
+    path = write(
+        HEAD
+        + "limits: {max_trials: 0}\nspace:\n  params: {eta: {uniform: [1, 0]}, l: [1, {grid: [a, b]}]}\n"
+    )
     space = load(
         path,
         (
@@ -32,21 +35,45 @@ def test_overrides_are_applied_before_anything_is_checked(write) -> None:
 
 def test_an_override_changes_one_place_of_an_alias(write) -> None:
     path = write(HEAD + "space:\n  params: {a: &x {lr: 1}, b: *x}\n")
-    assert load(path, ("space.params.b.lr=2",)).fill(pytest.fail)["params"] == {"a": {"lr": 1}, "b": {"lr": 2}}
+    assert load(path, ("space.params.b.lr=2",)).fill(pytest.fail)["params"] == {
+        "a": {"lr": 1},
+        "b": {"lr": 2},
+    }
 
 
 @pytest.mark.parametrize(
     ("override", "line"),
     [
-        ("limits.max_trials", "--set limits.max_trials: must be key.path=value, such as limits.max_trials=8"),
+        (
+            "limits.max_trials",
+            "--set limits.max_trials: must be key.path=value, such as limits.max_trials=8",
+        ),
         ("=3", "--set =3: must be key.path=value"),
         ("a..b=3", "--set a..b=3: must be key.path=value"),
-        ("limits.max_trials=zero", "--set limits.max_trials=zero: limits.max_trials: must be an integer of at least 1, got zero"),
-        ("limts.max_trials=1", "--set limts.max_trials=1: limts: unknown key; did you mean `limits`?"),
-        ("limits.max_trils=1", "--set limits.max_trils=1: limits.max_trils: unknown key; did you mean `max_trials`?"),
-        ("trainer.loop=a:b", "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set all of trainer instead"),
-        ("space.params.l.7=1", "--set space.params.l.7=1: space.params.l is a list of 2 values, so `7` must be an index from 0 to 1"),
-        ("space.params.eta={uniform: [1, 0]}", "--set space.params.eta={uniform: [1, 0]}: params.eta: uniform needs lower < upper"),
+        (
+            "limits.max_trials=zero",
+            "--set limits.max_trials=zero: limits.max_trials: must be an integer of at least 1, got zero",
+        ),
+        (
+            "limts.max_trials=1",
+            "--set limts.max_trials=1: limts: unknown key; did you mean `limits`?",
+        ),
+        (
+            "limits.max_trils=1",
+            "--set limits.max_trils=1: limits.max_trils: unknown key; did you mean `max_trials`?",
+        ),
+        (
+            "trainer.loop=a:b",
+            "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set all of trainer instead",
+        ),
+        (
+            "space.params.l.7=1",
+            "--set space.params.l.7=1: space.params.l is a list of 2 values, so `7` must be an index from 0 to 1",
+        ),
+        (
+            "space.params.eta={uniform: [1, 0]}",
+            "--set space.params.eta={uniform: [1, 0]}: params.eta: uniform needs lower < upper",
+        ),
         ("search.seed=!!int 3", "--set search.seed=!!int 3: tag `!!int`"),
         ("search.seed=[1", "--set search.seed=[1: not valid YAML"),
         (".".join("a" * 60) + "=1", "nested too deep"),

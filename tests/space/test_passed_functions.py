@@ -19,7 +19,13 @@ from sweeps.bundle.requirements import find_requirements
 from sweeps.core import trust
 from sweeps.core.errors import InputError
 from sweeps.space import load, passed_functions
-from sweeps.space.passed_functions import checked_copy, free_name, importable_name, save_module, write_module
+from sweeps.space.passed_functions import (
+    checked_copy,
+    free_name,
+    importable_name,
+    save_module,
+    write_module,
+)
 from sweeps.space.saved_space import recorded_space, runnable_space, save_space
 from tests import user_loops
 
@@ -60,7 +66,9 @@ def test_a_stored_function_keeps_the_values_that_it_uses(tmp_path):
 
     module = stored(tmp_path, train=train, times=functools.partial(pow, 2))
     assert module.train({"x": 2}) == 6 and module.times(5) == 32
-    assert '#     return config["x"] * factor' in Path(module.__file__).read_text(), "readers see the source"
+    assert '#     return config["x"] * factor' in Path(module.__file__).read_text(), (
+        "readers see the source"
+    )
 
 
 def test_an_object_of_a_stored_class_can_be_pickled_by_name(tmp_path):
@@ -74,7 +82,12 @@ def test_an_object_of_a_stored_class_can_be_pickled_by_name(tmp_path):
 
     pickled = stored(tmp_path, train=train).train()
     code = f"import pickle; print(pickle.loads({pickled!r}).value)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True).stdout == "7\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+        ).stdout
+        == "7\n"
+    )
 
 
 def test_a_bundle_gets_the_packages_and_modules_that_the_functions_use(tmp_path):
@@ -113,19 +126,23 @@ def test_a_bundle_gets_the_packages_of_compiled_functions(tmp_path, monkeypatch)
     needed = find_requirements([module], [tmp_path])
     assert {"numpy", "scipy", "lightgbm"} <= needed.packages
     assert set(needed.local_modules) == {f"{module}.py", "their_package"}
-    modules = passed_functions._named_modules(pickle.dumps([len, expit, parse, np.zeros(2), "numpy", "sqrt"]))
+    modules = passed_functions._named_modules(
+        pickle.dumps([len, expit, parse, np.zeros(2), "numpy", "sqrt"])
+    )
     assert {"builtins", "scipy.special._special_ufuncs"} <= modules and "sqrt" not in modules
 
 
 def test_functions_that_cannot_be_stored_are_refused_in_one_line(tmp_path, monkeypatch):
     lock = threading.Lock()
     with pytest.raises(
-        InputError, match=r"^trainer.loop: the function uses a value that cannot be sent to workers: .*lock.*; create this "
+        InputError,
+        match=r"^trainer.loop: the function uses a value that cannot be sent to workers: .*lock.*; create this ",
     ):
         write_module({"train": lambda: lock}, "trainer.loop", tmp_path)
     monkeypatch.setattr(passed_functions, "MOST_BYTES", 2**20)
     with pytest.raises(
-        InputError, match=r"^trainer.loop: .* have 2 MB, but at most 1 MB are allowed; the largest is `TABLE` with 2 MB; pass "
+        InputError,
+        match=r"^trainer.loop: .* have 2 MB, but at most 1 MB are allowed; the largest is `TABLE` with 2 MB; pass ",
     ):
         exec("TABLE = bytes(2**21)\ndef train(): return TABLE", scope := {})
         write_module({"train": scope["train"]}, "trainer.loop", tmp_path)
@@ -133,7 +150,10 @@ def test_functions_that_cannot_be_stored_are_refused_in_one_line(tmp_path, monke
 
 
 def test_names_are_unique():
-    assert free_name(user_loops.plain, {}) == "plain" and free_name(user_loops.plain, {"plain": 1}) == "plain_2"
+    assert (
+        free_name(user_loops.plain, {}) == "plain"
+        and free_name(user_loops.plain, {"plain": 1}) == "plain_2"
+    )
     assert free_name(lambda: 1, {}) == "function" and free_name(functools.partial(pow), {}) == "pow"
 
 
@@ -149,8 +169,14 @@ def test_another_version_of_python_is_named(tmp_path):
     module = write_module({"train": lambda: 1}, "trainer.loop", tmp_path)
     file = tmp_path / f"{module}.py"
     now = "{}.{}".format(*sys.version_info)
-    file.write_text(file.read_text().replace(str(sys.version_info[:2]), "(3, 5)").replace(f"Python {now}", "Python 3.5"))
-    done = subprocess.run([sys.executable, "-c", f"import {module}"], cwd=tmp_path, capture_output=True, text=True)
+    file.write_text(
+        file.read_text()
+        .replace(str(sys.version_info[:2]), "(3, 5)")
+        .replace(f"Python {now}", "Python 3.5")
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {module}"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert (
         done.stderr.splitlines()[-1]
         == "ImportError: the function `train` was stored by Python 3.5, and only this version of Python can run it"
@@ -169,13 +195,17 @@ def test_a_sweep_keeps_its_functions_and_runs_only_signed_ones(tmp_path, monkeyp
     save_space(sweep, space, 1.0)
     assert recorded_space(sweep).trainer.loop == space.trainer.loop
     again, roots = runnable_space(sweep)
-    assert again.functions in roots and again.functions != sweep / "functions", "nothing is imported from the sweep's folder"
+    assert again.functions in roots and again.functions != sweep / "functions", (
+        "nothing is imported from the sweep's folder"
+    )
     (file,) = (sweep / "functions").glob("*.py")
     file.write_text(file.read_text() + "print('theirs')\n")
     with pytest.raises(trust.UntrustedFile, match="was not written with your key"):
         runnable_space(sweep)
     runnable_space(sweep, trust=True)
-    assert recorded_space(sweep).trainer.loop == space.trainer.loop, "to look at a sweep needs no signature"
+    assert recorded_space(sweep).trainer.loop == space.trainer.loop, (
+        "to look at a sweep needs no signature"
+    )
 
 
 def test_a_copy_has_the_modules_only(tmp_path):

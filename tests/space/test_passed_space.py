@@ -48,13 +48,18 @@ def in_python(value: Any) -> Any:
     kinds = [key for key in inside if key != "when"]
     if len(kinds) == 1 and (kind := kinds[0]) in DOMAINS:
         arguments = inside[kind] or []
-        return getattr(sweeps, kind)(*([arguments] if kind in ("grid", "choice") else arguments), when=inside.get("when"))
+        return getattr(sweeps, kind)(
+            *([arguments] if kind in ("grid", "choice") else arguments), when=inside.get("when")
+        )
     return inside
 
 
 def same(one: Space, other: Space) -> bool:
     """Return whether two spaces differ only in where they come from."""
-    return replace(one, path=other.path, text=other.text, overrides=other.overrides, name=other.name) == other
+    return (
+        replace(one, path=other.path, text=other.text, overrides=other.overrides, name=other.name)
+        == other
+    )
 
 
 # ---- the same record as a file
@@ -75,29 +80,61 @@ def test_a_file_that_ships_becomes_the_same_yaml_from_python(file: Path, tmp_pat
 
 NUMBERS = st.floats(0.01, 1e6)
 BOUNDS = st.tuples(NUMBERS, NUMBERS).filter(lambda pair: pair[0] < pair[1]).map(list)
-INTEGERS = st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)).filter(lambda pair: pair[0] < pair[1]).map(list)
-MULTIPLES = st.tuples(st.integers(1, 50), st.integers(1, 50), st.integers(1, 20)).map(lambda t: [t[0] * t[2], (t[0] + t[1]) * t[2], t[2]])
+INTEGERS = (
+    st.tuples(st.integers(1, 10**6), st.integers(1, 10**6))
+    .filter(lambda pair: pair[0] < pair[1])
+    .map(list)
+)
+MULTIPLES = st.tuples(st.integers(1, 50), st.integers(1, 50), st.integers(1, 20)).map(
+    lambda t: [t[0] * t[2], (t[0] + t[1]) * t[2], t[2]]
+)
 DOMAIN = st.one_of(
-    *(BOUNDS.map(lambda arguments, kind=kind: {kind: arguments}) for kind in ("uniform", "loguniform")),
-    *(INTEGERS.map(lambda arguments, kind=kind: {kind: arguments}) for kind in ("randint", "lograndint", "qrandint")),
-    *(MULTIPLES.map(lambda arguments, kind=kind: {kind: arguments}) for kind in ("quniform", "qloguniform", "qrandint", "qlograndint")),
+    *(
+        BOUNDS.map(lambda arguments, kind=kind: {kind: arguments})
+        for kind in ("uniform", "loguniform")
+    ),
+    *(
+        INTEGERS.map(lambda arguments, kind=kind: {kind: arguments})
+        for kind in ("randint", "lograndint", "qrandint")
+    ),
+    *(
+        MULTIPLES.map(lambda arguments, kind=kind: {kind: arguments})
+        for kind in ("quniform", "qloguniform", "qrandint", "qlograndint")
+    ),
     st.tuples(NUMBERS, NUMBERS).map(lambda pair: {"randn": list(pair)}),
     st.just({"randn": []}),
     st.tuples(NUMBERS, NUMBERS, NUMBERS).map(lambda three: {"qrandn": list(three)}),
 )
 OPTIONS = st.lists(
-    st.booleans() | st.integers() | st.text("ab1.-~# é", max_size=5) | st.floats(-9, 9), min_size=1, max_size=4, unique_by=repr
+    st.booleans() | st.integers() | st.text("ab1.-~# é", max_size=5) | st.floats(-9, 9),
+    min_size=1,
+    max_size=4,
+    unique_by=repr,
 )
 NESTED = st.recursive(
     DOMAIN | OPTIONS.map(lambda options: {"choice": options}),
-    lambda inner: st.fixed_dictionaries({"choice": st.lists(st.fixed_dictionaries({"a": inner}), min_size=1, max_size=2, unique_by=repr)}),
+    lambda inner: st.fixed_dictionaries(
+        {
+            "choice": st.lists(
+                st.fixed_dictionaries({"a": inner}), min_size=1, max_size=2, unique_by=repr
+            )
+        }
+    ),
     max_leaves=4,
 )
 
 
-@given(st.dictionaries(st.sampled_from(["a", "b.c", "1", "no", "é"]), NESTED, min_size=1, max_size=4))
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], deadline=None)
-def test_every_space_becomes_the_same_yaml_from_python(tmp_path_factory: pytest.TempPathFactory, params: dict[str, Any]):
+@given(
+    st.dictionaries(st.sampled_from(["a", "b.c", "1", "no", "é"]), NESTED, min_size=1, max_size=4)
+)
+@settings(
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    deadline=None,
+)
+def test_every_space_becomes_the_same_yaml_from_python(
+    tmp_path_factory: pytest.TempPathFactory, params: dict[str, Any]
+):
     plain = {**SPACE, "trainer": {"loop": "tests.user_loops:plain"}, "space": {"params": params}}
     file = tmp_path_factory.mktemp("space") / "space.yaml"
     file.write_text(block(plain))
@@ -108,8 +145,15 @@ def test_every_space_becomes_the_same_yaml_from_python(tmp_path_factory: pytest.
 
 def test_the_domains_are_those_of_the_space_file():
     assert set(DOMAINS) <= set(sweeps.__all__)
-    assert sweeps.choice(["a", "b"], when={"params.x": 1}) == {"choice": ["a", "b"], "when": {"params.x": 1}}
-    assert sweeps.randn() == {"randn": []} and sweeps.randn(sd=2.0) == {"randn": [0.0, 2.0]} and sweeps.randn(1.0) == {"randn": [1.0]}
+    assert sweeps.choice(["a", "b"], when={"params.x": 1}) == {
+        "choice": ["a", "b"],
+        "when": {"params.x": 1},
+    }
+    assert (
+        sweeps.randn() == {"randn": []}
+        and sweeps.randn(sd=2.0) == {"randn": [0.0, 2.0]}
+        and sweeps.randn(1.0) == {"randn": [1.0]}
+    )
     assert sweeps.qrandint(0, 4) == {"qrandint": [0, 4]}
 
 
@@ -125,16 +169,33 @@ def test_values_of_python_become_plain():
         "e": Path("x/y"),
         "f": Booster.TREE,
     }
-    text = load(with_params(eta=sweeps.uniform(0, 1), **params) | {"trainer": user_loops.plain}).text
+    text = load(
+        with_params(eta=sweeps.uniform(0, 1), **params) | {"trainer": user_loops.plain}
+    ).text
     lines = [line.strip() for line in text.splitlines()]
-    assert {"a: 0.5", "b: {grid: [1, 2]}", "c: [0, 1, 2]", "d: [1, true]", "e: x/y", "f: gbtree"} <= set(lines)
+    assert {
+        "a: 0.5",
+        "b: {grid: [1, 2]}",
+        "c: [0, 1, 2]",
+        "d: [1, true]",
+        "e: x/y",
+        "f: gbtree",
+    } <= set(lines)
 
 
 def test_overrides_apply_to_a_dict_and_to_a_space():
     space = load(SPACE, ("limits.max_trials=8",))
-    assert space.limits.max_trials == 8 and "max_trials: 50" in space.text and "max_trials: 8" in space.to_yaml()
+    assert (
+        space.limits.max_trials == 8
+        and "max_trials: 50" in space.text
+        and "max_trials: 8" in space.to_yaml()
+    )
     changed = load(space, ("search.seed=3",))
-    assert changed.overrides == ("limits.max_trials=8", "search.seed=3") and changed.limits.max_trials == 8 and changed.search.seed == 3
+    assert (
+        changed.overrides == ("limits.max_trials=8", "search.seed=3")
+        and changed.limits.max_trials == 8
+        and changed.search.seed == 3
+    )
 
 
 def test_a_script_takes_the_place_of_the_file(tmp_path, monkeypatch):
@@ -157,7 +218,10 @@ def test_functions_and_classes_of_modules_are_named():
     from sklearn.svm import SVC
 
     space = load({**SPACE, "trainer": {"loop": user_loops.plain, "load": user_loops.wait_for}})
-    assert (space.trainer.loop, space.trainer.load) == ("tests.user_loops:plain", "tests.user_loops:wait_for")
+    assert (space.trainer.loop, space.trainer.load) == (
+        "tests.user_loops:plain",
+        "tests.user_loops:wait_for",
+    )
     assert space.functions is None and not space.notes
     space = load(
         {
@@ -187,7 +251,10 @@ def message(space: Any, *overrides: str) -> list[str]:
 
 
 def test_messages_name_the_key_path():
-    wrong = with_params(eta=sweeps.loguniform(0, 1), depth=sweeps.choice([1, 1])) | {"objective": {"goal": "minimise"}, "limitz": 3}
+    wrong = with_params(eta=sweeps.loguniform(0, 1), depth=sweeps.choice([1, 1])) | {
+        "objective": {"goal": "minimise"},
+        "limitz": 3,
+    }
     wrong["limits"] = {"max_trials": "8"}
     assert message(wrong, "limits.timeout=7q") == [
         "objective.metric: is required; give the name of a metric that the trainer reports, such as valid-logloss",
@@ -220,7 +287,10 @@ def test_missing_sections_are_named():
             "is an object of set, but must be a number, a text, a list, a dict, a domain such as sweeps.loguniform(1e-4, 1), a function ",
         ),
         (pd.DataFrame(), "is an object of pandas.DataFrame, but must be"),
-        (functools.reduce(lambda inner, _: [inner], range(60), 1), "the values are nested too deep; at most 50 levels are allowed"),
+        (
+            functools.reduce(lambda inner, _: [inner], range(60), 1),
+            "the values are nested too deep; at most 50 levels are allowed",
+        ),
     ],
     ids=["set", "frame", "deep"],
 )
@@ -231,7 +301,10 @@ def test_other_objects_are_refused(value: Any, text: str):
 
 def test_a_key_that_yaml_lacks_is_refused():
     (line,) = message(with_params(other={("a", "b"): 1}))
-    assert line == "space.params.other: the key ('a', 'b') must be a text, a number, a function or a class"
+    assert (
+        line
+        == "space.params.other: the key ('a', 'b') must be a text, a number, a function or a class"
+    )
 
 
 def test_a_space_that_no_command_could_read_again_is_refused():
@@ -249,4 +322,6 @@ def test_domains_of_other_tools_are_refused():
 
 
 def test_an_object_is_no_space():
-    assert message(3) == ["space: must be the path of a space file, a dict or a sweeps.Space, got int"]
+    assert message(3) == [
+        "space: must be the path of a space file, a dict or a sweeps.Space, got int"
+    ]

@@ -42,14 +42,23 @@ def test_an_empty_section_changes_nothing(tmp_path, section):
 @pytest.mark.parametrize(
     "section, problem",
     [
-        ("[a]", "4:14: runtime_env: must be a mapping with keys env_vars, pip, py_modules, working_dir, image_uri, got [a]"),
+        (
+            "[a]",
+            "4:14: runtime_env: must be a mapping with keys env_vars, pip, py_modules, working_dir, image_uri, got [a]",
+        ),
         ("{container: a}", "4:15: runtime_env.container: unknown key; did you mean `image_uri`?"),
         (
             "{env_vars: [A]}",
             "4:25: runtime_env.env_vars: must be a mapping of names to text or whole numbers, such as {OMP_NUM_THREADS: 1}, got [A]",
         ),
-        ("{env_vars: {A: true}}", "4:25: runtime_env.env_vars: the value of A must be text; put quotes around it, got {A: true}"),
-        ("{env_vars: {a-b: c}}", "`a-b` is not the name of an environment variable; use letters, digits and _, with no digit first"),
+        (
+            "{env_vars: {A: true}}",
+            "4:25: runtime_env.env_vars: the value of A must be text; put quotes around it, got {A: true}",
+        ),
+        (
+            "{env_vars: {a-b: c}}",
+            "`a-b` is not the name of an environment variable; use letters, digits and _, with no digit first",
+        ),
         ("{pip: requirements.txt}", "4:20: runtime_env.pip: must be a list, got requirements.txt"),
         ("{pip: [3]}", "4:21: runtime_env.pip.0: must be text, got 3"),
         ("{py_modules: [libs]}", "4:28: runtime_env.py_modules.0: there is no folder libs in "),
@@ -58,7 +67,10 @@ def test_an_empty_section_changes_nothing(tmp_path, section):
             "{image_uri: a, pip: [b]}",
             "4:34: runtime_env.pip: cannot be combined with `image_uri`; put the packages and ",
         ),
-        ("{image_uri: {choice: [a, b]}}", "4:27: runtime_env.image_uri: cannot be tuned (`choice`); only values under `space:` can"),
+        (
+            "{image_uri: {choice: [a, b]}}",
+            "4:27: runtime_env.image_uri: cannot be tuned (`choice`); only values under `space:` can",
+        ),
     ],
 )
 def test_a_problem_is_one_line_with_its_place(tmp_path, section, problem):
@@ -68,16 +80,31 @@ def test_a_problem_is_one_line_with_its_place(tmp_path, section, problem):
     assert problem in str(found)
 
 
-FORMS = ["A: {0}", "A: '{0}'", 'A: "{0}"', "{{A: {0}, b: 1}}", "A: |\n  {0}", "A: &x {0}\nB: *x", "'A': {0}", "runtime_env.env_vars.A={0}"]
+FORMS = [
+    "A: {0}",
+    "A: '{0}'",
+    'A: "{0}"',
+    "{{A: {0}, b: 1}}",
+    "A: |\n  {0}",
+    "A: &x {0}\nB: *x",
+    "'A': {0}",
+    "runtime_env.env_vars.A={0}",
+]
 
 
 @pytest.mark.parametrize("form", FORMS)
-@given(st.text(st.characters(categories=("L", "N"), include_characters="-_.+/="), min_size=1, max_size=40))
+@given(
+    st.text(
+        st.characters(categories=("L", "N"), include_characters="-_.+/="), min_size=1, max_size=40
+    )
+)
 def test_values_of_environment_variables_are_hidden(form, value):
     if "|" in form and len(value) < LONG_VALUE:
         return  # a short value in a block of its own stays
     hidden = hide_values(form.format(value), {"A": value})
-    assert "***" in hidden and hidden.replace("***", "").count(value) <= form.replace("{0}", "").count(value)
+    assert "***" in hidden and hidden.replace("***", "").count(value) <= form.replace(
+        "{0}", ""
+    ).count(value)
 
 
 def test_a_mlflow_artifact_a_report_and_a_bundle_show_names_only(tmp_path):
@@ -85,4 +112,6 @@ def test_a_mlflow_artifact_a_report_and_a_bundle_show_names_only(tmp_path):
     assert "runtime_env: {env_vars: {HF_TOKEN: '***', N: '***'}}" in space.public(space.text)
     from sweeps.sweep_report.content import _space
 
-    assert "HF_TOKEN" in _space(space) and "hf_secret_of_mine" not in _space(space) + repr(space.runtime_env)
+    assert "HF_TOKEN" in _space(space) and "hf_secret_of_mine" not in _space(space) + repr(
+        space.runtime_env
+    )

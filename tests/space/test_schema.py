@@ -37,28 +37,79 @@ def test_the_shipped_spaces_are_valid(valid, file):
 
 TAKEN = [
     {
-        "objective": [{"metric": "valid-auc", "goal": "maximize"}, {"metric": "seconds", "goal": "minimize"}],
+        "objective": [
+            {"metric": "valid-auc", "goal": "maximize"},
+            {"metric": "seconds", "goal": "minimize"},
+        ],
         "constraints": {"train-error": "<= 5"},
     },
     {"repeats": 3},
     {"repeats": {"count": 3, "aggregate": "median"}},
-    {"limits": {"timeout": "1h", "max_concurrent_trials": "auto", "patience": 3, "target": 0.1, "max_gpu_hours": 2}},
+    {
+        "limits": {
+            "timeout": "1h",
+            "max_concurrent_trials": "auto",
+            "patience": 3,
+            "target": 0.1,
+            "max_gpu_hours": 2,
+        }
+    },
     {"limits": {"retry_on": ["lost", "ConnectionError", "my.own.Error"]}},
     {"limits": {"retry_on": []}},
     {"limits": None, "space": None},
     {"checkpoints": {"per_trial": 1, "top": 5, "max_disk": "10GB"}},
     {"checkpoints": {"max_disk": "1.5 kb"}},
     {"checkpoints": {"per_trial": 5}},
-    {"search": {"algorithm": "nsga2", "options": {"population_size": 8}, "initial_points": [{"params.eta": 0.1, "value": 3}]}},
+    {
+        "search": {
+            "algorithm": "nsga2",
+            "options": {"population_size": 8},
+            "initial_points": [{"params.eta": 0.1, "value": 3}],
+        }
+    },
     {"scheduler": {"name": "hyperband", "max_t": 9, "brackets": 2}},
-    {"data": {"train": {"grid": ["a.csv", {"my:load": {"n": 3}}]}, "valid": {"time": "t", "last": 0.2}, "rows": {"uniform": [0.1, 1]}}},
-    {"data": {"train": "a.csv", "valid": "b.csv", "drop": {"choice": [[], ["a"]], "when": {"data.rows": "> 0.5"}}}},
-    {"space": {"params": {"eta": {"loguniform": [0.1, 1]}, "booster": {"choice": ["dart", None]}, "max_depth": None}}},
+    {
+        "data": {
+            "train": {"grid": ["a.csv", {"my:load": {"n": 3}}]},
+            "valid": {"time": "t", "last": 0.2},
+            "rows": {"uniform": [0.1, 1]},
+        }
+    },
+    {
+        "data": {
+            "train": "a.csv",
+            "valid": "b.csv",
+            "drop": {"choice": [[], ["a"]], "when": {"data.rows": "> 0.5"}},
+        }
+    },
+    {
+        "space": {
+            "params": {
+                "eta": {"loguniform": [0.1, 1]},
+                "booster": {"choice": ["dart", None]},
+                "max_depth": None,
+            }
+        }
+    },
     {"space": {"params": {"choice": [{"eta": 0.1}, {"eta": 0.2}]}}},
-    {"space": {"preprocessor": {"grid": ["StandardScaler", [{"SimpleImputer": {"strategy": {"choice": ["mean"]}}}, None]]}}},
+    {
+        "space": {
+            "preprocessor": {
+                "grid": [
+                    "StandardScaler",
+                    [{"SimpleImputer": {"strategy": {"choice": ["mean"]}}}, None],
+                ]
+            }
+        }
+    },
     {"space": {"preprocessor": {"my:Clip": {"quantile": {"uniform": [0, 1]}}}}},
     {"trainer": {"loop": "my:train"}, "space": {"params": {"widht": 8}}},
-    {"space": {"scaling": {"num_workers": {"grid": [1, 2], "when": {"params.a": [1, 2]}}}, "params": {"a": {"randn": None}}}},
+    {
+        "space": {
+            "scaling": {"num_workers": {"grid": [1, 2], "when": {"params.a": [1, 2]}}},
+            "params": {"a": {"randn": None}},
+        }
+    },
     {"space": {"scaling": {"num_workers": {"elastic": [1, 4]}}}},
     {"space": {"scaling": {"num_workers": {"choice": [1, {"elastic": [1, 4]}]}}}},
     {"trainer": "my_trainer"},
@@ -70,20 +121,50 @@ TAKEN = [
     {"objective": {"metric": "seconds", "goal": "minimize"}},
     {"objective": {"metric": "my_metrics:score", "goal": "minimize"}},
     {"objective": {"metric": "valid-ndcg@5", "goal": "maximize"}},
-    {"objective": {"metric": "valid-custom", "goal": "maximize"}, "space": {"params": {"eval_metric": "custom"}}},
+    {
+        "objective": {"metric": "valid-custom", "goal": "maximize"},
+        "space": {"params": {"eval_metric": "custom"}},
+    },
     {"trainer": {"loop": "my:train"}, "objective": {"metric": "anything", "goal": "maximize"}},
     {"trainer": "keras", "objective": {"metric": "valid-anything", "goal": "maximize"}},
-    {"limits": {"max_trials": "${N}", "timeout": "${T:-1h}", "max_failures": None, "target": "-${X}"}, "repeats": "${R}"},
+    {
+        "limits": {
+            "max_trials": "${N}",
+            "timeout": "${T:-1h}",
+            "max_failures": None,
+            "target": "-${X}",
+        },
+        "repeats": "${R}",
+    },
     {
         "trainer": "${TRAINER}",
         "objective": {"metric": "valid-${M}", "goal": "${GOAL}"},
         "search": {"algorithm": "${A:-gp}", "seed": "${S}"},
     },
-    {"data": {"train": "${D}", "valid": "${V}", "rows": "${R}", "drop_missing_label": "${B}"}, "checkpoints": {"max_disk": "${DISK}"}},
-    {"space": {"params": {"eta": "${ETA}", "booster": "${B}", "max_depth": {"randint": ["${LOW}", "${HIGH:-9}"]}}}},
-    {"space": {"scaling": {"num_workers": "${N}", "resources_per_worker": {"GPU": "${G}"}}, "preprocessor": ["${STEP}"]}},
+    {
+        "data": {"train": "${D}", "valid": "${V}", "rows": "${R}", "drop_missing_label": "${B}"},
+        "checkpoints": {"max_disk": "${DISK}"},
+    },
+    {
+        "space": {
+            "params": {
+                "eta": "${ETA}",
+                "booster": "${B}",
+                "max_depth": {"randint": ["${LOW}", "${HIGH:-9}"]},
+            }
+        }
+    },
+    {
+        "space": {
+            "scaling": {"num_workers": "${N}", "resources_per_worker": {"GPU": "${G}"}},
+            "preprocessor": ["${STEP}"],
+        }
+    },
     {"scheduler": {"name": "${S}"}, "trackers": ["${T}"], "constraints": {"seconds": "${C}"}},
-    {"scheduler": {"name": "my:Scheduler", "anything": 3}, "search": {"algorithm": "my:Sampler", "options": {"anything": 3}}},
+    {
+        "scheduler": {"name": "my:Scheduler", "anything": 3},
+        "search": {"algorithm": "my:Sampler", "options": {"anything": 3}},
+    },
     {"space": {"preprocessor": ["none", None, "my:step"]}},
 ]
 REFUSED = [
@@ -154,13 +235,22 @@ def test_what_is_wrong_is_refused(valid, changes):
 
 def test_own_trainers_with_names_like_built_in_ones_are_taken_where_they_are(tmp_path, monkeypatch):
     literal = "TRAINER = {}\n"
-    for name, text in {"torch2": literal, "mlp/__init__": literal, "xgb": "import xgboost\n", "mine": literal}.items():
+    for name, text in {
+        "torch2": literal,
+        "mlp/__init__": literal,
+        "xgb": "import xgboost\n",
+        "mine": literal,
+    }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     made = jsonschema.Draft202012Validator(json.loads(invoke("schema").stdout))
     names = ("torch2", "mlp", "mine", "xgb", "torch3")
-    assert [name for name in names if made.is_valid(GOOD | {"trainer": name})] == ["torch2", "mlp", "mine"]
+    assert [name for name in names if made.is_valid(GOOD | {"trainer": name})] == [
+        "torch2",
+        "mlp",
+        "mine",
+    ]
 
 
 def test_every_key_and_every_domain_is_in_it():

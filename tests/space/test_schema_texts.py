@@ -42,7 +42,9 @@ def resolved(fragment: dict[str, Any]) -> dict[str, Any]:
     """Return a fragment in which a reference is replaced by the definition."""
     if "$ref" not in fragment:
         return fragment
-    return SCHEMA["$defs"][fragment["$ref"].rpartition("/")[2]] | {key: value for key, value in fragment.items() if key != "$ref"}
+    return SCHEMA["$defs"][fragment["$ref"].rpartition("/")[2]] | {
+        key: value for key, value in fragment.items() if key != "$ref"
+    }
 
 
 def keys_in(fragment: dict[str, Any], path: str) -> Iterator[Key]:
@@ -66,7 +68,12 @@ def keys() -> list[Key]:
 
 
 KEYS = keys()
-SELECTING = {"torch": "model", "sklearn": "estimator", "command": "command", "trainable": "trainable"}
+SELECTING = {
+    "torch": "model",
+    "sklearn": "estimator",
+    "command": "command",
+    "trainable": "trainable",
+}
 
 
 def without_default(key: Key) -> str | None:
@@ -91,9 +98,25 @@ def without_default(key: Key) -> str | None:
 
 def test_all_keys_are_visited():
     paths = [key.path for key in KEYS]
-    expected = {"limits.max_trials", "data.valid.column", "search.initial_points", "space.scaling.num_workers.elastic"}
-    expected |= {"trackers.webhook.url", "scheduler.asha.reduction_factor", "search.options.gp.n_startup_trials", "trainer.keras.model"}
-    expected |= {"params.xgboost.eta", "params.torch_tabular.lr", "step.SimpleImputer.strategy", "domain.loguniform", "data.valid.folds"}
+    expected = {
+        "limits.max_trials",
+        "data.valid.column",
+        "search.initial_points",
+        "space.scaling.num_workers.elastic",
+    }
+    expected |= {
+        "trackers.webhook.url",
+        "scheduler.asha.reduction_factor",
+        "search.options.gp.n_startup_trials",
+        "trainer.keras.model",
+    }
+    expected |= {
+        "params.xgboost.eta",
+        "params.torch_tabular.lr",
+        "step.SimpleImputer.strategy",
+        "domain.loguniform",
+        "data.valid.folds",
+    }
     assert expected <= set(paths)
     assert {f"step.{step}" for step in RAY_STEPS} <= set(paths)
     assert len(paths) > 500
@@ -114,7 +137,9 @@ def test_each_key_has_an_example():
 
 
 def test_each_key_has_a_default_or_a_reason_to_have_none():
-    assert [key.path for key in KEYS if "default" not in key.fragment and without_default(key) is None] == []
+    assert [
+        key.path for key in KEYS if "default" not in key.fragment and without_default(key) is None
+    ] == []
 
 
 def test_a_required_key_has_no_default():
@@ -124,8 +149,14 @@ def test_a_required_key_has_no_default():
 def test_the_text_says_what_applies_if_the_default_is_null():
     """Null stands for the default, so that a key whose default is null needs words."""
     nulls = [key for key in KEYS if key.fragment.get("default", 0) is None]
-    assert [key.path for key in nulls if "default" not in key.fragment["markdownDescription"].lower()] == []
-    assert [key.path for key in nulls if key.path.startswith("params.") and "default" not in key.fragment["description"].lower()] == []
+    assert [
+        key.path for key in nulls if "default" not in key.fragment["markdownDescription"].lower()
+    ] == []
+    assert [
+        key.path
+        for key in nulls
+        if key.path.startswith("params.") and "default" not in key.fragment["description"].lower()
+    ] == []
 
 
 def test_examples_and_defaults_are_valid():
@@ -133,7 +164,10 @@ def test_examples_and_defaults_are_valid():
     wrong = []
     for key in KEYS:
         validator = jsonschema.Draft202012Validator({**whole, **key.fragment})
-        values = [*key.fragment["examples"], *([key.fragment["default"]] if "default" in key.fragment else [])]
+        values = [
+            *key.fragment["examples"],
+            *([key.fragment["default"]] if "default" in key.fragment else []),
+        ]
         wrong += [(key.path, value) for value in values if not validator.is_valid(value)]
     assert wrong == []
 
@@ -142,7 +176,9 @@ def test_completions_of_domains_are_valid():
     from sweeps.space.yaml12 import parse
 
     whole = {"$schema": SCHEMA["$schema"], "$defs": SCHEMA["$defs"]}
-    snippets = [(key, snippet) for key in KEYS for snippet in key.fragment.get("defaultSnippets", ())]
+    snippets = [
+        (key, snippet) for key in KEYS for snippet in key.fragment.get("defaultSnippets", ())
+    ]
     assert len(snippets) > 100
     wrong = []
     for key, snippet in snippets:

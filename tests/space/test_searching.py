@@ -35,48 +35,91 @@ TWO = "[{metric: error, goal: minimize}, {metric: seconds, goal: minimize}]"
 
 
 def top(**changes: str | None) -> str:
-    return "".join(f"{key}: {value}\n" for key, value in (HEAD | changes).items() if value is not None)
+    return "".join(
+        f"{key}: {value}\n" for key, value in (HEAD | changes).items() if value is not None
+    )
 
 
 class TestWhatIsTaken:
     def test_several_objectives(self, write) -> None:
         space = load(write(top(objective=TWO)))
-        assert space.objectives == (Objective("error", "minimize"), Objective("seconds", "minimize"))
+        assert space.objectives == (
+            Objective("error", "minimize"),
+            Objective("seconds", "minimize"),
+        )
         assert space.objective == space.objectives[0]
-        assert load(write(top(objective="[{metric: m, goal: maximize}]"))).objectives == (Objective("m", "maximize"),)
+        assert load(write(top(objective="[{metric: m, goal: maximize}]"))).objectives == (
+            Objective("m", "maximize"),
+        )
 
     @pytest.mark.parametrize("metric", COSTS)
     def test_what_a_trial_costs_is_a_metric(self, write, metric) -> None:
-        space = load(write(top(objective=f"{{metric: {metric}, goal: minimize}}", constraints=f"{{{metric}: '<= 60'}}")))
-        assert space.objective.metric == metric and space.constraints == (Constraint(metric, "<=", 60.0),)
+        space = load(
+            write(
+                top(
+                    objective=f"{{metric: {metric}, goal: minimize}}",
+                    constraints=f"{{{metric}: '<= 60'}}",
+                )
+            )
+        )
+        assert space.objective.metric == metric and space.constraints == (
+            Constraint(metric, "<=", 60.0),
+        )
 
     def test_constraints(self, write) -> None:
         space = load(write(top(constraints='{latency_ms: "<= 5", recall: ">0.9"}')))
-        assert space.constraints == (Constraint("latency_ms", "<=", 5.0), Constraint("recall", ">", 0.9))
+        assert space.constraints == (
+            Constraint("latency_ms", "<=", 5.0),
+            Constraint("recall", ">", 0.9),
+        )
         latency = space.constraints[0]
-        assert (latency.holds(5.0), latency.holds(5.1), latency.holds(float("nan"))) == (True, False, False)
+        assert (latency.holds(5.0), latency.holds(5.1), latency.holds(float("nan"))) == (
+            True,
+            False,
+            False,
+        )
         assert load(write(top())).constraints == ()
 
     @pytest.mark.parametrize(
         ("yaml", "repeats"),
-        [("3", Repeats(3, "mean")), ("{count: 5, aggregate: median}", Repeats(5, "median")), (None, Repeats(1, "mean"))],
+        [
+            ("3", Repeats(3, "mean")),
+            ("{count: 5, aggregate: median}", Repeats(5, "median")),
+            (None, Repeats(1, "mean")),
+        ],
     )
     def test_repeats(self, write, yaml, repeats) -> None:
         assert load(write(top(repeats=yaml))).repeats == repeats
 
     def test_limits(self, write) -> None:
-        found = load(write(top(limits="{max_trials: 9, max_gpu_hours: 2.5, target: 0.1, patience: 5, max_failures_in_a_row: 3}"))).limits
-        assert (found.max_gpu_hours, found.target, found.patience, found.max_failures_in_a_row) == (2.5, 0.1, 5, 3)
+        found = load(
+            write(
+                top(
+                    limits="{max_trials: 9, max_gpu_hours: 2.5, target: 0.1, patience: 5, max_failures_in_a_row: 3}"
+                )
+            )
+        ).limits
+        assert (found.max_gpu_hours, found.target, found.patience, found.max_failures_in_a_row) == (
+            2.5,
+            0.1,
+            5,
+            3,
+        )
 
     def test_checkpoints(self, write) -> None:
         assert load(write(top())).checkpoints == Checkpoints(2, None, None)
-        assert load(write(top(checkpoints="{per_trial: 1, top: 5, max_disk: 1.5GB}"))).checkpoints == Checkpoints(1, 5, 1_500_000_000)
+        assert load(
+            write(top(checkpoints="{per_trial: 1, top: 5, max_disk: 1.5GB}"))
+        ).checkpoints == Checkpoints(1, 5, 1_500_000_000)
 
     @pytest.mark.parametrize(
         ("yaml", "scheduler"),
         [
             ("{name: hyperband, max_t: 81}", Hyperband(81)),
-            ("{name: hyperband, max_t: 81, brackets: 2, reduction_factor: 4}", Hyperband(81, 1, 4, brackets=2)),
+            (
+                "{name: hyperband, max_t: 81, brackets: 2, reduction_factor: 4}",
+                Hyperband(81, 1, 4, brackets=2),
+            ),
             ("{name: median, grace_period: 3}", Median(None, 3, min_trials=5)),
             ("{name: pbt, perturbation_interval: 4, population: 20}", Pbt(4, population=20)),
             ("{name: asha, max_t: 9}", Asha(9)),
@@ -87,12 +130,23 @@ class TestWhatIsTaken:
     )
     def test_schedulers(self, write, yaml, scheduler) -> None:
         spec = load(write(top(scheduler=yaml))).scheduler
-        assert registry.built_in("scheduler", spec.name) is type(scheduler) and spec.options == asdict(scheduler)
+        assert registry.built_in("scheduler", spec.name) is type(
+            scheduler
+        ) and spec.options == asdict(scheduler)
 
     @pytest.mark.parametrize("algorithm", registry.names("sampler"))
     def test_algorithms_and_their_options(self, write, algorithm) -> None:
-        values = {"deterministic_objective": "true", "scramble": "false", "qmc_type": "halton", "sigma0": "0.5", "cost": "seconds"}
-        options = {name: values.get(name, "0.5" if name.endswith("_prob") else "4") for name in option_names("sampler", algorithm)}
+        values = {
+            "deterministic_objective": "true",
+            "scramble": "false",
+            "qmc_type": "halton",
+            "sigma0": "0.5",
+            "cost": "seconds",
+        }
+        options = {
+            name: values.get(name, "0.5" if name.endswith("_prob") else "4")
+            for name in option_names("sampler", algorithm)
+        }
         space = HEAD["space"] if algorithm != "grid" else "{params: {a: {grid: [1, 2]}}}"
         yaml = f"{{algorithm: {algorithm}, options: {{{', '.join(f'{k}: {v}' for k, v in options.items())}}}}}"
         found = load(write(top(search=yaml, space=space))).search
@@ -103,18 +157,31 @@ class TestWhatIsTaken:
         found = load(write(top(search=f"{{initial_points: {points}}}"))).search.initial_points
         assert found == (
             InitialPoint({"params.eta": 0.5}),
-            InitialPoint({"params.booster": "dart", "params.eta": 1.0, "params.drop": 0.25}, (0.7,)),
+            InitialPoint(
+                {"params.booster": "dart", "params.eta": 1.0, "params.drop": 0.25}, (0.7,)
+            ),
             InitialPoint({"params.booster": "gbtree"}),
         )
         of_two = "[{params.booster: gbtree, params.eta: 1, value: [0.7, 12]}]"
-        assert load(write(top(search=f"{{initial_points: {of_two}}}", objective=TWO))).search.initial_points[0].values == (0.7, 12.0)
+        assert load(
+            write(top(search=f"{{initial_points: {of_two}}}", objective=TWO))
+        ).search.initial_points[0].values == (0.7, 12.0)
 
     def test_initial_points_are_keys_that_are_sampled(self, write) -> None:
         space = "{preprocessor: {grid: [none, [SimpleImputer, StandardScaler]]}, params: {n: {randn: [3, 2]}, q: {quniform: [0, 1, 0.25]}}}"
         (point,) = load(
-            write(top(space=space, search="{initial_points: [{preprocessor: 1, params.n: 3, params.q: 0.75}]}"))
+            write(
+                top(
+                    space=space,
+                    search="{initial_points: [{preprocessor: 1, params.n: 3, params.q: 0.75}]}",
+                )
+            )
         ).search.initial_points
-        assert point.keys == {"preprocessor": "SimpleImputer+StandardScaler", "params.n": 0.5, "params.q": 0.75}
+        assert point.keys == {
+            "preprocessor": "SimpleImputer+StandardScaler",
+            "params.n": 0.5,
+            "params.q": 0.75,
+        }
 
 
 INVALID = [
@@ -123,7 +190,10 @@ INVALID = [
         "checkpoints: cannot be limited under pbt, because its trials continue from the checkpoints of other trials",
     ),
     ({"objective": "[]"}, "objective: must be a mapping or a list of mappings, got an empty list"),
-    ({"objective": "[{metric: a, goal: min}]"}, "objective.0.goal: must be minimize or maximize, got min"),
+    (
+        {"objective": "[{metric: a, goal: min}]"},
+        "objective.0.goal: must be minimize or maximize, got min",
+    ),
     ({"objective": "[{metric: a}]"}, "objective.0.goal: is required; give minimize or maximize"),
     (
         {"objective": "[{metric: a, goal: minimize}, {metric: a, goal: maximize}]"},
@@ -134,12 +204,18 @@ INVALID = [
         "scheduler.name: must be none, because running trials with several objectives cannot be ranked by one number; got asha",
     ),
     (
-        {"objective": "{metric: gpu_seconds, goal: minimize}", "scheduler": "{name: asha, max_t: 9}"},
+        {
+            "objective": "{metric: gpu_seconds, goal: minimize}",
+            "scheduler": "{name: asha, max_t: 9}",
+        },
         "scheduler.name: must be none, because a scheduler compares running trials, but `gpu_seconds` is known only after a trial has "
         "ended; got asha",
     ),
     (
-        {"objective": "{metric: seconds, goal: minimize}", "scheduler": '{name: "sweeps.search.schedulers.median:Median"}'},
+        {
+            "objective": "{metric: seconds, goal: minimize}",
+            "scheduler": '{name: "sweeps.search.schedulers.median:Median"}',
+        },
         "scheduler.name: must be none, because a scheduler compares running trials, but `seconds` is known only after a trial has ended; "
         "got sweeps.search.schedulers.median:Median, and sweeps assumes that a scheduler of yours compares running trials",
     ),
@@ -151,18 +227,45 @@ INVALID = [
         {"objective": TWO, "limits": "{max_trials: 9, target: 1}"},
         "limits.target: is allowed only for one objective, but the file has several",
     ),
-    ({"constraints": "3"}, 'constraints: must be a mapping of metrics to comparisons, such as {latency_ms: "<= 5"}, got 3'),
-    ({"constraints": "{a: 5}"}, 'constraints.a: must be a comparison (<=, >=, <, >) with a number, such as "<= 5", got 5'),
-    ({"constraints": '{a: "== 5"}'}, "constraints.a: must be a comparison (<=, >=, <, >) with a number"),
-    ({"constraints": '{a: "<= b"}'}, "constraints.a: must be a comparison (<=, >=, <, >) with a number"),
+    (
+        {"constraints": "3"},
+        'constraints: must be a mapping of metrics to comparisons, such as {latency_ms: "<= 5"}, got 3',
+    ),
+    (
+        {"constraints": "{a: 5}"},
+        'constraints.a: must be a comparison (<=, >=, <, >) with a number, such as "<= 5", got 5',
+    ),
+    (
+        {"constraints": '{a: "== 5"}'},
+        "constraints.a: must be a comparison (<=, >=, <, >) with a number",
+    ),
+    (
+        {"constraints": '{a: "<= b"}'},
+        "constraints.a: must be a comparison (<=, >=, <, >) with a number",
+    ),
     ({"repeats": "0"}, "repeats.count: must be an integer of at least 1, got 0"),
-    ({"repeats": "{count: 3, aggregate: best}"}, "repeats.aggregate: must be mean, median, min or max, got best"),
+    (
+        {"repeats": "{count: 3, aggregate: best}"},
+        "repeats.aggregate: must be mean, median, min or max, got best",
+    ),
     ({"repeats": "{cuont: 3}"}, "repeats.cuont: unknown key; did you mean `count`?"),
-    ({"limits": "{max_trials: 9, max_gpu_hours: 0}"}, "limits.max_gpu_hours: must be a number greater than 0, got 0"),
+    (
+        {"limits": "{max_trials: 9, max_gpu_hours: 0}"},
+        "limits.max_gpu_hours: must be a number greater than 0, got 0",
+    ),
     ({"limits": "{max_trials: 9, target: low}"}, "limits.target: must be a number, got low"),
-    ({"limits": "{max_trials: 9, patience: 0}"}, "limits.patience: must be an integer of at least 1, got 0"),
-    ({"scheduler": "{name: asha, max_t: 9, type: pausing}"}, "scheduler.type: must be stopping or promotion, got pausing"),
-    ({"scheduler": "{name: hyperband}"}, "scheduler.max_t: is required; set max_t to the step at which a trial ends"),
+    (
+        {"limits": "{max_trials: 9, patience: 0}"},
+        "limits.patience: must be an integer of at least 1, got 0",
+    ),
+    (
+        {"scheduler": "{name: asha, max_t: 9, type: pausing}"},
+        "scheduler.type: must be stopping or promotion, got pausing",
+    ),
+    (
+        {"scheduler": "{name: hyperband}"},
+        "scheduler.max_t: is required; set max_t to the step at which a trial ends",
+    ),
     (
         {"scheduler": "{name: pbt}"},
         "scheduler.perturbation_interval: is required; set perturbation_interval to the number of reports between two perturbations",
@@ -183,13 +286,19 @@ INVALID = [
         {"scheduler": "{name: pbt, perturbation_interval: 3, resample_probability: 2}"},
         "of at least 0 and at most 1, got 2",
     ),
-    ({"scheduler": "{name: pbt, perturbation_interval: 3, max_t: 2}"}, "scheduler.perturbation_interval: must be at most max_t, 2, got 3"),
+    (
+        {"scheduler": "{name: pbt, perturbation_interval: 3, max_t: 2}"},
+        "scheduler.perturbation_interval: must be at most max_t, 2, got 3",
+    ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3, population: 30}"},
         "scheduler.population: must be equal to limits.max_trials, 20, because every trial of pbt is in the population; got 30",
     ),
     (
-        {"scheduler": "{name: pbt, perturbation_interval: 3}", "limits": "{max_trials: 20, max_concurrent_trials: 4}"},
+        {
+            "scheduler": "{name: pbt, perturbation_interval: 3}",
+            "limits": "{max_trials: 20, max_concurrent_trials: 4}",
+        },
         "limits.max_concurrent_trials: must be at least 20, the population of pbt, because all its members start before any of them "
         "ends; got 4",
     ),
@@ -198,22 +307,46 @@ INVALID = [
         "repeats.count: must be 1 under pbt, whose members change their parameters as they train; got 2",
     ),
     (
-        {"scheduler": "{name: pbt, perturbation_interval: 3}", "space": "{params: {eta: {grid: [0, 1]}}}"},
+        {
+            "scheduler": "{name: pbt, perturbation_interval: 3}",
+            "space": "{params: {eta: {grid: [0, 1]}}}",
+        },
         "scheduler.name: pbt changes the sampled dimensions of `params`, but `params` has no sampled dimension",
     ),
-    ({"search": "{options: {n_startup: 3}}"}, "search.options.n_startup: unknown option of auto; did you mean `n_startup_trials`?"),
-    ({"search": "{options: {popsize: 3}}"}, "search.options.popsize: unknown option of auto; `popsize` is an option of cmaes"),
-    ({"search": "{algorithm: random, options: {a: 3}}"}, "search.options.a: unknown option of random; random has no options"),
-    ({"search": "{options: {n_startup_trials: many}}"}, "search.options.n_startup_trials: must be an integer of at least 0, got many"),
+    (
+        {"search": "{options: {n_startup: 3}}"},
+        "search.options.n_startup: unknown option of auto; did you mean `n_startup_trials`?",
+    ),
+    (
+        {"search": "{options: {popsize: 3}}"},
+        "search.options.popsize: unknown option of auto; `popsize` is an option of cmaes",
+    ),
+    (
+        {"search": "{algorithm: random, options: {a: 3}}"},
+        "search.options.a: unknown option of random; random has no options",
+    ),
+    (
+        {"search": "{options: {n_startup_trials: many}}"},
+        "search.options.n_startup_trials: must be an integer of at least 0, got many",
+    ),
     ({"search": "{options: 3}"}, "search.options: must be a mapping, got 3"),
     ({"search": "{initial_points: 3}"}, "search.initial_points: must be a list, got 3"),
-    ({"search": "{initial_points: [3]}"}, "search.initial_points.0: must be a mapping of dimensions to values"),
+    (
+        {"search": "{initial_points: [3]}"},
+        "search.initial_points.0: must be a mapping of dimensions to values",
+    ),
     (
         {"search": "{initial_points: [{params.etta: 1}]}"},
         "search.initial_points.0: the space has no dimension `params.etta`; did you mean `params.eta`?",
     ),
-    ({"search": "{initial_points: [{params.eta: 2}]}"}, "search.initial_points.0.params.eta: must be within its bounds, 0 to 1, got 2"),
-    ({"search": "{initial_points: [{params.eta: x}]}"}, "search.initial_points.0.params.eta: must be a number, got x"),
+    (
+        {"search": "{initial_points: [{params.eta: 2}]}"},
+        "search.initial_points.0.params.eta: must be within its bounds, 0 to 1, got 2",
+    ),
+    (
+        {"search": "{initial_points: [{params.eta: x}]}"},
+        "search.initial_points.0.params.eta: must be a number, got x",
+    ),
     (
         {"search": "{initial_points: [{params.booster: drat}]}"},
         "search.initial_points.0.params.booster: must be an option of params.booster, got drat; did you mean `dart`?",
@@ -226,15 +359,25 @@ INVALID = [
         {"search": "{initial_points: [{params.booster: dart, value: 0.5}]}"},
         "search.initial_points.0: a point with `value` must have a value for every active dimension; missing: params.eta, params.drop",
     ),
-    ({"search": "{initial_points: [{params.booster: gbtree, params.eta: 1, value: x}]}"}, "value: must be a number, got x"),
     (
-        {"search": "{initial_points: [{params.booster: gbtree, params.eta: 1, value: 1}]}", "objective": TWO},
+        {"search": "{initial_points: [{params.booster: gbtree, params.eta: 1, value: x}]}"},
+        "value: must be a number, got x",
+    ),
+    (
+        {
+            "search": "{initial_points: [{params.booster: gbtree, params.eta: 1, value: 1}]}",
+            "objective": TWO,
+        },
         "value: must be a list of 2 numbers, one for each objective, got 1",
     ),
 ]
 
 
-@pytest.mark.parametrize(("changes", "piece"), INVALID, ids=[f"{i}: {piece[:60]}" for i, (_, piece) in enumerate(INVALID)])
+@pytest.mark.parametrize(
+    ("changes", "piece"),
+    INVALID,
+    ids=[f"{i}: {piece[:60]}" for i, (_, piece) in enumerate(INVALID)],
+)
 def test_one_clear_line(lines, changes: dict[str, str], piece: str) -> None:
     (found,) = lines(top(**changes))
     assert piece in found
@@ -253,8 +396,14 @@ ASKED = {
     "limits.target": {"limits": "{max_trials: 20, target: 1}"},
     "limits.patience": {"limits": "{max_trials: 20, patience: 3}"},
     "limits.max_failures_in_a_row": {"limits": "{max_trials: 20, max_failures_in_a_row: 3}"},
-    **{f"search.algorithm={name}": {"search": f"{{algorithm: {name}}}"} for name in ("gp", "qmc", "cmaes", "nsga2")},
-    **{f"objective.metric={name}": {"objective": f"{{metric: {name}, goal: minimize}}"} for name in COSTS},
+    **{
+        f"search.algorithm={name}": {"search": f"{{algorithm: {name}}}"}
+        for name in ("gp", "qmc", "cmaes", "nsga2")
+    },
+    **{
+        f"objective.metric={name}": {"objective": f"{{metric: {name}, goal: minimize}}"}
+        for name in COSTS
+    },
 }
 
 
@@ -306,7 +455,10 @@ def test_any_configuration_can_be_an_initial_point(rich, random) -> None:
     (point,) = InitialPointsParser(rich.dimensions, rich.sections, 1, problems).read(node)
     assert not problems.sorted() and point.values == (0.5,)
     dims = {dim.name: dim for dim in rich.dimensions}
-    assert {name: key if dims[name].options else dims[name].value(key) for name, key in point.keys.items()} == sampled
+    assert {
+        name: key if dims[name].options else dims[name].value(key)
+        for name, key in point.keys.items()
+    } == sampled
 
 
 @pytest.fixture(scope="module")

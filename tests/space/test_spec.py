@@ -79,7 +79,11 @@ def test_fill_asks_only_for_what_is_met(space) -> None:
         "scaling": {"num_workers": 1, "resources_per_worker": {"CPU": 1}},
         "params": {"eta": 1e-4, "layers": [1, 64, {"width": 8}], "kind": "gbtree", "noise": 0.0},
     }
-    assert asked == [dim.name for dim in loaded.dimensions if "grid.1" not in dim.name and "choice.1" not in dim.name]
+    assert asked == [
+        dim.name
+        for dim in loaded.dimensions
+        if "grid.1" not in dim.name and "choice.1" not in dim.name
+    ]
     filled = loaded.fill(last)
     assert filled["preprocessor"] == ()
     assert filled["params"]["kind"] == {"name": "dart", "rate_drop": 0.0}
@@ -98,7 +102,10 @@ def test_columns_are_words_or_tuples(space) -> None:
 def test_cells_of_a_nested_grid_count_under_their_branch(space) -> None:
     loaded = space(NESTED)
     assert len(loaded.cells) == (1 + 2 + 1) * 2
-    assert loaded.cells[0] == {"preprocessor": "SimpleImputer+StandardScaler", "scaling.num_workers": 1}
+    assert loaded.cells[0] == {
+        "preprocessor": "SimpleImputer+StandardScaler",
+        "scaling.num_workers": 1,
+    }
     inner = "preprocessor.grid.1.StandardScaler.columns"
     assert {cell["preprocessor"] for cell in loaded.cells if inner in cell} == {"StandardScaler"}
     for cell in loaded.cells:
@@ -110,7 +117,9 @@ def test_a_grid_inside_a_choice_is_in_every_cell(space) -> None:
     assert len(loaded.cells) == 4
     for cell in loaded.cells:
         for option in loaded.dimensions[0].options:
-            loaded.fill(lambda dim, cell=cell, key=option.key: cell[dim.name] if dim.is_grid else key)
+            loaded.fill(
+                lambda dim, cell=cell, key=option.key: cell[dim.name] if dim.is_grid else key
+            )
 
 
 def test_shapes(space) -> None:
@@ -119,8 +128,12 @@ def test_shapes(space) -> None:
     )
     assert len(loaded.shapes) == 8
     assert Shape(2, (("CPU", 2.0), ("GPU", 1.0)), "xgboost") in loaded.shapes
-    assert space("scaling: {grid: [{num_workers: 1}, {num_workers: 2}]}").shapes[1] == Shape(2, (("CPU", 1.0),), "xgboost")
-    assert space("scaling: {resources_per_worker: {grid: [{CPU: 1}, {}]}}").shapes == (Shape(1, (("CPU", 1.0),), "xgboost"),)
+    assert space("scaling: {grid: [{num_workers: 1}, {num_workers: 2}]}").shapes[1] == Shape(
+        2, (("CPU", 1.0),), "xgboost"
+    )
+    assert space("scaling: {resources_per_worker: {grid: [{CPU: 1}, {}]}}").shapes == (
+        Shape(1, (("CPU", 1.0),), "xgboost"),
+    )
 
 
 def test_chains_in_every_form(space) -> None:
@@ -139,11 +152,15 @@ def test_chains_in_every_form(space) -> None:
     assert filled("[SimpleImputer, {choice: [none, StandardScaler]}]") == (imputer, scaler)
     assert filled("[SimpleImputer, {choice: [none, StandardScaler]}]", first) == (imputer,)
     assert filled("[{grid: [[SimpleImputer, StandardScaler], none]}]", first) == (imputer, scaler)
-    assert filled("{json:loads: {a: [1, {choice: [2]}], columns: all}}") == (Step("json:loads", "all", {"a": [1, 2]}),)
+    assert filled("{json:loads: {a: [1, {choice: [2]}], columns: all}}") == (
+        Step("json:loads", "all", {"a": [1, 2]}),
+    )
     assert filled("{SimpleImputer: {choice: [{}, {strategy: constant, columns: [a]}]}}") == (
         Step("SimpleImputer", ("a",), {"strategy": "constant"}),
     )
-    assert filled("{StandardScaler: {columns: [a, {choice: [b, c]}]}}") == (Step("StandardScaler", ("a", "c")),)
+    assert filled("{StandardScaler: {columns: [a, {choice: [b, c]}]}}") == (
+        Step("StandardScaler", ("a", "c")),
+    )
 
 
 def keys(space: Any, section: str) -> list[Any]:
@@ -151,12 +168,21 @@ def keys(space: Any, section: str) -> list[Any]:
 
 
 def test_keys_are_readable_and_unique(space) -> None:
-    assert keys(space, "params: {a: {grid: [1, a, 0.5, null, true]}}") == [1, "a", 0.5, None, "true"]
-    assert keys(space, "params: {a: {grid: [true, 'true', 1]}}") == [True, "true", "1"]
-    assert keys(space, "params: {a: {choice: [[64, 64], {n: 1}, .inf, -.inf, .nan, {choice: [1]}]}}") == [
-        *("[64, 64]", "{n: 1}", ".inf", "-.inf", ".nan", "choice")
+    assert keys(space, "params: {a: {grid: [1, a, 0.5, null, true]}}") == [
+        1,
+        "a",
+        0.5,
+        None,
+        "true",
     ]
-    assert keys(space, "params: {a: {choice: [{uniform: [0, 1]}, {uniform: [0, 2]}]}}") == ["uniform", "uniform#2"]
+    assert keys(space, "params: {a: {grid: [true, 'true', 1]}}") == [True, "true", "1"]
+    assert keys(
+        space, "params: {a: {choice: [[64, 64], {n: 1}, .inf, -.inf, .nan, {choice: [1]}]}}"
+    ) == [*("[64, 64]", "{n: 1}", ".inf", "-.inf", ".nan", "choice")]
+    assert keys(space, "params: {a: {choice: [{uniform: [0, 1]}, {uniform: [0, 2]}]}}") == [
+        "uniform",
+        "uniform#2",
+    ]
     chains = """
 preprocessor:
   grid:
@@ -202,7 +228,9 @@ def test_dotted_keys_do_not_make_two_names_alike(space) -> None:
 
 
 def test_max_trials_defaults_to_the_cells_of_grids_alone(space) -> None:
-    assert space("params: {a: {grid: [1, 2, 3]}, b: {grid: [1, 2]}}", limits="").limits.max_trials == 6
+    assert (
+        space("params: {a: {grid: [1, 2, 3]}, b: {grid: [1, 2]}}", limits="").limits.max_trials == 6
+    )
     assert space("params: {a: 3}", limits="").limits.max_trials == 1
 
 
@@ -212,7 +240,13 @@ def templates(draw: st.DrawFn) -> Any:
     names = (f"d{i}" for i in itertools.count())
 
     def make(depth: int) -> Any:
-        kind = draw(st.sampled_from(["leaf", "leaf", "list", "grid", "choice", "number"] if depth else ["leaf", "number"]))
+        kind = draw(
+            st.sampled_from(
+                ["leaf", "leaf", "list", "grid", "choice", "number"]
+                if depth
+                else ["leaf", "number"]
+            )
+        )
         if kind == "leaf":
             return draw(st.integers(0, 3))
         if kind == "number":
@@ -220,7 +254,9 @@ def templates(draw: st.DrawFn) -> Any:
         inner = [make(depth - 1) for _ in range(draw(st.integers(1, 3)))]
         if kind == "list":
             return {str(i): item for i, item in enumerate(inner)}
-        return Dimension(next(names), kind, tuple(Option(f"o{i}", item) for i, item in enumerate(inner)))
+        return Dimension(
+            next(names), kind, tuple(Option(f"o{i}", item) for i, item in enumerate(inner))
+        )
 
     return {str(i): make(draw(st.integers(0, 2))) for i in range(draw(st.integers(0, 3)))}
 
@@ -241,10 +277,22 @@ def test_every_cell_is_distinct_counted_and_fills(template: Any, random: Any) ->
     assert len(cells) == product(template)
     assert len({tuple(cell.items()) for cell in cells}) == len(cells)
     for cell in cells:
-        fill(template, lambda dim, cell=cell: cell[dim.name] if dim.is_grid else random.choice(dim.options).key if dim.options else 1)
+        fill(
+            template,
+            lambda dim, cell=cell: (
+                cell[dim.name]
+                if dim.is_grid
+                else random.choice(dim.options).key
+                if dim.options
+                else 1
+            ),
+        )
 
 
 @given(st.lists(st.integers(1, 4), max_size=4))
 def test_cells_are_the_product_of_the_grids(sizes: list[int]) -> None:
-    template = {str(i): Dimension(str(i), "grid", tuple(Option(k, k) for k in range(n))) for i, n in enumerate(sizes)}
+    template = {
+        str(i): Dimension(str(i), "grid", tuple(Option(k, k) for k in range(n)))
+        for i, n in enumerate(sizes)
+    }
     assert len(list(cells_of(template))) == math.prod(sizes)

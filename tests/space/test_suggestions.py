@@ -27,7 +27,9 @@ MODELS = {
     "checkpoints": section_models.Checkpoints,
     "runtime_env": section_models.RuntimeEnv,
 }
-FIELDS = {place: key_names(model) for place, model in MODELS.items()} | {"scheduler": scheduler_keys()}
+FIELDS = {place: key_names(model) for place, model in MODELS.items()} | {
+    "scheduler": scheduler_keys()
+}
 FIELDS["trainer"] += tuple(selecting_options())
 VALID = {
     **FIELDS,
@@ -43,11 +45,17 @@ VALID = {
     "search.algorithm": ("auto", *registry.names("sampler")),
     "scheduler.name": registry.names("scheduler"),
 }
-ENTRIES = [pytest.param(place, name, word, id=f"{place}: {name}") for place, words in SUGGESTIONS.items() for name, word in words.items()]
+ENTRIES = [
+    pytest.param(place, name, word, id=f"{place}: {name}")
+    for place, words in SUGGESTIONS.items()
+    for name, word in words.items()
+]
 
 
 @pytest.mark.parametrize(("place", "name", "word"), ENTRIES)
-def test_every_suggestion_leads_to_something_that_is_there(place: str, name: str, word: str) -> None:
+def test_every_suggestion_leads_to_something_that_is_there(
+    place: str, name: str, word: str
+) -> None:
     valid = VALID[place]
     assert name not in valid, "it is a word of ours"
     if " " not in word:
@@ -57,7 +65,12 @@ def test_every_suggestion_leads_to_something_that_is_there(place: str, name: str
     for section, inside in re.findall(r"`(\w+): \{(\w+)", word):
         known = (
             FIELDS.get(section)
-            or {"space": SECTIONS, "scaling": SCALING, "resources_per_worker": ("CPU", "GPU"), "options": ("n_startup_trials",)}[section]
+            or {
+                "space": SECTIONS,
+                "scaling": SCALING,
+                "resources_per_worker": ("CPU", "GPU"),
+                "options": ("n_startup_trials",),
+            }[section]
         )
         assert inside in known
     for step in re.findall(r"`([A-Z]\w+)`", word):
@@ -71,7 +84,11 @@ def test_no_word_is_there_twice() -> None:
 
 
 def test_case_and_dashes_do_not_count_and_typos_have_the_nearest_name() -> None:
-    assert "`StandardScaler`" in suggest("step", "scaler", RAY_STEPS) == suggest("step", "Scaler", RAY_STEPS)
+    assert (
+        "`StandardScaler`"
+        in suggest("step", "scaler", RAY_STEPS)
+        == suggest("step", "Scaler", RAY_STEPS)
+    )
     assert "`StandardScaler`" in suggest("step", "standard_scaler", RAY_STEPS)
     assert "`StandardScaler`" in suggest("step", "StandardScalr", RAY_STEPS)
     assert suggest("nowhere", "zzz", ["a", "b"]) == "valid: a, b"
@@ -95,8 +112,18 @@ def test_case_and_dashes_do_not_count_and_typos_have_the_nearest_name() -> None:
             "preprocessor.SimpleImputer.strategy",
             "sklearn.impute:SimpleImputer",
         ),
-        ("space: {scaling: {num_workers: [1, 2]}}", "4:32", "scaling.num_workers", "{choice: [1, 2]}"),
-        ("space: {scaling: {use_gpu: [true, false]}}", "4:28", "scaling.use_gpu", "{choice: [true, false]}"),
+        (
+            "space: {scaling: {num_workers: [1, 2]}}",
+            "4:32",
+            "scaling.num_workers",
+            "{choice: [1, 2]}",
+        ),
+        (
+            "space: {scaling: {use_gpu: [true, false]}}",
+            "4:28",
+            "scaling.use_gpu",
+            "{choice: [true, false]}",
+        ),
         ("space: {scaling: {num_gpus: 1}}", "4:19", "scaling.num_gpus", "resources_per_worker"),
         ("space: {lr: 0.1}", "4:9", "space.lr", "params"),
         ("space: {params: {}}\nn_trials: 3", "5:1", "n_trials", "limits: {max_trials"),
@@ -107,10 +134,17 @@ def test_case_and_dashes_do_not_count_and_typos_have_the_nearest_name() -> None:
         ("space: {params: {}}\nsearch: {sampler: tpe}", "5:10", "search.sampler", "algorithm"),
         ("space: {params: {}}\nsearch: {algorithm: bayes}", "5:21", "search.algorithm", "gp"),
         ("space: {params: {}}\nscheduler: {name: ASHAScheduler}", "5:19", "scheduler.name", "asha"),
-        ("space: {params: {}}\nlimits: {num_samples: 3}", "5:10", "limits.num_samples", "max_trials"),
+        (
+            "space: {params: {}}\nlimits: {num_samples: 3}",
+            "5:10",
+            "limits.num_samples",
+            "max_trials",
+        ),
     ],
 )
-def test_a_word_of_another_tool_is_answered_by_its_meaning(lines, text: str, place: str, key: str, word: str) -> None:
+def test_a_word_of_another_tool_is_answered_by_its_meaning(
+    lines, text: str, place: str, key: str, word: str
+) -> None:
     head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\n"
     (found,) = lines(f"{head}{text}\n")
     assert found.startswith(f"{place}: {key}: ") and word in found
@@ -125,6 +159,8 @@ def test_other_words_for_the_goal_and_a_trainer(lines) -> None:
 
 def test_sources_and_rows_to_try(lines) -> None:
     head = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nspace: {params: {}}\n"
-    train, rows = lines(head + "data: {train: [a.csv, b.csv], valid: 0.2, label: y, rows: [0.1, 1]}\n")
+    train, rows = lines(
+        head + "data: {train: [a.csv, b.csv], valid: 0.2, label: y, rows: [0.1, 1]}\n"
+    )
     assert "data.train: " in train and "{choice: [a.csv, b.csv]}" in train
     assert "data.rows: " in rows and "{choice: [0.1, 1]}" in rows

@@ -36,7 +36,10 @@ def test_mlflow_is_the_default(tmp_path):
 
 def test_a_users_tracker_is_found_but_not_imported(tmp_path):
     (tmp_path / "my_mod.py").write_text("raise RuntimeError('imported')\nclass Tracker: pass\n")
-    space = loaded(tmp_path, '["my_mod:Tracker", {"my_mod:Tracker": {path: x}}, {webhook: {url: "https://h/x", timeout: 3}}]')
+    space = loaded(
+        tmp_path,
+        '["my_mod:Tracker", {"my_mod:Tracker": {path: x}}, {webhook: {url: "https://h/x", timeout: 3}}]',
+    )
     assert [(spec.name, spec.options) for spec in space.trackers] == [
         ("my_mod:Tracker", {}),
         ("my_mod:Tracker", {"path": "x"}),
@@ -49,23 +52,41 @@ def test_a_users_tracker_is_found_but_not_imported(tmp_path):
     "trackers, problem",
     [
         ("jsonl", "s.yaml:5:11: trackers: must be a list, such as [mlflow, jsonl], got jsonl"),
-        ("[jsonn]", "s.yaml:5:12: trackers.0: `jsonn` is neither a built-in tracker nor a reference `module:attr`; did you mean `jsonl`?"),
+        (
+            "[jsonn]",
+            "s.yaml:5:12: trackers.0: `jsonn` is neither a built-in tracker nor a reference `module:attr`; did you mean `jsonl`?",
+        ),
         (
             "[wandb]",
             f"trackers.0: `wandb` is neither a built-in tracker nor a reference `module:attr`; valid: "
             f"{', '.join(registry.names('tracker'))}",
         ),
-        ("[mlflow, mlflow]", "s.yaml:5:20: trackers.1: `mlflow` is listed twice with the same options"),
-        ("[{jsonl: {path: x}}]", "s.yaml:5:13: trackers.0.jsonl: jsonl has no options; write `jsonl` alone"),
+        (
+            "[mlflow, mlflow]",
+            "s.yaml:5:20: trackers.1: `mlflow` is listed twice with the same options",
+        ),
+        (
+            "[{jsonl: {path: x}}]",
+            "s.yaml:5:13: trackers.0.jsonl: jsonl has no options; write `jsonl` alone",
+        ),
         ("[webhook]", "s.yaml:5:12: trackers.0.webhook.url: is required"),
-        ("[{webhook: {url: host}}]", "s.yaml:5:28: trackers.0.webhook.url: must be a URL that begins with http:// or https://, got host"),
+        (
+            "[{webhook: {url: host}}]",
+            "s.yaml:5:28: trackers.0.webhook.url: must be a URL that begins with http:// or https://, got host",
+        ),
         ("[{webhook: {url: 'http://h', timeout: 0}}]", "trackers.0.webhook.timeout: "),
         ("[{webhook: {uri: x}}]", "trackers.0.webhook.uri: unknown key; did you mean `url`?"),
         ('["no_such_mod:Tracker"]', "trackers.0: `no_such_mod:Tracker`: no module `no_such_mod`"),
         ('["json:Tracker"]', "trackers.0: `json:Tracker`: `json` has no `Tracker`"),
         ("[3]", "trackers.0: must be a name, or a mapping of one name to its options"),
-        ('[{"json:dumps": 3}]', "trackers.0.json:dumps: options must be a mapping with text as keys, got 3"),
-        ("{choice: [[mlflow], []]}", "trackers: cannot be tuned (`choice`); only values under `space:` can be tuned"),
+        (
+            '[{"json:dumps": 3}]',
+            "trackers.0.json:dumps: options must be a mapping with text as keys, got 3",
+        ),
+        (
+            "{choice: [[mlflow], []]}",
+            "trackers: cannot be tuned (`choice`); only values under `space:` can be tuned",
+        ),
     ],
 )
 def test_problems_say_what_is_valid(tmp_path, trackers, problem):
@@ -76,12 +97,16 @@ def test_problems_say_what_is_valid(tmp_path, trackers, problem):
 
 def test_validate_imports_no_heavy_module_for_the_trackers(tmp_path):
     options = {"webhook": {"url": "http://h/x"}}
-    trackers = [{name: options[name]} if name in options else name for name in registry.names("tracker")]
+    trackers = [
+        {name: options[name]} if name in options else name for name in registry.names("tracker")
+    ]
     (tmp_path / "s.yaml").write_text(SPACE + f"trackers: {json.dumps(trackers)}\n")
     code = (
         "import sys; from sweeps.space import load; load(sys.argv[1])\n"
         "heavy = {'ray', 'torch', 'mlflow', 'optuna', 'numpy', 'pandas', 'tensorboard'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s.yaml")], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "s.yaml")], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr

@@ -33,7 +33,9 @@ def load(folder): ...
 """
 
 
-def written(folder: Path, module: str = MODULE, trainer: str = "my", params: str = "{lr: {uniform: [0, 1]}}") -> Path:
+def written(
+    folder: Path, module: str = MODULE, trainer: str = "my", params: str = "{lr: {uniform: [0, 1]}}"
+) -> Path:
     (folder / "my.py").write_text(module)
     (folder / "space.yaml").write_text(SPACE.format(trainer=trainer, params=params))
     return folder / "space.yaml"
@@ -76,13 +78,21 @@ def test_a_literal_with_a_type_is_read(tmp_path):
             '"gloo"',
             "my.py:3:5: TRAINER.backend: 'gloo' is not allowed; the value must be torch, xgboost, lightgbm, ",
         ),
-        ('"backend"', '"backnd"', "my.py:3:5: TRAINER.backnd: unknown key; did you mean `backend`?"),
+        (
+            '"backend"',
+            '"backnd"',
+            "my.py:3:5: TRAINER.backnd: unknown key; did you mean `backend`?",
+        ),
         (
             '"needs_label": True',
             '"needs_label": "often"',
             "my.py:7:5: TRAINER.needs_label: 'often' is not allowed; the value must be true or false",
         ),
-        ('"minimum": 1', '"minimum": "1"', "my.py:6:5: TRAINER.parameters: `depth`: `minimum` must be a number"),
+        (
+            '"minimum": 1',
+            '"minimum": "1"',
+            "my.py:6:5: TRAINER.parameters: `depth`: `minimum` must be a number",
+        ),
         (
             '"minimum": 1',
             '"at_least": 1',
@@ -104,14 +114,38 @@ def test_a_literal_that_breaks_a_rule(tmp_path, old, new, problem):
 @pytest.mark.parametrize(
     ("params", "problem"),
     [
-        ("{lr: fast}", "space.yaml:5:22: params.lr: must be a number greater than 0 and at most 1, got fast"),
-        ('{lr: "0.1"}', "params.lr: must be a number greater than 0 and at most 1, got '0.1'; write it without quotes"),
-        ("{lr: {choice: [0.1, 2]}}", "space.yaml:5:37: params.lr: must be a number greater than 0 and at most 1, got 2"),
-        ("{lr: {uniform: [0.1, 2]}}", "space.yaml:5:22: params.lr: must be a number greater than 0 and at most 1, got {uniform: [0.1, 2]}"),
-        ("{depth: {uniform: [1, 4]}}", "params.depth: must be an integer of at least 1, but `uniform` also gives fractions; use randint"),
-        ("{depth: {randint: [0, 4]}}", "params.depth: must be an integer of at least 1, got {randint: [0, 4]}"),
-        ("{dept: 3}", "space.yaml:5:18: params.dept: is not a parameter of my:train_func; did you mean `depth`?"),
-        ("{choice: [{lr: 0.1}, {lr: 3}]}", "params.choice.1.lr: must be a number greater than 0 and at most 1, got 3"),
+        (
+            "{lr: fast}",
+            "space.yaml:5:22: params.lr: must be a number greater than 0 and at most 1, got fast",
+        ),
+        (
+            '{lr: "0.1"}',
+            "params.lr: must be a number greater than 0 and at most 1, got '0.1'; write it without quotes",
+        ),
+        (
+            "{lr: {choice: [0.1, 2]}}",
+            "space.yaml:5:37: params.lr: must be a number greater than 0 and at most 1, got 2",
+        ),
+        (
+            "{lr: {uniform: [0.1, 2]}}",
+            "space.yaml:5:22: params.lr: must be a number greater than 0 and at most 1, got {uniform: [0.1, 2]}",
+        ),
+        (
+            "{depth: {uniform: [1, 4]}}",
+            "params.depth: must be an integer of at least 1, but `uniform` also gives fractions; use randint",
+        ),
+        (
+            "{depth: {randint: [0, 4]}}",
+            "params.depth: must be an integer of at least 1, got {randint: [0, 4]}",
+        ),
+        (
+            "{dept: 3}",
+            "space.yaml:5:18: params.dept: is not a parameter of my:train_func; did you mean `depth`?",
+        ),
+        (
+            "{choice: [{lr: 0.1}, {lr: 3}]}",
+            "params.choice.1.lr: must be a number greater than 0 and at most 1, got 3",
+        ),
     ],
 )
 def test_parameters_are_checked_by_name(tmp_path, params, problem):
@@ -120,7 +154,14 @@ def test_parameters_are_checked_by_name(tmp_path, params, problem):
 
 
 @pytest.mark.parametrize(
-    "params", ["{depth: 3.0}", "{depth: null}", "{depth: {quniform: [1, 4, 1]}}", "{lr: {uniform: [0, 1]}}", "{lr: {randn: null}}"]
+    "params",
+    [
+        "{depth: 3.0}",
+        "{depth: null}",
+        "{depth: {quniform: [1, 4, 1]}}",
+        "{lr: {uniform: [0, 1]}}",
+        "{lr: {randn: null}}",
+    ],
 )
 def test_values_that_are_allowed(tmp_path, params):
     assert load(written(tmp_path, params=params)).sections["params"]
@@ -128,33 +169,64 @@ def test_values_that_are_allowed(tmp_path, params):
 
 def test_a_module_without_a_literal_says_what_to_add(tmp_path):
     (found,) = problems(written(tmp_path, "def train_func(config): ...\n"))
-    assert found == 'space.yaml:1:10: trainer: module `my` has no `TRAINER` literal; add this literal, or write {loop: "my:train_func"}'
+    assert (
+        found
+        == 'space.yaml:1:10: trainer: module `my` has no `TRAINER` literal; add this literal, or write {loop: "my:train_func"}'
+    )
 
 
 def test_another_value_of_the_name_is_ignored(tmp_path):
     module = "TRAINER = make_trainer()\ndef train_func(config): ...\n"
     assert load(written(tmp_path, module, '{loop: "my:train_func"}')).trainer.backend == "none"
     (tmp_path / "my.py").write_text("TRAINER = {'name': 'mine'}\ndef train_func(config): ...\n")
-    assert load(tmp_path / "space.yaml", algorithm="tpe").trainer.backend == "none", "a sweep that has begun goes on"
+    assert load(tmp_path / "space.yaml", algorithm="tpe").trainer.backend == "none", (
+        "a sweep that has begun goes on"
+    )
 
 
 def test_the_constants_of_earlier_versions_work_with_a_note(tmp_path):
     old = 'BACKEND = "torch"\nNEEDS_LABEL = True\nRESUME_FILES = ("a.pt",)\n'
     old += 'REPORTS = {"binary": ("valid-loss",)}\nPARAMETERS = ("width",)\n'
-    space = load(written(tmp_path, old + "def train_func(config): ...\n", '{loop: "my:train_func"}', "{anything: 3}"))
+    space = load(
+        written(
+            tmp_path,
+            old + "def train_func(config): ...\n",
+            '{loop: "my:train_func"}',
+            "{anything: 3}",
+        )
+    )
     definition = space.trainer_definition
-    assert (definition.backend, definition.needs_label, definition.resume_files) == ("torch", True, ("a.pt",))
+    assert (definition.backend, definition.needs_label, definition.resume_files) == (
+        "torch",
+        True,
+        ("a.pt",),
+    )
     assert definition.metrics == {"binary": ("valid-loss",)} and space.trainer.backend == "none"
     (note,) = space.notes
-    assert "deprecated: BACKEND, RESUME_FILES, PARAMETERS, REPORTS, NEEDS_LABEL; " in note and "TRAINER" in note
+    assert (
+        "deprecated: BACKEND, RESUME_FILES, PARAMETERS, REPORTS, NEEDS_LABEL; " in note
+        and "TRAINER" in note
+    )
 
 
 def test_our_trainers_describe_every_parameter():
     for name in trainer_names():
         definition = definition_of(f"sweeps.trainers.{name}")
-        assert not definition.constants and definition.load == (None if name in ("command", "trainable") else "load")
-        users_code = name in ("command", "keras", "lightning", "sklearn", "torch", "trainable", "transformers")
-        assert definition.checkpoint_bytes or users_code, "only the user's own code may save anything"
+        assert not definition.constants and definition.load == (
+            None if name in ("command", "trainable") else "load"
+        )
+        users_code = name in (
+            "command",
+            "keras",
+            "lightning",
+            "sklearn",
+            "torch",
+            "trainable",
+            "transformers",
+        )
+        assert definition.checkpoint_bytes or users_code, (
+            "only the user's own code may save anything"
+        )
         for parameter, fragment in definition.parameters.items():
             assert fragment_problem(fragment) is None and fragment["description"], parameter
 
@@ -166,9 +238,16 @@ def test_our_trainers_describe_every_parameter():
         ({"type": ["number", "array"]}, "a number or a list", [1.5, [1]], ["x", False]),
         ({"type": "boolean"}, "true or false", [True, False], [1, "yes"]),
         ({"enum": [1, "a", True]}, "1, a or true", [1, "a", True], [2, "b", False]),
-        ({"type": "number", "minimum": 0, "exclusiveMaximum": 1}, "a number of at least 0 and less than 1", [0, 0.5], [1, -0.1]),
+        (
+            {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+            "a number of at least 0 and less than 1",
+            [0, 0.5],
+            [1, -0.1],
+        ),
     ],
 )
 def test_fragments(fragment, rule, good, bad):
     assert rule_of(fragment) == rule
-    assert all(allows(fragment, value) for value in good) and not any(allows(fragment, value) for value in bad)
+    assert all(allows(fragment, value) for value in good) and not any(
+        allows(fragment, value) for value in bad
+    )

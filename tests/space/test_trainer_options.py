@@ -56,30 +56,56 @@ def problems(file: Path) -> list[str]:
 def test_a_mapping_with_a_name_gives_options(tmp_path):
     trainer = load(written(tmp_path, '{name: my, model: "nets:make", reuse: never}')).trainer
     assert trainer.options == {"model": "nets:make", "epochs": 3, "hook": None, "engine": "numpy"}
-    assert (trainer.references, trainer.packages, trainer.environment) == (("nets:make",), ("numpy",), {"ENGINE": "numpy"})
-    assert (trainer.loop, trainer.load, trainer.backend, trainer.reuse) == ("my:train_func", "my:load", "none", "never")
+    assert (trainer.references, trainer.packages, trainer.environment) == (
+        ("nets:make",),
+        ("numpy",),
+        {"ENGINE": "numpy"},
+    )
+    assert (trainer.loop, trainer.load, trainer.backend, trainer.reuse) == (
+        "my:train_func",
+        "my:load",
+        "none",
+        "never",
+    )
 
 
 def test_keys_of_the_mapping_override_the_literal(tmp_path):
-    trainer = load(written(tmp_path, '{name: my, model: "nets:make", epochs: 5, backend: torch, load: "nets:make"}')).trainer
+    trainer = load(
+        written(
+            tmp_path, '{name: my, model: "nets:make", epochs: 5, backend: torch, load: "nets:make"}'
+        )
+    ).trainer
     assert (trainer.options["epochs"], trainer.backend, trainer.load) == (5, "torch", "nets:make")
 
 
 def test_null_is_the_default(tmp_path):
-    assert load(written(tmp_path, '{name: my, model: "nets:make", epochs: null}')).trainer.options["epochs"] == 3
+    assert (
+        load(written(tmp_path, '{name: my, model: "nets:make", epochs: null}')).trainer.options[
+            "epochs"
+        ]
+        == 3
+    )
 
 
 @pytest.mark.parametrize("trainer", ["my", "{name: my}"])
 def test_an_option_without_a_default_is_required(tmp_path, trainer):
-    text = "space.yaml:1:1: trainer.model: is required by `my`; give a function that returns the model"
+    text = (
+        "space.yaml:1:1: trainer.model: is required by `my`; give a function that returns the model"
+    )
     assert problems(written(tmp_path, trainer)) == [text]
 
 
 @pytest.mark.parametrize(
     ("trainer", "expected"),
     [
-        ('{name: my, model: "nets:mak"}', "space.yaml:1:28: trainer.model: `nets:mak`: `nets` has no `mak`; did you mean `make`?"),
-        ("{name: my, model: 3}", "space.yaml:1:28: trainer.model: must be a reference `module:attr`, got 3"),
+        (
+            '{name: my, model: "nets:mak"}',
+            "space.yaml:1:28: trainer.model: `nets:mak`: `nets` has no `mak`; did you mean `make`?",
+        ),
+        (
+            "{name: my, model: 3}",
+            "space.yaml:1:28: trainer.model: must be a reference `module:attr`, got 3",
+        ),
         (
             '{name: my, model: "nets:make", backend: "nets:Config"}',
             "space.yaml:1:50: trainer.backend: `nets:Config`: `nets` has no `Config`; valid: make",
@@ -88,7 +114,10 @@ def test_an_option_without_a_default_is_required(tmp_path, trainer):
             '{name: my, model: "nets:make", epochs: 0}',
             "space.yaml:1:49: trainer.epochs: must be an integer of at least 1, got 0",
         ),
-        ('{name: my, model: "nets:make", epoch: 1}', "space.yaml:1:41: trainer.epoch: unknown key; did you mean `epochs`?"),
+        (
+            '{name: my, model: "nets:make", epoch: 1}',
+            "space.yaml:1:41: trainer.epoch: unknown key; did you mean `epochs`?",
+        ),
         (
             '{name: my, model: "nets:make", epochs: {choice: [1, 2]}}',
             "space.yaml:1:50: trainer.epochs: cannot be tuned (`choice`); only values under `space:` can be tuned",
@@ -108,7 +137,9 @@ def test_too_many_workers_are_refused(tmp_path):
 
 
 def test_a_missing_package_names_the_extra(tmp_path):
-    file = written(tmp_path, '{name: my, model: "nets:make"}', packages='"no_such_package", "numpy"')
+    file = written(
+        tmp_path, '{name: my, model: "nets:make"}', packages='"no_such_package", "numpy"'
+    )
     text = "`my` needs no_such_package, which is not installed; run `pip install 'sweeps-ray[nothing]'`"
     assert problems(file) == [f"space.yaml:1:17: trainer: {text}"]
 
@@ -122,11 +153,15 @@ def test_an_option_names_a_package_that_must_be_installed(tmp_path):
 def test_an_option_names_a_package_of_an_extra(tmp_path, monkeypatch):
     monkeypatch.setattr("sweeps.space.trainer_section.extras", lambda: ["no_such_package"])
     file = written(tmp_path, '{name: my, model: "nets:make", engine: no_such_package}')
-    assert problems(file)[0].endswith("`no_such_package` is not installed; run `pip install 'sweeps-ray[no_such_package]'`")
+    assert problems(file)[0].endswith(
+        "`no_such_package` is not installed; run `pip install 'sweeps-ray[no_such_package]'`"
+    )
 
 
 def test_the_extra_of_tensorflow_is_named_as_the_package():
-    assert {"keras", "tensorflow"} <= set(extras()), "`trainer: {name: keras, framework: tensorflow}` names this extra"
+    assert {"keras", "tensorflow"} <= set(extras()), (
+        "`trainer: {name: keras, framework: tensorflow}` names this extra"
+    )
 
 
 @pytest.mark.parametrize("base", ["tune.Trainable", "ray.tune.Trainable", "Trainable", "Parent"])
@@ -146,7 +181,9 @@ def test_a_started_sweep_is_read_without_the_package(tmp_path):
 
 
 def test_an_option_selects_its_trainer(tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer_section, "selecting_options", lambda: {"model": "my", "epochs": "my"})
+    monkeypatch.setattr(
+        trainer_section, "selecting_options", lambda: {"model": "my", "epochs": "my"}
+    )
     assert load(written(tmp_path, '{model: "nets:make"}')).trainer.loop == "my:train_func"
     assert problems(written(tmp_path, '{model: "nets:make", epochs: 3}')) == [
         "space.yaml:1:1: trainer: has the keys model and epochs, but each selects another trainer; keep one of them"
@@ -154,27 +191,55 @@ def test_an_option_selects_its_trainer(tmp_path, monkeypatch):
 
 
 def test_the_schema_allows_a_trainer_with_its_options():
-    valid = {"data": {"train": "x", "valid": 0.2, "label": "y"}, "objective": {"metric": "valid-rmse", "goal": "minimize"}, "name": "a"}
+    valid = {
+        "data": {"train": "x", "valid": 0.2, "label": "y"},
+        "objective": {"metric": "valid-rmse", "goal": "minimize"},
+        "name": "a",
+    }
     validator = jsonschema.Draft202012Validator(json_schema.schema())
-    assert validator.is_valid(valid | {"trainer": {"name": "xgboost", "reuse": "never"}, "space": {"params": {"eta": 0.1}}})
-    assert not validator.is_valid(valid | {"trainer": {"name": "xgboost"}, "space": {"params": {"etaa": 0.1, "eta": "x"}}})
+    assert validator.is_valid(
+        valid
+        | {"trainer": {"name": "xgboost", "reuse": "never"}, "space": {"params": {"eta": 0.1}}}
+    )
+    assert not validator.is_valid(
+        valid | {"trainer": {"name": "xgboost"}, "space": {"params": {"etaa": 0.1, "eta": "x"}}}
+    )
     assert not validator.is_valid(valid | {"trainer": {"name": "xgboost", "no_option": 1}})
 
 
 ESTIMATOR = "sklearn.ensemble:RandomForestClassifier"
 
 
-@pytest.mark.parametrize("trainer", [f'"{ESTIMATOR}"', f'{{estimator: "{ESTIMATOR}"}}', f'{{name: sklearn, estimator: "{ESTIMATOR}"}}'])
+@pytest.mark.parametrize(
+    "trainer",
+    [
+        f'"{ESTIMATOR}"',
+        f'{{estimator: "{ESTIMATOR}"}}',
+        f'{{name: sklearn, estimator: "{ESTIMATOR}"}}',
+    ],
+)
 def test_an_estimator_of_scikit_learn_is_a_trainer(tmp_path, trainer):
     space = load(written(tmp_path, trainer))
-    assert space.trainer.name == "sklearn" and space.trainer.loop == "sweeps.trainers.sklearn:train_func"
+    assert (
+        space.trainer.name == "sklearn"
+        and space.trainer.loop == "sweeps.trainers.sklearn:train_func"
+    )
     assert space.trainer.references == (ESTIMATOR,)
-    assert space.trainer.options == {"estimator": ESTIMATOR, "steps": None, "batch_size": None, "report": "asked"}
+    assert space.trainer.options == {
+        "estimator": ESTIMATOR,
+        "steps": None,
+        "batch_size": None,
+        "report": "asked",
+    }
 
 
 def test_an_estimator_of_the_user_is_a_trainer(tmp_path):
     trainer = load(written(tmp_path, '{estimator: "nets:make", steps: 3}')).trainer
-    assert (trainer.name, trainer.references, trainer.options["steps"]) == ("sklearn", ("nets:make",), 3)
+    assert (trainer.name, trainer.references, trainer.options["steps"]) == (
+        "sklearn",
+        ("nets:make",),
+        3,
+    )
 
 
 def test_a_users_folder_named_sklearn_is_not_scikit_learn(tmp_path):

@@ -73,13 +73,21 @@ def test_a_wrong_value_is_shown_as_it_is(space):
 
 
 def test_quotes_make_text_and_two_dollars_a_dollar(space):
-    made = space(TEXT.replace("eta:", "a: '${N}', b: '$${N}', c: $5, eta:").replace("xgboost", "{loop: json:load}"), DATA_DIR="d", N="8")
+    made = space(
+        TEXT.replace("eta:", "a: '${N}', b: '$${N}', c: $5, eta:").replace(
+            "xgboost", "{loop: json:load}"
+        ),
+        DATA_DIR="d",
+        N="8",
+    )
     assert [made.sections["params"][key] for key in "abc"] == ["8", "${N}", "$5"]
 
 
 def test_a_malformed_variable(space):
     found = problem(space, TEXT.replace("${N:-16}", "${1N}"), DATA_DIR="d")
-    assert found.startswith("space.yaml:8:15: limits.max_trials: `${1N}` is not a variable; write ${NAME}")
+    assert found.startswith(
+        "space.yaml:8:15: limits.max_trials: `${1N}` is not a variable; write ${NAME}"
+    )
 
 
 def test_an_override_may_have_variables(space):
@@ -90,7 +98,8 @@ def test_an_override_may_have_variables(space):
 # ---- secrets
 
 SQL = TEXT.replace(
-    "${DATA_DIR}/rows.csv", '{"sweeps.loaders:sql": {query: "select 1", uri: "postgresql://me:${DB_PASSWORD}@${DB:-host}/db"}}'
+    "${DATA_DIR}/rows.csv",
+    '{"sweeps.loaders:sql": {query: "select 1", uri: "postgresql://me:${DB_PASSWORD}@${DB:-host}/db"}}',
 )
 
 
@@ -99,26 +108,42 @@ def test_a_secret_stays_in_the_arguments_of_a_loader(space):
     assert made.data.args["uri"] == "postgresql://me:${DB_PASSWORD}@db1/db"
     assert (made.variables, made.secrets) == ({"DB": "db1", "N": "16"}, ("DB_PASSWORD",))
     assert "hunter2" not in repr(vars(made))
-    assert resolve(made.data.args, {"DB_PASSWORD": "hunter2"})["uri"] == "postgresql://me:hunter2@db1/db"
+    assert (
+        resolve(made.data.args, {"DB_PASSWORD": "hunter2"})["uri"]
+        == "postgresql://me:hunter2@db1/db"
+    )
 
 
 def test_a_secret_that_is_missing_is_reported_early(space):
-    assert "data.train.sweeps.loaders:sql.uri: the environment variable DB_PASSWORD is not set" in problem(space, SQL)
+    assert (
+        "data.train.sweeps.loaders:sql.uri: the environment variable DB_PASSWORD is not set"
+        in problem(space, SQL)
+    )
 
 
 def test_a_uri_with_a_password_is_a_secret_too(space):
-    made = space(SQL.replace("postgresql://me:${DB_PASSWORD}@${DB:-host}/db", "${DB}"), DB="postgresql://me:hunter2@host/db")
+    made = space(
+        SQL.replace("postgresql://me:${DB_PASSWORD}@${DB:-host}/db", "${DB}"),
+        DB="postgresql://me:hunter2@host/db",
+    )
     assert (made.data.args["uri"], made.secrets) == ("${DB}", ("DB",))
 
 
 def test_a_secret_must_not_stand_where_it_would_be_recorded(space):
     found = problem(space, TEXT.replace("${DATA_DIR}", "${DB_PASSWORD}"), DB_PASSWORD="hunter2")
-    assert "data.train: DB_PASSWORD is a secret, and this value would be recorded; pass it with `runtime_env.env_vars`" in found
+    assert (
+        "data.train: DB_PASSWORD is a secret, and this value would be recorded; pass it with `runtime_env.env_vars`"
+        in found
+    )
     assert "hunter2" not in found
 
 
 def test_the_variables_of_workers_are_never_recorded(space, tmp_path):
-    made = space(TEXT + "runtime_env: {env_vars: {TOKEN: '${DB_PASSWORD}'}}\n", DATA_DIR="d", DB_PASSWORD="hunter2")
+    made = space(
+        TEXT + "runtime_env: {env_vars: {TOKEN: '${DB_PASSWORD}'}}\n",
+        DATA_DIR="d",
+        DB_PASSWORD="hunter2",
+    )
     assert made.runtime_env.env_vars == {"TOKEN": "hunter2"}
     save_space(tmp_path, made, 0.0)
     assert all("hunter2" not in file.read_text() for file in tmp_path.iterdir())
@@ -132,7 +157,10 @@ def test_a_resumed_sweep_has_the_same_values(space, tmp_path, monkeypatch):
     for name in ("DB_PASSWORD", "DB", "N"):
         monkeypatch.delenv(name)
     again, _ = saved_space(folder)
-    assert (again.limits.max_trials, again.data.args["uri"]) == (8, "postgresql://me:${DB_PASSWORD}@db1/db")
+    assert (again.limits.max_trials, again.data.args["uri"]) == (
+        8,
+        "postgresql://me:${DB_PASSWORD}@db1/db",
+    )
     assert again.missing_secrets == ("DB_PASSWORD",)
 
 
@@ -153,7 +181,12 @@ def test_a_loader_gets_the_value(space, tmp_path, monkeypatch):
     code = "import pandas as pd\ndef rows(key, plain):\n    return pd.DataFrame({'a': [key], 'b': [plain]})\n"
     (tmp_path / "variable_rows.py").write_text(code)
     monkeypatch.setenv("API_KEY", "hunter2")
-    table = read_source("variable_rows:rows", Path(tmp_path), "data.train", {"key": "${API_KEY}", "plain": "$${API_KEY}"})
+    table = read_source(
+        "variable_rows:rows",
+        Path(tmp_path),
+        "data.train",
+        {"key": "${API_KEY}", "plain": "$${API_KEY}"},
+    )
     assert table.to_pylist() == [{"a": "hunter2", "b": "${API_KEY}"}]
 
 

@@ -14,7 +14,14 @@ from sweeps.core.errors import InputError
 from sweeps.space import Dimension, Option, Step
 from sweeps.space.conditions import ABSENT, Term, holds
 from sweeps.space.domains import build
-from sweeps.space.enumeration import MAX_CELLS, cells_of, combinations, conflicting_dimension, points, possible
+from sweeps.space.enumeration import (
+    MAX_CELLS,
+    cells_of,
+    combinations,
+    conflicting_dimension,
+    points,
+    possible,
+)
 from sweeps.space.templates import enclosing_options, fill
 
 BOOSTERS = """
@@ -52,14 +59,28 @@ def filled(space: Any, **chosen: Any) -> tuple[dict[str, Any], list[str]]:
 def test_what_is_not_active_is_absent_and_is_not_asked_for(space) -> None:
     loaded = space(BOOSTERS)
     found, asked = filled(loaded, kind=1, depth=4, leaves=40)
-    assert found["params"] == {"kind": "dart", "rate_drop": 0.0, "depth": 4, "leaves": 40, "deep": "yes", "layers": [1, 5]}
+    assert found["params"] == {
+        "kind": "dart",
+        "rate_drop": 0.0,
+        "depth": 4,
+        "leaves": 40,
+        "deep": "yes",
+        "layers": [1, 5],
+    }
     found, _ = filled(loaded, kind=1, depth=3)
-    assert found["params"] == {"kind": "dart", "rate_drop": 0.0, "depth": 3, "layers": [1, 5]}, "nested: no leaves, so nothing deep"
+    assert found["params"] == {"kind": "dart", "rate_drop": 0.0, "depth": 3, "layers": [1, 5]}, (
+        "nested: no leaves, so nothing deep"
+    )
     found, _ = filled(loaded, kind=0, depth=8)
     assert found["params"] == {"kind": "gbtree", "depth": 8, "layers": [1, 5]}, "all keys must hold"
     found, asked_of_linear = filled(loaded, kind=2)
     assert found["params"] == {"kind": {"name": "linear"}, "layers": [1, 2, 5]}
-    assert set(asked) - set(asked_of_linear) == {"params.rate_drop", "params.depth", "params.leaves", "params.deep"}
+    assert set(asked) - set(asked_of_linear) == {
+        "params.rate_drop",
+        "params.depth",
+        "params.leaves",
+        "params.deep",
+    }
 
 
 def test_in_a_chain_the_steps_are_left_out_and_a_parameter_has_its_default(space) -> None:
@@ -67,11 +88,17 @@ def test_in_a_chain_the_steps_are_left_out_and_a_parameter_has_its_default(space
     imputer, power = Step("SimpleImputer"), Step("PowerTransformer", None, {"power": 1})
     boxed = Step("PowerTransformer", None, {"power": 1, "method": "box-cox"})
     found, _ = filled(loaded)
-    assert found["preprocessor"] == (imputer, Step("StandardScaler"), boxed) and found["scaling"] == {"num_workers": 1}
+    assert found["preprocessor"] == (imputer, Step("StandardScaler"), boxed) and found[
+        "scaling"
+    ] == {"num_workers": 1}
     found, _ = filled(loaded, **{"preprocessor.1": 1})
-    assert found["preprocessor"] == (imputer, Step("MinMaxScaler"), Step("Normalizer"), boxed), "an option by its number"
+    assert found["preprocessor"] == (imputer, Step("MinMaxScaler"), Step("Normalizer"), boxed), (
+        "an option by its number"
+    )
     found, _ = filled(loaded, **{"preprocessor.1": 2})
-    assert found["preprocessor"] == (imputer, Step("MaxAbsScaler"), power) and found["scaling"] == {}
+    assert (
+        found["preprocessor"] == (imputer, Step("MaxAbsScaler"), power) and found["scaling"] == {}
+    )
 
 
 def test_only_cells_that_exist_are_visited_and_none_twice(space) -> None:
@@ -95,13 +122,20 @@ scaling:
   resources_per_worker: {CPU: 1, GPU: {choice: [1], when: {scaling.num_workers: 4}}}
 """
     )
-    assert sorted((s.workers, s.total.get("GPU", 0)) for s in loaded.shapes) == [(1, 0), (2, 0), (4, 4)]
+    assert sorted((s.workers, s.total.get("GPU", 0)) for s in loaded.shapes) == [
+        (1, 0),
+        (2, 0),
+        (4, 4),
+    ]
 
 
 def test_all_parameters_of_a_step_that_are_not_there_leave_the_step(space) -> None:
     body = "preprocessor:\n  - {grid: [none, MinMaxScaler]}\n  - StandardScaler: {choice: [{columns: all}], when: {preprocessor.0: none}}"
     assert filled(space(body))[0]["preprocessor"] == (Step("StandardScaler", "all"),)
-    assert filled(space(body), **{"preprocessor.0": 1})[0]["preprocessor"] == (Step("MinMaxScaler"), Step("StandardScaler"))
+    assert filled(space(body), **{"preprocessor.0": 1})[0]["preprocessor"] == (
+        Step("MinMaxScaler"),
+        Step("StandardScaler"),
+    )
 
 
 def test_whole_sections_and_columns(space) -> None:
@@ -133,7 +167,10 @@ params:
     assert filled(loaded, bins=5) == (
         {
             "data": {},
-            "preprocessor": (Step("SimpleImputer"), Step("UniformKBinsDiscretizer", None, {"bins": 5, "right": True})),
+            "preprocessor": (
+                Step("SimpleImputer"),
+                Step("UniformKBinsDiscretizer", None, {"bins": 5, "right": True}),
+            ),
             "scaling": {},
             "params": {"fine": 1},
         },
@@ -141,21 +178,27 @@ params:
     )
     assert filled(loaded, bins=3)[0]["params"] == {}
     found, asked = filled(loaded, preprocessor=1)
-    assert (found["params"], asked) == ({}, ["preprocessor"]), "no bins, so nothing that rests on them"
+    assert (found["params"], asked) == ({}, ["preprocessor"]), (
+        "no bins, so nothing that rests on them"
+    )
 
 
-NUMBERS = (
-    "params: {n: {randint: [1, 9]}, q: {quniform: [0, 1, 0.25]}, u: {uniform: [0, 1]}, c: {choice: [3, 6, 9]}, x: {choice: [1], when: %s}}"
-)
+NUMBERS = "params: {n: {randint: [1, 9]}, q: {quniform: [0, 1, 0.25]}, u: {uniform: [0, 1]}, c: {choice: [3, 6, 9]}, x: {choice: [1], when: %s}}"
 
 
 @pytest.mark.parametrize(
     ("when", "terms"),
     [
         ("{params.n: 3}", [Term("params.n", tests=(("==", 3),))]),
-        ('{params.n: ["< 3", 5, ">=8"]}', [Term("params.n", tests=(("<", 3), ("==", 5), (">=", 8)))]),
+        (
+            '{params.n: ["< 3", 5, ">=8"]}',
+            [Term("params.n", tests=(("<", 3), ("==", 5), (">=", 8)))],
+        ),
         ("{params.q: 0.75}", [Term("params.q", tests=(("==", 0.75),))]),
-        ('{params.u: "<= 0.5", params.n: "> 2"}', [Term("params.u", tests=(("<=", 0.5),)), Term("params.n", tests=((">", 2),))]),
+        (
+            '{params.u: "<= 0.5", params.n: "> 2"}',
+            [Term("params.u", tests=(("<=", 0.5),)), Term("params.n", tests=((">", 2),))],
+        ),
         ('{params.c: "> 3"}', [Term("params.c", keys=(6, 9))]),
         ('{params.c: [3, "> 8"]}', [Term("params.c", keys=(3, 9))]),
     ],
@@ -164,33 +207,55 @@ def test_the_forms(space, when: str, terms: list[Term]) -> None:
     assert list(space(NUMBERS % when).dimensions[-1].when) == terms
 
 
-def test_what_stands_inside_an_option_may_be_named_and_is_found_for_who_leaves_the_option_out(space):
+def test_what_stands_inside_an_option_may_be_named_and_is_found_for_who_leaves_the_option_out(
+    space,
+):
     body = "params: {kind: {choice: [a, {k: {randint: [1, 9]}}]}, x: {uniform: [0, 1], when: {%s: '> 3'}}}"
-    assert space(body % "params.kind.choice.1.k").dimensions[-1].when == (Term("params.kind.choice.1.k", tests=((">", 3),)),)
-    with pytest.raises(InputError, match=r"names an unknown dimension: `params\.kind\.k`; did you mean `params\.kind\.choice\.1\.k`\?"):
+    assert space(body % "params.kind.choice.1.k").dimensions[-1].when == (
+        Term("params.kind.choice.1.k", tests=((">", 3),)),
+    )
+    with pytest.raises(
+        InputError,
+        match=r"names an unknown dimension: `params\.kind\.k`; did you mean `params\.kind\.choice\.1\.k`\?",
+    ):
         space(body % "params.kind.k")
 
 
 INVALID = [
-    ("a: 1", "params.x: `when` must map dimensions to required values, such as {params.booster: dart}, got a: 1"),
+    (
+        "a: 1",
+        "params.x: `when` must map dimensions to required values, such as {params.booster: dart}, got a: 1",
+    ),
     ("{}", "got {}"),
-    ("{params.nn: 3}", "params.x: `when` names an unknown dimension: `params.nn`; did you mean `params.n`?"),
+    (
+        "{params.nn: 3}",
+        "params.x: `when` names an unknown dimension: `params.nn`; did you mean `params.n`?",
+    ),
     ("{params.x: 1}", "params.x: `when` names the dimension itself"),
-    ("{params.n: 12}", "params.x.when: `params.n`: can never be true, because params.n is 1 to 8, got 12"),
+    (
+        "{params.n: 12}",
+        "params.x.when: `params.n`: can never be true, because params.n is 1 to 8, got 12",
+    ),
     ('{params.n: "> 8"}', "can never be true, because params.n is 1 to 8, got '> 8'"),
     ("{params.n: [1, '< 1']}", "can never be true"),
     ("{params.n: 2.5}", "can never be true, because params.n is 1 to 8"),
     ("{params.q: 0.3}", "can never be true, because params.q is 0 to 1 by 0.25"),
     ("{params.u: 0.5}", "is continuous, so it never equals a number"),
     ('{params.u: "<= 0"}', "can never be true"),
-    ("{params.n: many}", 'must be a value, a list of values or a comparison such as "> 3" (one of <=, >=, <, > and a number)'),
+    (
+        "{params.n: many}",
+        'must be a value, a list of values or a comparison such as "> 3" (one of <=, >=, <, > and a number)',
+    ),
     ('{params.n: "!= 3"}', "must be a value, a list of values or a comparison"),
     ('{params.n: "== 3"}', "must be a value, a list of values or a comparison"),
     ('{params.n: "3 < n"}', "must be a value, a list of values or a comparison"),
     ("{params.n: {gt: 3}}", 'must be a number or a comparison such as "> 3", got {gt: 3}'),
     ("{params.n: true}", "must be a number or a comparison"),
     ("{params.n: []}", "an empty list never matches"),
-    ("{params.c: 4}", "params.x.when: `params.c`: must be an option of params.c, got 4; valid: 3, 6, 9"),
+    (
+        "{params.c: 4}",
+        "params.x.when: `params.c`: must be an option of params.c, got 4; valid: 3, 6, 9",
+    ),
     ("{params.c: 0}", "must be an option"),
     ('{params.c: "> 9"}', "can never be true, because params.c is one of 3, 6, 9"),
 ]
@@ -207,12 +272,27 @@ def test_one_clear_line(lines, when: str, piece: str) -> None:
 
 
 MORE = [
-    ("a: {choice: [1], when: {params.b: 1}}, b: {choice: [1, 2]}", "`when` may name only earlier dimensions; `params.b` comes later"),
-    ("a: {choice: [x, y]}, b: {grid: [1], when: {params.a: x}}", "the `when` of a grid may name only grids"),
+    (
+        "a: {choice: [1], when: {params.b: 1}}, b: {choice: [1, 2]}",
+        "`when` may name only earlier dimensions; `params.b` comes later",
+    ),
+    (
+        "a: {choice: [x, y]}, b: {grid: [1], when: {params.a: x}}",
+        "the `when` of a grid may name only grids",
+    ),
     ("a: {choice: [x, {b: {choice: [1], when: {params.a: x}}}]}", "which contains this dimension"),
-    ("a: {choice: [x, y]}, b: {c: 3, when: {params.a: x}}", "params.b: `when` is allowed only beside a domain"),
-    ('a: {choice: [x, 3]}, b: {choice: [1], when: {params.a: "> 1"}}', "a comparison needs options that are numbers"),
-    ("a: {choice: [x, y]}, b: {choice: [1], when: {params.a: z}}", "must be an option of params.a, got z; valid: x, y"),
+    (
+        "a: {choice: [x, y]}, b: {c: 3, when: {params.a: x}}",
+        "params.b: `when` is allowed only beside a domain",
+    ),
+    (
+        'a: {choice: [x, 3]}, b: {choice: [1], when: {params.a: "> 1"}}',
+        "a comparison needs options that are numbers",
+    ),
+    (
+        "a: {choice: [x, y]}, b: {choice: [1], when: {params.a: z}}",
+        "must be an option of params.a, got z; valid: x, y",
+    ),
     (
         "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {choice: [1], when: {params.a: y, params.b: 1}}",
         "params.c: `when` can never be true, because this condition and earlier conditions need two different values of `params.a`",
@@ -234,17 +314,25 @@ def test_one_clear_line_more(lines, params: str, piece: str) -> None:
 def test_a_required_parameter_has_no_condition(lines) -> None:
     head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
     steps = "preprocessor: [{choice: [none, MinMaxScaler]}, PowerTransformer: {power: {choice: [1], when: {preprocessor.0: none}}}]"
-    assert "power: is required by PowerTransformer, so it cannot have a `when`" in lines(f"{head}space: {{{steps}}}\n")[0]
+    assert (
+        "power: is required by PowerTransformer, so it cannot have a `when`"
+        in lines(f"{head}space: {{{steps}}}\n")[0]
+    )
 
 
 def test_a_faulty_dimension_is_told_once(lines) -> None:
     head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
-    (found,) = lines(f"{head}space: {{params: {{a: {{uniform: [1, 0]}}, b: {{choice: [1], when: {{params.a: '> 0'}}}}}}}}\n")
+    (found,) = lines(
+        f"{head}space: {{params: {{a: {{uniform: [1, 0]}}, b: {{choice: [1], when: {{params.a: '> 0'}}}}}}}}\n"
+    )
     assert "params.a: uniform needs lower < upper" in found
 
 
 def test_many_cells_are_counted_no_further_than_is_needed(space) -> None:
-    body = ", ".join(f"p{i}: {{grid: [1, 2]}}" for i in range(40)) + ", q: {grid: [1], when: {params.p0: 1}}"
+    body = (
+        ", ".join(f"p{i}: {{grid: [1, 2]}}" for i in range(40))
+        + ", q: {grid: [1], when: {params.p0: 1}}"
+    )
     with pytest.raises(InputError, match=f"the grids make more than {MAX_CELLS} cells"):
         space(f"params: {{{body}}}")
 
@@ -260,25 +348,51 @@ def templates(draw: st.DrawFn) -> dict[str, Any]:
 
     def term(dim: Dimension) -> Term:
         if dim.options:
-            keys = draw(st.lists(st.sampled_from([option.key for option in dim.options]), min_size=1, max_size=2, unique=True))
+            keys = draw(
+                st.lists(
+                    st.sampled_from([option.key for option in dim.options]),
+                    min_size=1,
+                    max_size=2,
+                    unique=True,
+                )
+            )
             return Term(dim.name, keys=tuple(keys))
-        return Term(dim.name, tests=((draw(st.sampled_from(["<", ">=", "=="])), draw(st.integers(0, 3))),))
+        return Term(
+            dim.name, tests=((draw(st.sampled_from(["<", ">=", "=="])), draw(st.integers(0, 3))),)
+        )
 
     def make(depth: int, grids: bool) -> Any:
-        kinds = ["leaf", "number"] if not depth else ["leaf", "number", "choice", "list"] + ["grid"] * 2 * grids
+        kinds = (
+            ["leaf", "number"]
+            if not depth
+            else ["leaf", "number", "choice", "list"] + ["grid"] * 2 * grids
+        )
         kind = draw(st.sampled_from(kinds))
         if kind == "leaf":
             return draw(st.integers(0, 3))
         if kind == "list":
             return [make(depth - 1, grids) for _ in range(draw(st.integers(1, 2)))]
         may = [dim for dim in before if dim.is_grid or kind != "grid"]
-        when = tuple(term(dim) for dim in draw(st.lists(st.sampled_from(may), max_size=2, unique_by=lambda d: d.name))) if may else ()
+        when = (
+            tuple(
+                term(dim)
+                for dim in draw(
+                    st.lists(st.sampled_from(may), max_size=2, unique_by=lambda d: d.name)
+                )
+            )
+            if may
+            else ()
+        )
         name = next(names)
         if kind == "number":
             dim = Dimension(name, "randint", lower=0, upper=3, when=when)
         else:
-            inner = [make(depth - 1, grids and kind == "grid") for _ in range(draw(st.integers(1, 2)))]
-            dim = Dimension(name, kind, tuple(Option(f"o{i}", item) for i, item in enumerate(inner)), when=when)
+            inner = [
+                make(depth - 1, grids and kind == "grid") for _ in range(draw(st.integers(1, 2)))
+            ]
+            dim = Dimension(
+                name, kind, tuple(Option(f"o{i}", item) for i, item in enumerate(inner)), when=when
+            )
         before.append(dim)
         return dim
 
@@ -311,7 +425,10 @@ def test_cells_are_what_the_grids_come_to_in_any_filling(template: Any) -> None:
     everything = every_way(template) if len(cells) < 50 else []
     assume(everything and len(everything) < 3000)
     grids = {d.name for d in _dims(template) if d.is_grid}
-    expected = {json.dumps({k: v for k, v in asked.items() if k in grids}, sort_keys=True) for _, asked in everything}
+    expected = {
+        json.dumps({k: v for k, v in asked.items() if k in grids}, sort_keys=True)
+        for _, asked in everything
+    }
     assert len(cells) == len(set(cells))
     assert set(cells) == expected
 
@@ -322,7 +439,11 @@ def test_what_can_never_be_is_known(template: Any) -> None:
     assume(len(everything) < 3000)
     dims = {dim.name: dim for dim in _dims(template)}
     asked = {name for _, names in everything for name in names}
-    assert {name for name, dim in dims.items() if conflicting_dimension(dim, dims, enclosing_options(template)) is None} == asked
+    assert {
+        name
+        for name, dim in dims.items()
+        if conflicting_dimension(dim, dims, enclosing_options(template)) is None
+    } == asked
 
 
 @given(templates(), st.data())
@@ -332,7 +453,10 @@ def test_ways_are_all_there_are_of_what_is_asked(template: Any, data: st.DataObj
     names = data.draw(st.lists(st.sampled_from(sorted(template)), unique=True)) if template else []
     wanted = {d.name for name in names for d in _dims({name: template[name]})}
     expected = {json.dumps([found.get(name) for name in names]) for found, _ in everything}
-    made = [[None if found[name] is ABSENT else found[name] for name in names] for found in combinations(template, wanted)]
+    made = [
+        [None if found[name] is ABSENT else found[name] for name in names]
+        for found in combinations(template, wanted)
+    ]
     assert {json.dumps(values) for values in made} == expected
 
 
@@ -343,14 +467,26 @@ def _dims(template: Any) -> list[Dimension]:
 
 
 @given(
-    st.sampled_from(["uniform", "loguniform", "quniform", "randint", "qrandint", "randn", "qrandn"]),
+    st.sampled_from(
+        ["uniform", "loguniform", "quniform", "randint", "qrandint", "randn", "qrandn"]
+    ),
     st.floats(-2, 20),
     st.floats(1e-6, 1 - 1e-6),
 )
-def test_points_lie_on_every_side_that_a_value_can_lie_on(kind: str, number: float, part: float) -> None:
-    args = {"randint": [1, 9], "quniform": [1, 9, 0.5], "qrandint": [2, 8, 2], "randn": [3, 2], "qrandn": [3, 2, 0.5]}.get(kind, [1, 9])
+def test_points_lie_on_every_side_that_a_value_can_lie_on(
+    kind: str, number: float, part: float
+) -> None:
+    args = {
+        "randint": [1, 9],
+        "quniform": [1, 9, 0.5],
+        "qrandint": [2, 8, 2],
+        "randn": [3, 2],
+        "qrandn": [3, 2, 0.5],
+    }.get(kind, [1, 9])
     dim = build("x", kind, args)
-    value = dim.value(part if dim.mean is not None else dim.lower + part * (dim.highest - dim.lower))
+    value = dim.value(
+        part if dim.mean is not None else dim.lower + part * (dim.highest - dim.lower)
+    )
     for test in (("<", number), (">", number)):
         term = Term("x", tests=(test,))
         if term.holds(value):
@@ -376,5 +512,7 @@ params:
     made = space(body)
     assert [str(shape) for shape in made.shapes] == ["1 worker × 1 CPU", "1 to 4 workers × 1 CPU"]
     found = filled(made, num_workers=1)[0]
-    assert set(found["params"]) == {"a"} and found["scaling"] == {"num_workers": {"elastic": [1, 4]}}
+    assert set(found["params"]) == {"a"} and found["scaling"] == {
+        "num_workers": {"elastic": [1, 4]}
+    }
     assert set(filled(made, num_workers=0)[0]["params"]) == {"b"}

@@ -24,10 +24,36 @@ from tests.space.conftest import HEAD
         *[(word, None) for word in ("", "~", "null", "Null", "NULL")],
         *[(word, True) for word in ("true", "True", "TRUE")],
         *[(word, False) for word in ("false", "False", "FALSE")],
-        *[(word, word) for word in ("no", "yes", "on", "off", "y", "n", "tRue", "nULL", "none", "None")],
-        *[("12", 12), ("-7", -7), ("+3", 3), ("012", 12), ("0o14", 12), ("0x1F", 31), ("0b1", "0b1"), ("0", 0)],
-        *[("1_000", "1_000"), ("1:30", "1:30"), ("2019-01-01", "2019-01-01"), ("0o9", "0o9"), ("-0x1", "-0x1")],
-        *[("1e-4", 1e-4), ("1E5", 1e5), ("1.", 1.0), (".5", 0.5), ("-.5e1", -5.0), ("+1.5", 1.5), ("685.230_15e+03", "685.230_15e+03")],
+        *[
+            (word, word)
+            for word in ("no", "yes", "on", "off", "y", "n", "tRue", "nULL", "none", "None")
+        ],
+        *[
+            ("12", 12),
+            ("-7", -7),
+            ("+3", 3),
+            ("012", 12),
+            ("0o14", 12),
+            ("0x1F", 31),
+            ("0b1", "0b1"),
+            ("0", 0),
+        ],
+        *[
+            ("1_000", "1_000"),
+            ("1:30", "1:30"),
+            ("2019-01-01", "2019-01-01"),
+            ("0o9", "0o9"),
+            ("-0x1", "-0x1"),
+        ],
+        *[
+            ("1e-4", 1e-4),
+            ("1E5", 1e5),
+            ("1.", 1.0),
+            (".5", 0.5),
+            ("-.5e1", -5.0),
+            ("+1.5", 1.5),
+            ("685.230_15e+03", "685.230_15e+03"),
+        ],
         *[
             (".inf", math.inf),
             ("-.Inf", -math.inf),
@@ -74,7 +100,9 @@ def test_an_alias_is_what_it_stands_for() -> None:
     assert root.plain() == {"a": {"lr": 0.1}, "b": {"lr": 0.1}, "c": [2], "d": [[2], 2]}
 
 
-BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9))
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)
+)
 TOWER = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 2000))
 
 INVALID = [
@@ -119,7 +147,9 @@ INVALID = [
 ]
 
 
-@pytest.mark.parametrize(("text", "place", "piece"), INVALID, ids=[piece for _, _, piece in INVALID])
+@pytest.mark.parametrize(
+    ("text", "place", "piece"), INVALID, ids=[piece for _, _, piece in INVALID]
+)
 def test_one_clear_line_and_quickly(lines, text: str, place: str | None, piece: str) -> None:
     start = time.process_time()
     found = lines(text)

@@ -14,7 +14,11 @@ from sweeps.space.yaml_writer import WIDTH, block, flow
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4), max_leaves=12)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
 
 
 def types(value: Any) -> Any:
@@ -25,7 +29,14 @@ def types(value: Any) -> Any:
 
 
 @given(st.dictionaries(TEXTS | st.integers(), VALUES, max_size=4))
-@example({"no": "1e-4", "<<": "~", "": "2019-01-01", "a": {"grid": ["\u2028", "# x", "a: b", "${HOME}"], "when": {}}})
+@example(
+    {
+        "no": "1e-4",
+        "<<": "~",
+        "": "2019-01-01",
+        "a": {"grid": ["\u2028", "# x", "a: b", "${HOME}"], "when": {}},
+    }
+)
 def test_a_mapping_is_read_back(mapping: dict[Any, Any]) -> None:
     for text in (block(mapping), flow(mapping)):
         assert types(parse(text, "written").plain()) == types(mapping)
@@ -45,8 +56,14 @@ def test_nan_is_read_back() -> None:
     [
         ({"limits": {"max_trials": 8}}, "limits: {max_trials: 8}\n"),
         ({"space": {"params": {}}}, "space: {params: {}}\n"),
-        ({"space": {"params": {"eta": {"grid": [1]}}}}, "space:\n  params:\n    eta: {grid: [1]}\n"),
-        ({"data": {"train": "x" * WIDTH, "label": "y"}}, f"data:\n  train: {'x' * WIDTH}\n  label: y\n"),
+        (
+            {"space": {"params": {"eta": {"grid": [1]}}}},
+            "space:\n  params:\n    eta: {grid: [1]}\n",
+        ),
+        (
+            {"data": {"train": "x" * WIDTH, "label": "y"}},
+            f"data:\n  train: {'x' * WIDTH}\n  label: y\n",
+        ),
     ],
 )
 def test_the_layout(value: dict[str, Any], text: str) -> None:

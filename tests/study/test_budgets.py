@@ -14,10 +14,17 @@ from sweeps.study.budgets import BudgetState, exhausted
 
 F, C, P = State.FAIL, State.COMPLETE, State.PRUNED
 VALUES = st.one_of(st.none(), st.just(math.nan), st.floats(-5, 5).map(lambda v: round(v, 1)))
-RESULTS = st.lists(st.builds(lambda s, v, ok: made(s, v, feasible=ok), st.sampled_from([F, C, P]), VALUES, st.booleans()), max_size=25)
+RESULTS = st.lists(
+    st.builds(
+        lambda s, v, ok: made(s, v, feasible=ok), st.sampled_from([F, C, P]), VALUES, st.booleans()
+    ),
+    max_size=25,
+)
 
 
-def made(state: State, value: float | None = None, gpu: float = 0.0, feasible: bool = True) -> Result:
+def made(
+    state: State, value: float | None = None, gpu: float = 0.0, feasible: bool = True
+) -> Result:
     return Result(state, value, values=(value,), metrics={"gpu_seconds": gpu}, feasible=feasible)
 
 
@@ -48,7 +55,9 @@ def test_patience_counts_what_ended_since_the_last_better_one(results, patience)
             idle += 1
     assert ran.without_improvement == idle
     ends = exhausted(Limits(patience=patience), ran)
-    assert (ends is not None) == (idle >= patience) and (ends is None or ends.startswith("limits.patience: "))
+    assert (ends is not None) == (idle >= patience) and (
+        ends is None or ends.startswith("limits.patience: ")
+    )
 
 
 @given(RESULTS, st.integers(1, 4))
@@ -61,7 +70,11 @@ def test_failures_in_a_row_are_the_latest_ones(results, most):
 
 @given(RESULTS, st.floats(-5, 5).map(lambda v: round(v, 1)), st.booleans())
 def test_a_target_is_reached_by_a_feasible_trial_that_ran_to_its_end(results, target, minimize):
-    able = [r.value for r in results if r.state is C and r.feasible and r.value is not None and not math.isnan(r.value)]
+    able = [
+        r.value
+        for r in results
+        if r.state is C and r.feasible and r.value is not None and not math.isnan(r.value)
+    ]
     reached = any(v <= target if minimize else v >= target for v in able)
     assert (exhausted(Limits(target=target), course(results, minimize)) is not None) == reached
 
@@ -69,22 +82,33 @@ def test_a_target_is_reached_by_a_feasible_trial_that_ran_to_its_end(results, ta
 def test_gpu_hours_are_those_of_all_trials_those_that_run_included():
     ran = course([made(C, 1.0, gpu=1800), made(F, gpu=900), made(P, gpu=600)])
     assert exhausted(Limits(max_gpu_hours=1), ran, running_gpu_seconds=299) is None
-    assert exhausted(Limits(max_gpu_hours=1), ran, running_gpu_seconds=300) == "limits.max_gpu_hours: 1 GPU hours were used"
+    assert (
+        exhausted(Limits(max_gpu_hours=1), ran, running_gpu_seconds=300)
+        == "limits.max_gpu_hours: 1 GPU hours were used"
+    )
 
 
 def test_without_limits_nothing_ends():
     assert exhausted(Limits(), course([made(F)] * 50)) is None
 
 
-POINTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)).map(lambda p: (float(p[0]), float(p[1]))), max_size=20)
+POINTS = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 5)).map(lambda p: (float(p[0]), float(p[1]))),
+    max_size=20,
+)
 
 
 @given(POINTS, st.tuples(st.booleans(), st.booleans()))
 def test_the_front_is_what_nothing_dominates_and_is_kept_up_one_by_one(points, goals):
-    results = [Result(C, p[0], values=p) for p in points] + [Result(C, 9.0, values=(math.nan, 9.0)), Result(P, 9.0, values=(9.0, 9.0))]
+    results = [Result(C, p[0], values=p) for p in points] + [
+        Result(C, 9.0, values=(math.nan, 9.0)),
+        Result(P, 9.0, values=(9.0, 9.0)),
+    ]
     dominated = {i for i, a in enumerate(points) for b in points if ranking.dominates(b, a, goals)}
     found = ranking.front(enumerate(results), goals)
-    assert found == [i for i in range(len(points)) if i not in dominated] if points else found == [1]
+    assert (
+        found == [i for i in range(len(points)) if i not in dominated] if points else found == [1]
+    )
     ran = BudgetState(goals)
     for number, result in enumerate(results):
         ran.add_configuration(number, result)

@@ -13,7 +13,11 @@ from sweeps.core.trial import State
 from sweeps.space.section_models import Constraint, Objective
 from sweeps.study.objectives import Objectives
 
-LOSS, AUC, SECONDS = Objective("loss", "minimize"), Objective("auc", "maximize"), Objective("seconds", "minimize")
+LOSS, AUC, SECONDS = (
+    Objective("loss", "minimize"),
+    Objective("auc", "maximize"),
+    Objective("seconds", "minimize"),
+)
 CURVE = ((1, 0.5), (2, 0.3), (3, 0.4))
 COST = costs(10.0, 20.0, {"CPU": 2.0, "GPU": 0.5})
 C, P = State.COMPLETE, State.PRUNED
@@ -22,14 +26,21 @@ C, P = State.COMPLETE, State.PRUNED
 def test_one_objective_is_its_best_report():
     judged = Objectives((LOSS,)).score(C, 3, CURVE, {}, COST)
     assert (judged.step, judged.values, judged.feasible, judged.missing) == (2, (0.3,), True, None)
-    assert judged.metrics == {"seconds": 10.0, "cpu_seconds": 40.0, "gpu_seconds": 10.0, "loss": 0.3}
+    assert judged.metrics == {
+        "seconds": 10.0,
+        "cpu_seconds": 40.0,
+        "gpu_seconds": 10.0,
+        "loss": 0.3,
+    }
 
 
 def test_all_metrics_are_those_of_the_step_that_is_best_by_the_first():
     judge = Objectives((LOSS, AUC), (Constraint("latency", "<=", 5),))
     others = {"auc": [(1, 0.6), (2, 0.7), (3, 0.9)], "latency": [(3, 4.0)]}
     judged = judge.score(C, 3, CURVE, others, COST)
-    assert judged.values == (0.3, 0.7) and judged.metrics["latency"] == 4.0, "a metric that is not at that step: its latest"
+    assert judged.values == (0.3, 0.7) and judged.metrics["latency"] == 4.0, (
+        "a metric that is not at that step: its latest"
+    )
     assert judged.feasible and judge.violations(judged.metrics) == {"latency": -1.0}
 
 
@@ -51,14 +62,22 @@ def test_costs_alone_stand_for_the_last_step_or_the_best_by_a_constraint():
 def test_what_is_asked_for_and_not_there_is_named_and_never_feasible():
     judge = Objectives((LOSS,), (Constraint("latency", "<", 5),))
     judged = judge.score(C, 3, CURVE, {}, COST)
-    assert judged.missing == "latency" and not judged.feasible and judge.violations(judged.metrics)["latency"] > 0
+    assert (
+        judged.missing == "latency"
+        and not judged.feasible
+        and judge.violations(judged.metrics)["latency"] > 0
+    )
     assert Objectives((LOSS,)).score(C, 0, (), {}, COST).missing == "loss"
-    assert Objectives((LOSS, AUC)).score(C, 3, CURVE, {"auc": [(2, math.nan)]}, COST).missing == "auc"
+    assert (
+        Objectives((LOSS, AUC)).score(C, 3, CURVE, {"auc": [(2, math.nan)]}, COST).missing == "auc"
+    )
 
 
 @pytest.mark.parametrize("sign", ["<=", "<", ">=", ">"])
 @given(value=st.floats(allow_nan=True), bound=st.floats(-1e6, 1e6))
-def test_a_violation_is_above_zero_where_the_constraint_is_broken_and_nowhere_else(sign, value, bound):
+def test_a_violation_is_above_zero_where_the_constraint_is_broken_and_nowhere_else(
+    sign, value, bound
+):
     constraint = Constraint("m", sign, bound)
     violation = constraint.violation(value)
     assert not math.isnan(violation) and (violation > 0) == (not constraint.holds(value))

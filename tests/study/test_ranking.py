@@ -20,14 +20,23 @@ def test_five_failures_from_the_start_end_a_sweep_and_later_ones_do_not():
 
 
 def test_a_complete_trial_wins_over_a_better_one_that_was_stopped():
-    results = [(0, Result(P, 0.1)), (1, Result(C, 0.3)), (2, Result(C, 0.2)), (3, Result(F, 0.0)), (4, Result(C, 0.2))]
+    results = [
+        (0, Result(P, 0.1)),
+        (1, Result(C, 0.3)),
+        (2, Result(C, 0.2)),
+        (3, Result(F, 0.0)),
+        (4, Result(C, 0.2)),
+    ]
     assert ranking.winner(results, minimize=True) == 2
     assert ranking.winner(results, minimize=False) == 1
     assert ranking.winner([(0, Result(P, 0.3)), (1, Result(P, 0.2))], minimize=True) == 1
     assert ranking.winner([(0, Result(F)), (1, Result(State.RUNNING, 0.1))], minimize=True) is None
 
 
-@given(st.lists(st.one_of(st.none(), st.just(math.nan), st.floats(-10, 10)), max_size=20), st.booleans())
+@given(
+    st.lists(st.one_of(st.none(), st.just(math.nan), st.floats(-10, 10)), max_size=20),
+    st.booleans(),
+)
 def test_nan_and_none_never_win(values, minimize):
     results = [(i, Result(C, v)) for i, v in enumerate(values)]
     known = [v for v in values if v is not None and v == v]
@@ -48,9 +57,19 @@ STATES = st.sampled_from([State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNIN
 
 @given(st.lists(st.tuples(STATES, VALUES, st.booleans()), max_size=12), st.booleans())
 def test_the_ranked_begin_with_the_winner_and_are_in_order(rows, minimize):
-    results = [(n, Result(state, value, feasible=feasible)) for n, (state, value, feasible) in enumerate(rows)]
+    results = [
+        (n, Result(state, value, feasible=feasible))
+        for n, (state, value, feasible) in enumerate(rows)
+    ]
     found = ranking.ranked(results, minimize)
     assert (found[0] if found else None) == ranking.winner(results, minimize)
-    by_rank = [(not rows[n][2], rows[n][0] is State.PRUNED, rows[n][1] if minimize else -rows[n][1]) for n in found]
+    by_rank = [
+        (not rows[n][2], rows[n][0] is State.PRUNED, rows[n][1] if minimize else -rows[n][1])
+        for n in found
+    ]
     assert by_rank == sorted(by_rank)
-    assert set(found) == {n for n, (state, v, _) in enumerate(rows) if state in (State.COMPLETE, State.PRUNED) and v is not None and v == v}
+    assert set(found) == {
+        n
+        for n, (state, v, _) in enumerate(rows)
+        if state in (State.COMPLETE, State.PRUNED) and v is not None and v == v
+    }

@@ -56,7 +56,9 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(make_space, told, tmp_path, kind):
+def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(
+    make_space, told, tmp_path, kind
+):
     space = make_space(BODY, **KINDS[kind])
     (tmp_path / "journal").mkdir()
     expected = outcome(drive(space, tmp_path / "journal"))
@@ -75,11 +77,16 @@ def test_a_study_in_postgresql_is_the_same_and_goes_on_after_a_kill(make_space, 
             patch.setattr(owner, name, dying)
             drive(space, folder)
     assert outcome(drive(space, folder)) == expected
-    assert PASSWORD not in (folder / "origin.json").read_text() and not (folder / "study.journal").exists()
+    assert (
+        PASSWORD not in (folder / "origin.json").read_text()
+        and not (folder / "study.journal").exists()
+    )
     shown = record.read(folder)
     assert shown is not None and len(shown.trials) == 6
     other = folder_in(space, tmp_path / "other", told)
-    assert record.read(other) is None and SearchLoop.open(other, space).to_run == 6, "a sweep has a study of its own"
+    assert record.read(other) is None and SearchLoop.open(other, space).to_run == 6, (
+        "a sweep has a study of its own"
+    )
 
 
 @pytest.mark.integration
@@ -92,7 +99,9 @@ def test_a_wrong_password_is_said_without_it(told):
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_a_sweep_in_postgresql_runs_resumes_and_shows_and_its_password_is_nowhere(told, tmp_path, monkeypatch):
+def test_a_sweep_in_postgresql_runs_resumes_and_shows_and_its_password_is_nowhere(
+    told, tmp_path, monkeypatch
+):
     file = space_of(tmp_path, "plain", limits="max_trials: 2")
     said = []
 
@@ -112,14 +121,19 @@ def test_a_sweep_in_postgresql_runs_resumes_and_shows_and_its_password_is_nowher
     monkeypatch.setitem(os.environ, "PGPASSWORD", PASSWORD)
     assert len(json.loads(run("show", folder, "--json"))["all"]) == 3
     run("export", folder, "--trial", "0")
-    assert "the study of this sweep is in " in (run("resume", folder, "--storage", told + "2", code=2), said[-1])[1]
+    assert (
+        "the study of this sweep is in "
+        in (run("resume", folder, "--storage", told + "2", code=2), said[-1])[1]
+    )
     for text in said:
         assert PASSWORD not in text
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or PASSWORD.encode() not in path.read_bytes(), path
 
 
-@pytest.mark.parametrize("url", ["postgres://h/d", "mysql://me:hidden@h/d", "study.db", "sqlite:///x.db"])
+@pytest.mark.parametrize(
+    "url", ["postgres://h/d", "mysql://me:hidden@h/d", "study.db", "sqlite:///x.db"]
+)
 def test_any_other_url_is_refused(url):
     with pytest.raises(InputError, match="--storage: must be postgresql://") as e:
         storage.new_settings(url, "x")
@@ -148,11 +162,18 @@ def test_a_record_that_could_not_be_written_leaves_no_part_of_itself(tmp_path, m
             raise OSError(errno.ENOSPC, "no space")
 
     with monkeypatch.context() as patch:
-        patch.setattr("sweeps.study.journal.open", lambda path, mode, buffering=-1: Full(path, mode), raising=False)
+        patch.setattr(
+            "sweeps.study.journal.open",
+            lambda path, mode, buffering=-1: Full(path, mode),
+            raising=False,
+        )
         with pytest.raises(OSError, match="no space"):
             journal.append_logs([{"b": 2}, {"c": 3}])
     journal.append_logs([{"d": 4}])
-    assert [json.loads(line) for line in (tmp_path / "journal").read_text().splitlines()] == [{"a": 1}, {"d": 4}]
+    assert [json.loads(line) for line in (tmp_path / "journal").read_text().splitlines()] == [
+        {"a": 1},
+        {"d": 4},
+    ]
 
 
 def test_what_keeps_a_study_from_being_written_is_told_in_a_line():
@@ -160,14 +181,23 @@ def test_what_keeps_a_study_from_being_written_is_told_in_a_line():
     full.__cause__ = OSError(errno.ENOSPC, "x")
     assert storage.outage(full) == "the sweep's folder cannot be written: No space left on device"
     away = RuntimeError("Optuna's")
-    away.__context__ = sqlalchemy.exc.OperationalError("select", {}, Exception("server closed the connection\nhint"))
-    assert storage.outage(away) == "the study's database does not answer: server closed the connection"
-    assert storage.outage(OSError(errno.EPERM, "x")) is None and storage.outage(ValueError("x")) is None
+    away.__context__ = sqlalchemy.exc.OperationalError(
+        "select", {}, Exception("server closed the connection\nhint")
+    )
+    assert (
+        storage.outage(away) == "the study's database does not answer: server closed the connection"
+    )
+    assert (
+        storage.outage(OSError(errno.EPERM, "x")) is None
+        and storage.outage(ValueError("x")) is None
+    )
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(180)
-def test_a_database_that_goes_away_ends_the_sweep_in_a_line_and_a_resume_when_it_is_back_goes_on(tmp_path):
+def test_a_database_that_goes_away_ends_the_sweep_in_a_line_and_a_resume_when_it_is_back_goes_on(
+    tmp_path,
+):
     file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
     with server() as url:
         process = command("run", file, "--dir", tmp_path / "runs", "--storage", url)

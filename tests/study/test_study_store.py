@@ -26,14 +26,18 @@ params: {eta: {loguniform: [1e-3, 1.0]}, depth: {randint: [1, 9]}, kind: {choice
 
 
 def reports(*values: float, start: int = 1) -> tuple[Report, ...]:
-    return tuple(Report(start + i, {"loss": v, "other": 1.0}, time.time()) for i, v in enumerate(values))
+    return tuple(
+        Report(start + i, {"loss": v, "other": 1.0}, time.time()) for i, v in enumerate(values)
+    )
 
 
 def fill(loop: SearchLoop, n: int) -> None:
     for _ in range(n):
         trial = loop.ask()
         assert trial is not None
-        loop.report(trial.number, ProgressUpdate(reports(0.5, 0.4, trial.params["eta"]), None, None, 1, 0.1))
+        loop.report(
+            trial.number, ProgressUpdate(reports(0.5, 0.4, trial.params["eta"]), None, None, 1, 0.1)
+        )
         loop.tell(trial.number, State.COMPLETE if trial.number % 2 else State.PRUNED)
 
 
@@ -43,10 +47,16 @@ def test_a_trial_has_its_cell_its_shape_and_values_within_bounds(make_space, tmp
     for _ in range(16):
         trial = loop.ask()
         cells.append((trial.chain, trial.shape.workers))
-        assert 1e-3 <= trial.params["eta"] <= 1.0 and trial.params["depth"] in range(1, 9) and trial.params["kind"] in ("a", "b")
+        assert (
+            1e-3 <= trial.params["eta"] <= 1.0
+            and trial.params["depth"] in range(1, 9)
+            and trial.params["kind"] in ("a", "b")
+        )
         assert trial.labels["params.eta"] == trial.params["eta"]
         loop.tell(trial.number, State.FAIL, "x")
-    assert {c: cells.count(c) for c in cells} == {(p, w): 4 for p in ("StandardScaler", "MinMaxScaler") for w in (1, 2)}
+    assert {c: cells.count(c) for c in cells} == {
+        (p, w): 4 for p in ("StandardScaler", "MinMaxScaler") for w in (1, 2)
+    }
 
 
 def test_max_trials_are_begun_and_no_more(make_space, tmp_path):
@@ -60,7 +70,9 @@ def test_suggestions_are_a_function_of_the_study_and_the_seed(make_space, tmp_pa
         (tmp_path / name).mkdir()
         loop = SearchLoop.open(tmp_path / name, make_space(BODY))
         fill(loop, 10)
-        if name == "b":  # a driver that starts anew from the journal goes on as if nothing had happened
+        if (
+            name == "b"
+        ):  # a driver that starts anew from the journal goes on as if nothing had happened
             loop = SearchLoop.open(tmp_path / name, make_space(BODY))
         fill(loop, 10)
         asked.append([(t.params, t.user_attrs["begun"]) for t in loop.store.study.trials])
@@ -82,7 +94,9 @@ def test_metrics_of_the_finished_model_are_of_a_complete_trial(make_space, tmp_p
     expected = final if state is State.COMPLETE else {}
     assert list(result.final) == list(kept.result.final) == list(expected)
     assert kept.result.final.get("valid-auc") == expected.get("valid-auc")
-    assert kept.to_json().get("final", {}) == ({"valid-auc": 0.75, "train-auc": None} if expected else {})
+    assert kept.to_json().get("final", {}) == (
+        {"valid-auc": 0.75, "train-auc": None} if expected else {}
+    )
 
 
 def test_a_trial_is_rebuilt_from_the_journal(make_space, tmp_path):
@@ -111,13 +125,20 @@ def test_what_is_not_active_is_in_no_trial(make_space, tmp_path, algorithm):
     for _ in range(30):
         trial = loop.ask()
         trials.append(trial)
-        loop.report(trial.number, ProgressUpdate(reports(0.5, 0.4, trial.params.get("drop", 0.2)), None, None, 1, 0.1))
+        loop.report(
+            trial.number,
+            ProgressUpdate(reports(0.5, 0.4, trial.params.get("drop", 0.2)), None, None, 1, 0.1),
+        )
         loop.tell(trial.number, State.COMPLETE)
         assert ("drop" in trial.params) == (trial.params["booster"] == "dart")
         assert ("skip" in trial.params) == (trial.params.get("drop", 0) > 0.5)
         scaled = trial.labels["preprocessor.0"] == "StandardScaler"
-        assert [step.name for step in trial.preprocessor] == (["StandardScaler"] if scaled else ["MaxAbsScaler"])
-        assert set(trial.labels) == set(loop.store.study.trials[-1].params), "what is not asked for is not on record"
+        assert [step.name for step in trial.preprocessor] == (
+            ["StandardScaler"] if scaled else ["MaxAbsScaler"]
+        )
+        assert set(trial.labels) == set(loop.store.study.trials[-1].params), (
+            "what is not asked for is not on record"
+        )
     assert {"skip" in t.params for t in trials} == {True, False}
     assert sum("preprocessor.1" in t.labels for t in trials) == 15
     again = SearchLoop.open(tmp_path, space)
@@ -130,7 +151,9 @@ def test_telling_twice_changes_nothing(make_space, tmp_path):
     point = Checkpoint("/c", 2, 2)
     for _ in range(2):
         loop.report(trial.number, ProgressUpdate(reports(0.9, 0.2, 0.4), point, point, 1, 0.5))
-    assert loop.store.study.trials[0].intermediate_values == {1: 0.9, 3: 0.4}, "the study has the rungs, nothing between them"
+    assert loop.store.study.trials[0].intermediate_values == {1: 0.9, 3: 0.4}, (
+        "the study has the rungs, nothing between them"
+    )
     result = loop.tell(trial.number, State.COMPLETE)
     assert (result.value, result.best_step, result.steps, result.checkpoint) == (0.2, 2, 3, point)
     assert loop.store.results()[0] == result
@@ -149,7 +172,13 @@ def test_states_are_told_as_they_are(make_space, tmp_path):
         trial = loop.ask()
         loop.report(trial.number, ProgressUpdate(reports(*values), None, None, 1, 0.1))
         loop.tell(trial.number, state, "broken" if state is State.FAIL else None)
-    assert [t.state.name for t in loop.store.study.trials] == ["COMPLETE", "PRUNED", "FAIL", "FAIL", "FAIL"]
+    assert [t.state.name for t in loop.store.study.trials] == [
+        "COMPLETE",
+        "PRUNED",
+        "FAIL",
+        "FAIL",
+        "FAIL",
+    ]
     results = loop.store.results()
     assert results[2].error == "broken"
     assert "without reporting" in results[3].error and "NaN" in results[4].error

@@ -53,7 +53,11 @@ def random_key(dimension: Dimension, rng: random.Random) -> Any:
 
 
 def trial(
-    space: Space, number: int, state: State = State.COMPLETE, curve: Sequence[float] = (0.5,), error: str | None = None
+    space: Space,
+    number: int,
+    state: State = State.COMPLETE,
+    curve: Sequence[float] = (0.5,),
+    error: str | None = None,
 ) -> TrialRecord:
     """Return a trial of this space with the given values at its steps. Equal arguments give an equal trial."""
     rng, labels = random.Random(number), {}
@@ -71,9 +75,22 @@ def trial(
         number=number,
         id=f"{number:04d}",
         seed=number,
-        result=Result(state, value, step, len(curve), None, error, 1.5, (value,), {"seconds": 1.5, "cpu_seconds": 3.0, "gpu_seconds": 0.0}),
+        result=Result(
+            state,
+            value,
+            step,
+            len(curve),
+            None,
+            error,
+            1.5,
+            (value,),
+            {"seconds": 1.5, "cpu_seconds": 3.0, "gpu_seconds": 0.0},
+        ),
         preprocessor=str(labels["preprocessor"]),
-        scaling={"num_workers": labels["scaling.num_workers"], "resources_per_worker": {"CPU": 1.0}},
+        scaling={
+            "num_workers": labels["scaling.num_workers"],
+            "resources_per_worker": {"CPU": 1.0},
+        },
         params=params,
         labels=labels,
         curve=reports,

@@ -36,12 +36,19 @@ def space(folder: Path, *changes: tuple[str, str]) -> Space:
     return load(folder / "made.yaml")
 
 
-def sweep(name: str, made: Space | None, *values: float | None, data: str = "d", **changes: object) -> ComparedSweep:
+def sweep(
+    name: str, made: Space | None, *values: float | None, data: str = "d", **changes: object
+) -> ComparedSweep:
     """Return a sweep whose trials are complete and have these values."""
-    trials = [trial(n, State.COMPLETE if value is not None else State.FAIL, value) for n, value in enumerate(values)]
+    trials = [
+        trial(n, State.COMPLETE if value is not None else State.FAIL, value)
+        for n, value in enumerate(values)
+    ]
     trials = [replace(t, params={"eta": 0.1 + t.number, "depth": 3}) for t in trials]
     known = Importance((("params.eta", 1.0),), "the values of 12 trials")
-    found = ComparedSweep(name, f"/runs/{name}", "finished", Record(MINIMIZE, tuple(trials), data), made, known)
+    found = ComparedSweep(
+        name, f"/runs/{name}", "finished", Record(MINIMIZE, tuple(trials), data), made, known
+    )
     return replace(found, **changes)
 
 
@@ -55,13 +62,20 @@ def test_comparable_sweeps_share_the_best_value(tmp_path):
     assert found.groups == ((0, 1),) and found.winners == {(0, 1): (1,)} and found.notes == ()
     assert rows(found)["best"] == (0.4, 0.3) and rows(found)["regret"] == (pytest.approx(0.1), 0.0)
     assert rows(found)["best trial"] == ("0001", "0001") and rows(found)["trials"] == (2, 3)
-    assert [(n, [None if v is None else round(v, 6) for v in values]) for n, values in found.regret["trials"]] == [
+    assert [
+        (n, [None if v is None else round(v, 6) for v in values])
+        for n, values in found.regret["trials"]
+    ] == [
         (1, [0.2, 0.4]),
         (2, [0.1, 0.0]),
         (3, [None, 0.0]),
     ]
     assert set(found.regret) == {"trials", "seconds", "cpu_seconds"}
-    assert found.settings == () and found.configurations == () and found.equal_values["params.depth"] == 3
+    assert (
+        found.settings == ()
+        and found.configurations == ()
+        and found.equal_values["params.depth"] == 3
+    )
 
 
 def test_two_sweeps_with_the_same_best_value_are_both_best(tmp_path):
@@ -73,7 +87,16 @@ def test_two_sweeps_with_the_same_best_value_are_both_best(tmp_path):
 
 def test_differences_of_spaces_and_of_the_best_configurations_are_listed(tmp_path):
     a = sweep("a", space(tmp_path), 0.5, 0.4)
-    b = sweep("b", space(tmp_path, ("0.5]", "0.6]"), ("max_trials: 4", "max_trials: 9"), ("depth: 3", "depth: {randint: [1, 9]}")), 0.3)
+    b = sweep(
+        "b",
+        space(
+            tmp_path,
+            ("0.5]", "0.6]"),
+            ("max_trials: 4", "max_trials: 9"),
+            ("depth: 3", "depth: {randint: [1, 9]}"),
+        ),
+        0.3,
+    )
     found = compare([a, b])
     assert dict(found.settings) == {
         "limits.max_trials": ("4", "9"),
@@ -87,10 +110,19 @@ def test_the_settings_inside_an_option_that_only_one_space_has_are_left_out(tmp_
     chains = "  preprocessor: {grid: [none, {SimpleImputer: {strategy: STRATEGY}}]}\n  params:"
     a = space(tmp_path, ("  params:", chains.replace("STRATEGY", "mean")))
     b = space(tmp_path, ("  params:", chains.replace("STRATEGY", "most_frequent")))
-    c = space(tmp_path, ("  params:", "  preprocessor: {grid: [none, StandardScaler]}\n  params:"), ("max_trials: 4", "max_trials: 9"))
-    assert [name for name, _ in compare([sweep("a", a, 0.5), sweep("b", b, 0.5)]).settings] == ["preprocessor[SimpleImputer].0.strategy"]
+    c = space(
+        tmp_path,
+        ("  params:", "  preprocessor: {grid: [none, StandardScaler]}\n  params:"),
+        ("max_trials: 4", "max_trials: 9"),
+    )
+    assert [name for name, _ in compare([sweep("a", a, 0.5), sweep("b", b, 0.5)]).settings] == [
+        "preprocessor[SimpleImputer].0.strategy"
+    ]
     found = compare([sweep("a", a, 0.5), sweep("c", c, 0.5)]).settings
-    assert dict(found) == {"limits.max_trials": ("4", "9"), "preprocessor": ("grid none, SimpleImputer", "grid none, StandardScaler")}
+    assert dict(found) == {
+        "limits.max_trials": ("4", "9"),
+        "preprocessor": ("grid none, SimpleImputer", "grid none, StandardScaler"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -103,7 +135,12 @@ def test_the_settings_inside_an_option_that_only_one_space_has_are_left_out(tmp_
     ],
 )
 def test_values_on_different_rows_are_not_compared(tmp_path, changes, data, why):
-    found = compare([sweep("a", space(tmp_path), 0.5, 0.4), sweep("b", space(tmp_path, *changes), 0.3, data=data)])
+    found = compare(
+        [
+            sweep("a", space(tmp_path), 0.5, 0.4),
+            sweep("b", space(tmp_path, *changes), 0.3, data=data),
+        ]
+    )
     assert found.groups == ((0,), (1,)) and not found.winners
     assert any(why in note for note in found.notes), found.notes
     assert "regret" not in rows(found)  # each sweep is beside its own best value
@@ -112,13 +149,23 @@ def test_values_on_different_rows_are_not_compared(tmp_path, changes, data, why)
 
 def test_other_features_and_fewer_train_rows_leave_the_values_comparable(tmp_path):
     fewer = space(tmp_path, ("valid: 0.25", "valid: 0.25, drop: [ash], rows: 0.5"))
-    assert compare([sweep("a", space(tmp_path), 0.5), sweep("b", fewer, 0.3, data="other")]).groups == ((0, 1),)
+    assert compare(
+        [sweep("a", space(tmp_path), 0.5), sweep("b", fewer, 0.3, data="other")]
+    ).groups == ((0, 1),)
 
 
 def test_sweeps_with_other_objectives_are_not_compared(tmp_path):
     a = sweep("a", space(tmp_path), 0.5)
-    best = Record(Objectives((Objective("accuracy", "maximize"),)), sweep("b", None, 0.9, 0.8).record.trials, "d")
-    b = sweep("b", space(tmp_path, ("metric: loss, goal: minimize", "metric: accuracy, goal: maximize")), record=best)
+    best = Record(
+        Objectives((Objective("accuracy", "maximize"),)),
+        sweep("b", None, 0.9, 0.8).record.trials,
+        "d",
+    )
+    b = sweep(
+        "b",
+        space(tmp_path, ("metric: loss, goal: minimize", "metric: accuracy, goal: maximize")),
+        record=best,
+    )
     found = compare([a, b, sweep("c", space(tmp_path), 0.4)])
     assert found.groups == ((0, 2), (1,)) and found.winners == {(0, 2): (2,)}
     assert rows(found)["regret"] == (pytest.approx(0.1), 0.0, 0.0)
@@ -130,18 +177,34 @@ def test_a_sweep_whose_best_trial_was_pruned_has_no_regret(tmp_path):
     made = space(tmp_path)
     pruned = Record(MINIMIZE, (trial(0, State.PRUNED, 0.1),), "d")
     found = compare([sweep("a", made, 0.5), sweep("b", made, record=pruned)])
-    assert rows(found)["regret"] == (0.0, None) and "B has no regret, because its best trial was stopped early" in found.notes
+    assert (
+        rows(found)["regret"] == (0.0, None)
+        and "B has no regret, because its best trial was stopped early" in found.notes
+    )
 
 
 def test_several_objectives_and_repeats_and_missing_parts_are_notes(tmp_path):
     made = space(tmp_path)
     two = Record(Objectives((Objective("loss", "minimize"), Objective("auc", "maximize"))), (), "d")
     repeated = replace(sweep("b", made, 0.5).record, repeats=Repeats(3))
-    empty = sweep("d", None, record=None, problems=("the space file cannot be read: why",), state="running")
-    found = compare([sweep("a", made, record=two), sweep("b", made, record=repeated), sweep("c", made, 0.4), empty])
+    empty = sweep(
+        "d", None, record=None, problems=("the space file cannot be read: why",), state="running"
+    )
+    found = compare(
+        [
+            sweep("a", made, record=two),
+            sweep("b", made, record=repeated),
+            sweep("c", made, 0.4),
+            empty,
+        ]
+    )
     text = "\n".join(found.notes)
     assert "Pareto front" in text and "(A: 1; B: 3, by their mean; C: 1)" in text
-    assert "D: the space file cannot be read: why" in text and "D is still running" in text and "D has no trial yet" in text
+    assert (
+        "D: the space file cannot be read: why" in text
+        and "D is still running" in text
+        and "D has no trial yet" in text
+    )
     assert rows(found)["state"] == ("finished", "finished", "finished", "running")
     json.dumps(found.to_json(), allow_nan=False)
     assert to_page(found).count("<table>") >= 3
@@ -151,8 +214,14 @@ def test_the_most_important_dimension_comes_first(tmp_path):
     made = space(tmp_path)
     a = sweep("a", made, 0.5, importance=Importance((("params.x", 0.8), ("params.y", 0.2))))
     b = sweep("b", made, 0.5, importance=Importance((("params.y", 0.9), ("params.z", 0.1))))
-    assert compare([a, b]).importance == (("params.y", (0.2, 0.9)), ("params.x", (0.8, None)), ("params.z", (None, 0.1)))
-    unknown = Importance(unknown="importance needs 10 trials with comparable values, but there are 1")
+    assert compare([a, b]).importance == (
+        ("params.y", (0.2, 0.9)),
+        ("params.x", (0.8, None)),
+        ("params.z", (None, 0.1)),
+    )
+    unknown = Importance(
+        unknown="importance needs 10 trials with comparable values, but there are 1"
+    )
     assert "A: importance needs 10 trials" in compare([replace(a, importance=unknown), b]).notes[0]
 
 
@@ -161,10 +230,17 @@ def test_the_page_and_the_json_have_every_sweep(tmp_path):
     found = compare([sweep("a<b", made, 0.5, float("inf")), sweep("c|d", made, 0.7)])
     page, shown = to_page(found), json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert "a&lt;b" in page and "c|d" in page and "<h2>Best configurations</h2>" in page
-    assert shown["comparable"] == [["A", "B"]] and [s["sweep"] for s in shown["sweeps"]] == ["a<b", "c|d"]
+    assert shown["comparable"] == [["A", "B"]] and [s["sweep"] for s in shown["sweeps"]] == [
+        "a<b",
+        "c|d",
+    ]
     assert shown["regret"]["trials"][0]["trials"] == 1
     assert to_markdown(found).startswith("# a&lt;b and c\\|d")
 
 
 def test_labels_are_distinct():
-    assert labels_of(3) == ("A", "B", "C") and labels_of(28)[25:] == ("Z", "A2", "B2") and len(set(labels_of(100))) == 100
+    assert (
+        labels_of(3) == ("A", "B", "C")
+        and labels_of(28)[25:] == ("Z", "A2", "B2")
+        and len(set(labels_of(100))) == 100
+    )

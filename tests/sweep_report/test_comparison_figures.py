@@ -17,21 +17,44 @@ from tests.sweep_report.test_regret import MINIMIZE, trial
 
 
 def lines(figure) -> dict:
-    return {trace["name"]: list(zip(trace["x"], trace["y"], strict=True)) for trace in figure.plot["data"]}
+    return {
+        trace["name"]: list(zip(trace["x"], trace["y"], strict=True))
+        for trace in figure.plot["data"]
+    }
 
 
 def test_each_sweep_has_a_line_of_its_best_value_and_of_its_regret(tmp_path):
     made = space(tmp_path)
-    best, regret, *over_seconds = comparison_figures(compare([sweep("a", made, 0.5, 0.4), sweep("b", made, 0.7, 0.3, 0.6)]))
+    best, regret, *over_seconds = comparison_figures(
+        compare([sweep("a", made, 0.5, 0.4), sweep("b", made, 0.7, 0.3, 0.6)])
+    )
     assert lines(best) == {"A: a": [(1, 0.5), (2, 0.4)], "B: b": [(1, 0.7), (2, 0.3), (3, 0.3)]}
-    assert lines(regret) == {"A: a": [(1, pytest.approx(0.2)), (2, pytest.approx(0.1))], "B: b": [(1, 0.4), (2, 0.4)]}
-    assert regret.plot["layout"]["yaxis"]["type"] == "log" and best.plot["layout"]["xaxis"]["dtick"] == 1
-    assert [f.plot["layout"]["xaxis"]["title"]["text"] for f in over_seconds] == ["seconds", "seconds"]
+    assert lines(regret) == {
+        "A: a": [(1, pytest.approx(0.2)), (2, pytest.approx(0.1))],
+        "B: b": [(1, 0.4), (2, 0.4)],
+    }
+    assert (
+        regret.plot["layout"]["yaxis"]["type"] == "log"
+        and best.plot["layout"]["xaxis"]["dtick"] == 1
+    )
+    assert [f.plot["layout"]["xaxis"]["title"]["text"] for f in over_seconds] == [
+        "seconds",
+        "seconds",
+    ]
 
 
 def test_sweeps_that_cannot_be_compared_are_in_different_figures(tmp_path):
-    made = compare([sweep("a", space(tmp_path), 0.5), sweep("b", space(tmp_path, ("valid: 0.25", "valid: 0.2")), 0.3, data="other")])
-    assert [(f.title, list(lines(f))) for f in comparison_figures(made) if f.plot["layout"]["xaxis"]["title"]["text"] == "trials"] == [
+    made = compare(
+        [
+            sweep("a", space(tmp_path), 0.5),
+            sweep("b", space(tmp_path, ("valid: 0.25", "valid: 0.2")), 0.3, data="other"),
+        ]
+    )
+    assert [
+        (f.title, list(lines(f)))
+        for f in comparison_figures(made)
+        if f.plot["layout"]["xaxis"]["title"]["text"] == "trials"
+    ] == [
         ("Best so far of A over trials", ["A: a"]),
         ("Best so far of B over trials", ["B: b"]),
     ]
@@ -48,16 +71,29 @@ def test_failed_trials_and_empty_sweeps_have_no_points(tmp_path):
 def test_a_sweep_without_regret_has_no_line_of_its_regret(tmp_path):
     made = space(tmp_path)
     pruned = Record(MINIMIZE, (trial(0, State.PRUNED, 0.1),), "d")
-    found = comparison_figures(compare([sweep("a", made, 0.5, 0.4), sweep("b", made, record=pruned)]))
+    found = comparison_figures(
+        compare([sweep("a", made, 0.5, 0.4), sweep("b", made, record=pruned)])
+    )
     assert lines(found[0]).keys() == {"A: a", "B: b"} and lines(found[1])["B: b"] == []
 
 
 def test_the_page_has_the_figures_after_the_results(tmp_path):
-    page = to_page(compare([sweep("a", space(tmp_path), 0.5, 0.4), sweep("b", space(tmp_path), 0.7)]))
-    titles = ("Results", "Best so far over trials", "Regret over trials", "Regret over seconds", "Spaces", "Best configurations")
+    page = to_page(
+        compare([sweep("a", space(tmp_path), 0.5, 0.4), sweep("b", space(tmp_path), 0.7)])
+    )
+    titles = (
+        "Results",
+        "Best so far over trials",
+        "Regret over trials",
+        "Regret over seconds",
+        "Spaces",
+        "Best configurations",
+    )
     places = [page.index(f"<h2>{title}</h2>") for title in titles]
     assert places == sorted(places) and 'data-figure="3"' in page
-    assert "<script" not in to_page(compare([sweep("a", None, record=None), sweep("b", None, record=None)]))
+    assert "<script" not in to_page(
+        compare([sweep("a", None, record=None), sweep("b", None, record=None)])
+    )
 
 
 def test_the_examples_of_the_docstrings_are_right():

@@ -31,11 +31,27 @@ def space(tmp_path):
 
 def result(best=None, **changed):
     trial_counts = {"completed": 1, "pruned": 1, "failed": 0}
-    fields = {"sweep": "made-1", "dir": Path("/runs/made-1"), "trials": trial_counts, "best": None, "bundle": None, "checkpoint": None}
+    fields = {
+        "sweep": "made-1",
+        "dir": Path("/runs/made-1"),
+        "trials": trial_counts,
+        "best": None,
+        "bundle": None,
+        "checkpoint": None,
+    }
     fields |= {"mlflow": {}, "fits": 3, "seconds": 61.5}
     if best is not None:
-        shown = {"trial": best.id, "value": best.result.value, "test": 0.25, "params": best.params, "preprocessor": best.preprocessor}
-        fields |= {"best": {**shown, "scaling": best.scaling}, "bundle": Path("/runs/made-1/bundle")}
+        shown = {
+            "trial": best.id,
+            "value": best.result.value,
+            "test": 0.25,
+            "params": best.params,
+            "preprocessor": best.preprocessor,
+        }
+        fields |= {
+            "best": {**shown, "scaling": best.scaling},
+            "bundle": Path("/runs/made-1/bundle"),
+        }
     return SweepResult(**{**fields, **changed})
 
 
@@ -49,7 +65,10 @@ def test_the_report_shows_the_winner_and_how_to_use_it(space):
     rows = re.findall(r"^\| (\d{4}) \| ([\d.]+) \| (\w+)", rest, re.M)
     assert rows == [("0001", "0.9", "PRUNED"), ("0000", "0.75", "COMPLETE")]
     assert "stopped early never wins" in rest
-    assert "sweeps predict /runs/made-1/bundle rows.csv" in rest and 'load_bundle("/runs/made-1/bundle")' in rest
+    assert (
+        "sweeps predict /runs/made-1/bundle rows.csv" in rest
+        and 'load_bundle("/runs/made-1/bundle")' in rest
+    )
     assert space.text.strip() in rest
     assert page.index("Trial 0000") < page.index("Best so far") < page.index("Use the bundle")
 
@@ -58,7 +77,11 @@ def test_nested_parameters_of_the_winner_are_rows_of_a_table(space):
     winner = trial(space, 0)
     fields = result(winner)
     nested = {"optimizer": {"name": "sgd", "options": [{"momentum": 0.9}, None]}, "early": True}
-    text = report(Record(OBJECTIVES, (winner,)), space, dataclasses.replace(fields, best={**fields.best, "params": nested})).markdown
+    text = report(
+        Record(OBJECTIVES, (winner,)),
+        space,
+        dataclasses.replace(fields, best={**fields.best, "params": nested}),
+    ).markdown
     rows = "| optimizer.name | sgd |\n| optimizer.options.0.momentum | 0.9 |\n| optimizer.options.1 | null |\n| early | true |"
     assert rows in text and "{'" not in text
 
@@ -66,7 +89,9 @@ def test_nested_parameters_of_the_winner_are_rows_of_a_table(space):
 def test_data_dimensions_of_the_winner_are_reported(space):
     winner = trial(space, 0, curve=(0.5, 0.75))
     fields = result(winner)
-    fields = dataclasses.replace(fields, best={**fields.best, "data": {"drop": ["hue"], "rows": 0.5}})
+    fields = dataclasses.replace(
+        fields, best={**fields.best, "data": {"drop": ["hue"], "rows": 0.5}}
+    )
     text, _ = vars(report(Record(OBJECTIVES, (winner,)), space, fields)).values()
     assert "| data.drop | hue |\n| data.rows | 0.5 |\n| preprocessor |" in text
 
@@ -80,8 +105,13 @@ def test_a_sweep_of_many_trials_shows_the_best_ten(space):
 
 
 def test_the_report_lists_failed_trials(space):
-    failed = tuple(trial(space, n, State.FAIL, (), f"Traceback\n  ...\nValueError: bad <thing> {n}") for n in range(5))
-    text, page = vars(report(Record(OBJECTIVES, failed), space, result(notes=("five | failed",)))).values()
+    failed = tuple(
+        trial(space, n, State.FAIL, (), f"Traceback\n  ...\nValueError: bad <thing> {n}")
+        for n in range(5)
+    )
+    text, page = vars(
+        report(Record(OBJECTIVES, failed), space, result(notes=("five | failed",)))
+    ).values()
     assert "**No trial has a value.**" in text and "five \\| failed" in text
     assert "- trial 0000: ValueError: bad &lt;thing\\> 0" in text and "- and 2 more" in text
     assert "Use the bundle" not in text and "/runs/made-1" in text
@@ -90,7 +120,9 @@ def test_the_report_lists_failed_trials(space):
 
 def test_the_report_marks_a_stopped_winner_and_an_early_end(space):
     stopped = trial(space, 0, State.PRUNED, (0.5,))
-    text = report(Record(OBJECTIVES, (stopped,)), space, result(stopped, reason="limits.timeout")).markdown
+    text = report(
+        Record(OBJECTIVES, (stopped,)), space, result(stopped, reason="limits.timeout")
+    ).markdown
     assert "1 of 1, at which the trial was stopped (asha at step 5)" in text
     assert "Ended early: limits.timeout." in text
 
@@ -98,13 +130,24 @@ def test_the_report_marks_a_stopped_winner_and_an_early_end(space):
 @example("a&lt;b")
 @given(st.text(alphabet=st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=40))
 def test_a_cell_escapes_its_text_for_markdown(text):
-    shown = MarkdownIt("commonmark", {"html": False}).enable("table").render(reports.table(["x"], [[cell(text)]]))
+    shown = (
+        MarkdownIt("commonmark", {"html": False})
+        .enable("table")
+        .render(reports.table(["x"], [[cell(text)]]))
+    )
     found = re.search(r"<td>(.*?)</td>", shown, re.S)
     assert found and html.unescape(found.group(1)) == text, shown
 
 
 def test_numbers_and_durations_are_formatted_briefly():
-    assert [number(v) for v in (0.24066907669653778, 1e-7, 8, True, None, "a_b|")] == ["0.240669", "1e-07", "8", "true", "null", "a_b\\|"]
+    assert [number(v) for v in (0.24066907669653778, 1e-7, 8, True, None, "a_b|")] == [
+        "0.240669",
+        "1e-07",
+        "8",
+        "true",
+        "null",
+        "a_b\\|",
+    ]
     assert [duration(s) for s in (0.4, 59.6, 3600)] == ["0 s", "1 min 0 s", "1 h 0 min"]
 
 

@@ -44,13 +44,26 @@ def space(tmp_path):
 
 
 def data_of(space, made, **more) -> PlotData:
-    return PlotData(**{"dimensions": space.dimensions, "objectives": GOALS, "rungs": RUNGS, "trials": tuple(made), **more})
+    return PlotData(
+        **{
+            "dimensions": space.dimensions,
+            "objectives": GOALS,
+            "rungs": RUNGS,
+            "trials": tuple(made),
+            **more,
+        }
+    )
 
 
 def timed(made, start=1_000_000.0, seconds=10.0):
     """Return the trials as if they had run one after the other."""
     at = [datetime.datetime.fromtimestamp(start + i * seconds) for i in range(len(made) + 1)]
-    return [dataclasses.replace(t, began=at[i], ended=None if t.result.state is State.RUNNING else at[i + 1]) for i, t in enumerate(made)]
+    return [
+        dataclasses.replace(
+            t, began=at[i], ended=None if t.result.state is State.RUNNING else at[i + 1]
+        )
+        for i, t in enumerate(made)
+    ]
 
 
 # ---- the choice of trials and values
@@ -73,49 +86,89 @@ def test_values_are_compared_at_equal_steps(space):
     assert basis == f"the values at step 15, which {reached[15]} trials reached"
     assert values == {t.number: t.curve[14][1] for t in made if len(t.curve) >= 15}
     assert basis_of(made[:5], RUNGS)[1].keys() == {0, 1, 2, 3, 4}  # few: those of the first rung
-    assert basis_of(made[:5], ()) == ("the values of 5 trials", {t.number: t.result.value for t in made[:5]})
+    assert basis_of(made[:5], ()) == (
+        "the values of 5 trials",
+        {t.number: t.result.value for t in made[:5]},
+    )
 
 
 def test_trials_without_a_finite_value_are_not_ranked(space):
-    odd = [trial(space, 0, State.FAIL, ()), trial(space, 1, curve=(math.nan,)), trial(space, 2, curve=(math.inf,))]
+    odd = [
+        trial(space, 0, State.FAIL, ()),
+        trial(space, 1, curve=(math.nan,)),
+        trial(space, 2, curve=(math.inf,)),
+    ]
     good, better = trial(space, 3, curve=(0.5,)), trial(space, 4, curve=(0.7,))
     assert [t.number for t in best_first([*odd, good, better], minimize=False)] == [4, 3]
     assert finite(((1, math.nan), (2, 0.5), (3, -math.inf))) == [(2, 0.5)]
 
 
 def test_a_stopped_trial_is_the_best_so_far_only_without_complete_trials(space):
-    stopped, complete = trial(space, 0, State.PRUNED, (0.9,)), [trial(space, n, curve=(v,)) for n, v in ((1, 0.4), (2, 0.3), (3, 0.6))]
-    assert best_so_far([stopped, *complete, trial(space, 4, State.FAIL, ())], minimize=False) == [(1, 0.4), (3, 0.6), (4, 0.6)]
+    stopped, complete = (
+        trial(space, 0, State.PRUNED, (0.9,)),
+        [trial(space, n, curve=(v,)) for n, v in ((1, 0.4), (2, 0.3), (3, 0.6))],
+    )
+    assert best_so_far([stopped, *complete, trial(space, 4, State.FAIL, ())], minimize=False) == [
+        (1, 0.4),
+        (3, 0.6),
+        (4, 0.6),
+    ]
     assert best_so_far([stopped], minimize=False) == [(0, 0.9), (0, 0.9)]
     assert best_so_far([trial(space, 0, State.FAIL, ())], minimize=False) == []
-    lower = dataclasses.replace(complete[2], result=dataclasses.replace(complete[2].result, feasible=False))
+    lower = dataclasses.replace(
+        complete[2], result=dataclasses.replace(complete[2].result, feasible=False)
+    )
     assert best_so_far([*complete[:2], lower], minimize=False)[-1] == (3, 0.4)
     running = trial(space, 5, State.RUNNING, (0.99,))  # the value of an early step is not final
-    assert best_so_far([stopped, running], minimize=False) == [(0, 0.9), (5, 0.9)] and best_so_far([running], minimize=False) == []
+    assert (
+        best_so_far([stopped, running], minimize=False) == [(0, 0.9), (5, 0.9)]
+        and best_so_far([running], minimize=False) == []
+    )
 
 
 def test_an_axis_of_few_whole_numbers_has_no_fractions_between_them():
     assert whole_axis([1, 3]) == {"dtick": 1} == whole_axis([7])
-    assert whole_axis([]) == whole_axis([1, 2.5]) == whole_axis([True]) == whole_axis(["a"]) == whole_axis([0, 1000]) == {}
+    assert (
+        whole_axis([])
+        == whole_axis([1, 2.5])
+        == whole_axis([True])
+        == whole_axis(["a"])
+        == whole_axis([0, 1000])
+        == {}
+    )
 
 
 def test_figures_of_few_trials_label_whole_numbers_only(space):
     made = data_of(space, timed([trial(space, n, curve=(0.5, 0.4 + n / 10)) for n in range(3)]))
     axes = {f.key: f.plot["layout"] for f in plots.all_figures(made, 0)}
-    assert axes["history"]["xaxis"]["dtick"] == axes["curves"]["xaxis"]["dtick"] == axes["timeline"]["yaxis"]["dtick"] == 1
-    (ticks,) = (axis["ticktext"] for axis in plots.parallel(made).plot["data"][0]["dimensions"] if axis["label"] == "depth")
+    assert (
+        axes["history"]["xaxis"]["dtick"]
+        == axes["curves"]["xaxis"]["dtick"]
+        == axes["timeline"]["yaxis"]["dtick"]
+        == 1
+    )
+    (ticks,) = (
+        axis["ticktext"]
+        for axis in plots.parallel(made).plot["data"][0]["dimensions"]
+        if axis["label"] == "depth"
+    )
     assert all("." not in text for text in ticks)
 
 
 def test_curves_of_a_scheduler_that_counts_rows_are_over_the_share_of_the_rows(space):
     figure = plots.curves(data_of(space, [trial(space, 0, curve=(0.5, 0.6, 0.7))], parts=4))
     assert [trace["x"] for trace in figure.plot["data"]] == [[25.0, 50.0, 75.0]]
-    assert figure.plot["layout"]["xaxis"]["title"]["text"] == "% of the train rows" and "share of the train rows" in figure.note
+    assert (
+        figure.plot["layout"]["xaxis"]["title"]["text"] == "% of the train rows"
+        and "share of the train rows" in figure.note
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 4)), max_size=20))
 def test_resources_in_use_are_the_sum_of_the_periods(spans):
-    periods = [(float(min(a, b)), float(max(a, b)), {"CPU": float(amount)}) for a, b, amount in spans]
+    periods = [
+        (float(min(a, b)), float(max(a, b)), {"CPU": float(amount)}) for a, b, amount in spans
+    ]
     used = resources_in_use(periods).get("CPU", [])
     for at, amount in used:
         assert amount == sum(of["CPU"] for start, end, of in periods if start <= at < end)
@@ -123,7 +176,11 @@ def test_resources_in_use_are_the_sum_of_the_periods(spans):
 
 
 def test_short_names_stay_distinct():
-    assert short_names(["params.a", "scaling.a", "params.b"]) == {"params.a": "params.a", "scaling.a": "scaling.a", "params.b": "b"}
+    assert short_names(["params.a", "scaling.a", "params.b"]) == {
+        "params.a": "params.a",
+        "scaling.a": "scaling.a",
+        "params.b": "b",
+    }
 
 
 # ---- the figures
@@ -157,12 +214,20 @@ def test_a_contour_has_two_different_dimensions(space):
     made = data_of(space, trials(space, 40))
     same = plots.figure(made, "contour", x="params.eta", y="params.eta").plot["layout"]
     assert same["xaxis"]["title"]["text"] == "eta" != same["yaxis"]["title"]["text"]
-    one = data_of(space, trials(space, 40), dimensions=tuple(d for d in space.dimensions if d.name == "params.eta"))
-    assert plots.figure(one, "contour", x="params.eta", y="params.eta").note.startswith("A contour plot needs two dimensions")
+    one = data_of(
+        space,
+        trials(space, 40),
+        dimensions=tuple(d for d in space.dimensions if d.name == "params.eta"),
+    )
+    assert plots.figure(one, "contour", x="params.eta", y="params.eta").note.startswith(
+        "A contour plot needs two dimensions"
+    )
 
 
 def test_running_trials_alone_have_no_best_value(space):
-    made = plots.history(data_of(space, [trial(space, n, State.RUNNING, (0.5,)) for n in range(2)], is_driven=True))
+    made = plots.history(
+        data_of(space, [trial(space, n, State.RUNNING, (0.5,)) for n in range(2)], is_driven=True)
+    )
     assert [trace["name"] for trace in made.plot["data"]] == ["RUNNING"]
 
 
@@ -191,7 +256,10 @@ def test_running_trials_have_curves_and_end_now(space):
     assert "0040" in [trace["name"] for trace in plots.curves(data).plot["data"]]
     bars = {trace["name"]: trace for trace in plots.timeline(data).plot["data"]}
     assert bars["RUNNING"]["x"] == [100_000] and bars["COMPLETE"]["x"] == [10_000] * 40
-    assert {trace["name"] for trace in plots.timeline(dataclasses.replace(data, is_driven=False)).plot["data"]} == {
+    assert {
+        trace["name"]
+        for trace in plots.timeline(dataclasses.replace(data, is_driven=False)).plot["data"]
+    } == {
         "COMPLETE",
         "INTERRUPTED",
     }
@@ -200,26 +268,49 @@ def test_running_trials_have_curves_and_end_now(space):
 def test_resources_follow_the_sizes_of_an_elastic_trial(space):
     (made,) = timed([trial(space, 0)], seconds=100.0)
     sizes = (GangSizePeriod(0, 1, 0, 1_000_000.0), GangSizePeriod(5, 3, 5, 1_000_040.0))
-    elastic = dataclasses.replace(made, sizes=sizes, scaling={"num_workers": {"elastic": [1, 3]}, "resources_per_worker": {"CPU": 2.0}})
-    shown = {trace["name"]: trace["y"] for trace in plots.resources(data_of(space, [elastic])).plot["data"]}
+    elastic = dataclasses.replace(
+        made,
+        sizes=sizes,
+        scaling={"num_workers": {"elastic": [1, 3]}, "resources_per_worker": {"CPU": 2.0}},
+    )
+    shown = {
+        trace["name"]: trace["y"]
+        for trace in plots.resources(data_of(space, [elastic])).plot["data"]
+    }
     assert shown == {"workers": [1.0, 3.0, 0.0], "CPU": [2.0, 6.0, 0.0]}
-    assert [trace["name"] for trace in plots.cost(data_of(space, [elastic])).plot["data"]] == ["1 to 3 workers"]
+    assert [trace["name"] for trace in plots.cost(data_of(space, [elastic])).plot["data"]] == [
+        "1 to 3 workers"
+    ]
 
 
 def test_the_front_is_marked(space):
     made = [
         dataclasses.replace(t, result=dataclasses.replace(t.result, values=v))
-        for t, v in zip((trial(space, n) for n in range(3)), ((0.5, 1.0), (0.4, 2.0), (0.3, None)), strict=True)
+        for t, v in zip(
+            (trial(space, n) for n in range(3)), ((0.5, 1.0), (0.4, 2.0), (0.3, None)), strict=True
+        )
     ]
     goals = (*GOALS, Objective("seconds", "minimize"))
     others, front = plots.pareto(data_of(space, made, objectives=goals, front=(0,))).plot["data"]
-    assert (front["customdata"], front["x"], front["y"]) == (["0000"], [0.5], [1.0]) and others["customdata"] == ["0001"]
+    assert (front["customdata"], front["x"], front["y"]) == (["0000"], [0.5], [1.0]) and others[
+        "customdata"
+    ] == ["0001"]
 
 
 def test_unusual_sweeps_get_the_figures_that_can_be_drawn(space):
     assert plots.all_figures(data_of(space, []), 6) == []
-    assert plots.all_figures(data_of(space, [trial(space, n, State.FAIL, (), "boom") for n in range(12)]), 6) == []
-    assert plots.all_figures(data_of(space, [trial(space, n, curve=(math.nan,) * 5) for n in range(12)]), 6) == []
+    assert (
+        plots.all_figures(
+            data_of(space, [trial(space, n, State.FAIL, (), "boom") for n in range(12)]), 6
+        )
+        == []
+    )
+    assert (
+        plots.all_figures(
+            data_of(space, [trial(space, n, curve=(math.nan,) * 5) for n in range(12)]), 6
+        )
+        == []
+    )
     one = plots.all_figures(data_of(space, trials(space, 1)), 6)
     assert [f.key for f in one] == ["history", "curves", "parallel", *["slice"] * 6, "cost"]
     flat = data_of(space, [trial(space, n, curve=(0.5,) * 5) for n in range(12)])
@@ -240,7 +331,10 @@ def test_a_failed_figure_does_not_affect_the_others(space, monkeypatch):
 
     monkeypatch.setitem(plots.FIGURES, "parallel", fail)
     shown = {f.key: f for f in plots.all_figures(data_of(space, trials(space, 3)), 6)}
-    assert shown["parallel"].note == "This figure could not be made: RuntimeError: no ink" and not shown["parallel"].plot
+    assert (
+        shown["parallel"].note == "This figure could not be made: RuntimeError: no ink"
+        and not shown["parallel"].plot
+    )
     assert shown["history"].plot and shown["slice"].plot
 
 
@@ -254,7 +348,11 @@ def test_the_caption_of_a_notebook_figure_is_wrapped_and_escaped():
     figure = Figure("slice", "Slice", note="<b> " + "word " * 40).to_plotly()
     lines = figure.layout.title.subtitle.text.split("<br>")
     assert len(lines) == 3 and lines[0].startswith("&lt;b&gt; word") and max(map(len, lines)) < 100
-    assert not figure.data and figure.layout.xaxis.visible is False and figure.layout.height == 60 + 3 * 18
+    assert (
+        not figure.data
+        and figure.layout.xaxis.visible is False
+        and figure.layout.height == 60 + 3 * 18
+    )
 
 
 def test_the_figures_of_a_folder_need_no_user_code(tmp_path, space):
@@ -264,10 +362,26 @@ def test_the_figures_of_a_folder_need_no_user_code(tmp_path, space):
     loop = SearchLoop.open(folder, space)
     for _ in range(3):
         begun = loop.ask()
-        reports = tuple(Report(step, {"acc@5": 0.5 + step / 100}, time.time()) for step in range(1, 6))
+        reports = tuple(
+            Report(step, {"acc@5": 0.5 + step / 100}, time.time()) for step in range(1, 6)
+        )
         loop.report(begun.number, ProgressUpdate(reports, None, None, 1, 1.0))
         loop.tell(begun.number, State.COMPLETE)
     data = read_plot_data(folder)
-    assert data is not None and [t.id for t in data.trials] == ["0000", "0001", "0002"] and data.rungs == RUNGS
+    assert (
+        data is not None
+        and [t.id for t in data.trials] == ["0000", "0001", "0002"]
+        and data.rungs == RUNGS
+    )
     keys = [f.key for f in plots.all_figures(data, 1)]
-    assert keys == ["history", "curves", "parallel", "slice", "contour", "cost", "edf", "timeline", "resources"]
+    assert keys == [
+        "history",
+        "curves",
+        "parallel",
+        "slice",
+        "contour",
+        "cost",
+        "edf",
+        "timeline",
+        "resources",
+    ]

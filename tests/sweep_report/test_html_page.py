@@ -10,13 +10,21 @@ import re
 from sweeps.sweep_report.figures import Figure
 from sweeps.sweep_report.html_page import to_html
 
-FIGURE = Figure("history", "Best <so> far", {"data": [{"name": "</script><b>"}], "layout": {}}, "of <all>")
+FIGURE = Figure(
+    "history", "Best <so> far", {"data": [{"name": "</script><b>"}], "layout": {}}, "of <all>"
+)
 
 
 def test_the_file_needs_no_other_file():
-    page = to_html("# made-1\n\ntext", [FIGURE, Figure("edf", "Distribution", {}, "no ink")], "## Files")
+    page = to_html(
+        "# made-1\n\ntext", [FIGURE, Figure("edf", "Distribution", {}, "no ink")], "## Files"
+    )
     assert (
-        page.index("made-1") < page.index("Best &lt;so&gt; far") < page.index("of &lt;all&gt;") < page.index("no ink") < page.index("Files")
+        page.index("made-1")
+        < page.index("Best &lt;so&gt; far")
+        < page.index("of &lt;all&gt;")
+        < page.index("no ink")
+        < page.index("Files")
     )
     packed = re.search(r'id="plotly">([^<]*)<', page)
     assert packed and gzip.decompress(base64.b64decode(packed[1])).startswith(b"/**\n* plotly.js v")

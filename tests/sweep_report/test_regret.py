@@ -18,7 +18,13 @@ START = datetime.datetime(2026, 1, 1)
 MINIMIZE = Objectives((Objective("loss", "minimize"),))
 
 
-def trial(number: int, state: State, value: float | None, end: float | None = None, repeat_of: int | None = None) -> TrialRecord:
+def trial(
+    number: int,
+    state: State,
+    value: float | None,
+    end: float | None = None,
+    repeat_of: int | None = None,
+) -> TrialRecord:
     """Return a trial that ran for one second on two CPUs, and ended `end` seconds after the start of the sweep."""
     at = number + 1.0 if end is None else end
     costs = {"seconds": 1.0, "cpu_seconds": 2.0, "gpu_seconds": 0.0}
@@ -42,14 +48,26 @@ def trial(number: int, state: State, value: float | None, end: float | None = No
 
 
 def test_the_best_value_counts_the_trials_in_the_order_of_their_ends():
-    trials = [trial(0, State.COMPLETE, 0.5, end=9), trial(1, State.COMPLETE, 0.7, end=4), trial(2, State.RUNNING, 0.1)]
+    trials = [
+        trial(0, State.COMPLETE, 0.5, end=9),
+        trial(1, State.COMPLETE, 0.7, end=4),
+        trial(2, State.RUNNING, 0.1),
+    ]
     progress = progress_of(Record(MINIMIZE, tuple(trials)))
     assert progress.best == (0.7, 0.5)
-    assert [(s.trials, s.seconds, s.cpu_seconds) for s in progress.spent] == [(1, 2.0, 2.0), (2, 7.0, 4.0)]  # trial 2 began at second 2
+    assert [(s.trials, s.seconds, s.cpu_seconds) for s in progress.spent] == [
+        (1, 2.0, 2.0),
+        (2, 7.0, 4.0),
+    ]  # trial 2 began at second 2
 
 
 def test_a_pruned_trial_is_not_the_best_while_the_final_best_trial_is_complete():
-    trials = (trial(0, State.PRUNED, 0.1), trial(1, State.COMPLETE, 0.5), trial(2, State.PRUNED, 0.05), trial(3, State.FAIL, None))
+    trials = (
+        trial(0, State.PRUNED, 0.1),
+        trial(1, State.COMPLETE, 0.5),
+        trial(2, State.PRUNED, 0.05),
+        trial(3, State.FAIL, None),
+    )
     assert progress_of(Record(MINIMIZE, trials)).best == (None, 0.5, 0.5, 0.5)
     assert progress_of(Record(MINIMIZE, trials[:1])).best == (0.1,)
 
@@ -58,11 +76,18 @@ def test_an_infeasible_trial_is_not_the_best_while_the_final_best_trial_is_feasi
     broken = trial(0, State.COMPLETE, 0.1)
     broken = replace(broken, result=replace(broken.result, feasible=False))
     objectives = replace(MINIMIZE, constraints=(Constraint("size", "<=", 1.0),))
-    assert progress_of(Record(objectives, (broken, trial(1, State.COMPLETE, 0.5)))).best == (None, 0.5)
+    assert progress_of(Record(objectives, (broken, trial(1, State.COMPLETE, 0.5)))).best == (
+        None,
+        0.5,
+    )
 
 
 def test_repeats_count_as_one_configuration():
-    trials = (trial(0, State.COMPLETE, 0.2), trial(1, State.COMPLETE, 0.6, repeat_of=0), trial(2, State.COMPLETE, 0.5))
+    trials = (
+        trial(0, State.COMPLETE, 0.2),
+        trial(1, State.COMPLETE, 0.6, repeat_of=0),
+        trial(2, State.COMPLETE, 0.5),
+    )
     trials += (trial(3, State.COMPLETE, 0.5, repeat_of=2),)
     progress = progress_of(Record(MINIMIZE, trials, repeats=Repeats(2)))
     assert progress.best == (None, 0.4, 0.4, 0.4)
@@ -70,20 +95,26 @@ def test_repeats_count_as_one_configuration():
 
 def test_several_objectives_have_no_best_value():
     objectives = Objectives((Objective("loss", "minimize"), Objective("auc", "maximize")))
-    two = replace(trial(0, State.COMPLETE, 0.2), result=Result(State.COMPLETE, 0.2, values=(0.2, 0.9)))
+    two = replace(
+        trial(0, State.COMPLETE, 0.2), result=Result(State.COMPLETE, 0.2, values=(0.2, 0.9))
+    )
     progress = progress_of(Record(objectives, (two,)))
     assert progress.best == (None,) and progress.spent[0].trials == 1
 
 
 def test_the_best_after_an_amount_is_unknown_before_the_first_value_and_after_the_end():
-    progress = progress_of(Record(MINIMIZE, (trial(0, State.COMPLETE, 0.5), trial(1, State.COMPLETE, 0.4))))
+    progress = progress_of(
+        Record(MINIMIZE, (trial(0, State.COMPLETE, 0.5), trial(1, State.COMPLETE, 0.4)))
+    )
     assert [progress.best_after("trials", n) for n in (0, 1, 2, 3)] == [None, 0.5, 0.4, None]
     assert progress.best_after("seconds", 1.5) == 0.5
     assert progress_of(Record(MINIMIZE)).best_after("trials", 1) is None
 
 
 def test_time_in_which_nobody_ran_the_sweep_does_not_count():
-    record = Record(MINIMIZE, (trial(0, State.COMPLETE, 0.5, end=10), trial(1, State.COMPLETE, 0.4, end=1012)))
+    record = Record(
+        MINIMIZE, (trial(0, State.COMPLETE, 0.5, end=10), trial(1, State.COMPLETE, 0.4, end=1012))
+    )
     start = START.timestamp()
     pauses = pauses_of(record, (start, start + 1005))
     assert pauses == [(start + 10, start + 1005)]
@@ -117,7 +148,16 @@ def test_the_best_value_only_improves_and_ends_at_the_best_trial(drawn, goal):
 
 
 @pytest.mark.parametrize(
-    ("largest", "steps"), [(0, []), (0.9, []), (math.nan, []), (math.inf, []), (1, [1]), (8, [1, 2, 5, 8]), (20, [1, 2, 5, 10, 20])]
+    ("largest", "steps"),
+    [
+        (0, []),
+        (0.9, []),
+        (math.nan, []),
+        (math.inf, []),
+        (1, [1]),
+        (8, [1, 2, 5, 8]),
+        (20, [1, 2, 5, 10, 20]),
+    ],
 )
 def test_regret_is_shown_at_round_amounts(largest, steps):
     assert steps_of(largest) == steps

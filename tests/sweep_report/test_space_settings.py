@@ -62,7 +62,11 @@ def test_every_section_has_its_settings(tmp_path):
     ("old", "new", "keys"),
     [
         ("[1e-3, 0.5]", "[1e-3, 0.6]", {"params.eta"}),
-        ("strategy: most_frequent", "strategy: mean", {"preprocessor[SimpleImputer+StandardScaler].0.strategy"}),
+        (
+            "strategy: most_frequent",
+            "strategy: mean",
+            {"preprocessor[SimpleImputer+StandardScaler].0.strategy"},
+        ),
         ("[1, 9]", "[1, 8]", {"params.nested.choice.0.size"}),
         ("fixed: 3", "fixed: 4", {"params.fixed"}),
         ("valid: 0.25", "valid: 0.2", {"data.valid"}),
@@ -78,7 +82,9 @@ def test_a_change_of_the_file_changes_only_its_own_settings(tmp_path, old, new, 
 
 
 def test_a_default_is_equal_to_the_same_value_in_the_file(tmp_path):
-    assert settings(tmp_path, ("max_trials: 8", "max_trials: 8, max_failures: 2")) == settings(tmp_path)
+    assert settings(tmp_path, ("max_trials: 8", "max_trials: 8, max_failures: 2")) == settings(
+        tmp_path
+    )
 
 
 def test_no_password_is_shown(tmp_path):

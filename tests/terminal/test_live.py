@@ -48,7 +48,9 @@ class Terminal:
     def screen(self) -> list[str]:
         """Return the lines on the screen. Understands what the view writes: lines, colors, cursor up, and erasing the rest of a line."""
         screen, row, column = [""], 0, 0
-        for code, count, end, char in re.findall(r"(\x1b\[)([\d;]*)([A-Za-z])|(.)", self.raw.decode(errors="ignore"), re.DOTALL):
+        for code, count, end, char in re.findall(
+            r"(\x1b\[)([\d;]*)([A-Za-z])|(.)", self.raw.decode(errors="ignore"), re.DOTALL
+        ):
             if code and end == "A":
                 row = max(0, row - int(count or 1))
             elif code and end == "K":
@@ -72,15 +74,24 @@ class Terminal:
 def test_a_line_shows_trials_best_value_and_time():
     states = Counter({"COMPLETE": 4, "PRUNED": 10, "FAIL": 1, "RUNNING": 2})
     s = SweepStatus(states, 64, BestTrial("0009", 0.0413607, 49), 3700.0, TimeLeft(61.0, "somehow"))
-    assert status_line(s) == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · 1:01:40, about 1:01 left"
+    assert (
+        status_line(s)
+        == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · 1:01:40, about 1:01 left"
+    )
     waits = SimpleNamespace(stage="waiting for workers")
     assert (
         status_line(SweepStatus(Counter(RUNNING=3), 4, seconds=5.0, rows=(waits,)))
         == "0/4 trials · 2 running · 1 waiting · 0 pruned · 0:05"
     )
-    assert status_line(SweepStatus(total=8, seconds=5.0)) == "0/8 trials · 0 running · 0 pruned · 0:05"
-    assert status_line(SweepStatus(total=8, seconds=5.0, left=TimeLeft(55.0, "limits.timeout", True))).endswith("0:05, at most 0:55 left")
-    assert status_line(SweepStatus(total=8, seconds=5.0, stage="starting Ray")).endswith("· starting Ray · 0:05")
+    assert (
+        status_line(SweepStatus(total=8, seconds=5.0)) == "0/8 trials · 0 running · 0 pruned · 0:05"
+    )
+    assert status_line(
+        SweepStatus(total=8, seconds=5.0, left=TimeLeft(55.0, "limits.timeout", True))
+    ).endswith("0:05, at most 0:55 left")
+    assert status_line(SweepStatus(total=8, seconds=5.0, stage="starting Ray")).endswith(
+        "· starting Ray · 0:05"
+    )
 
 
 def test_without_a_terminal_a_line_is_printed_regularly(monkeypatch):
@@ -125,7 +136,9 @@ def test_frames_are_drawn_over_one_another_while_the_clock_advances(terminal, mo
     show = Progress(False, terminal.stream)
     show(STANDING)
     wait_until(lambda: terminal.shows("trial 0019, step 49"), 5, "a frame")
-    wait_until(lambda: terminal.screen[0].endswith("1:33"), 5, "the clock to go on without a new snapshot")
+    wait_until(
+        lambda: terminal.screen[0].endswith("1:33"), 5, "the clock to go on without a new snapshot"
+    )
     height = len(terminal.screen)
     assert height < 24 and sum("quickstart" in shown for shown in terminal.screen) == 1
     show(dataclasses.replace(STANDING, rows=()))
@@ -133,7 +146,9 @@ def test_frames_are_drawn_over_one_another_while_the_clock_advances(terminal, mo
     assert len(terminal.screen) == height
     monkeypatch.setattr(sys, "stdout", terminal.stream)
     show.close()
-    wait_until(lambda: not any(terminal.screen), 5, "the frame to be wiped: the end is printed there")
+    wait_until(
+        lambda: not any(terminal.screen), 5, "the frame to be wiped: the end is printed there"
+    )
 
 
 def test_a_line_of_the_view_stays_if_stdout_is_not_the_terminal(terminal, monkeypatch):
@@ -141,7 +156,11 @@ def test_a_line_of_the_view_stays_if_stdout_is_not_the_terminal(terminal, monkey
     show = Progress(False, terminal.stream)
     show(STANDING)
     show.close()
-    wait_until(lambda: [shown for shown in terminal.screen if shown] == [status_line(STANDING)], 5, "the line")
+    wait_until(
+        lambda: [shown for shown in terminal.screen if shown] == [status_line(STANDING)],
+        5,
+        "the line",
+    )
 
 
 def test_other_output_stays_above_the_frame(terminal, monkeypatch):
@@ -151,16 +170,28 @@ def test_other_output_stays_above_the_frame(terminal, monkeypatch):
     kept = sys.stderr
     print("a warning of", "Ray", file=sys.stderr)
     sys.stderr.write("half a ")
-    wait_until(lambda: terminal.screen[0] == "a warning of Ray" and terminal.shows("trial 0019"), 5, "the warning above a frame")
+    wait_until(
+        lambda: terminal.screen[0] == "a warning of Ray" and terminal.shows("trial 0019"),
+        5,
+        "the warning above a frame",
+    )
     sys.stderr.write("line\n")
     show(dataclasses.replace(STANDING, reason="interrupted"))
-    wait_until(lambda: terminal.screen[1:3] == ["half a line", STOPPING], 5, "the line and the answer to Ctrl-C")
+    wait_until(
+        lambda: terminal.screen[1:3] == ["half a line", STOPPING],
+        5,
+        "the line and the answer to Ctrl-C",
+    )
     wait_until(lambda: sum("quickstart" in shown for shown in terminal.screen) == 1, 5, "one frame")
     monkeypatch.setattr(sys, "stdout", terminal.stream)
     show.close()
     assert sys.stderr is terminal.stream
     print("later", file=kept)
-    wait_until(lambda: [shown for shown in terminal.screen if shown][3:] == ["later"], 5, "what is written later, as it is")
+    wait_until(
+        lambda: [shown for shown in terminal.screen if shown][3:] == ["later"],
+        5,
+        "what is written later, as it is",
+    )
 
 
 def test_a_closed_terminal_ends_the_view_but_not_the_sweep(terminal):
@@ -194,15 +225,29 @@ def test_rich_is_not_imported_without_a_terminal():
 @pytest.mark.timeout(240)
 def test_a_sweep_on_a_terminal_shows_the_view_and_leaves_stdout_clean(tmp_path):
     terminal = Terminal(100, 30)
-    file = space_of(tmp_path, "held", limits="max_trials: 3, max_concurrent_trials: 1", x="{grid: [0.1, 0.2, 0.3]}")
+    file = space_of(
+        tmp_path,
+        "held",
+        limits="max_trials: 3, max_concurrent_trials: 1",
+        x="{grid: [0.1, 0.2, 0.3]}",
+    )
     env = {**os.environ, "PYTHONPATH": str(REPO), "TERM": "xterm-256color"}
     args = [sys.executable, "-m", "sweeps.cli", "run", str(file), "--dir", str(tmp_path / "runs")]
-    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=terminal.stream, text=True, env=env, start_new_session=True)
+    process = subprocess.Popen(
+        args,
+        stdout=subprocess.PIPE,
+        stderr=terminal.stream,
+        text=True,
+        env=env,
+        start_new_session=True,
+    )
     try:
         wait_until(lambda: list(tmp_path.glob("*-0000.two")), 120, "the first trial to hold")
         wait_until(lambda: terminal.shows("0000    2 "), 20, "its second report in the view")
         shown = "\n".join(terminal.screen)
-        assert "0/3   1 running" in shown.replace("0/3  1", "0/3   1") and re.search(r"best    [\d.]+ loss  trial 000\d, step 2", shown)
+        assert "0/3   1 running" in shown.replace("0/3  1", "0/3   1") and re.search(
+            r"best    [\d.]+ loss  trial 000\d, step 2", shown
+        )
         assert re.search(r"in use  CPU 1/\d+", shown) and "1 × 1 CPU" in shown and "x=" in shown
         (tmp_path / "go").touch()
         out, _ = process.communicate(timeout=120)

@@ -46,13 +46,65 @@ STANDING = SweepStatus(
     metric="valid-logloss",
     states=Counter(RUNNING=4, COMPLETE=6, PRUNED=21, FAIL=1),
     total=64,
-    best=BestTrial("0019", 0.0413607, 49, (("workers", "1 × 1 CPU"), *given_to("MinMaxScaler", "0.2407", "0.5521", "8"))),
-    failure=("0012", "xgboost.core.XGBoostError: value 1.2 for Parameter subsample exceed bound [0,1]"),
+    best=BestTrial(
+        "0019",
+        0.0413607,
+        49,
+        (("workers", "1 × 1 CPU"), *given_to("MinMaxScaler", "0.2407", "0.5521", "8")),
+    ),
+    failure=(
+        "0012",
+        "xgboost.core.XGBoostError: value 1.2 for Parameter subsample exceed bound [0,1]",
+    ),
     rows=(
-        TrialRow("0029", "training", 31, 50, 0.052918, 0.051774, TWO, 4.1, 1, given_to("StandardScaler", "0.1907", "0.6313", "6")),
-        TrialRow("0030", "training", 7, 50, 0.34418, 0.34418, ONE, 2.3, 2, given_to("MinMaxScaler", "0.02231", "0.9102", "3")),
-        TrialRow("0031", "starting workers", 0, 50, None, None, TWO, 1.8, 1, given_to("MinMaxScaler", "0.1141", "0.7746", "5")),
-        TrialRow("0032", "waiting for workers", 0, 50, None, None, TWO, 0.4, 1, given_to("StandardScaler", "0.2604", "0.5099", "7")),
+        TrialRow(
+            "0029",
+            "training",
+            31,
+            50,
+            0.052918,
+            0.051774,
+            TWO,
+            4.1,
+            1,
+            given_to("StandardScaler", "0.1907", "0.6313", "6"),
+        ),
+        TrialRow(
+            "0030",
+            "training",
+            7,
+            50,
+            0.34418,
+            0.34418,
+            ONE,
+            2.3,
+            2,
+            given_to("MinMaxScaler", "0.02231", "0.9102", "3"),
+        ),
+        TrialRow(
+            "0031",
+            "starting workers",
+            0,
+            50,
+            None,
+            None,
+            TWO,
+            1.8,
+            1,
+            given_to("MinMaxScaler", "0.1141", "0.7746", "5"),
+        ),
+        TrialRow(
+            "0032",
+            "waiting for workers",
+            0,
+            50,
+            None,
+            None,
+            TWO,
+            0.4,
+            1,
+            given_to("StandardScaler", "0.2604", "0.5099", "7"),
+        ),
     ),
     use=(ResourceUse("CPU", 6, 5, 1),),
     fits=2,
@@ -76,11 +128,29 @@ def test_no_line_is_longer_than_the_terminal_and_there_are_no_more_than_it_holds
 @pytest.mark.parametrize("width", [39, 79, 159])
 def test_the_report_has_the_importances(width):
     text = "\n".join(text_of(View().lines(STANDING, width, 40)))
-    for word in ("1:32", "28/64", "4 running", "6 completed", "21 pruned", "1 failed", "0.0413607 valid-logloss", "trial 0019, step 49"):
+    for word in (
+        "1:32",
+        "28/64",
+        "4 running",
+        "6 completed",
+        "21 pruned",
+        "1 failed",
+        "0.0413607 valid-logloss",
+        "trial 0019, step 49",
+    ):
         assert word in text
-    for word in ("workers=1 × 1 CPU", "preprocessor=MinMaxScaler", "eta=0.2407", "0012 xgboost", "CPU 5/6 (1 warm)", "about 1:29"):
+    for word in (
+        "workers=1 × 1 CPU",
+        "preprocessor=MinMaxScaler",
+        "eta=0.2407",
+        "0012 xgboost",
+        "CPU 5/6 (1 warm)",
+        "about 1:29",
+    ):
         assert word in text
-    assert re.search(r"36\s+trials\s+left,\s+one\s+every\s+2.4\s+s\s+\(mean\s+of\s+the\s+last\s+16\)", text)
+    assert re.search(
+        r"36\s+trials\s+left,\s+one\s+every\s+2.4\s+s\s+\(mean\s+of\s+the\s+last\s+16\)", text
+    )
     for trial, step, time in (
         ("0029", "31/50", "0:04"),
         ("0030", "7/50", "0:02"),
@@ -91,7 +161,10 @@ def test_the_report_has_the_importances(width):
 
 
 def test_a_wide_terminal_shows_the_configuration_of_each_trial():
-    assert "StandardScaler  eta=0.1907  subsample=0.6313  max_depth=6" in text_of(View().lines(STANDING, 159, 40))[-4]
+    assert (
+        "StandardScaler  eta=0.1907  subsample=0.6313  max_depth=6"
+        in text_of(View().lines(STANDING, 159, 40))[-4]
+    )
     assert "0.052918     0.051774  2 × 1 CPU" in text_of(View().lines(STANDING, 79, 40))[-4]
 
 
@@ -109,23 +182,41 @@ def test_lines_and_sections_keep_their_places():
     fewer = dataclasses.replace(STANDING, rows=STANDING.rows[1:], best=None, left=None)
     lines = text_of(view.lines(fewer, 80, 40))
     assert len(lines) == len(full)
-    assert [i for i, line in enumerate(lines) if line.startswith("0031")] == [i for i, line in enumerate(full) if line.startswith("0031")]
-    assert text_of(view.lines(dataclasses.replace(STANDING, rows=(), states=Counter(COMPLETE=64)), 80, 40))[1].index("64/64") == full[
-        1
-    ].index("28/64")
+    assert [i for i, line in enumerate(lines) if line.startswith("0031")] == [
+        i for i, line in enumerate(full) if line.startswith("0031")
+    ]
+    assert text_of(
+        view.lines(dataclasses.replace(STANDING, rows=(), states=Counter(COMPLETE=64)), 80, 40)
+    )[1].index("64/64") == full[1].index("28/64")
 
 
 def test_stages_other_than_trials_are_shown():
-    lines = text_of(View().lines(SweepStatus(name="x", total=4, stage="starting Ray", seconds=3.0), 80, 24))
-    assert "starting Ray" in lines[-1] and lines[1].split()[-8:] == ["0", "running", "0", "completed", "0", "pruned", "0", "failed"]
-    assert "stopping: limits.timeout" in "\n".join(text_of(View().lines(dataclasses.replace(STANDING, reason="limits.timeout"), 80, 24)))
+    lines = text_of(
+        View().lines(SweepStatus(name="x", total=4, stage="starting Ray", seconds=3.0), 80, 24)
+    )
+    assert "starting Ray" in lines[-1] and lines[1].split()[-8:] == [
+        "0",
+        "running",
+        "0",
+        "completed",
+        "0",
+        "pruned",
+        "0",
+        "failed",
+    ]
+    assert "stopping: limits.timeout" in "\n".join(
+        text_of(View().lines(dataclasses.replace(STANDING, reason="limits.timeout"), 80, 24))
+    )
     bound = dataclasses.replace(STANDING, left=TimeLeft(60.0, "limits.timeout", at_most=True))
     assert "at most 1:00  limits.timeout" in "\n".join(text_of(View().lines(bound, 80, 24)))
 
 
 def test_no_text_of_the_user_moves_the_cursor():
     odd = dataclasses.replace(
-        STANDING, metric="a\tb\x1b[2J", failure=("0001", "\x1b[31mred\r\x07"), best=BestTrial("0001", 1.0, 1, (("x", "a\nb"),))
+        STANDING,
+        metric="a\tb\x1b[2J",
+        failure=("0001", "\x1b[31mred\r\x07"),
+        best=BestTrial("0001", 1.0, 1, (("x", "a\nb"),)),
     )
     for text in text_of(View().lines(odd, 80, 24)):
         assert text.isprintable()
@@ -145,12 +236,16 @@ def test_a_trial_keeps_its_line(frames, room):
         running = [f"{n:04d}" for n in sorted(numbers)]
         before, lines = lines, place(lines, running, room)
         shown = [t for t in lines if t is not None]
-        assert len(lines) <= room and len(shown) == len(set(shown)) == min(room, len(running)), "as many as there is room for, each once"
+        assert len(lines) <= room and len(shown) == len(set(shown)) == min(room, len(running)), (
+            "as many as there is room for, each once"
+        )
         assert all(lines[i] == t for i, t in enumerate(before) if t in running)
 
 
 @given(
-    st.lists(st.text(st.characters(categories=("L", "N", "S")), min_size=1, max_size=30), max_size=12),
+    st.lists(
+        st.text(st.characters(categories=("L", "N", "S")), min_size=1, max_size=30), max_size=12
+    ),
     st.integers(1, 40),
     st.integers(1, 4),
 )
@@ -165,11 +260,24 @@ def test_pieces_flow_into_the_available_lines(names, width, most):
 def picture(theme: str) -> str:
     """Return the view of a sweep as an SVG of a terminal."""
     colors = [[tuple(bytes.fromhex(c)) for c in part.split()] for part in THEMES[theme]]
-    console = Console(record=True, width=PICTURE, file=io.StringIO(), force_terminal=True, color_system="standard", highlight=False)
+    console = Console(
+        record=True,
+        width=PICTURE,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="standard",
+        highlight=False,
+    )
     for line in View().lines(STANDING, PICTURE - 1, 40):
         console.print(line, soft_wrap=True)
-    svg = console.export_svg(title="sweeps run", theme=TerminalTheme(*colors[0], colors[1], colors[2]), unique_id=f"live-{theme}")
-    return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # a font from elsewhere, which a page may not load
+    svg = console.export_svg(
+        title="sweeps run",
+        theme=TerminalTheme(*colors[0], colors[1], colors[2]),
+        unique_id=f"live-{theme}",
+    )
+    return re.sub(
+        r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL
+    )  # a font from elsewhere, which a page may not load
 
 
 def words_of(svg: str) -> list[str]:
@@ -179,7 +287,9 @@ def words_of(svg: str) -> list[str]:
 @pytest.mark.parametrize("theme", THEMES)
 def test_the_pictures_show_the_current_view(theme):
     file = REPO / "docs" / f"live-{theme}.svg"
-    assert words_of(file.read_text()) == words_of(picture(theme)), "renew them: python -m tests.terminal.test_view"
+    assert words_of(file.read_text()) == words_of(picture(theme)), (
+        "renew them: python -m tests.terminal.test_view"
+    )
     assert file.stat().st_size < 60_000 and "url(http" not in file.read_text()
 
 

@@ -29,7 +29,9 @@ def record(*values: float | None, states: tuple[State, ...] = ()) -> Record:
     for n, value in enumerate(values):
         one = trial(n, states[n] if states else State.COMPLETE, value)
         labels = {"params.eta": (n * 7 % 5) / 10, "params.booster": "abc"[n % 3]} if n != 3 else {}
-        trials.append(replace(one, labels=labels, params={"eta": labels.get("params.eta"), "fixed": 3}))
+        trials.append(
+            replace(one, labels=labels, params={"eta": labels.get("params.eta"), "fixed": 3})
+        )
     return Record(MINIMIZE, tuple(trials))
 
 
@@ -47,7 +49,9 @@ def test_the_best_trial_comes_first_and_a_column_can_be_sorted_both_ways():
 
 
 def test_only_the_named_columns_are_shown_in_their_order():
-    text = format_trials(record(0.3, 0.1), SWEEP, 200, None, columns=("eta", "TRIAL", "cpu_seconds", "fixed"))
+    text = format_trials(
+        record(0.3, 0.1), SWEEP, 200, None, columns=("eta", "TRIAL", "cpu_seconds", "fixed")
+    )
     assert [line.split() for line in text.splitlines()] == [
         ["eta", "TRIAL", "CPU_SECONDS", "fixed"],
         ["0.2", "0001", "2.0", "3"],
@@ -56,13 +60,18 @@ def test_only_the_named_columns_are_shown_in_their_order():
 
 
 def test_a_misspelt_column_is_named_with_its_option():
-    with pytest.raises(InputError, match=r"--columns: `etta` is not a column of this sweep; did you mean `eta`\?"):
+    with pytest.raises(
+        InputError, match=r"--columns: `etta` is not a column of this sweep; did you mean `eta`\?"
+    ):
         format_trials(record(0.3), SWEEP, 200, None, columns=("etta",))
     with pytest.raises(InputError, match="--sort: `nonsense` is not a column"):
         sorted_trials(record(0.3), SWEEP, "-nonsense")
 
 
-@given(st.lists(st.none() | st.floats(allow_nan=True), min_size=1, max_size=8), st.sampled_from([None, "loss", "-loss", "-eta", "state"]))
+@given(
+    st.lists(st.none() | st.floats(allow_nan=True), min_size=1, max_size=8),
+    st.sampled_from([None, "loss", "-loss", "-eta", "state"]),
+)
 def test_csv_has_every_trial_and_reads_back_exactly(values, by):
     study = record(*values)
     rows = list(csv.DictReader(io.StringIO(trials_csv(study, SWEEP, by, ()))))
@@ -86,11 +95,21 @@ def test_show_takes_sort_columns_and_csv(tmp_path):
         ["0000", "COMPLETE"],
     ]
     rows = list(csv.DictReader(io.StringIO(invoke("show", folder, "--csv").stdout)))
-    assert rows[0]["trial"] == "0000" and rows[0]["loss"] == "0.25" and rows[0]["params.nested.depth"].isdigit()
-    assert invoke("show", folder, "--csv", "--columns", "trial").stdout == "trial\n0000\n0001\n0002\n0003\n"
+    assert (
+        rows[0]["trial"] == "0000"
+        and rows[0]["loss"] == "0.25"
+        and rows[0]["params.nested.depth"].isdigit()
+    )
+    assert (
+        invoke("show", folder, "--csv", "--columns", "trial").stdout
+        == "trial\n0000\n0001\n0002\n0003\n"
+    )
 
 
-@pytest.mark.parametrize("arguments", [("--csv", "--json"), ("--sort", "eta", "--trial", "best"), ("--columns", "eta", "--json")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("--csv", "--json"), ("--sort", "eta", "--trial", "best"), ("--columns", "eta", "--json")],
+)
 def test_options_of_the_table_are_refused_elsewhere(tmp_path, arguments):
     done = invoke("show", made(tmp_path), *arguments)
     assert done.exit_code == 2 and "is for the table of trials" in done.stderr

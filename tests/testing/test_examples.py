@@ -41,7 +41,17 @@ def test_it_passes_its_suite(page: str, tmp_path: Path) -> None:
     write_example(page, tmp_path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(REPO)])}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, *sorted(tmp_path.glob("test_*.py"))],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            tmp_path,
+            *sorted(tmp_path.glob("test_*.py")),
+        ],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -52,12 +62,18 @@ def test_it_passes_its_suite(page: str, tmp_path: Path) -> None:
 
 def test_the_problems_that_the_page_shows_are_reported(tmp_path: Path) -> None:
     file = write_example(PAGES[0], tmp_path)
-    text = file.read_text().replace("{loguniform: [1e-2, 0.5]}", "{uniform: [-1, 1]}").replace("decay:", "decey:")
+    text = (
+        file.read_text()
+        .replace("{loguniform: [1e-2, 0.5]}", "{uniform: [-1, 1]}")
+        .replace("decay:", "decey:")
+    )
     file.write_text(text)
     with pytest.raises(InputError) as e:
         load(file)
     shown = [block.text for block in BLOCKS if block.page == PAGES[0] and block.language == "text"]
-    assert [str(problem).removeprefix(f"{tmp_path}/") for problem in e.value.problems] == shown[0].splitlines()
+    assert [str(problem).removeprefix(f"{tmp_path}/") for problem in e.value.problems] == shown[
+        0
+    ].splitlines()
 
 
 @each_page

@@ -21,8 +21,12 @@ class TestQuantileTransformer(PreprocessorTests):
     columns = "a"
 
 
-def test_a_step_that_looks_at_other_rows_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "centered_step.py").write_text("def center(frame):\n    return frame - frame.mean()\n")
+def test_a_step_that_looks_at_other_rows_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "centered_step.py").write_text(
+        "def center(frame):\n    return frame - frame.mean()\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
 
     class Suite(PreprocessorTests):

@@ -27,15 +27,29 @@ START = 1_700_000_000.0
 
 def trial(number: int) -> Trial:
     shape = Shape(2, (("CPU", 1.0),))
-    return Trial(number, f"{number:04d}", {"eta": 0.1, "nested": {"a": [1, 2]}}, (), shape, 7, {"params.eta": 0.1, "preprocessor": "Std"})
+    return Trial(
+        number,
+        f"{number:04d}",
+        {"eta": 0.1, "nested": {"a": [1, 2]}},
+        (),
+        shape,
+        7,
+        {"params.eta": 0.1, "preprocessor": "Std"},
+    )
 
 
 def reports(n: int, start: int = 1) -> tuple[Report, ...]:
-    return tuple(Report(s, {"loss": 1 / s, "odd": math.nan}, START + s) for s in range(start, start + n))
+    return tuple(
+        Report(s, {"loss": 1 / s, "odd": math.nan}, START + s) for s in range(start, start + n)
+    )
 
 
-def sweep_started(folder: Path, space: Space | None = None, history: History | None = None) -> SweepStarted:
-    return SweepStarted(START, space or space_in(folder), folder / "sweep-1", "abc", history=history)
+def sweep_started(
+    folder: Path, space: Space | None = None, history: History | None = None
+) -> SweepStarted:
+    return SweepStarted(
+        START, space or space_in(folder), folder / "sweep-1", "abc", history=history
+    )
 
 
 def begin(trial: Trial, time: float = START) -> TrialStarted:
@@ -52,8 +66,19 @@ def end(number: int, result: Result, time: float = START + 100) -> TrialEnded:
 
 def sweep_result(folder: Path, **more: Any) -> SweepResult:
     best = {"trial": "0000", "value": 0.25, "test": None}
-    known: dict[str, Any] = {"sweep": "sweep-1", "dir": folder / "sweep-1", "trials": {"completed": 1, "pruned": 1, "failed": 1}}
-    known |= {"best": best, "bundle": None, "checkpoint": None, "mlflow": {}, "fits": 1, "seconds": 200.0}
+    known: dict[str, Any] = {
+        "sweep": "sweep-1",
+        "dir": folder / "sweep-1",
+        "trials": {"completed": 1, "pruned": 1, "failed": 1},
+    }
+    known |= {
+        "best": best,
+        "bundle": None,
+        "checkpoint": None,
+        "mlflow": {},
+        "fits": 1,
+        "seconds": 200.0,
+    }
     return SweepResult(**{**known, **more})
 
 

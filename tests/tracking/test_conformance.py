@@ -24,7 +24,11 @@ class TestJsonLinesTracker(TrackerTests):
 
     def ended_trials(self, sweep_folder):
         lines = map(json.loads, SweepFolder(sweep_folder).events.read_text().splitlines())
-        return [int(line["trial"]) for line in lines if line["type"] == "TrialEnded" and line["state"] != "INTERRUPTED"]
+        return [
+            int(line["trial"])
+            for line in lines
+            if line["type"] == "TrialEnded" and line["state"] != "INTERRUPTED"
+        ]
 
 
 class TestTensorBoardTracker(TrackerTests):
@@ -59,4 +63,8 @@ class TestWebhookTracker(TrackerTests):
 @pytest.mark.usefixtures("empty_database")
 class TestMlflowTracker(TrackerTests):
     def create_tracker(self, folder):
-        return MlflowTracker(Destination(default_uri(folder), folder, "sample", "sample-20231114-221320", 1_700_000_000.0))
+        return MlflowTracker(
+            Destination(
+                default_uri(folder), folder, "sample", "sample-20231114-221320", 1_700_000_000.0
+            )
+        )

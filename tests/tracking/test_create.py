@@ -43,27 +43,51 @@ def space(tmp_path, monkeypatch):
 
 
 def test_trackers_of_ours_and_of_the_users_are_created_with_their_options(space):
-    found = create_trackers(space('[mlflow, jsonl, "my_trackers:Good", {"my_trackers:Good": {path: y}}, {"my_trackers:make": {path: z}}]'))
-    assert [name for name, _ in found] == ["jsonl", "my_trackers:Good", "my_trackers:Good", "my_trackers:make"]
-    assert isinstance(found[0][1], JsonLinesTracker) and [tracker.path for _, tracker in found[1:]] == ["x", "y", "z"]
+    found = create_trackers(
+        space(
+            '[mlflow, jsonl, "my_trackers:Good", {"my_trackers:Good": {path: y}}, {"my_trackers:make": {path: z}}]'
+        )
+    )
+    assert [name for name, _ in found] == [
+        "jsonl",
+        "my_trackers:Good",
+        "my_trackers:Good",
+        "my_trackers:make",
+    ]
+    assert isinstance(found[0][1], JsonLinesTracker) and [
+        tracker.path for _, tracker in found[1:]
+    ] == ["x", "y", "z"]
 
 
 @pytest.mark.parametrize(
     "tracker, says",
     [
-        ('"my_trackers:NoClose"', "`my_trackers:NoClose` has no method `close`; a tracker must have the methods `handle` and `close`"),
-        ('"my_trackers:Nothing"', "`my_trackers:Nothing` has no method `handle` and no method `close`"),
+        (
+            '"my_trackers:NoClose"',
+            "`my_trackers:NoClose` has no method `close`; a tracker must have the methods `handle` and `close`",
+        ),
+        (
+            '"my_trackers:Nothing"',
+            "`my_trackers:Nothing` has no method `handle` and no method `close`",
+        ),
         ('"my_trackers:wrong"', "`my_trackers:wrong` has no method `handle`"),
         ('"my_trackers:number"', "`my_trackers:number` has the type int, but must be a class"),
         (
             '{"my_trackers:Good": {pth: y}}',
             "`my_trackers:Good` cannot be created with the options pth: TypeError: .*unexpected keyword argument 'pth'",
         ),
-        ('"broken_tracker:Good"', "`broken_tracker:Good` cannot be imported: ModuleNotFoundError: No module named 'no_such_package'"),
+        (
+            '"broken_tracker:Good"',
+            "`broken_tracker:Good` cannot be imported: ModuleNotFoundError: No module named 'no_such_package'",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line_with_its_place(space, tracker, says):
     with pytest.raises(InputError, match=says) as refused:
         create_trackers(space(f"[jsonl, {tracker}]"))
     (problem,) = refused.value.problems
-    assert problem.place.endswith("space.yaml:9:19") and str(problem).count("\n") == 0 and problem.text.startswith("trackers.1: ")
+    assert (
+        problem.place.endswith("space.yaml:9:19")
+        and str(problem).count("\n") == 0
+        and problem.text.startswith("trackers.1: ")
+    )

@@ -18,7 +18,9 @@ def test_every_event_can_be_pickled_and_not_changed(tmp_path):
     assert {type(event) for event in sample} == {
         event
         for event in vars(events).values()
-        if isinstance(event, type) and issubclass(event, events.Event) and event not in (events.Event, events.TrialEvent)
+        if isinstance(event, type)
+        and issubclass(event, events.Event)
+        and event not in (events.Event, events.TrialEvent)
     }
     for event in sample:
         assert repr(pickle.loads(pickle.dumps(event))) == repr(event)

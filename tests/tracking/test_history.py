@@ -26,16 +26,26 @@ def check(folder) -> None:
     """Every report and every end of the study is in the file once, and nothing else."""
     study, lines = record.read(folder), lines_in(folder)
     assert study is not None
-    reports = [(line["trial"], line["step"], line["metrics"]["loss"]) for line in lines if line["type"] == "TrialReported"]
+    reports = [
+        (line["trial"], line["step"], line["metrics"]["loss"])
+        for line in lines
+        if line["type"] == "TrialReported"
+    ]
     assert sorted(reports) == [(t.id, step, value) for t in study.trials for step, value in t.curve]
-    ends = [(line["trial"], line["state"], line["value"]) for line in lines if line["type"] == "TrialEnded"]
+    ends = [
+        (line["trial"], line["state"], line["value"])
+        for line in lines
+        if line["type"] == "TrialEnded"
+    ]
     assert sorted(ends) == [(t.id, t.result.state.name, t.result.value) for t in study.trials]
     started = {line["trial"]: line["params"] for line in lines if line["type"] == "TrialStarted"}
     assert started == {t.id: t.params for t in study.trials}
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.7, 1.0])
-def test_a_resume_adds_what_an_earlier_driver_did_not_deliver(make_space, tmp_path, monkeypatch, kept):
+def test_a_resume_adds_what_an_earlier_driver_did_not_deliver(
+    make_space, tmp_path, monkeypatch, kept
+):
     space, folder = make_space(test_crash.BODY, max_trials=8), tmp_path / "sweep"
     folder.mkdir()
     hub = TrackerHub([("jsonl", JsonLinesTracker(JsonLinesTracker.Options()))])

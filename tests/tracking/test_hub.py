@@ -16,7 +16,12 @@ class Recorder:
     """Keeps the events that it gets."""
 
     def __init__(self, fail_at=None, error=None):
-        self.events, self.closed, self._fail_at, self._error = [], 0, fail_at, error or ValueError("no room")
+        self.events, self.closed, self._fail_at, self._error = (
+            [],
+            0,
+            fail_at,
+            error or ValueError("no room"),
+        )
 
     def handle(self, event):
         if type(event) is self._fail_at:
@@ -27,7 +32,11 @@ class Recorder:
         self.closed += 1
 
 
-EVENTS = [ArtifactSaved(1.0, "a", "a"), TrialEnded(2.0, 7, Result(State.COMPLETE, 0.5)), SweepEnded(3.0, None)]
+EVENTS = [
+    ArtifactSaved(1.0, "a", "a"),
+    TrialEnded(2.0, 7, Result(State.COMPLETE, 0.5)),
+    SweepEnded(3.0, None),
+]
 
 
 def test_every_tracker_gets_every_event_in_order():
@@ -36,18 +45,29 @@ def test_every_tracker_gets_every_event_in_order():
     for event in EVENTS:
         hub.publish(event)
     assert hub.close(10.0) == () and hub.mlflow_complete
-    assert [t.events for t in trackers] == [EVENTS, EVENTS] and [t.closed for t in trackers] == [1, 1]
+    assert [t.events for t in trackers] == [EVENTS, EVENTS] and [t.closed for t in trackers] == [
+        1,
+        1,
+    ]
 
 
-@pytest.mark.parametrize("error", [ValueError("see http://me:secret@host/x\nand more"), SystemExit(3)])
+@pytest.mark.parametrize(
+    "error", [ValueError("see http://me:secret@host/x\nand more"), SystemExit(3)]
+)
 def test_a_tracker_that_raises_is_dropped_and_noted_and_the_others_go_on(error):
     broken, sound = Recorder(TrialEnded, error), Recorder()
     hub = TrackerHub([("my_mod:Broken", broken), ("sound", sound)])
     for event in EVENTS:
         hub.publish(event)
     (note,) = hub.close(10.0)
-    assert note.startswith(f"tracker `my_mod:Broken` failed at TrialEnded of trial 0007 and gets no more events: {type(error).__name__}: ")
-    assert note.endswith("(the traceback is in sweep.log)") and "secret" not in note and "\n" not in note
+    assert note.startswith(
+        f"tracker `my_mod:Broken` failed at TrialEnded of trial 0007 and gets no more events: {type(error).__name__}: "
+    )
+    assert (
+        note.endswith("(the traceback is in sweep.log)")
+        and "secret" not in note
+        and "\n" not in note
+    )
     assert broken.events == EVENTS[:1] and broken.closed == 1
     assert sound.events == EVENTS
 
@@ -58,7 +78,9 @@ def test_a_tracker_that_fails_as_it_is_closed_is_noted():
             raise OSError("disk full")
 
     hub = TrackerHub([("b", Broken())])
-    assert hub.close(10.0) == ("tracker `b` failed when it was closed: OSError: disk full (the traceback is in sweep.log)",)
+    assert hub.close(10.0) == (
+        "tracker `b` failed when it was closed: OSError: disk full (the traceback is in sweep.log)",
+    )
 
 
 def test_a_tracker_that_hangs_costs_a_bounded_time_and_publishing_never_waits():
@@ -75,7 +97,10 @@ def test_a_tracker_that_hangs_costs_a_bounded_time_and_publishing_never_waits():
     assert time.monotonic() - start < 1
     (note,) = hub.close(0.2)
     released.set()
-    assert note == "tracker `slow` did not finish in time: it had not handled 2 events" and time.monotonic() - start < 5
+    assert (
+        note == "tracker `slow` did not finish in time: it had not handled 2 events"
+        and time.monotonic() - start < 5
+    )
 
 
 def test_a_tracker_that_cannot_keep_up_is_dropped(monkeypatch):
@@ -91,4 +116,6 @@ def test_a_tracker_that_cannot_keep_up_is_dropped(monkeypatch):
         hub.publish(EVENTS[0])
     released.set()
     (note,) = hub.close(10.0)
-    assert note == "tracker `slow` gets no more events, because it is too slow: 2 events were waiting"
+    assert (
+        note == "tracker `slow` gets no more events, because it is too slow: 2 events were waiting"
+    )

@@ -24,7 +24,9 @@ def play(events) -> None:
 
 
 def lines_in(folder: Path):
-    return [json.loads(line) for line in next(folder.glob("*/events.jsonl")).read_text().splitlines()]
+    return [
+        json.loads(line) for line in next(folder.glob("*/events.jsonl")).read_text().splitlines()
+    ]
 
 
 def test_each_line_has_a_type_and_a_time(tmp_path):
@@ -32,7 +34,9 @@ def test_each_line_has_a_type_and_a_time(tmp_path):
     play(events)
     lines = lines_in(tmp_path)
     assert [line["type"] for line in lines] == [type(event).__name__ for event in events]
-    assert lines[0]["time"] == "2023-11-14T22:13:20.000+00:00" and lines[0]["objectives"] == [{"metric": "loss", "goal": "minimize"}]
+    assert lines[0]["time"] == "2023-11-14T22:13:20.000+00:00" and lines[0]["objectives"] == [
+        {"metric": "loss", "goal": "minimize"}
+    ]
     first = next(line for line in lines if line["type"] == "TrialReported")
     assert first == {
         "type": "TrialReported",
@@ -42,7 +46,13 @@ def test_each_line_has_a_type_and_a_time(tmp_path):
         "metrics": {"loss": 1.0, "odd": None},
     }
     states = {line["trial"]: line["state"] for line in lines if line["type"] == "TrialEnded"}
-    assert states == {"0000": "COMPLETE", "0001": "PRUNED", "0002": "FAIL", "0003": "INTERRUPTED", "0004": "COMPLETE"}
+    assert states == {
+        "0000": "COMPLETE",
+        "0001": "PRUNED",
+        "0002": "FAIL",
+        "0003": "INTERRUPTED",
+        "0004": "COMPLETE",
+    }
     assert lines[-1]["result"]["best"]["value"] == 0.25
 
 
@@ -57,10 +67,20 @@ def test_a_resume_adds_what_is_missing_and_nothing_twice(tmp_path):
     play(sample_events(tmp_path, resumed=True))
     lines = lines_in(tmp_path)
     reports = [(line["trial"], line["step"]) for line in lines if line["type"] == "TrialReported"]
-    assert len(reports) == len(set(reports)) and {("0000", 1), ("0000", 2), ("0003", 2)} <= set(reports)
-    ends = [line["trial"] for line in lines if line["type"] == "TrialEnded" and line["state"] != "INTERRUPTED"]
+    assert len(reports) == len(set(reports)) and {("0000", 1), ("0000", 2), ("0003", 2)} <= set(
+        reports
+    )
+    ends = [
+        line["trial"]
+        for line in lines
+        if line["type"] == "TrialEnded" and line["state"] != "INTERRUPTED"
+    ]
     assert sorted(ends) == ["0000", "0001", "0002", "0004"]
-    assert [line["resumed"] for line in lines if line["type"] == "SweepStarted"] == [False, True, True]
+    assert [line["resumed"] for line in lines if line["type"] == "SweepStarted"] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_a_line_that_somebody_edited_is_left_alone(tmp_path):
@@ -78,8 +98,16 @@ def test_no_secret_is_written(tmp_path):
     secret = "http://me:hunter2@host/x?token=hunter2"
     space = replace(start.space, text=f'trackers: [{{webhook: {{url: "{secret}"}}}}]')
     begun = trial_events(0, State.COMPLETE)[0]
-    begun = replace(begun, trial=replace(begun.trial, params={"source": secret, "nested": [{secret: 1}]}))
-    play([replace(start, space=space), begun, TrialEnded(2.0, 0, Result(State.FAIL, error=f"no {secret}\n"))])
+    begun = replace(
+        begun, trial=replace(begun.trial, params={"source": secret, "nested": [{secret: 1}]})
+    )
+    play(
+        [
+            replace(start, space=space),
+            begun,
+            TrialEnded(2.0, 0, Result(State.FAIL, error=f"no {secret}\n")),
+        ]
+    )
     text = next(tmp_path.glob("*/events.jsonl")).read_text()
     assert "***" in text and "hunter2" not in text
 

@@ -14,13 +14,29 @@ from sweeps.core.resources import Shape
 from sweeps.core.trial import Report, Result, State, Trial
 from sweeps.space import Step, load
 from sweeps.tracking.events import ArtifactSaved, SweepEnded, SweepStarted, TrialPaused
-from sweeps.tracking.mlflow.run_contents import datasets, description, flatten, log_params, space_params, trial_params
+from sweeps.tracking.mlflow.run_contents import (
+    datasets,
+    description,
+    flatten,
+    log_params,
+    space_params,
+    trial_params,
+)
 from sweeps.tracking.mlflow.run_writer import Destination
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.views import legal_name
 from tests import mlflow_server
 from tests.sweep_report.made import SPACE, space_in
-from tests.tracking.made import begin, end, report, reports, sweep_events, sweep_result, sweep_started, trial
+from tests.tracking.made import (
+    begin,
+    end,
+    report,
+    reports,
+    sweep_events,
+    sweep_result,
+    sweep_started,
+    trial,
+)
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("empty_database")]
@@ -35,8 +51,12 @@ def check(client, tracker: MlflowTracker) -> None:
     experiment = client.get_experiment_by_name("exp")
     parent = client.get_run(tracker.parent)
     assert parent.info.status == "FINISHED" and parent.info.end_time == 1_700_000_200_000
-    assert parent.data.metrics["best"] == 0.25 and parent.data.tags["sweeps.data_fingerprint"] == "abc"
-    runs = client.search_runs([experiment.experiment_id], f"tags.`mlflow.parentRunId` = '{tracker.parent}'")
+    assert (
+        parent.data.metrics["best"] == 0.25 and parent.data.tags["sweeps.data_fingerprint"] == "abc"
+    )
+    runs = client.search_runs(
+        [experiment.experiment_id], f"tags.`mlflow.parentRunId` = '{tracker.parent}'"
+    )
     by_trial = {r.data.tags["sweeps.trial"]: r for r in runs}
     assert len(runs) == len(by_trial) == 4
     shown = {t: (r.data.tags["sweeps.state"], r.info.status) for t, r in by_trial.items()}
@@ -49,7 +69,9 @@ def check(client, tracker: MlflowTracker) -> None:
     run = by_trial["0002"]
     assert run.data.tags["sweeps.error"] == "Traceback: no"
     assert run.data.params["params.eta"] == "0.1" and run.data.params["params.nested.a"] == "[1, 2]"
-    assert run.data.params["scaling.num_workers"] == "2" and run.data.params["preprocessor"] == "Std"
+    assert (
+        run.data.params["scaling.num_workers"] == "2" and run.data.params["preprocessor"] == "Std"
+    )
     history = client.get_metric_history(run.info.run_id, "loss")
     assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
     assert {t: r.data.metrics.get("final/valid-auc_5") for t, r in by_trial.items()} == {
@@ -58,7 +80,11 @@ def check(client, tracker: MlflowTracker) -> None:
         "0002": None,
         "0003": None,
     }
-    assert (run.data.metrics["objective"], run.data.metrics["steps"], run.data.metrics["seconds"]) == (0.25, 3.0, 1.5)
+    assert (
+        run.data.metrics["objective"],
+        run.data.metrics["steps"],
+        run.data.metrics["seconds"],
+    ) == (0.25, 3.0, 1.5)
 
 
 @pytest.mark.integration
@@ -67,7 +93,9 @@ def test_events_that_are_written_twice_change_nothing(tmp_path):
 
     client = MlflowClient(default_uri(tmp_path))
     for _ in range(2):
-        tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0))
+        tracker = MlflowTracker(
+            Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0)
+        )
         play(tracker, tmp_path)
         assert tracker.close() and tracker.error is None
         check(client, tracker)
@@ -79,7 +107,9 @@ def test_events_that_are_written_twice_change_nothing(tmp_path):
 def test_sweeps_that_start_in_the_same_second_have_separate_runs(tmp_path):
     told = []
     for began in (1_700_000_000.123, 1_700_000_000.456):
-        tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "own-20231114-221320", began))
+        tracker = MlflowTracker(
+            Destination(default_uri(tmp_path), tmp_path, "exp", "own-20231114-221320", began)
+        )
         tracker.handle(begin(trial(0), began))
         assert tracker.close() and tracker.error is None
         told.append(tracker.parent)
@@ -87,7 +117,9 @@ def test_sweeps_that_start_in_the_same_second_have_separate_runs(tmp_path):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("began", [1_763_836_404.1234, 1_763_836_404.1237, 1_763_836_404.15, 1_763_836_404.9996])
+@pytest.mark.parametrize(
+    "began", [1_763_836_404.1234, 1_763_836_404.1237, 1_763_836_404.15, 1_763_836_404.9996]
+)
 def test_a_resumed_sweep_finds_its_run_by_the_millisecond_it_started(tmp_path, began):
     told = []
     for at in (began, round(began, 3)):  # which is what its folder keeps
@@ -101,7 +133,10 @@ def test_a_resumed_sweep_finds_its_run_by_the_millisecond_it_started(tmp_path, b
 @pytest.mark.integration
 def test_a_study_that_cannot_be_read_is_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr("sweeps.tracking.mlflow.tracker.RETRY_EVERY", 0.01)
-    tracker, tried = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)), []
+    tracker, tried = (
+        MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0)),
+        [],
+    )
 
     def history(skip):
         tried.append(1)
@@ -124,7 +159,9 @@ def test_the_tags_of_an_earlier_best_trial_are_deleted(tmp_path):
     tracker.handle(begin(gone, 1.0))
     tracker.handle(SweepEnded(2.0, sweep_result(tmp_path), gone, "# r"))
     assert tracker.close() and tracker.error is None
-    assert "best.params.gone" in MlflowClient(default_uri(tmp_path)).get_run(tracker.parent).data.tags
+    assert (
+        "best.params.gone" in MlflowClient(default_uri(tmp_path)).get_run(tracker.parent).data.tags
+    )
     tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     history = lambda skip: [begin(trial(0), 1.0), end(0, Result(State.COMPLETE, 0.5, 2, 2), 2.0)]  # noqa: E731
     tracker.handle(sweep_started(tmp_path, history=history))
@@ -141,7 +178,10 @@ def test_a_paused_trial_is_scheduled_until_it_continues(tmp_path):
 
     def states() -> dict[str, tuple[str, str | None]]:
         runs = client.search_runs(["1"], "tags.`sweeps.kind` = 'trial'")
-        return {r.data.tags["sweeps.trial"]: (r.info.status, r.data.tags.get("sweeps.state")) for r in runs}
+        return {
+            r.data.tags["sweeps.trial"]: (r.info.status, r.data.tags.get("sweeps.state"))
+            for r in runs
+        }
 
     def history(skip):
         yield begin(trial(3))
@@ -156,10 +196,20 @@ def test_a_paused_trial_is_scheduled_until_it_continues(tmp_path):
         tracker.handle(begin(trial(number), 1_700_000_000.0))
         tracker.handle(TrialPaused(1_700_000_100.0, number, 2))
     tracker.handle(begin(trial(1), 1_700_000_200.0))
-    expected = {"0000": ("SCHEDULED", "PAUSED"), "0001": ("RUNNING", "RUNNING"), "0003": ("SCHEDULED", "PAUSED")}
-    wait_until(lambda: states() == {**expected, "0002": ("SCHEDULED", "PAUSED")}, 60, "the pauses to be written")
+    expected = {
+        "0000": ("SCHEDULED", "PAUSED"),
+        "0001": ("RUNNING", "RUNNING"),
+        "0003": ("SCHEDULED", "PAUSED"),
+    }
+    wait_until(
+        lambda: states() == {**expected, "0002": ("SCHEDULED", "PAUSED")},
+        60,
+        "the pauses to be written",
+    )
     tracker.handle(begin(trial(2), 1_700_000_300.0))
-    wait_until(lambda: states() == {**expected, "0002": ("RUNNING", "RUNNING")}, 60, "trial 2 to continue")
+    wait_until(
+        lambda: states() == {**expected, "0002": ("RUNNING", "RUNNING")}, 60, "trial 2 to continue"
+    )
     for number in range(4):
         tracker.handle(begin(trial(number), 1_700_000_400.0))
         tracker.handle(end(number, Result(State.PRUNED, 0.5, 2, 2), 1_700_000_400.0))
@@ -204,7 +254,11 @@ def test_a_second_driver_sends_what_the_first_did_not(tmp_path, last):
     assert len(runs) == 5 and {r.info.status for r in runs} == {"FINISHED"}
     for run in (r for r in runs if "sweeps.trial" in r.data.tags):
         history = client.get_metric_history(run.info.run_id, "loss")
-        assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (3, 1 / 3)] and run.data.tags["sweeps.state"] == "COMPLETE"
+        assert [(m.step, m.value) for m in history] == [
+            (1, 1.0),
+            (2, 0.5),
+            (3, 1 / 3),
+        ] and run.data.tags["sweeps.state"] == "COMPLETE"
         assert len(client.get_metric_history(run.info.run_id, "objective")) == 1
 
 
@@ -227,7 +281,10 @@ def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
 def test_files_are_logged_when_the_trial_ends_and_changed_files_when_the_sweep_ends(tmp_path):
     from mlflow.tracking import MlflowClient
 
-    client, files = MlflowClient(default_uri(tmp_path)), tmp_path / "sweep-1" / "trials" / "0001" / "files"
+    client, files = (
+        MlflowClient(default_uri(tmp_path)),
+        tmp_path / "sweep-1" / "trials" / "0001" / "files",
+    )
     (files / "traces").mkdir(parents=True)
     (files / "traces" / "one.json").write_text("1")
     tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
@@ -236,21 +293,34 @@ def test_files_are_logged_when_the_trial_ends_and_changed_files_when_the_sweep_e
     for number, state in ((0, State.COMPLETE), (1, State.PRUNED), (2, State.RUNNING)):
         tracker.handle(end(number, Result(state, 0.25), 2.0))
     run = wait_until(
-        lambda: (files.parent / "mlflow.json").exists() and json.loads((files.parent / "mlflow.json").read_text()), 60, "a run"
+        lambda: (
+            (files.parent / "mlflow.json").exists()
+            and json.loads((files.parent / "mlflow.json").read_text())
+        ),
+        60,
+        "a run",
     )
     assert (run["tracking_uri"], run["run_id"]) == (default_uri(tmp_path), tracker.writer.runs[1])
 
     def there() -> dict[str, str]:
         found = client.list_artifacts(run["run_id"], "files/traces")
-        return {file.path: Path(client.download_artifacts(run["run_id"], file.path)).read_text() for file in found}
+        return {
+            file.path: Path(client.download_artifacts(run["run_id"], file.path)).read_text()
+            for file in found
+        }
 
     wait_until(lambda: there() == {"files/traces/one.json": "1"}, 60, "the file")
-    (files / "traces" / "one.json").write_text("1, 2")  # a loop that a rung has stopped may not have ended yet
+    (files / "traces" / "one.json").write_text(
+        "1, 2"
+    )  # a loop that a rung has stopped may not have ended yet
     (files / "traces" / "two.json").write_text("3")
     tracker.handle(SweepEnded(3.0, sweep_result(tmp_path)))
     assert tracker.close() and tracker.error is None
     assert there() == {"files/traces/one.json": "1, 2", "files/traces/two.json": "3"}
-    assert not client.list_artifacts(tracker.writer.runs[0]) and not (tmp_path / "sweep-1" / "trials" / "0000").exists()
+    assert (
+        not client.list_artifacts(tracker.writer.runs[0])
+        and not (tmp_path / "sweep-1" / "trials" / "0000").exists()
+    )
 
 
 def test_characters_that_mlflow_refuses_are_replaced(tmp_path):
@@ -259,28 +329,67 @@ def test_characters_that_mlflow_refuses_are_replaced(tmp_path):
     tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     for number in (0, 1):
         tracker.handle(begin(trial(number), 1.0))
-        tracker.handle(report(number, (Report(1, {"loss": 0.5, "acc@5": 0.9, "loss[val]": 0.1}, 2.0),)))
+        tracker.handle(
+            report(number, (Report(1, {"loss": 0.5, "acc@5": 0.9, "loss[val]": 0.1}, 2.0),))
+        )
         tracker.handle(end(number, Result(State.COMPLETE, 0.5), 3.0))
     assert tracker.close() and tracker.error is None
     client = MlflowClient(default_uri(tmp_path))
     for run in tracker.writer.runs.values():
         shown = client.get_run(run)
-        assert shown.info.status == "FINISHED" and shown.data.metrics["acc_5"] == 0.9 and shown.data.metrics["loss_val_"] == 0.1
+        assert (
+            shown.info.status == "FINISHED"
+            and shown.data.metrics["acc_5"] == 0.9
+            and shown.data.metrics["loss_val_"] == 0.1
+        )
 
 
 def test_names_that_look_like_paths_are_replaced(tmp_path):
     from mlflow.tracking import MlflowClient
 
-    odd = {"a/../b": 1.0, "/abs": 2.0, "a//b": 3.0, ".": 4.0, "..": 5.0, "end/": 6.0, "": 7.0, "n" * 250: 8.0}
+    odd = {
+        "a/../b": 1.0,
+        "/abs": 2.0,
+        "a//b": 3.0,
+        ".": 4.0,
+        "..": 5.0,
+        "end/": 6.0,
+        "": 7.0,
+        "n" * 250: 8.0,
+    }
     tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
-    tracker.handle(begin(dataclasses.replace(trial(0), params=odd, labels={f"params.{name}": value for name, value in odd.items()}), 1.0))
+    tracker.handle(
+        begin(
+            dataclasses.replace(
+                trial(0),
+                params=odd,
+                labels={f"params.{name}": value for name, value in odd.items()},
+            ),
+            1.0,
+        )
+    )
     tracker.handle(report(0, (Report(1, {"loss": 0.5, **odd}, 2.0),)))
     tracker.handle(end(0, Result(State.COMPLETE, 0.5, final=odd), 3.0))
-    tracker.handle(SweepEnded(4.0, sweep_result(tmp_path), dataclasses.replace(trial(0), labels={"a/../b": 1.0}), "# r"))
+    tracker.handle(
+        SweepEnded(
+            4.0,
+            sweep_result(tmp_path),
+            dataclasses.replace(trial(0), labels={"a/../b": 1.0}),
+            "# r",
+        )
+    )
     assert tracker.close() and tracker.error is None
     client = MlflowClient(default_uri(tmp_path))
     shown, parent = client.get_run(tracker.writer.runs[0]).data, client.get_run(tracker.parent).data
-    reported = {"loss": 0.5, "a/__/b": 1.0, "_abs": 2.0, "a/_b": 3.0, "__": 5.0, "end_": 6.0, "n" * 250: 8.0}
+    reported = {
+        "loss": 0.5,
+        "a/__/b": 1.0,
+        "_abs": 2.0,
+        "a/_b": 3.0,
+        "__": 5.0,
+        "end_": 6.0,
+        "n" * 250: 8.0,
+    }
     assert reported.items() <= shown.metrics.items()
     assert (shown.metrics["final/a/__/b"], shown.metrics["final/" + "n" * 244]) == (1.0, 8.0)
     assert (shown.params["params.a/__/b"], shown.params["params./abs"]) == ("1.0", "2.0")
@@ -288,7 +397,20 @@ def test_names_that_look_like_paths_are_replaced(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["...", "..a", "./..", "a/.", "a/..", "//", "///a", "a/./b", "/" * 300, "a" * 249 + "/b", "x" * 248 + "/..y"]
+    "name",
+    [
+        "...",
+        "..a",
+        "./..",
+        "a/.",
+        "a/..",
+        "//",
+        "///a",
+        "a/./b",
+        "/" * 300,
+        "a" * 249 + "/b",
+        "x" * 248 + "/..y",
+    ],
 )
 def test_every_replaced_name_is_accepted_by_mlflow(name):
     from mlflow.utils.validation import _validate_metric_name, _validate_param_name
@@ -318,7 +440,9 @@ def test_text_that_cannot_be_encoded_is_escaped(tmp_path):
     assert run.data.tags["sweeps.error"] == "caf\\udce9" and run.data.metrics["caf_"] == 1.0
     assert run.data.params["params.caf_"] == "caf\\udce9"
     assert parent.data.tags["sweeps.dir"] == parent.data.tags["sweeps.space"] == "caf\\udce9"
-    assert [client.get_run(r).info.status for r in (*tracker.writer.runs.values(), tracker.parent)] == ["FAILED", "FAILED", "FINISHED"]
+    assert [
+        client.get_run(r).info.status for r in (*tracker.writer.runs.values(), tracker.parent)
+    ] == ["FAILED", "FAILED", "FINISHED"]
 
 
 def test_an_encoding_error_is_not_retried(tmp_path, monkeypatch):
@@ -335,12 +459,16 @@ def test_an_encoding_error_is_not_retried(tmp_path, monkeypatch):
 
     client = MlflowClient(default_uri(tmp_path))
     assert client.get_run(tracker.writer.runs[1]).data.tags["sweeps.error"] == "plain"
-    assert [client.get_run(r).info.status for r in (*tracker.writer.runs.values(), tracker.parent)] == ["FAILED", "FAILED", "FINISHED"]
+    assert [
+        client.get_run(r).info.status for r in (*tracker.writer.runs.values(), tracker.parent)
+    ] == ["FAILED", "FAILED", "FINISHED"]
 
 
 def test_the_source_of_the_data_is_logged_without_its_secret(tmp_path):
     space = space_in(tmp_path)
-    space = dataclasses.replace(space, data=dataclasses.replace(space.data, train="s3://KEY:hunter2@bucket/x.csv"))
+    space = dataclasses.replace(
+        space, data=dataclasses.replace(space.data, train="s3://KEY:hunter2@bucket/x.csv")
+    )
     assert space_params(space)["data.train"] == "s3://KEY:***@bucket/x.csv"
 
 
@@ -396,7 +524,12 @@ def test_the_parent_run_shows_the_settings_and_the_result(tmp_path):
     space = space_in(tmp_path)
     for seed in (0, 1):  # of a sweep that goes on; MLflow lets no parameter be changed
         tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
-        tracker.handle(sweep_started(tmp_path, dataclasses.replace(space, search=dataclasses.replace(space.search, seed=seed))))
+        tracker.handle(
+            sweep_started(
+                tmp_path,
+                dataclasses.replace(space, search=dataclasses.replace(space.search, seed=seed)),
+            )
+        )
         tracker.handle(begin(trial(3), 1.0))
         tracker.handle(end(3, Result(State.COMPLETE, 0.5, 3, 3, None, None, 1.5), 2.0))
         markdown = "# sweep-1\n\nThe best.\n\nMore.\n\n## Space file\n\nlong"
@@ -406,26 +539,53 @@ def test_the_parent_run_shows_the_settings_and_the_result(tmp_path):
         assert tracker.close() and tracker.error is None
     client = MlflowClient(default_uri(tmp_path))
     experiment, parent = client.get_experiment_by_name("exp"), client.get_run(tracker.parent)
-    views = {name.rpartition(".")[2]: json.loads(tag)["name"] for name, tag in experiment.tags.items() if "sharedViewState" in name}
+    views = {
+        name.rpartition(".")[2]: json.loads(tag)["name"]
+        for name, tag in experiment.tags.items()
+        if "sharedViewState" in name
+    }
     assert views == {"sweep-1": "sweep-1: trials", "all-sweeps": "all sweeps"}
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
     told = parent.data.params
-    assert (told["search.seed"], told["objective.goal"], told["scheduler.max_t"]) == ("0", "maximize", "50")
+    assert (told["search.seed"], told["objective.goal"], told["scheduler.max_t"]) == (
+        "0",
+        "maximize",
+        "50",
+    )
     tags, run = parent.data.tags, tracker.writer.runs[3]
-    assert (tags["sweeps.best_run"], tags["best.params.eta"], tags["best.preprocessor"]) == (run, "0.1", "Std")
+    assert (tags["sweeps.best_run"], tags["best.params.eta"], tags["best.preprocessor"]) == (
+        run,
+        "0.1",
+        "Std",
+    )
     assert "best.params.nested.a" not in tags  # a constant
     note = tags["mlflow.note.content"].split("\n\n")
     assert note[1:] == ["The best.", "More."]
     links = re.findall(r"\[(.*?)\]\((.*?)\)", note[0])
-    assert [text for text, _ in links] == ["Trial 0003", "All trials, best first", "Charts", "Report with figures", "Space file"]
-    assert all(link.startswith(f"#/experiments/{experiment.experiment_id}/runs") for _, link in links)
-    assert {a.path for a in client.list_artifacts(tracker.parent)} == {"report.md", "report.html", "space.yaml"}
+    assert [text for text, _ in links] == [
+        "Trial 0003",
+        "All trials, best first",
+        "Charts",
+        "Report with figures",
+        "Space file",
+    ]
+    assert all(
+        link.startswith(f"#/experiments/{experiment.experiment_id}/runs") for _, link in links
+    )
+    assert {a.path for a in client.list_artifacts(tracker.parent)} == {
+        "report.md",
+        "report.html",
+        "space.yaml",
+    }
 
 
 def test_a_long_report_is_cut_at_a_line_and_its_code_block_is_closed():
     short = description("# x\n\nfirst\n\nrest", {"a": "#/b"})
     assert short == "[a](#/b)\n\nfirst\n\nrest"
-    assert description("# x\n\n| a | b |\n| --- | --- |\n| 1 | 2 |", {}) == "\n\n| a&emsp;| b |\n| --- | --- |\n| 1&emsp;| 2 |"
+    assert (
+        description("# x\n\n| a | b |\n| --- | --- |\n| 1 | 2 |", {})
+        == "\n\n| a&emsp;| b |\n| --- | --- |\n| 1&emsp;| 2 |"
+    )
     long = description("# x\n\nfirst\n\n```\n" + "line of code\n" * 1000 + "```", {"a": "#/b"})
     assert 7900 < len(long) <= 8000
     assert long.endswith("line of code\n```\n\nThe rest is in the artifact `report.md`.\n")
@@ -433,7 +593,9 @@ def test_a_long_report_is_cut_at_a_line_and_its_code_block_is_closed():
 
 def test_the_preprocessor_parameter_groups_trials():
     step = Step("features:Clip", None, {"quantile": 0.99})
-    tuned = dataclasses.replace(trial(0), preprocessor=(step,), labels={"preprocessor.0.quantile": 0.99})
+    tuned = dataclasses.replace(
+        trial(0), preprocessor=(step,), labels={"preprocessor.0.quantile": 0.99}
+    )
     logged = trial_params(tuned)
     assert logged["preprocessor"] == "features:Clip" and logged["preprocessor.0.quantile"] == "0.99"
     assert trial_params(dataclasses.replace(tuned, preprocessor=()))["preprocessor"] == "none"
@@ -445,8 +607,14 @@ def test_parameters_are_flat():
 
 
 def test_a_dimension_inside_an_option_is_logged_once():
-    labels = {"params.optimizer": "sgd", "params.optimizer.choice.0.momentum": 0.3, "params.eta": 0.01}
-    tuned = dataclasses.replace(trial(0), params={"eta": 0.01, "optimizer": {"name": "sgd", "momentum": 0.3}}, labels=labels)
+    labels = {
+        "params.optimizer": "sgd",
+        "params.optimizer.choice.0.momentum": 0.3,
+        "params.eta": 0.01,
+    }
+    tuned = dataclasses.replace(
+        trial(0), params={"eta": 0.01, "optimizer": {"name": "sgd", "momentum": 0.3}}, labels=labels
+    )
     logged = trial_params(tuned)
     assert {name: value for name, value in logged.items() if name.startswith("params.")} == {
         "params.eta": "0.01",
@@ -457,7 +625,10 @@ def test_a_dimension_inside_an_option_is_logged_once():
 
 
 def test_logarithms_are_parameters_of_their_own():
-    tuned = dataclasses.replace(trial(0), labels={"params.eta": 0.001, "params.n": 100, "params.odd": None, "params.zero": 0})
+    tuned = dataclasses.replace(
+        trial(0),
+        labels={"params.eta": 0.001, "params.n": 100, "params.odd": None, "params.zero": 0},
+    )
     names = ["params.eta", "params.n", "params.odd", "params.zero", "params.absent"]
     assert log_params(tuned, names) == {"log10 params.eta": "-3", "log10 params.n": "2"}
 
@@ -467,17 +638,29 @@ def test_logarithms_are_parameters_of_their_own():
     [
         ("sklearn:wine", "sklearn:wine", "code", {"uri": "sklearn:wine"}),
         ("s3://bucket/rows.parquet", "rows.parquet", "s3", {"uri": "s3://bucket/rows.parquet"}),
-        ("hdfs://me:secret@host/rows.csv", "rows.csv", "hdfs", {"uri": "hdfs://me:***@host/rows.csv"}),
+        (
+            "hdfs://me:secret@host/rows.csv",
+            "rows.csv",
+            "hdfs",
+            {"uri": "hdfs://me:***@host/rows.csv"},
+        ),
         ("loaders:load", "loaders:load", "code", {"uri": "loaders:load"}),
         ("data/rows.csv", "rows.csv", "local", {"uri": "data/rows.csv"}),
     ],
 )
 def test_the_data_set_is_an_input_of_mlflow(tmp_path, train, name, kind, source):
-    text = SPACE.replace('"sklearn:wine"', json.dumps(train)).replace("valid: 0.25", "valid: valid.csv")
+    text = SPACE.replace('"sklearn:wine"', json.dumps(train)).replace(
+        "valid: 0.25", "valid: valid.csv"
+    )
     (tmp_path / "space.yaml").write_text(text)
     (tmp_path / "loaders.py").write_text("def load(): ...\n")
     training, validation = datasets(load(tmp_path / "space.yaml"), "f" * 64)
     found = training.dataset
-    assert (found.name, found.source_type, json.loads(found.source), found.digest) == (name, kind, source, "f" * 36)
+    assert (found.name, found.source_type, json.loads(found.source), found.digest) == (
+        name,
+        kind,
+        source,
+        "f" * 36,
+    )
     assert [(tag.key, tag.value) for tag in training.tags] == [("mlflow.data.context", "training")]
     assert validation.dataset.name == "valid.csv" and validation.tags[0].value == "validation"

@@ -47,7 +47,15 @@ def rows_in(file: Path) -> dict[str, dict[str, str]]:
 @pytest.mark.timeout(120)
 def test_the_example_passes_the_suite(example):
     env = {**os.environ, "PYTHONPATH": f"{REPO}{os.pathsep}{example}"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_csv_tracker.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "test_csv_tracker.py",
+    ]
     done = subprocess.run(command, cwd=example, env=env, capture_output=True, text=True)
     assert done.returncode == 0 and "10 passed" in done.stdout, done.stdout + done.stderr
 
@@ -95,8 +103,12 @@ def test_a_sweep_has_several_trackers_and_one_that_fails_harms_none(clean_ray, e
     assert json.loads((result.dir / "result.json").read_text())["notes"] == list(result.notes)
     lines = [json.loads(line) for line in (result.dir / "events.jsonl").read_text().splitlines()]
     ended = {line["trial"]: line["value"] for line in lines if line["type"] == "TrialEnded"}
-    assert len(ended) == 4 and lines[0]["type"] == "SweepStarted" and lines[-1]["type"] == "SweepEnded"
+    assert (
+        len(ended) == 4 and lines[0]["type"] == "SweepStarted" and lines[-1]["type"] == "SweepEnded"
+    )
     rows = rows_in(result.dir / "results.csv")
     assert {trial: float(row["value"]) for trial, row in rows.items()} == ended
     assert sorted(run.name for run in (result.dir / "tensorboard").iterdir()) == sorted(ended)
-    assert not (tmp_path / "runs" / "mlflow.db").exists() and not list(result.dir.glob("trials/*/mlflow.json"))
+    assert not (tmp_path / "runs" / "mlflow.db").exists() and not list(
+        result.dir.glob("trials/*/mlflow.json")
+    )

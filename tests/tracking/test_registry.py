@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.tracking.mlflow.registry import Score, check_names, register, score_of, should_move_alias
+from sweeps.tracking.mlflow.registry import (
+    Score,
+    check_names,
+    register,
+    score_of,
+    should_move_alias,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bundle"))
 
@@ -30,7 +36,9 @@ def test_an_alias_moves_only_to_a_better_version(old, new, goal):
 def test_an_alias_does_not_move_to_nan():
     made = {"metric": "loss", "goal": "minimize"}
     assert score_of(made | {"value": 0.5}) == Score("loss", "minimize", 0.5)
-    assert not should_move_alias(Score("loss", "minimize", 1.0), score_of(made | {"value": None}), False)[0]
+    assert not should_move_alias(
+        Score("loss", "minimize", 1.0), score_of(made | {"value": None}), False
+    )[0]
 
 
 @pytest.mark.integration
@@ -48,15 +56,30 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(tmp_path, monkeypa
     client = MlflowClient(uri)
     experiment = client.create_experiment("houses", str(tmp_path / "artifacts"))
     parent = client.create_run(experiment).info.run_id
-    child = client.create_run(experiment, tags={"mlflow.parentRunId": parent, "sweeps.trial": "0002"}).info.run_id
+    child = client.create_run(
+        experiment, tags={"mlflow.parentRunId": parent, "sweeps.trial": "0002"}
+    ).info.run_id
     kept = ingredients.ingredients(tmp_path, monkeypatch, "registry")
     bundle = write_bundle(tmp_path / "bundle", **kept)
 
     def digest_of(value: float) -> str:
         return f"{value:.60f}"  # of its manifest, in which the value stands
 
-    def registered(value: float, alias: str | None = "champion", force: bool = False, trial: str = "0002", **more: object) -> list[str]:
-        facts = {"sweep": "s", "trial": trial, "metric": "loss", "goal": "minimize", "value": value, **more}
+    def registered(
+        value: float,
+        alias: str | None = "champion",
+        force: bool = False,
+        trial: str = "0002",
+        **more: object,
+    ) -> list[str]:
+        facts = {
+            "sweep": "s",
+            "trial": trial,
+            "metric": "loss",
+            "goal": "minimize",
+            "value": value,
+            **more,
+        }
         return register(bundle, digest_of(value), facts, uri, parent, "houses", alias, force)
 
     def holder() -> str:
@@ -76,17 +99,35 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(tmp_path, monkeypa
         == "alias champion moved from version 1 to version 3: loss is 0.4 for the new version and 0.5 for the current version"
         and holder() == "3"
     )
-    assert registered(0.9, force=True)[1] == "alias champion moved from version 3 to version 4: because of --force"
-    assert registered(0.1, alias=None) == [f"registered this bundle as houses version 5, for the MLflow run {child}"] and holder() == "4"
+    assert (
+        registered(0.9, force=True)[1]
+        == "alias champion moved from version 3 to version 4: because of --force"
+    )
+    assert (
+        registered(0.1, alias=None)
+        == [f"registered this bundle as houses version 5, for the MLflow run {child}"]
+        and holder() == "4"
+    )
     version = client.get_model_version("houses", "4")
     assert version.run_id == child and version.tags["sweeps.value"] == "0.9"
     assert version.tags["sweeps.manifest_sha256"] == digest_of(0.9)
-    assert registered(0.9) == ["this bundle is already registered as houses version 4", "alias champion already refers to version 4"]
-    assert registered(0.4, force=True)[0] == "this bundle is already registered as houses version 3" and holder() == "3"
-    assert registered(0.9, force=True)[1] == "alias champion moved from version 3 to version 4: because of --force"
+    assert registered(0.9) == [
+        "this bundle is already registered as houses version 4",
+        "alias champion already refers to version 4",
+    ]
+    assert (
+        registered(0.4, force=True)[0] == "this bundle is already registered as houses version 3"
+        and holder() == "3"
+    )
+    assert (
+        registered(0.9, force=True)[1]
+        == "alias champion moved from version 3 to version 4: because of --force"
+    )
     registered(0.45, alias=None, refit={"on": ["train", "valid"], "rows": 5, "steps": 2})
     again = client.get_model_version("houses", "6")
-    assert again.tags["sweeps.refit"] == "train+valid" and again.source != version.source, "the earlier version keeps its files"
+    assert again.tags["sweeps.refit"] == "train+valid" and again.source != version.source, (
+        "the earlier version keeps its files"
+    )
     with pytest.raises(InputError, match="no run of trial 0009"):
         registered(0.1, trial="0009")
     mlflow.set_registry_uri(uri)
@@ -104,10 +145,14 @@ def test_an_alias_does_not_move_from_a_feasible_to_an_infeasible_version():
     made = {"metric": "loss", "goal": "minimize", "value": 0.1}
     kept, broken = Score("loss", "minimize", 0.3), score_of(made | {"feasible": False})
     assert (
-        should_move_alias(kept, broken, False) == (False, "the current version meets the constraints, and the new version does not")
+        should_move_alias(kept, broken, False)
+        == (False, "the current version meets the constraints, and the new version does not")
         and should_move_alias(kept, broken, True)[0]
     )
-    assert should_move_alias(broken, kept, False) == (True, "the new version meets the constraints, and the current version does not")
+    assert should_move_alias(broken, kept, False) == (
+        True,
+        "the new version meets the constraints, and the current version does not",
+    )
     assert should_move_alias(broken, dataclasses.replace(broken, value=0.05), False)[0]
     assert score_of(made) == score_of(made | {"feasible": True}) == Score("loss", "minimize", 0.1)
 
@@ -115,7 +160,9 @@ def test_an_alias_does_not_move_from_a_feasible_to_an_infeasible_version():
 def test_errors_of_a_store_are_one_line(tmp_path, monkeypatch):
     made = {"sweep": "s", "trial": "0000", "metric": "loss", "goal": "minimize", "value": 0.1}
     gone = f"sqlite:///{tmp_path / 'moved' / 'mlflow.db'}"
-    with pytest.raises(InputError, match=r"moved/mlflow\.db, where MLflow recorded the sweep, does not exist"):
+    with pytest.raises(
+        InputError, match=r"moved/mlflow\.db, where MLflow recorded the sweep, does not exist"
+    ):
         register(tmp_path, "0", made, gone, "p", "m", None, False)
     assert not (tmp_path / "moved").exists(), "MLflow would have made one"
 
@@ -123,13 +170,22 @@ def test_errors_of_a_store_are_one_line(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", "/mlflow")
 
     monkeypatch.setattr("mlflow.tracking.MlflowClient.get_run", refuse)
-    with pytest.raises(SweepsError, match=r"MLflow at http://me@there: PermissionError: .*Permission denied: '/mlflow'"):
+    with pytest.raises(
+        SweepsError,
+        match=r"MLflow at http://me@there: PermissionError: .*Permission denied: '/mlflow'",
+    ):
         register(tmp_path, "0", made, "http://me:secret@there", "p", "m", None, False)
 
 
 @pytest.mark.parametrize(
     ("name", "alias", "place"),
-    [("", None, "--register"), ("a/b", None, "--register"), ("a:b", "x", "--register"), ("a", "", "--alias"), ("a", "v1", "--alias")]
+    [
+        ("", None, "--register"),
+        ("a/b", None, "--register"),
+        ("a:b", "x", "--register"),
+        ("a", "", "--alias"),
+        ("a", "v1", "--alias"),
+    ]
     + [("a", alias, "--alias") for alias in ("latest", "a b", "V12", "a/b", "x" * 256)],
 )
 def test_names_that_mlflow_refuses_are_refused(name, alias, place):
@@ -137,7 +193,9 @@ def test_names_that_mlflow_refuses_are_refused(name, alias, place):
         check_names(name, alias)
 
 
-@pytest.mark.parametrize(("name", "alias"), [("big_tip", "champion"), ("a b.c", "x-1"), ("a", None), ("a", "v1x")])
+@pytest.mark.parametrize(
+    ("name", "alias"), [("big_tip", "champion"), ("a b.c", "x-1"), ("a", None), ("a", "v1x")]
+)
 def test_names_that_mlflow_accepts_are_accepted(name, alias):
     from mlflow.utils import validation
 

@@ -38,7 +38,9 @@ def test_a_process_that_is_killed_while_it_creates_tables_blocks_nobody(tmp_path
     uri = default_uri(tmp_path)
     env = {**os.environ, "TMPDIR": str(tmp_path / "elsewhere")}
     (tmp_path / "elsewhere").mkdir()
-    died = subprocess.run([sys.executable, "-c", KILLED.format(uri=uri)], env=env, capture_output=True, timeout=60)
+    died = subprocess.run(
+        [sys.executable, "-c", KILLED.format(uri=uri)], env=env, capture_output=True, timeout=60
+    )
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["elsewhere"]
     sqlite_tables.create(uri)
@@ -65,7 +67,15 @@ def test_two_processes_create_the_tables_at_the_same_time(tmp_path, database, mo
     assert [file.name for file in tmp_path.iterdir()] == ["mlflow.db"]
 
 
-@pytest.mark.parametrize("uri", ["http://localhost:1", "sqlite:///:memory:", "sqlite://", "sqlite:////no/such/folder/mlflow.db"])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://localhost:1",
+        "sqlite:///:memory:",
+        "sqlite://",
+        "sqlite:////no/such/folder/mlflow.db",
+    ],
+)
 def test_other_stores_are_left_alone(uri):
     sqlite_tables.create(uri)
     assert not Path("/no/such").exists()

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.api_pb2 import Status
-from tensorboard.plugins.hparams.metadata import SESSION_END_INFO_TAG, SESSION_START_INFO_TAG, parse_session_end_info_plugin_data
+from tensorboard.plugins.hparams.metadata import (
+    SESSION_END_INFO_TAG,
+    SESSION_START_INFO_TAG,
+    parse_session_end_info_plugin_data,
+)
 from tensorboard.plugins.hparams.metadata import parse_session_start_info_plugin_data as parse_start
 
 from sweeps.core.errors import InputError
@@ -40,11 +44,22 @@ def curve(run: EventAccumulator, name: str):
 
 def test_each_trial_is_a_run_with_its_curves(tmp_path):
     play(sample_events(tmp_path))
-    assert sorted(run.name for run in tmp_path.glob("*/tensorboard/*")) == ["0000", "0001", "0002", "0003", "0004"]
+    assert sorted(run.name for run in tmp_path.glob("*/tensorboard/*")) == [
+        "0000",
+        "0001",
+        "0002",
+        "0003",
+        "0004",
+    ]
     run = run_of(tmp_path, "0000")
     assert curve(run, "loss") == [(1, 1_700_000_001.0, 1.0), (2, 1_700_000_002.0, 0.5)]
-    assert [value for _, _, value in curve(run, "objective")] == [0.5] and [value for _, _, value in curve(run, "final/auc")] == [0.75]
-    assert [(step, round(value, 6)) for step, _, value in curve(run_of(tmp_path, "0004"), "pbt.params.lr")] == [(1, 0.2)]
+    assert [value for _, _, value in curve(run, "objective")] == [0.5] and [
+        value for _, _, value in curve(run, "final/auc")
+    ] == [0.75]
+    assert [
+        (step, round(value, 6))
+        for step, _, value in curve(run_of(tmp_path, "0004"), "pbt.params.lr")
+    ] == [(1, 0.2)]
 
 
 def test_each_trial_that_ended_has_its_hyperparameters_and_its_status(tmp_path):
@@ -55,13 +70,20 @@ def test_each_trial_that_ended_has_its_hyperparameters_and_its_status(tmp_path):
         start = parse_start(content[SESSION_START_INFO_TAG].plugin_data.content)
         assert set(start.hparams) == {"params.lr", "params.optimizer"}
         assert start.hparams["params.lr"].number_value == 0.01 / (int(trial) + 1)
-        assert start.hparams["params.optimizer"].string_value == ("sgd", "adam", "None")[int(trial) % 3]
-        statuses[trial] = parse_session_end_info_plugin_data(content[SESSION_END_INFO_TAG].plugin_data.content).status
+        assert (
+            start.hparams["params.optimizer"].string_value
+            == ("sgd", "adam", "None")[int(trial) % 3]
+        )
+        statuses[trial] = parse_session_end_info_plugin_data(
+            content[SESSION_END_INFO_TAG].plugin_data.content
+        ).status
     assert statuses == {
         **dict.fromkeys(("0000", "0001", "0004"), Status.Value("STATUS_SUCCESS")),
         "0002": Status.Value("STATUS_FAILURE"),
     }
-    assert SESSION_END_INFO_TAG not in run_of(tmp_path, "0003").summary_metadata, "it was interrupted"
+    assert SESSION_END_INFO_TAG not in run_of(tmp_path, "0003").summary_metadata, (
+        "it was interrupted"
+    )
 
 
 def test_a_resume_writes_each_point_once(tmp_path):
@@ -69,7 +91,9 @@ def test_a_resume_writes_each_point_once(tmp_path):
     play(sample_events(tmp_path, resumed=True))
     complete = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*/tensorboard/0000/*")}
     play(sample_events(tmp_path, resumed=True)[:2])
-    assert {file: file.stat().st_mtime_ns for file in tmp_path.glob("*/tensorboard/0000/*")} == complete
+    assert {
+        file: file.stat().st_mtime_ns for file in tmp_path.glob("*/tensorboard/0000/*")
+    } == complete
     assert [point[0] for point in curve(run_of(tmp_path, "0000"), "loss")] == [1, 2]
 
 

@@ -17,11 +17,18 @@ from tests.tracking.made import begin, end, report, reports, trial
 from tests.tracking.test_mlflow_tracker import check, play
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120), pytest.mark.usefixtures("empty_database")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(120),
+    pytest.mark.usefixtures("empty_database"),
+]
 
 
 def started(tmp_path) -> TrackerProcess:
-    return TrackerProcess(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0), tmp_path / "sweep.log")
+    return TrackerProcess(
+        Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1_700_000_000.0),
+        tmp_path / "sweep.log",
+    )
 
 
 def test_events_are_written_by_another_process(tmp_path):
@@ -35,18 +42,26 @@ def test_events_are_written_by_another_process(tmp_path):
 
 
 @pytest.mark.parametrize("wanted", ["true", "false"])
-def test_the_run_of_the_sweep_has_system_metrics_unless_they_are_turned_off(tmp_path, monkeypatch, wanted):
+def test_the_run_of_the_sweep_has_system_metrics_unless_they_are_turned_off(
+    tmp_path, monkeypatch, wanted
+):
     from mlflow.tracking import MlflowClient
 
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2")
     monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", wanted)
     tracker = started(tmp_path)
     tracker.handle(begin(trial(0), 1.0))
-    wait_until(lambda: tracker.parent and not tracker._unwritten, 60, "the first trial to be written")
+    wait_until(
+        lambda: tracker.parent and not tracker._unwritten, 60, "the first trial to be written"
+    )
     client = MlflowClient(default_uri(tmp_path))
 
     def metrics() -> list[str]:
-        return [name for name in client.get_run(tracker.parent).data.metrics if name.startswith("system/")]
+        return [
+            name
+            for name in client.get_run(tracker.parent).data.metrics
+            if name.startswith("system/")
+        ]
 
     if wanted == "true":
         wait_until(lambda: "system/cpu_utilization_percentage" in metrics(), 30, "system metrics")
@@ -59,7 +74,9 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path):
 
     tracker = started(tmp_path)
     tracker.handle(begin(trial(7), 1.0))
-    wait_until(lambda: tracker.parent and not tracker._unwritten, 60, "the first trial to be written")
+    wait_until(
+        lambda: tracker.parent and not tracker._unwritten, 60, "the first trial to be written"
+    )
     first = tracker._process
     first.send_signal(signal.SIGSTOP)  # so that it cannot have read what is said now
     tracker.handle(report(7, reports(3)))
@@ -69,7 +86,9 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path):
     wait_until(lambda: tracker._process is not first, 20, "another process")
     assert tracker.close() and tracker.error is None
     client = MlflowClient(default_uri(tmp_path))
-    runs = client.search_runs([client.get_experiment_by_name("exp").experiment_id], "tags.`sweeps.kind` = 'trial'")
+    runs = client.search_runs(
+        [client.get_experiment_by_name("exp").experiment_id], "tags.`sweeps.kind` = 'trial'"
+    )
     assert len(runs) == 1 and runs[0].info.status == "FINISHED"
     assert [m.step for m in client.get_metric_history(runs[0].info.run_id, "loss")] == [1, 2, 3]
 
@@ -82,8 +101,17 @@ def test_a_sweep_that_never_started_creates_no_database(tmp_path):
 
 
 def test_the_process_ignores_the_drivers_signals_and_ends_with_the_driver(tmp_path):
-    command = [sys.executable, "-c", "from sweeps.tracking.mlflow.tracker_process import main; main()"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    command = [
+        sys.executable,
+        "-c",
+        "from sweeps.tracking.mlflow.tracker_process import main; main()",
+    ]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
     pickle.dump(Destination("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 1.0), process.stdin)
     pickle.dump(ArtifactSaved(1.0, "a.txt", "a"), process.stdin)
     process.stdin.flush()
@@ -98,7 +126,9 @@ def test_the_process_ignores_the_drivers_signals_and_ends_with_the_driver(tmp_pa
 
 
 def test_closing_waits_a_bounded_time_for_a_server_that_is_away(tmp_path):
-    tracker = TrackerProcess(Destination("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0), tmp_path / "sweep.log")
+    tracker = TrackerProcess(
+        Destination("http://127.0.0.1:1", tmp_path, "exp", "sweep-1", 0.0), tmp_path / "sweep.log"
+    )
     play(tracker, tmp_path)
     assert not tracker.close(1.0)
     tracker._process.wait(10)

@@ -44,5 +44,12 @@ def test_a_uri_with_a_store_is_accepted(uri):
 
 def test_run_refuses_the_uri_and_leaves_no_folder(tmp_path):
     file = space_of(tmp_path, "plain")
-    done = CliRunner().invoke(cli.main, ["run", str(file), "--dir", str(tmp_path / "runs"), "--tracking-uri", "nonsense://x"])
-    assert done.exit_code == 2 and "--tracking-uri: nonsense://x" in done.output and not (tmp_path / "runs").exists()
+    done = CliRunner().invoke(
+        cli.main,
+        ["run", str(file), "--dir", str(tmp_path / "runs"), "--tracking-uri", "nonsense://x"],
+    )
+    assert (
+        done.exit_code == 2
+        and "--tracking-uri: nonsense://x" in done.output
+        and not (tmp_path / "runs").exists()
+    )

@@ -22,10 +22,17 @@ def test_the_columns_are_the_dimensions_and_the_order_is_the_goals(space):
     state = views.trials_view("made-1", space)
     shown = state["selectedColumns"]
     assert shown[:2] == ["metrics.`objective`", "tags.`sweeps.state`"]
-    assert {"params.`preprocessor`", "params.`scaling.num_workers`", "params.`params.eta`"} <= set(shown)
+    assert {"params.`preprocessor`", "params.`scaling.num_workers`", "params.`params.eta`"} <= set(
+        shown
+    )
     assert "params.`params.fixed`" not in shown
-    assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`objective`", False)  # acc@5 is to be large
-    assert state["searchFilter"] == "tags.`sweeps.sweep` = 'made-1' and tags.`sweeps.kind` = 'trial'"
+    assert (state["orderByKey"], state["orderByAsc"]) == (
+        "metrics.`objective`",
+        False,
+    )  # acc@5 is to be large
+    assert (
+        state["searchFilter"] == "tags.`sweeps.sweep` = 'made-1' and tags.`sweeps.kind` = 'trial'"
+    )
     assert set(shown) < set(state["columnOrder"]) == set(state["columnWidths"])
 
 
@@ -47,7 +54,9 @@ def test_every_trial_has_every_axis(space):
 def test_the_view_of_sweeps_shows_their_results(space):
     state = views.sweeps_view(space)
     assert state["orderByKey"] == "metrics.`best`" and not state["orderByAsc"]
-    assert {"metrics.`best.test`", "tags.`best.preprocessor`", "tags.`best.params.eta`"} <= set(state["selectedColumns"])
+    assert {"metrics.`best.test`", "tags.`best.preprocessor`", "tags.`best.params.eta`"} <= set(
+        state["selectedColumns"]
+    )
     assert {"params.`trainer`", "params.`search.algorithm`"} <= set(state["selectedColumns"])
     assert "compareRunCharts" not in state
 
@@ -68,6 +77,11 @@ def test_links():
     assert views.runs_link(f"{server}/", "3", "made 1") == (
         f"{server}/#/experiments/3/runs?viewStateShareKey=made%201&workflowType=machine_learning"
     )
-    assert views.runs_link("", "3", "made", chart=True).startswith("#/experiments/3/runs?viewStateShareKey=made&")
+    assert views.runs_link("", "3", "made", chart=True).startswith(
+        "#/experiments/3/runs?viewStateShareKey=made&"
+    )
     assert views.runs_link("", "3", "made", chart=True).endswith("&compareRunsMode=CHART")
-    assert views.run_link("", "3", "abc", "report.html") == "#/experiments/3/runs/abc/artifacts/report.html?workflowType=machine_learning"
+    assert (
+        views.run_link("", "3", "abc", "report.html")
+        == "#/experiments/3/runs/abc/artifacts/report.html?workflowType=machine_learning"
+    )

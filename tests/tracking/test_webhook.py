@@ -45,7 +45,9 @@ def play(url, events, timeout=5.0):
 
 
 def test_one_summary_is_posted_at_the_end(server, tmp_path):
-    assert play(f"http://127.0.0.1:{server.server_port}/hook?token=t", sample_events(tmp_path)) == ()
+    assert (
+        play(f"http://127.0.0.1:{server.server_port}/hook?token=t", sample_events(tmp_path)) == ()
+    )
     ((path, headers, body),) = server.posts
     assert path == "/hook?token=t" and headers["Content-Type"] == "application/json"
     assert (body["sweep"], body["status"]) == ("sample-20231114-221320", "completed")
@@ -53,7 +55,10 @@ def test_one_summary_is_posted_at_the_end(server, tmp_path):
 
 
 def test_a_sweep_that_failed_is_posted_too(server, tmp_path):
-    play(f"http://127.0.0.1:{server.server_port}/", [*sample_events(tmp_path)[:-1], SweepEnded(START, None)])
+    play(
+        f"http://127.0.0.1:{server.server_port}/",
+        [*sample_events(tmp_path)[:-1], SweepEnded(START, None)],
+    )
     assert (server.posts[0][2]["status"], server.posts[0][2]["result"]) == ("failed", None)
 
 
@@ -71,7 +76,10 @@ def test_a_url_that_is_none_is_refused(url):
 
 def test_an_error_status_is_a_note_without_the_path(server, tmp_path):
     server.status = 500
-    (note,) = play(f"http://me:hunter2@127.0.0.1:{server.server_port}/hunter2?token=hunter2", sample_events(tmp_path))
+    (note,) = play(
+        f"http://me:hunter2@127.0.0.1:{server.server_port}/hunter2?token=hunter2",
+        sample_events(tmp_path),
+    )
     assert "ConnectionError: http://127.0.0.1/… answered 500" in note and "hunter2" not in note
 
 
@@ -79,5 +87,9 @@ def test_a_server_that_does_not_answer_costs_a_bounded_time(tmp_path):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        (note,) = play(f"http://127.0.0.1:{silent.getsockname()[1]}/hunter2", sample_events(tmp_path), timeout=0.3)
+        (note,) = play(
+            f"http://127.0.0.1:{silent.getsockname()[1]}/hunter2",
+            sample_events(tmp_path),
+            timeout=0.3,
+        )
     assert "did not answer: " in note and "timed out" in note and "hunter2" not in note

@@ -19,7 +19,10 @@ TASKS = ("binary", "multiclass", "regression")
 # Rates so high that the best step is not the last one.
 TRAINERS = {
     "xgboost": (xgboost, {"num_boost_round": 12, "eta": 1.5, "max_depth": 4}),
-    "torch_tabular": (torch_tabular, {"epochs": 12, "lr": 0.1, "width": 32, "batch_size": 33, "dropout": 0.2}),
+    "torch_tabular": (
+        torch_tabular,
+        {"epochs": 12, "lr": 0.1, "width": 32, "batch_size": 33, "dropout": 0.2},
+    ),
 }
 every = pytest.mark.parametrize("name", TRAINERS)
 each_task = pytest.mark.parametrize("task", TASKS)
@@ -56,27 +59,39 @@ def test_a_step_reports_what_objectives_and_constraints_name_and_no_more(name, t
     more = sorted(OF_VALID[task] - {metric})[0]
     asked = run_loop(module.train_func, params, current(asked=(metric, more)), shards, tmp_path)
     assert {frozenset(m) for m in asked.metrics} == {frozenset({metric, more})}
-    everything = run_loop(module.train_func, params | {"report": "all"}, current(), shards, tmp_path)
+    everything = run_loop(
+        module.train_func, params | {"report": "all"}, current(), shards, tmp_path
+    )
     assert all(set(m) > OF_VALID[task] for m in everything.metrics) and everything.final == {}
     for few in (run, asked):
-        assert few.metrics == [{k: v for k, v in m.items() if k in few.metrics[0]} for m in everything.metrics]
+        assert few.metrics == [
+            {k: v for k, v in m.items() if k in few.metrics[0]} for m in everything.metrics
+        ]
 
 
 @every
 @each_task
 @pytest.mark.parametrize("best_is_last", [False, True])
-def test_the_other_metrics_are_those_of_the_model_of_the_best_step(name, task, best_is_last, tmp_path):
+def test_the_other_metrics_are_those_of_the_model_of_the_best_step(
+    name, task, best_is_last, tmp_path
+):
     module, params = TRAINERS[name]
     steps = "num_boost_round" if name == "xgboost" else "epochs"
     current, shards = small_table(task)
     cur = current()
-    run = run_loop(module.train_func, params | ({steps: 1} if best_is_last else {}), cur, shards, tmp_path)
+    run = run_loop(
+        module.train_func, params | ({steps: 1} if best_is_last else {}), cur, shards, tmp_path
+    )
     model = module.load(str(run.checkpoints[len(run.metrics)]))
     found = {}
     for split in ("train", "valid"):
         frame = shards[split].frame
         found |= measure(task, split, frame["y"].to_numpy(), model.predict(frame.drop(columns="y")))
-    wanted = {k: v for k, v in found.items() if k != cur.metric and (k != "train-accuracy" or name != "xgboost")}
+    wanted = {
+        k: v
+        for k, v in found.items()
+        if k != cur.metric and (k != "train-accuracy" or name != "xgboost")
+    }
     assert run.final == pytest.approx(wanted, rel=1e-4)
 
 
@@ -85,7 +100,9 @@ def test_a_trial_that_is_stopped_has_no_other_metrics(name, tmp_path):
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
     assert run_loop(module.train_func, params, current(), shards, tmp_path, stop_at=11).final == {}
-    assert run_loop(module.train_func, params, current(max_t=5), shards, tmp_path, stop_at=5).final, "it came to its end"
+    assert run_loop(
+        module.train_func, params, current(max_t=5), shards, tmp_path, stop_at=5
+    ).final, "it came to its end"
 
 
 @every
@@ -116,7 +133,9 @@ def test_the_checkpoint_holds_the_best_step_to_the_bit(name, task, tmp_path):
     # and what it predicts for `valid` scores what was reported
     valid = shards["valid"].frame
     full = module.load(str(folder)).predict(valid.drop(columns="y"))
-    assert measure(task, "valid", valid["y"].to_numpy(), full)[cur.metric] == pytest.approx(values[best - 1], rel=1e-5)
+    assert measure(task, "valid", valid["y"].to_numpy(), full)[cur.metric] == pytest.approx(
+        values[best - 1], rel=1e-5
+    )
 
 
 @every
@@ -127,12 +146,16 @@ def test_resumed_equals_uninterrupted(name, task, tmp_path):
     whole = run_loop(module.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
     assert list(whole.checkpoints) == list(range(1, 13))
     for step in (1, 5, 11):
-        rest = run_loop(module.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step])
+        rest = run_loop(
+            module.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step]
+        )
         assert rest.metrics == whole.metrics[step:]
         last, resumed = whole.checkpoints[12], rest.checkpoints[12 - step]
         np.testing.assert_array_equal(np.load(last / "check.npy"), np.load(resumed / "check.npy"))
         assert (last / "sweeps.json").read_text() == (resumed / "sweeps.json").read_text()
-    finished = run_loop(module.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[12])
+    finished = run_loop(
+        module.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[12]
+    )
     assert finished.metrics == []
 
 
@@ -142,24 +165,45 @@ def test_the_same_first_and_later_in_a_warm_process(name, tmp_path):
     params = params | ({"subsample": 0.7} if name == "xgboost" else {})
     current, shards = small_table("binary")
     first = run_loop(module.train_func, params, current(), shards, tmp_path)
-    other = params | ({"max_depth": 2, "max_bin": 16} if name == "xgboost" else {"width": 5, "optimizer": "sgd"})
-    assert run_loop(module.train_func, other, current(seed=1), shards, tmp_path, stop_at=3).metrics[:3] != first.metrics[:3]
+    other = params | (
+        {"max_depth": 2, "max_bin": 16} if name == "xgboost" else {"width": 5, "optimizer": "sgd"}
+    )
+    assert (
+        run_loop(module.train_func, other, current(seed=1), shards, tmp_path, stop_at=3).metrics[:3]
+        != first.metrics[:3]
+    )
     assert run_loop(module.train_func, params, current(), shards, tmp_path).metrics == first.metrics
-    assert shards["train"].reads == shards["valid"].reads == 1, "what a warm worker keeps is not built again"
+    assert shards["train"].reads == shards["valid"].reads == 1, (
+        "what a warm worker keeps is not built again"
+    )
     cold, cold_shards = small_table("binary")
-    assert run_loop(module.train_func, params, cold(), cold_shards, tmp_path).metrics == first.metrics
-    assert run_loop(module.train_func, params, current(seed=8), shards, tmp_path).metrics != first.metrics
+    assert (
+        run_loop(module.train_func, params, cold(), cold_shards, tmp_path).metrics == first.metrics
+    )
+    assert (
+        run_loop(module.train_func, params, current(seed=8), shards, tmp_path).metrics
+        != first.metrics
+    )
 
 
 @every
 def test_a_stop_leaves_nothing_behind(name, tmp_path, monkeypatch):
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
-    run_loop(module.train_func, params, current(), shards, tmp_path / "first", stop_at=1)  # torch leaves a folder at its first step
+    run_loop(
+        module.train_func, params, current(), shards, tmp_path / "first", stop_at=1
+    )  # torch leaves a folder at its first step
     (tmp_path / "temp").mkdir()
     (tmp_path / "keep").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
-    run = run_loop(module.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path / "keep", stop_at=3)
+    run = run_loop(
+        module.train_func,
+        params,
+        current(checkpoint_interval=0.0),
+        shards,
+        tmp_path / "keep",
+        stop_at=3,
+    )
     assert len(run.metrics) == 3 and 3 in run.checkpoints
     assert os.listdir(tmp_path / "temp") == []
 
@@ -178,7 +222,9 @@ def test_text_columns_are_named_with_what_helps(name, tmp_path):
     current, shards = small_table("binary")
     for shard in shards.values():
         shard.frame = shard.frame.assign(city="Paris", street="Rue")
-    with pytest.raises(ValueError, match=r"not numeric after preprocessing: city, street;.*`columns` of an encoder"):
+    with pytest.raises(
+        ValueError, match=r"not numeric after preprocessing: city, street;.*`columns` of an encoder"
+    ):
         run_loop(module.train_func, params, current(), shards, tmp_path)
 
 
@@ -187,13 +233,21 @@ def test_an_objective_that_is_not_reported(name, tmp_path):
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
     for wrong in ("valid-logless", "logloss"):
-        with pytest.raises(ValueError, match=rf"objective\.metric is `{wrong}`.*did you mean `valid-logloss`\?"):
+        with pytest.raises(
+            ValueError, match=rf"objective\.metric is `{wrong}`.*did you mean `valid-logloss`\?"
+        ):
             run_loop(module.train_func, params, current(metric=wrong), shards, tmp_path)
 
 
 OTHERS = {
     "binary": ("valid-balanced_accuracy", "valid-neg_log_loss", "valid-f1"),
-    "multiclass": ("valid-neg_log_loss", "valid-roc_auc_ovr", "valid-f1_macro", "valid-logloss", "valid-error"),
+    "multiclass": (
+        "valid-neg_log_loss",
+        "valid-roc_auc_ovr",
+        "valid-f1_macro",
+        "valid-logloss",
+        "valid-error",
+    ),
     "regression": ("valid-r2", "valid-neg_median_absolute_error"),
 }
 
@@ -209,14 +263,27 @@ def test_a_scorer_of_scikit_learn_decides_the_best_step(name, task, tmp_path):
     assert {frozenset(m) for m in run.metrics} == {frozenset(OTHERS[task])}
     values = [m[lead] for m in run.metrics]
     folder = run.checkpoints[12]
-    assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": int(np.argmax(values)) + 1}
+    assert json.loads((folder / "sweeps.json").read_text()) == {
+        "best_step": int(np.argmax(values)) + 1
+    }
     valid = shards["valid"].frame
     predictions = module.load(str(folder)).predict(valid.drop(columns="y"))
     for metric in OTHERS[task]:
         wanted = score(metric, task, valid["y"].to_numpy(), predictions)
-        assert run.metrics[int(np.argmax(values))][metric] == pytest.approx(wanted, rel=1e-4), metric
-    more = run_loop(module.train_func, params | {"report": "all"}, current(asked=(current().metric, lead)), shards, tmp_path)
-    assert [m[lead] for m in more.metrics] == values and set(more.metrics[0]) > {lead, *OF_VALID[task]}
+        assert run.metrics[int(np.argmax(values))][metric] == pytest.approx(wanted, rel=1e-4), (
+            metric
+        )
+    more = run_loop(
+        module.train_func,
+        params | {"report": "all"},
+        current(asked=(current().metric, lead)),
+        shards,
+        tmp_path,
+    )
+    assert [m[lead] for m in more.metrics] == values and set(more.metrics[0]) > {
+        lead,
+        *OF_VALID[task],
+    }
 
 
 @every
@@ -224,7 +291,9 @@ def test_a_scorer_for_another_task_is_refused(name, tmp_path):
     module, params = TRAINERS[name]
     current, shards = small_table("regression")
     for wrong in ("valid-neg_log_loss", "valid-rand_score", "train-r2"):
-        with pytest.raises(ValueError, match=rf"objective\.metric is `{wrong}`, which this trainer does not report"):
+        with pytest.raises(
+            ValueError, match=rf"objective\.metric is `{wrong}`, which this trainer does not report"
+        ):
             run_loop(module.train_func, params, current(metric=wrong), shards, tmp_path)
 
 
@@ -240,11 +309,16 @@ def test_a_trial_without_a_label(name, tmp_path):
 def test_goal_maximize(name, tmp_path):
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
-    run = run_loop(module.train_func, params, current(metric="valid-auc", goal="maximize"), shards, tmp_path)
+    run = run_loop(
+        module.train_func, params, current(metric="valid-auc", goal="maximize"), shards, tmp_path
+    )
     best = int(np.argmax([m["valid-auc"] for m in run.metrics])) + 1
     assert json.loads((run.checkpoints[12] / "sweeps.json").read_text()) == {"best_step": best}
 
 
 @every
 def test_the_backend_is_known_without_an_import(name):
-    assert definition_of(f"sweeps.trainers.{name}").backend == {"xgboost": "xgboost", "torch_tabular": "torch"}[name]
+    assert (
+        definition_of(f"sweeps.trainers.{name}").backend
+        == {"xgboost": "xgboost", "torch_tabular": "torch"}[name]
+    )

@@ -67,19 +67,51 @@ def _environment(monkeypatch):
 
 def about(folder: Path, *words: str, **changed: Any) -> Current:
     """Return what the loop knows of a trial whose files are in `folder`. `words` is the command."""
-    options = {"command": list(words or COMMAND), "grace_seconds": 5, "resume": True} | changed.pop("options", {})
-    given = {"metric": "loss", "goal": "minimize", "asked": ("loss",), "roots": (folder,), "_folder": folder / "trial" / "files"}
-    given |= {"trial": "0007", "seed": 3, "label": None, "task": None, "classes": None, "max_t": None, "threads": 1, "check": None}
+    options = {"command": list(words or COMMAND), "grace_seconds": 5, "resume": True} | changed.pop(
+        "options", {}
+    )
+    given = {
+        "metric": "loss",
+        "goal": "minimize",
+        "asked": ("loss",),
+        "roots": (folder,),
+        "_folder": folder / "trial" / "files",
+    }
+    given |= {
+        "trial": "0007",
+        "seed": 3,
+        "label": None,
+        "task": None,
+        "classes": None,
+        "max_t": None,
+        "threads": 1,
+        "check": None,
+    }
     return Current(**given | {"options": options} | changed)
 
 
-def run(folder: Path, script: str, *words: str, name: str = "train.py", params: dict | None = None, shards: Any = None, **more) -> LoopRun:
+def run(
+    folder: Path,
+    script: str,
+    *words: str,
+    name: str = "train.py",
+    params: dict | None = None,
+    shards: Any = None,
+    **more,
+) -> LoopRun:
     """Run a script in this process's loop. Arguments of `run_loop` are passed on, and all others change the `Current`."""
     (folder / name).write_text(script)
     keep = folder / "kept"
     keep.mkdir(exist_ok=True)
     ours = {key: more.pop(key) for key in ("resume", "stop_at") if key in more}
-    return run_loop(train_func, PARAMS if params is None else params, about(folder, *words, **more), shards or {}, keep, **ours)
+    return run_loop(
+        train_func,
+        PARAMS if params is None else params,
+        about(folder, *words, **more),
+        shards or {},
+        keep,
+        **ours,
+    )
 
 
 def losses(run: LoopRun) -> list[float]:
@@ -102,11 +134,26 @@ class TestCommand(TrainerTests):
 
     test_weights_count = None  # type: ignore[assignment]  # The weights are a column of the script's data; see `test_prepared_data_is_offered_as_parquet`.
 
-    def run(self, folder: Path, *, resume: Path | None = None, stop_at: int | None = None, **changed: Any) -> LoopRun:
+    def run(
+        self,
+        folder: Path,
+        *,
+        resume: Path | None = None,
+        stop_at: int | None = None,
+        **changed: Any,
+    ) -> LoopRun:
         outer = folder.with_name(f"{folder.name}-script")
         outer.mkdir(exist_ok=True)
         (outer / "train.py").write_text(CALLS)
-        return run_loop(train_func, dict(self.params), about(outer, **changed), {}, folder, resume=resume, stop_at=stop_at)
+        return run_loop(
+            train_func,
+            dict(self.params),
+            about(outer, **changed),
+            {},
+            folder,
+            resume=resume,
+            stop_at=stop_at,
+        )
 
 
 # ---- reports
@@ -115,11 +162,17 @@ class TestCommand(TrainerTests):
 def test_calls_report_each_step_with_its_checkpoint(tmp_path, capfd):
     done = run(tmp_path, CALLS)
     assert losses(done) == LOSSES
-    assert [json.loads((done.checkpoints[step] / "state.json").read_text()) for step in (1, 2, 3, 4)] == [
-        [step + 1, loss] for step, loss in enumerate(LOSSES)
-    ]
+    assert [
+        json.loads((done.checkpoints[step] / "state.json").read_text()) for step in (1, 2, 3, 4)
+    ] == [[step + 1, loss] for step, loss in enumerate(LOSSES)]
     assert record(tmp_path) == {
-        "command": [sys.executable, "train.py", "0.5", "4", str(tmp_path / "trial" / "script_checkpoint")],
+        "command": [
+            sys.executable,
+            "train.py",
+            "0.5",
+            "4",
+            str(tmp_path / "trial" / "script_checkpoint"),
+        ],
         "folder": str(tmp_path),
         "exit_code": 0,
     }
@@ -130,9 +183,13 @@ def test_calls_report_each_step_with_its_checkpoint(tmp_path, capfd):
 def test_lines_report_each_step_with_a_consistent_checkpoint(tmp_path, capfd):
     done = run(tmp_path, LINES, params={"lr": 0.01, "steps": 20})
     assert [metrics["epoch"] for metrics in done.metrics] == list(range(1, 21))
-    assert sorted(done.checkpoints) == list(range(2, 21)), "the first line is held back, so its checkpoint is not copied"
+    assert sorted(done.checkpoints) == list(range(2, 21)), (
+        "the first line is held back, so its checkpoint is not copied"
+    )
     for step, folder in done.checkpoints.items():
-        first, second = (json.loads((folder / name).read_text()) for name in ("state.json", "again.json"))
+        first, second = (
+            json.loads((folder / name).read_text()) for name in ("state.json", "again.json")
+        )
         assert first == second and first[0] == step
     assert capfd.readouterr().out.count('"epoch"') == 20, "the output goes to the log"
 
@@ -156,7 +213,10 @@ def test_a_script_waits_while_a_line_is_reported(tmp_path, monkeypatch):
 
 def test_a_model_that_is_saved_after_the_only_line_is_reported_with_it(tmp_path):
     save = "(folder / 'model').write_text('m')"
-    done = run(tmp_path, f"import pathlib, sys\nfolder = pathlib.Path(sys.argv[3])\nprint('{{\"loss\": 2}}')\n{save}")
+    done = run(
+        tmp_path,
+        f"import pathlib, sys\nfolder = pathlib.Path(sys.argv[3])\nprint('{{\"loss\": 2}}')\n{save}",
+    )
     assert losses(done) == [2] and (done.checkpoints[1] / "model").read_text() == "m"
 
 
@@ -166,18 +226,37 @@ def test_a_model_that_is_saved_after_the_last_line_is_one_more_report(tmp_path):
 
 
 def test_calls_count_and_the_same_metrics_as_lines_do_not(tmp_path):
-    done = run(tmp_path, CALLS.replace("    sweeps.report", '    print(json.dumps({"loss": loss}))\n    sweeps.report'))
+    done = run(
+        tmp_path,
+        CALLS.replace(
+            "    sweeps.report", '    print(json.dumps({"loss": loss}))\n    sweeps.report'
+        ),
+    )
     assert losses(done) == LOSSES
 
 
 def test_a_call_after_lines_that_count_fails_the_trial(tmp_path):
-    with pytest.raises(ValueError, match="its JSON lines on standard output with the objective's metric already count"):
+    with pytest.raises(
+        ValueError,
+        match="its JSON lines on standard output with the objective's metric already count",
+    ):
         run(tmp_path, LINES + "import sweeps\nsweeps.report(loss=0)\n")
 
 
 def test_reports_of_a_shell_script_with_nested_metrics(tmp_path):
-    script = 'echo starting\necho \'{"valid": {"loss": 0.5}}\'\nprintf \'{"valid": {"loss": 0.25}}\'\n'
-    done = run(tmp_path, script, "sh", "run.sh", name="run.sh", metric="valid.loss", asked=("valid.loss",), params={})
+    script = (
+        'echo starting\necho \'{"valid": {"loss": 0.5}}\'\nprintf \'{"valid": {"loss": 0.25}}\'\n'
+    )
+    done = run(
+        tmp_path,
+        script,
+        "sh",
+        "run.sh",
+        name="run.sh",
+        metric="valid.loss",
+        asked=("valid.loss",),
+        params={},
+    )
     assert done.metrics == [{"valid": {"loss": 0.5}}, {"valid": {"loss": 0.25}}]
 
 
@@ -231,14 +310,21 @@ def test_each_value_of_the_metric_in_mlflows_files_is_a_report(tmp_path):
     files = MlflowFiles(tmp_path, "valid/loss", ("valid/loss", "acc"))
     assert list(files.new_reports(False)) == []
     log(tmp_path, "valid/loss", "1000 0.5 1")
-    assert list(files.new_reports(False)) == [], "the report waits for `acc`, which the space file names too"
+    assert list(files.new_reports(False)) == [], (
+        "the report waits for `acc`, which the space file names too"
+    )
     log(tmp_path, "acc", "1001 0.9 1")
     assert list(files.new_reports(False)) == [{"valid/loss": 0.5, "acc": 0.9}]
     log(tmp_path, "valid/loss", "1002 0.4 2", "1003 nan 3", "1004 0.2 4")
-    assert [metrics["valid/loss"] for metrics in files.new_reports(False)] == [0.4, pytest.approx(float("nan"), nan_ok=True)]
+    assert [metrics["valid/loss"] for metrics in files.new_reports(False)] == [
+        0.4,
+        pytest.approx(float("nan"), nan_ok=True),
+    ]
     with (tmp_path / "0" / "a" / "metrics" / "valid" / "loss").open("a") as file:
         file.write("1005 0.1")
-    assert list(files.new_reports(True)) == [{"valid/loss": 0.2}], "a line that is not complete is not read"
+    assert list(files.new_reports(True)) == [{"valid/loss": 0.2}], (
+        "a line that is not complete is not read"
+    )
 
 
 def test_child_runs_in_mlflows_files_report_nothing(tmp_path):
@@ -254,7 +340,9 @@ def test_what_a_script_logs_with_mlflow_is_reported_and_copied_to_the_run(tmp_pa
     import mlflow
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    monkeypatch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)  # MLflow sets it if an earlier test has selected an experiment.
+    monkeypatch.delenv(
+        "MLFLOW_EXPERIMENT_ID", raising=False
+    )  # MLflow sets it if an earlier test has selected an experiment.
     script = """
 import mlflow, pathlib
 mlflow.set_experiment("mine")
@@ -271,8 +359,14 @@ with mlflow.start_run(run_name="script"):
     done = run(tmp_path, script)
     assert done.metrics == [{"loss": 1 / step, "acc": step} for step in (10, 20, 30)]
     found = mlflow.search_runs(search_all_experiments=True, output_format="list")[0]
-    assert (found.data.params, found.data.tags["team"], found.data.metrics) == ({"optimizer": "sgd"}, "a", {"test/acc": 0.75})
-    assert [file.path for file in mlflow.MlflowClient().list_artifacts(found.info.run_id)] == ["plot.txt"]
+    assert (found.data.params, found.data.tags["team"], found.data.metrics) == (
+        {"optimizer": "sgd"},
+        "a",
+        {"test/acc": 0.75},
+    )
+    assert [file.path for file in mlflow.MlflowClient().list_artifacts(found.info.run_id)] == [
+        "plot.txt"
+    ]
 
 
 # ---- the environment
@@ -283,8 +377,19 @@ def test_the_environment_is_that_of_torchrun(tmp_path, monkeypatch):
     script = "import json, os\nopen('env.json', 'w').write(json.dumps(dict(os.environ)))\nprint('{\"loss\": 1}')\n"
     run(tmp_path, script)
     env = json.loads((tmp_path / "env.json").read_text())
-    expected = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0", "NODE_RANK": "0"}
-    assert expected.items() <= env.items() and env["MASTER_ADDR"] == "127.0.0.1" and 1024 <= int(env["MASTER_PORT"]) < 2**16
+    expected = {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": "0",
+        "NODE_RANK": "0",
+    }
+    assert (
+        expected.items() <= env.items()
+        and env["MASTER_ADDR"] == "127.0.0.1"
+        and 1024 <= int(env["MASTER_PORT"]) < 2**16
+    )
     assert "MLFLOW_RUN_ID" not in env and env["MLFLOW_TRACKING_URI"].startswith("file:///")
     assert "SWEEPS_DATA_DIR" not in env
 
@@ -298,7 +403,15 @@ def test_prepared_data_is_offered_as_parquet(tmp_path):
         "print('{\"loss\": %d}' % (len(rows['train']) * 10 + rows['valid']['y'].sum()))\n"
     )
     shards = {"train": FakeShard(frame), "valid": FakeShard(frame)}
-    done = run(tmp_path, script, "python", "train.py", "{data_dir}", shards=shards, check=frame.drop(columns="y"))
+    done = run(
+        tmp_path,
+        script,
+        "python",
+        "train.py",
+        "{data_dir}",
+        shards=shards,
+        check=frame.drop(columns="y"),
+    )
     assert losses(done) == [21]
 
 
@@ -306,7 +419,9 @@ def test_prepared_data_is_offered_as_parquet(tmp_path):
 
 
 @pytest.mark.parametrize(("resumes", "expected"), [(True, LOSSES[2:]), (False, LOSSES)])
-def test_a_resumed_script_starts_with_a_copy_of_the_checkpoint_unless_it_cannot_resume(tmp_path, resumes, expected):
+def test_a_resumed_script_starts_with_a_copy_of_the_checkpoint_unless_it_cannot_resume(
+    tmp_path, resumes, expected
+):
     checkpoint = run(tmp_path, CALLS).checkpoints[2]
     before = (checkpoint / "state.json").read_text()
     assert losses(run(tmp_path, CALLS, resume=checkpoint, options={"resume": resumes})) == expected
@@ -351,8 +466,17 @@ def runs(pid: int) -> bool:
 
 @pytest.mark.parametrize(("ignores", "code"), [(False, 0), (True, -9)])
 def test_a_stopped_script_gets_sigterm_and_after_the_grace_time_sigkill(tmp_path, ignores, code):
-    done = run(tmp_path, f"IGNORES = {ignores}\n{STOPS}", stop_at=2, options={"grace_seconds": 1.0 if ignores else 30.0})
-    assert len(done.metrics) == 2 and (tmp_path / "terminated").exists() and record(tmp_path)["exit_code"] == code
+    done = run(
+        tmp_path,
+        f"IGNORES = {ignores}\n{STOPS}",
+        stop_at=2,
+        options={"grace_seconds": 1.0 if ignores else 30.0},
+    )
+    assert (
+        len(done.metrics) == 2
+        and (tmp_path / "terminated").exists()
+        and record(tmp_path)["exit_code"] == code
+    )
     wait_until(lambda: not alive(tmp_path), 5, "the processes to end")
 
 
@@ -380,7 +504,10 @@ def test_an_exit_code_fails_the_trial_with_the_last_lines_of_standard_error(tmp_
     with pytest.raises(ScriptFailed) as e:
         run(tmp_path, script)
     text = str(e.value)
-    assert "train.py 0.5 4" in text and "ended with exit code 1; its last lines on standard error:\n" in text
+    assert (
+        "train.py 0.5 4" in text
+        and "ended with exit code 1; its last lines on standard error:\n" in text
+    )
     assert text.endswith("ZeroDivisionError: by zero") and len(text) < 20_000
     assert record(tmp_path)["exit_code"] == 1
 
@@ -391,12 +518,18 @@ def test_a_signal_fails_the_trial(tmp_path):
 
 
 def test_a_script_without_a_report_fails_the_trial_with_the_three_ways_to_report(tmp_path):
-    with pytest.raises(ScriptFailed, match=r"has not reported `loss`; call sweeps.report\(loss=...\), print a line of JSON"):
+    with pytest.raises(
+        ScriptFailed,
+        match=r"has not reported `loss`; call sweeps.report\(loss=...\), print a line of JSON",
+    ):
         run(tmp_path, "print('loss: 1')")
 
 
 def test_a_script_that_prints_another_metric_is_told_which(tmp_path):
-    with pytest.raises(ScriptFailed, match=r"has not reported `loss`; .*; its last line of JSON has `epoch` and `valid.lose`$"):
+    with pytest.raises(
+        ScriptFailed,
+        match=r"has not reported `loss`; .*; its last line of JSON has `epoch` and `valid.lose`$",
+    ):
         run(tmp_path, 'print(\'{"epoch": 1, "valid": {"lose": 1}, "note": "x"}\')')
 
 
@@ -419,13 +552,25 @@ def test_nothing_is_left_when_the_worker_is_killed(tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(REPO)}
-    worker = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path)], env=environment, cwd=REPO)
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(tmp_path)], env=environment, cwd=REPO
+    )
     try:
         checkpoints = tmp_path / "trial" / "script_checkpoint"
-        wait_until(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 2, 60, "the script to start")
+        wait_until(
+            lambda: (
+                (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 2
+            ),
+            60,
+            "the script to start",
+        )
         assert len(alive(tmp_path)) == 2 and checkpoints.exists()
     finally:
         worker.kill()
         worker.wait()
     wait_until(lambda: not alive(tmp_path), 10, "the script and its child to end")
-    wait_until(lambda: not [*temporary.glob("sweeps-script-*"), *checkpoints.parent.glob("script_*")], 10, "the folders to be removed")
+    wait_until(
+        lambda: not [*temporary.glob("sweeps-script-*"), *checkpoints.parent.glob("script_*")],
+        10,
+        "the folders to be removed",
+    )

@@ -29,7 +29,9 @@ def test_few_rows_and_many(params, tmp_path, monkeypatch):
     frame.loc[::7, "c"] = np.nan
     frame["d"] = frame["d"].gt(0).astype("uint8")
     label = rng.integers(0, 3, 300) if "num_class" in params else rng.integers(0, 2, 300)
-    xgb.train(params | {"nthread": 1}, matrix(frame.assign(y=label), "y"), 12).save_model(tmp_path / "model.ubj")
+    xgb.train(params | {"nthread": 1}, matrix(frame.assign(y=label), "y"), 12).save_model(
+        tmp_path / "model.ubj"
+    )
     model = trainer.load(str(tmp_path))
     few = model.predict(frame)
     alone = np.concatenate([model.predict(frame.iloc[[i]]) for i in range(20)])

@@ -35,18 +35,24 @@ class Half:
 @pytest.mark.parametrize("name", trainer_names())
 def test_a_trainer_that_computes_metrics_computes_all(name):
     definition = definition_of(f"sweeps.trainers.{name}")
-    assert definition.all_metrics or not definition.metrics, "compute the metrics with `measure` of trainers/_metrics.py"
+    assert definition.all_metrics or not definition.metrics, (
+        "compute the metrics with `measure` of trainers/_metrics.py"
+    )
 
 
 @pytest.mark.integration
 @pytest.mark.extended
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("trainer", "params"), [("xgboost", "num_boost_round: 2"), ("torch_tabular", "epochs: 2")])
+@pytest.mark.parametrize(
+    ("trainer", "params"), [("xgboost", "num_boost_round: 2"), ("torch_tabular", "epochs: 2")]
+)
 def test_a_project_with_a_package_trainers_runs_ours(tmp_path, trainer, params):
     package = tmp_path / "trainers"
     package.mkdir()
     (package / "__init__.py").write_text(OWN)
-    (package / "xgboost.py").write_text("raise RuntimeError('the trainer of the project was imported in place of ours')\n")
+    (package / "xgboost.py").write_text(
+        "raise RuntimeError('the trainer of the project was imported in place of ours')\n"
+    )
     (tmp_path / "own.yaml").write_text(SPACE.format(trainer=trainer, params=params))
     process = command("run", tmp_path / "own.yaml", "--dir", tmp_path / "root", "--json")
     out, err = process.communicate(timeout=200)
@@ -59,7 +65,10 @@ def test_a_project_with_a_package_trainers_runs_ours(tmp_path, trainer, params):
 @pytest.mark.timeout(240)
 def test_the_wheel_installs_no_package_trainers(tmp_path):
     made = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", tmp_path, REPO], capture_output=True, text=True, timeout=200
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", tmp_path, REPO],
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
     assert made.returncode == 0, made.stderr
     (wheel,) = tmp_path.glob("*.whl")
@@ -72,12 +81,23 @@ def test_the_wheel_installs_no_package_trainers(tmp_path):
 @pytest.mark.extended
 @pytest.mark.timeout(400)
 def test_mypy_knows_the_types_of_our_trainers(tmp_path):
-    (tmp_path / "wrong.py").write_text("from sweeps.trainers.xgboost import load\n\nanswer: int = load('folder')\n")
+    (tmp_path / "wrong.py").write_text(
+        "from sweeps.trainers.xgboost import load\n\nanswer: int = load('folder')\n"
+    )
     checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file", REPO / "pyproject.toml", tmp_path / "wrong.py"],
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--config-file",
+            REPO / "pyproject.toml",
+            tmp_path / "wrong.py",
+        ],
         cwd=REPO,
         capture_output=True,
         text=True,
         timeout=360,
     )
-    assert checked.returncode == 1 and "wrong.py:3" in checked.stdout and '"Model"' in checked.stdout, checked.stdout + checked.stderr
+    assert (
+        checked.returncode == 1 and "wrong.py:3" in checked.stdout and '"Model"' in checked.stdout
+    ), checked.stdout + checked.stderr

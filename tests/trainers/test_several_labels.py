@@ -32,7 +32,14 @@ def table(task: str, **changed: Any) -> tuple[Any, dict[str, FakeShard]]:
         labels = values if task == "multioutput" else (values > values.median()).astype("int64")
         frames[name] = FakeShard(x.assign(**labels))
     check = frames["valid"].frame.drop(columns=LABELS).head(32)
-    about = {"label": LABELS, "task": task, "classes": None, "metric": METRIC[task], "check": check, "checkpoint_interval": 0.0}
+    about = {
+        "label": LABELS,
+        "task": task,
+        "classes": None,
+        "metric": METRIC[task],
+        "check": check,
+        "checkpoint_interval": 0.0,
+    }
     return current(**about | changed), frames
 
 
@@ -50,7 +57,9 @@ def trained(
     found = np.asarray(model.predict(valid.drop(columns=LABELS)))
     assert found.shape == (len(valid), 2)
     values = [m[METRIC[task]] for m in run.metrics]
-    assert score(METRIC[task], task, valid[LABELS].to_numpy(), found) == pytest.approx(min(values), rel=1e-4)
+    assert score(METRIC[task], task, valid[LABELS].to_numpy(), found) == pytest.approx(
+        min(values), rel=1e-4
+    )
     np.testing.assert_array_equal(np.load(best / CHECK_PREDICTIONS), model.predict(cur.check))
     return run, shards, found
 
@@ -61,14 +70,31 @@ def test_xgboost(task, strategy, tmp_path):
     params = {"num_boost_round": 5, "max_depth": 3, "multi_strategy": strategy, "report": "all"}
     run, shards, found = trained("xgboost", task, params, tmp_path)
     objective = "binary:logistic" if task == "multilabel" else "reg:squarederror"
-    train, valid = (xgb.DMatrix(s.frame.drop(columns=LABELS), s.frame[LABELS]) for s in (shards["train"], shards["valid"]))
-    own = {"objective": objective, "max_depth": 3, "multi_strategy": strategy, "nthread": 1, "seed": 7}
+    train, valid = (
+        xgb.DMatrix(s.frame.drop(columns=LABELS), s.frame[LABELS])
+        for s in (shards["train"], shards["valid"])
+    )
+    own = {
+        "objective": objective,
+        "max_depth": 3,
+        "multi_strategy": strategy,
+        "nthread": 1,
+        "seed": 7,
+    }
     np.testing.assert_allclose(found, xgb.train(own, train, 5).predict(valid), rtol=1e-6)
-    assert {name.partition("-")[2] for name in run.metrics[0]} >= ({"logloss", "error"} if task == "multilabel" else {"rmse", "mae"})
+    assert {name.partition("-")[2] for name in run.metrics[0]} >= (
+        {"logloss", "error"} if task == "multilabel" else {"rmse", "mae"}
+    )
 
 
 def test_xgboost_computes_other_metrics(tmp_path):
-    run, shards, found = trained("xgboost", "multilabel", {"num_boost_round": 3}, tmp_path, asked=("valid-logloss", "valid-f1_macro"))
+    run, shards, found = trained(
+        "xgboost",
+        "multilabel",
+        {"num_boost_round": 3},
+        tmp_path,
+        asked=("valid-logloss", "valid-f1_macro"),
+    )
     expected = score("f1_macro", "multilabel", shards["valid"].frame[LABELS].to_numpy(), found)
     assert run.metrics[-1]["valid-f1_macro"] == pytest.approx(expected)
 
@@ -76,12 +102,25 @@ def test_xgboost_computes_other_metrics(tmp_path):
 @each_task
 def test_sklearn_grows_a_forest(task, tmp_path):
     kind = RandomForestClassifier if task == "multilabel" else RandomForestRegressor
-    options = {"estimator": f"sklearn.ensemble:{kind.__name__}", "steps": 2, "batch_size": None, "report": "asked"}
-    run, shards, found = trained("sklearn", task, {"n_estimators": 10, "max_depth": 4}, tmp_path, options=options)
+    options = {
+        "estimator": f"sklearn.ensemble:{kind.__name__}",
+        "steps": 2,
+        "batch_size": None,
+        "report": "asked",
+    }
+    run, shards, found = trained(
+        "sklearn", task, {"n_estimators": 10, "max_depth": 4}, tmp_path, options=options
+    )
     train, valid = (s.frame for s in (shards["train"], shards["valid"]))
-    model = kind(n_estimators=10, max_depth=4, random_state=7).fit(train.drop(columns=LABELS), train[LABELS])
+    model = kind(n_estimators=10, max_depth=4, random_state=7).fit(
+        train.drop(columns=LABELS), train[LABELS]
+    )
     x = valid.drop(columns=LABELS)
-    expected = np.column_stack([part[:, 1] for part in model.predict_proba(x)]) if task == "multilabel" else model.predict(x)
+    expected = (
+        np.column_stack([part[:, 1] for part in model.predict_proba(x)])
+        if task == "multilabel"
+        else model.predict(x)
+    )
     if min(m[METRIC[task]] for m in run.metrics) == run.metrics[-1][METRIC[task]]:
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
@@ -104,7 +143,12 @@ def test_sklearn_without_probabilities_predicts_0_and_1(tmp_path):
     cur, shards = table(
         "multilabel",
         metric="valid-error",
-        options={"estimator": "sklearn.linear_model:RidgeClassifier", "steps": None, "batch_size": None, "report": "asked"},
+        options={
+            "estimator": "sklearn.linear_model:RidgeClassifier",
+            "steps": None,
+            "batch_size": None,
+            "report": "asked",
+        },
     )
     module = importlib.import_module("sweeps.trainers.sklearn")
     run = run_loop(module.train_func, {}, cur, shards, tmp_path)
@@ -135,6 +179,8 @@ def test_torch_counts_a_row_of_weight_0_in_no_epoch(task, tmp_path):
         train = train.assign(w=np.r_[np.ones(200), np.zeros(200)]).iloc[rows].reset_index(drop=True)
         params = {"epochs": 3, "batch_size": 1000, "lr": 0.05}
         cur._kept = {}
-        run = run_loop(module.train_func, params, cur, shards | {"train": FakeShard(train)}, tmp_path)
+        run = run_loop(
+            module.train_func, params, cur, shards | {"train": FakeShard(train)}, tmp_path
+        )
         losses.append([m[METRIC[task]] for m in run.metrics])
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)

@@ -42,7 +42,9 @@ def unpicklable() -> Pipeline:
 
 
 def reads_text() -> Pipeline:
-    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+    encoder = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough"
+    )
     return make_pipeline(encoder, LogisticRegression())
 
 
@@ -64,7 +66,9 @@ class Nearest:
         return self
 
     def predict(self, x: pd.DataFrame) -> np.ndarray:
-        return np.argmin((abs(x.to_numpy()[:, None] - self.centers) ** self.power).sum(axis=2), axis=1)
+        return np.argmin(
+            (abs(x.to_numpy()[:, None] - self.centers) ** self.power).sum(axis=2), axis=1
+        )
 
 
 class Blind(BaseEstimator):
@@ -80,7 +84,11 @@ class TestForest(TrainerTests):
 
 class TestMiniBatches(TrainerTests):
     module = "sweeps.trainers.sklearn"
-    options: ClassVar = {"estimator": "sklearn.linear_model:SGDClassifier", "steps": 5, "batch_size": 33}
+    options: ClassVar = {
+        "estimator": "sklearn.linear_model:SGDClassifier",
+        "steps": 5,
+        "batch_size": 33,
+    }
     params: ClassVar = {"loss": "log_loss", "alpha": 0.01}
     task = "multiclass"
 
@@ -120,14 +128,30 @@ class TestIterations(TrainerTests):
 
 
 def run(
-    folder: Any, estimator: str, params: dict[str, Any] | None = None, task: str = "binary", resume: Any = None, **changed: Any
+    folder: Any,
+    estimator: str,
+    params: dict[str, Any] | None = None,
+    task: str = "binary",
+    resume: Any = None,
+    **changed: Any,
 ) -> LoopRun:
     """Train on the small table. Arguments that are options of the trainer are its options; the others replace attributes of `Current`."""
     current, shards = changed.pop("table", None) or small_table(task)
-    defaults = {name: fragment.get("default") for name, fragment in trainer.TRAINER["options"].items()}
-    options = {name: changed.pop(name) for name in [*changed] if name in defaults} | {"estimator": estimator}
+    defaults = {
+        name: fragment.get("default") for name, fragment in trainer.TRAINER["options"].items()
+    }
+    options = {name: changed.pop(name) for name in [*changed] if name in defaults} | {
+        "estimator": estimator
+    }
     folder.mkdir(exist_ok=True, parents=True)
-    return run_loop(trainer.train_func, params or {}, current(**{"options": defaults | options} | changed), shards, folder, resume=resume)
+    return run_loop(
+        trainer.train_func,
+        params or {},
+        current(**{"options": defaults | options} | changed),
+        shards,
+        folder,
+        resume=resume,
+    )
 
 
 def last_model(found: LoopRun) -> trainer.Model:
@@ -145,7 +169,9 @@ def test_an_estimator_is_fitted_as_without_sweeps(tmp_path):
     assert found.metrics[0]["valid-neg_log_loss"] == -sk.log_loss(valid["y"], p)
     np.testing.assert_array_equal(last_model(found).predict(valid.drop(columns="y")), p)
     assert found.final.keys() == {"valid-merror", "valid-accuracy"}
-    assert found.final["valid-accuracy"] == pytest.approx(forest.score(valid.drop(columns="y"), valid["y"]))
+    assert found.final["valid-accuracy"] == pytest.approx(
+        forest.score(valid.drop(columns="y"), valid["y"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,7 +179,11 @@ def test_an_estimator_is_fitted_as_without_sweeps(tmp_path):
     [
         (FOREST, {"n_estimators": 23}, "multiclass"),
         ("sklearn.ensemble:ExtraTreesRegressor", {"n_estimators": 12}, "regression"),
-        ("sklearn.ensemble:GradientBoostingRegressor", {"n_estimators": 12, "subsample": 0.6}, "regression"),
+        (
+            "sklearn.ensemble:GradientBoostingRegressor",
+            {"n_estimators": 12, "subsample": 0.6},
+            "regression",
+        ),
         ("sklearn.ensemble:HistGradientBoostingClassifier", {"max_iter": 12}, "binary"),
     ],
 )
@@ -169,9 +199,21 @@ def test_an_ensemble_that_grows_is_the_same_at_the_end(tmp_path, estimator, para
 @pytest.mark.parametrize(
     ("estimator", "params", "options"),
     [
-        ("sklearn.linear_model:SGDClassifier", {"loss": "log_loss", "learning_rate": "constant", "eta0": 5.0}, {"steps": 12}),
-        ("sklearn.ensemble:GradientBoostingClassifier", {"learning_rate": 2.0, "n_estimators": 12}, {"steps": 12}),
-        ("sklearn.ensemble:HistGradientBoostingClassifier", {"learning_rate": 2.0, "max_iter": 12}, {"steps": 12}),
+        (
+            "sklearn.linear_model:SGDClassifier",
+            {"loss": "log_loss", "learning_rate": "constant", "eta0": 5.0},
+            {"steps": 12},
+        ),
+        (
+            "sklearn.ensemble:GradientBoostingClassifier",
+            {"learning_rate": 2.0, "n_estimators": 12},
+            {"steps": 12},
+        ),
+        (
+            "sklearn.ensemble:HistGradientBoostingClassifier",
+            {"learning_rate": 2.0, "max_iter": 12},
+            {"steps": 12},
+        ),
         ("sklearn.neural_network:MLPClassifier", {"learning_rate_init": 0.5}, {"steps": 12}),
     ],
 )
@@ -184,7 +226,9 @@ def test_the_model_of_the_best_step_is_kept(tmp_path, estimator, params, options
     assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": best}
     valid = small_table("binary")[1]["valid"].frame
     p = last_model(found).predict(valid.drop(columns="y"))
-    assert -np.log(np.where(valid["y"] == 1, p, 1 - p).clip(1e-16)).mean() == pytest.approx(min(losses))
+    assert -np.log(np.where(valid["y"] == 1, p, 1 - p).clip(1e-16)).mean() == pytest.approx(
+        min(losses)
+    )
 
 
 LINEAR = "sklearn.linear_model"
@@ -214,7 +258,10 @@ def test_the_number_of_steps(tmp_path, estimator, params, options, steps):
 
 
 def test_an_estimator_that_does_not_grow_has_no_steps(tmp_path):
-    with pytest.raises(ValueError, match=r"trainer\.steps is 3, but `sklearn\.svm:SVC` has neither partial_fit nor warm_start"):
+    with pytest.raises(
+        ValueError,
+        match=r"trainer\.steps is 3, but `sklearn\.svm:SVC` has neither partial_fit nor warm_start",
+    ):
         run(tmp_path, "sklearn.svm:SVC", steps=3, metric="valid-accuracy")
 
 
@@ -230,7 +277,9 @@ def test_each_step_of_iterations_adds_its_part(tmp_path):
     assert len(set(losses)) == 4
     with pytest.warns(ConvergenceWarning):
         once = run(tmp_path / "once", f"{HERE}:scaled", params | {"clf__max_iter": 2}, steps=1)
-    assert losses[0] == once.metrics[0]["valid-logloss"], "the first step makes 2 of the 10 iterations"
+    assert losses[0] == once.metrics[0]["valid-logloss"], (
+        "the first step makes 2 of the 10 iterations"
+    )
 
 
 class Counter(BaseEstimator):
@@ -278,16 +327,36 @@ def test_a_step_is_a_part_of_the_rows_without_max_iter():
 
 
 def test_the_parts_of_the_rows_make_the_model_of_one_fit(tmp_path):
-    counts = {"table": counted_table(), "metric": "valid-accuracy", "goal": "maximize", "keep_last": True}
-    once, steps = (run(tmp_path / str(n), "sklearn.naive_bayes:MultinomialNB", {"alpha": 2.0}, steps=n, **counts) for n in (1, 4))
+    counts = {
+        "table": counted_table(),
+        "metric": "valid-accuracy",
+        "goal": "maximize",
+        "keep_last": True,
+    }
+    once, steps = (
+        run(
+            tmp_path / str(n),
+            "sklearn.naive_bayes:MultinomialNB",
+            {"alpha": 2.0},
+            steps=n,
+            **counts,
+        )
+        for n in (1, 4)
+    )
     assert len(steps.metrics) == 4
-    np.testing.assert_allclose(last_model(steps).estimator.feature_log_prob_, last_model(once).estimator.feature_log_prob_)
+    np.testing.assert_allclose(
+        last_model(steps).estimator.feature_log_prob_, last_model(once).estimator.feature_log_prob_
+    )
 
 
 def counted_table() -> tuple[Any, dict[str, FakeShard]]:
     current, shards = small_table("binary")
     counted = {
-        name: FakeShard(shard.frame.assign(**{f"x{i}": (shard.frame[f"x{i}"] > 0).astype(int) for i in range(5)}))
+        name: FakeShard(
+            shard.frame.assign(
+                **{f"x{i}": (shard.frame[f"x{i}"] > 0).astype(int) for i in range(5)}
+            )
+        )
         for name, shard in shards.items()
     }
     return (lambda **changed: current(**{"check": None, "_kept": {}} | changed)), counted
@@ -301,10 +370,19 @@ def test_seed_and_threads_follow_from_the_trial_at_every_depth():
     assert (own.random_state, own.n_jobs) == (1, 2)
     assert build(FOREST, {"random_state": None}, cur).random_state is None, "as the user wants it"
     inside = build(f"{HERE}:bagged", {"estimator__max_depth": 2}, cur)
-    assert (inside.n_jobs, inside.random_state, inside.estimator.n_jobs, inside.estimator.random_state) == (3, 11, 3, 11)
+    assert (
+        inside.n_jobs,
+        inside.random_state,
+        inside.estimator.n_jobs,
+        inside.estimator.random_state,
+    ) == (3, 11, 3, 11)
     assert inside.estimator.max_depth == 2
-    with warnings.catch_warnings(action="error"):  # scikit-learn warns about `n_jobs` of LogisticRegression
-        training = Training(build("sklearn.linear_model:LogisticRegression", {}, cur), {}, 1, None, None, 7)
+    with warnings.catch_warnings(
+        action="error"
+    ):  # scikit-learn warns about `n_jobs` of LogisticRegression
+        training = Training(
+            build("sklearn.linear_model:LogisticRegression", {}, cur), {}, 1, None, None, 7
+        )
         training.run(1, pd.DataFrame({"a": [0, 1]}), np.arange(2), 2)
 
 
@@ -322,14 +400,39 @@ def test_what_may_be_named():
 @pytest.mark.parametrize(
     ("estimator", "params", "task", "text"),
     [
-        ("sklearn.ensemble:RandomForestRegressor", {}, "binary", "is a regressor, but the label is for a classification"),
+        (
+            "sklearn.ensemble:RandomForestRegressor",
+            {},
+            "binary",
+            "is a regressor, but the label is for a classification",
+        ),
         (FOREST, {}, "regression", "is a classifier, but the label is for a regression"),
         (f"{HERE}:scaled", {}, "regression", "is a classifier, but the label is for a regression"),
-        ("sklearn.preprocessing:StandardScaler", {}, "regression", "is a StandardScaler, which has no method `predict`; name a classifier"),
+        (
+            "sklearn.preprocessing:StandardScaler",
+            {},
+            "regression",
+            "is a StandardScaler, which has no method `predict`; name a classifier",
+        ),
         (f"{HERE}:Blind", {}, "binary", "is a Blind, which has no method `predict`"),
-        (FOREST, {"n_estimator": 3}, "binary", f"params.n_estimator is not a parameter of `{FOREST}`; did you mean `n_estimators`?"),
-        (f"{HERE}:scaled", {"clf__c": 3}, "binary", f"params.clf__c is not a parameter of `{HERE}:scaled`; did you mean `clf__C`?"),
-        (f"{HERE}:Nearest", {"powers": 3}, "binary", f"params.powers is not a parameter of `{HERE}:Nearest`; did you mean `power`?"),
+        (
+            FOREST,
+            {"n_estimator": 3},
+            "binary",
+            f"params.n_estimator is not a parameter of `{FOREST}`; did you mean `n_estimators`?",
+        ),
+        (
+            f"{HERE}:scaled",
+            {"clf__c": 3},
+            "binary",
+            f"params.clf__c is not a parameter of `{HERE}:scaled`; did you mean `clf__C`?",
+        ),
+        (
+            f"{HERE}:Nearest",
+            {"powers": 3},
+            "binary",
+            f"params.powers is not a parameter of `{HERE}:Nearest`; did you mean `power`?",
+        ),
         (f"{HERE}:unpicklable", {}, "binary", "the estimator cannot be pickled: "),
     ],
 )
@@ -340,7 +443,14 @@ def test_what_cannot_be_trained_is_refused_in_one_line(tmp_path, estimator, para
 
 
 def test_an_estimator_with_fit_and_predict_alone(tmp_path):
-    found = run(tmp_path, f"{HERE}:Nearest", {"power": 2}, "multiclass", metric="valid-accuracy", goal="maximize")
+    found = run(
+        tmp_path,
+        f"{HERE}:Nearest",
+        {"power": 2},
+        "multiclass",
+        metric="valid-accuracy",
+        goal="maximize",
+    )
     assert found.metrics[0]["valid-accuracy"] > 0.5 and found.final.keys() == {"valid-merror"}
     predictions = last_model(found).predict(small_table("multiclass")[0]().check)
     assert predictions.dtype == np.int64 and set(predictions) == {0, 1, 2}
@@ -350,24 +460,41 @@ def test_an_estimator_with_fit_and_predict_alone(tmp_path):
 def test_an_estimator_without_probabilities(tmp_path, task):
     ranking = "valid-roc_auc" if task == "binary" else "valid-average_precision"
     wanted = ("valid-balanced_accuracy", ranking)
-    found = run(tmp_path, "sklearn.svm:LinearSVC", task=task, metric=wanted[0], asked=wanted, goal="maximize")
+    found = run(
+        tmp_path,
+        "sklearn.svm:LinearSVC",
+        task=task,
+        metric=wanted[0],
+        asked=wanted,
+        goal="maximize",
+    )
     valid = small_table(task)[1]["valid"].frame
     model = last_model(found)
     svc = model.estimator
     for name in wanted:
-        assert found.metrics[0][name] == pytest.approx(sk.get_scorer(name.removeprefix("valid-"))(svc, valid.drop(columns="y"), valid["y"]))
+        assert found.metrics[0][name] == pytest.approx(
+            sk.get_scorer(name.removeprefix("valid-"))(svc, valid.drop(columns="y"), valid["y"])
+        )
     assert model.predict(valid.drop(columns="y")).dtype == np.int64
     assert "valid-logloss" not in found.final and "valid-accuracy" in found.final
     text = "`valid-neg_log_loss` needs probabilities, but `sklearn.svm:LinearSVC` has no `predict_proba`; choose a metric of classes"
     with pytest.raises(ValueError, match=text):
-        run(tmp_path / "no", "sklearn.svm:LinearSVC", task=task, metric="valid-neg_log_loss", goal="maximize")
+        run(
+            tmp_path / "no",
+            "sklearn.svm:LinearSVC",
+            task=task,
+            metric="valid-neg_log_loss",
+            goal="maximize",
+        )
 
 
 def test_classes_that_do_not_occur_in_training_have_no_probability(tmp_path):
     current, shards = small_table("multiclass")
     train = shards["train"].frame
     shards["train"] = FakeShard(train[train["y"] != 1])
-    p = last_model(run(tmp_path, FOREST, table=(current, shards), task="multiclass")).predict(current().check)
+    p = last_model(run(tmp_path, FOREST, table=(current, shards), task="multiclass")).predict(
+        current().check
+    )
     assert p.shape == (32, 3) and (p[:, 1] == 0).all() and (p[:, [0, 2]] > 0).any(axis=0).all()
 
 
@@ -385,8 +512,13 @@ def test_predictions_do_not_depend_on_the_layout_of_the_frame_or_the_threads(tmp
     _, shards = small_table("regression")
     x = shards["valid"].frame.drop(columns="y")
     for name, params in (("LinearRegression", {}), ("BayesianRidge", {})):
-        model = last_model(run(tmp_path / name, f"sklearn.linear_model:{name}", params, task="regression"))
-        rows = [pd.DataFrame(np.ascontiguousarray(x), columns=x.columns), pd.DataFrame(np.asfortranarray(x), columns=x.columns)]
+        model = last_model(
+            run(tmp_path / name, f"sklearn.linear_model:{name}", params, task="regression")
+        )
+        rows = [
+            pd.DataFrame(np.ascontiguousarray(x), columns=x.columns),
+            pd.DataFrame(np.asfortranarray(x), columns=x.columns),
+        ]
         np.testing.assert_array_equal(*(model.predict(each) for each in rows))
     forest = last_model(run(tmp_path / "forest", FOREST, {"n_estimators": 50, "n_jobs": 4}))
     assert len({forest.predict(x).tobytes() for _ in range(10)}) == 1
@@ -397,9 +529,16 @@ def test_text_is_refused_with_the_names_of_the_columns_or_read_by_the_pipeline(t
     for name, shard in shards.items():
         shards[name] = FakeShard(shard.frame.assign(city=["Lyon", "Pau"] * (len(shard.frame) // 2)))
     check = shards["valid"].frame.drop(columns="y").iloc[:32]
-    with pytest.raises(ValueError, match="these columns are not numeric after preprocessing: city;"):
+    with pytest.raises(
+        ValueError, match="these columns are not numeric after preprocessing: city;"
+    ):
         run(tmp_path / "forest", FOREST, table=(current, shards), check=check)
-    found = run(tmp_path / "pipeline", f"{HERE}:reads_text", table=(lambda **keys: current(**keys, _kept={}), shards), check=check)
+    found = run(
+        tmp_path / "pipeline",
+        f"{HERE}:reads_text",
+        table=(lambda **keys: current(**keys, _kept={}), shards),
+        check=check,
+    )
     assert last_model(found).predict(check).shape == (32,)
 
 
@@ -407,19 +546,32 @@ def test_text_is_refused_with_the_names_of_the_columns_or_read_by_the_pipeline(t
     ("estimator", "params", "changed"),
     [
         ("sklearn.linear_model:SGDClassifier", {"loss": "log_loss", "alpha": 1e-4}, {"alpha": 1.0}),
-        ("sklearn.neural_network:MLPClassifier", {"learning_rate_init": 1e-3}, {"learning_rate_init": 0.1}),
-        ("sklearn.ensemble:GradientBoostingClassifier", {"learning_rate": 0.1, "n_estimators": 12}, {"learning_rate": 1.0}),
+        (
+            "sklearn.neural_network:MLPClassifier",
+            {"learning_rate_init": 1e-3},
+            {"learning_rate_init": 0.1},
+        ),
+        (
+            "sklearn.ensemble:GradientBoostingClassifier",
+            {"learning_rate": 0.1, "n_estimators": 12},
+            {"learning_rate": 1.0},
+        ),
         (f"{HERE}:scaled_sgd", {"clf__alpha": 1e-4}, {"clf__alpha": 1.0}),
     ],
 )
 def test_changed_parameters_take_effect_on_resume(tmp_path, estimator, params, changed):
     whole = run(tmp_path / "whole", estimator, params, steps=6, checkpoint_interval=0.0)
-    other = run(tmp_path / "other", estimator, params | changed, steps=6, resume=whole.checkpoints[3])
+    other = run(
+        tmp_path / "other", estimator, params | changed, steps=6, resume=whole.checkpoints[3]
+    )
     same = run(tmp_path / "same", estimator, params, steps=6, resume=whole.checkpoints[3])
     assert same.metrics == whole.metrics[3:] and len(other.metrics) == 3
     assert all(a != b for a, b in zip(other.metrics, same.metrics, strict=True))
     state = pickle.loads(
-        ((folder := other.checkpoints[3]) / ("latest.pkl" if (folder / "latest.pkl").exists() else "model.pkl")).read_bytes()
+        (
+            (folder := other.checkpoints[3])
+            / ("latest.pkl" if (folder / "latest.pkl").exists() else "model.pkl")
+        ).read_bytes()
     )
     ((name, value),) = changed.items()
     assert state.get_params()[name] == value
@@ -428,13 +580,23 @@ def test_changed_parameters_take_effect_on_resume(tmp_path, estimator, params, c
 def test_fewer_estimators_after_a_resume_keep_those_that_are_trained(tmp_path):
     whole = run(tmp_path / "whole", FOREST, {"n_estimators": 30}, steps=6, checkpoint_interval=0.0)
     with pytest.warns(UserWarning, match="does not fit new trees"):
-        fewer = run(tmp_path / "fewer", FOREST, {"n_estimators": 12}, steps=6, resume=whole.checkpoints[3], keep_last=True)
+        fewer = run(
+            tmp_path / "fewer",
+            FOREST,
+            {"n_estimators": 12},
+            steps=6,
+            resume=whole.checkpoints[3],
+            keep_last=True,
+        )
     assert len(last_model(fewer).estimator.estimators_) == 15
 
 
 def test_an_argument_of_a_function_cannot_change_on_resume(tmp_path):
     whole = run(tmp_path / "whole", f"{HERE}:scaled", {"C": 1.0}, steps=3, checkpoint_interval=0.0)
-    with pytest.raises(ValueError, match=r"params\.C cannot change during a trial, because `set_params` does not have it"):
+    with pytest.raises(
+        ValueError,
+        match=r"params\.C cannot change during a trial, because `set_params` does not have it",
+    ):
         run(tmp_path / "other", f"{HERE}:scaled", {"C": 2.0}, steps=3, resume=whole.checkpoints[1])
 
 
@@ -453,8 +615,17 @@ def test_a_snapshot_shares_the_trees_and_is_not_changed_by_later_steps():
 
 
 def test_every_step_reports_all_metrics_if_asked(tmp_path):
-    found = run(tmp_path, FOREST, {"n_estimators": 4}, steps=2, report="all", asked=("valid-logloss", "valid-f1"))
-    assert [m.keys() for m in found.metrics] == [{"valid-logloss", "valid-f1", "valid-error", "valid-accuracy", "valid-auc"}] * 2
+    found = run(
+        tmp_path,
+        FOREST,
+        {"n_estimators": 4},
+        steps=2,
+        report="all",
+        asked=("valid-logloss", "valid-f1"),
+    )
+    assert [m.keys() for m in found.metrics] == [
+        {"valid-logloss", "valid-f1", "valid-error", "valid-accuracy", "valid-auc"}
+    ] * 2
     assert found.final == {}
 
 
@@ -463,7 +634,15 @@ def test_nan_at_every_step_keeps_the_last_model(tmp_path):
     current, shards = small_table("regression")
     for name, shard in shards.items():
         shards[name] = FakeShard(shard.frame.assign(y=lambda f: f["y"] * 0))
-    found = run(tmp_path, f"{HERE}:Negative", task="regression", table=(current, shards), metric=metric, goal="maximize", asked=(metric,))
+    found = run(
+        tmp_path,
+        f"{HERE}:Negative",
+        task="regression",
+        table=(current, shards),
+        metric=metric,
+        goal="maximize",
+        asked=(metric,),
+    )
     assert np.isnan(found.metrics[0][metric])
     assert json.loads((found.checkpoints[1] / "sweeps.json").read_text()) == {"best_step": 1}
     assert (last_model(found).predict(current().check) == -3).all()

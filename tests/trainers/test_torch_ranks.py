@@ -15,13 +15,29 @@ from tests.ranks import call_on_two_ranks
 pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout(120)]
 
 OPTIONS = {"model": "tests.networks:Net", "loss": None, "dataset": None}
-SAME_ROWS = {"epochs": 4, "lr": 0.02, "batch_size": 16, "accumulate": 2, "shuffle": False, "clip_norm": 1.0}
+SAME_ROWS = {
+    "epochs": 4,
+    "lr": 0.02,
+    "batch_size": 16,
+    "accumulate": 2,
+    "shuffle": False,
+    "clip_norm": 1.0,
+}
 CASES = {
     "ddp": ("regression", SAME_ROWS),
     "fsdp": ("regression", SAME_ROWS | {"strategy": "fsdp"}),
-    "ddp-dropout": ("binary", {"epochs": 4, "lr": 0.02, "dropout": 0.2, "norm": True, "precision": "bf16"}),
-    "fsdp-dropout": ("multiclass", {"epochs": 4, "lr": 0.02, "dropout": 0.2, "strategy": "fsdp", "precision": "bf16"}),
-    "fsdp-fp16": ("binary", {"epochs": 4, "lr": 0.02, "strategy": "fsdp", "precision": "fp16", "clip_norm": 1.0}),
+    "ddp-dropout": (
+        "binary",
+        {"epochs": 4, "lr": 0.02, "dropout": 0.2, "norm": True, "precision": "bf16"},
+    ),
+    "fsdp-dropout": (
+        "multiclass",
+        {"epochs": 4, "lr": 0.02, "dropout": 0.2, "strategy": "fsdp", "precision": "bf16"},
+    ),
+    "fsdp-fp16": (
+        "binary",
+        {"epochs": 4, "lr": 0.02, "strategy": "fsdp", "precision": "fp16", "clip_norm": 1.0},
+    ),
 }
 
 
@@ -30,7 +46,16 @@ def _run(task, params, folder, resume=None, rank=0, world=1):
     train = shards["train"].frame.iloc[rank::world].reset_index(drop=True)
     folder.mkdir(parents=True)
     current = make(options=OPTIONS, checkpoint_interval=0.0)
-    return run_loop(train_func, params, current, shards | {"train": FakeShard(train)}, folder, resume=resume, rank=rank, world=world)
+    return run_loop(
+        train_func,
+        params,
+        current,
+        shards | {"train": FakeShard(train)},
+        folder,
+        resume=resume,
+        rank=rank,
+        world=world,
+    )
 
 
 def _train(rank, folder):
@@ -40,7 +65,14 @@ def _train(rank, folder):
         whole = _run(task, params, Path(folder, name, f"rank-{rank}"), rank=rank, world=2)
         checkpoints = [whole.checkpoints]
         torch.distributed.broadcast_object_list(checkpoints)
-        resumed = _run(task, params, Path(folder, name, f"resumed-{rank}"), checkpoints[0][2], rank=rank, world=2)
+        resumed = _run(
+            task,
+            params,
+            Path(folder, name, f"resumed-{rank}"),
+            checkpoints[0][2],
+            rank=rank,
+            world=2,
+        )
         found[name] = whole, resumed
     return found
 
@@ -53,7 +85,11 @@ def ranks(tmp_path_factory):
 @pytest.mark.parametrize("name", CASES)
 def test_ranks_agree_and_a_resumed_run_equals_an_uninterrupted_one(ranks, name):
     (whole, resumed), (other, other_resumed) = ranks[0][name], ranks[1][name]
-    assert len(whole.metrics) == 4 and list(whole.checkpoints) == [1, 2, 3, 4] and not other.checkpoints
+    assert (
+        len(whole.metrics) == 4
+        and list(whole.checkpoints) == [1, 2, 3, 4]
+        and not other.checkpoints
+    )
     assert whole.metrics == other.metrics
     assert resumed.metrics == other_resumed.metrics == whole.metrics[2:]
     assert whole.final == other.final == resumed.final
@@ -65,7 +101,9 @@ def test_the_checkpoint_of_two_ranks_is_loaded_without_ranks(ranks, name):
     make, shards = small_table(task)
     whole = ranks[0][name][0]
     model = load(str(whole.checkpoints[4]))
-    np.testing.assert_array_equal(model.predict(make().check), np.load(whole.checkpoints[4] / "check.npy"))
+    np.testing.assert_array_equal(
+        model.predict(make().check), np.load(whole.checkpoints[4] / "check.npy")
+    )
     assert np.isfinite(model.predict(shards["valid"].frame.drop(columns="y"))).all()
 
 
@@ -75,7 +113,9 @@ def test_two_ranks_make_the_steps_of_one_rank_with_batches_of_twice_the_size(ran
     one = _run(task, params | {"batch_size": 32, "strategy": "ddp"}, tmp_path / "one")
     two = ranks[0][name][0]
     metric = "valid-rmse"
-    np.testing.assert_allclose([m[metric] for m in two.metrics], [m[metric] for m in one.metrics], rtol=1e-5)
+    np.testing.assert_allclose(
+        [m[metric] for m in two.metrics], [m[metric] for m in one.metrics], rtol=1e-5
+    )
     wanted = load(str(one.checkpoints[4])).network.state_dict()
     for key, tensor in load(str(two.checkpoints[4])).network.state_dict().items():
         torch.testing.assert_close(tensor, wanted[key], rtol=1e-4, atol=1e-5)

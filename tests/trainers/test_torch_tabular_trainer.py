@@ -19,7 +19,10 @@ def parameters(config, max_t):
 
 def test_an_unknown_param_is_refused_with_the_nearest(tmp_path):
     current, shards = small_table("binary")
-    with pytest.raises(ValueError, match=r"params\.widht is not a parameter of torch_tabular; did you mean `width`\?"):
+    with pytest.raises(
+        ValueError,
+        match=r"params\.widht is not a parameter of torch_tabular; did you mean `width`\?",
+    ):
         run_loop(train_func, {"widht": 5}, current(), shards, tmp_path)
 
 
@@ -40,7 +43,12 @@ def test_a_value_that_breaks_its_rule(name, value, rule):
 
 def test_params_are_filled_in():
     filled = parameters({"depth": 3.0, "lr": 1}, 7)
-    assert (filled["depth"], filled["lr"], filled["width"], filled["epochs"]) == (3, 1, 64, 7) and isinstance(filled["depth"], int)
+    assert (filled["depth"], filled["lr"], filled["width"], filled["epochs"]) == (
+        3,
+        1,
+        64,
+        7,
+    ) and isinstance(filled["depth"], int)
     assert parameters({"epochs": 4}, 7)["epochs"] == 4
     assert parameters({}, None)["epochs"] == 20
 
@@ -57,7 +65,9 @@ def test_every_optimizer_and_depth_learns(optimizer, depth, tmp_path):
         "weight_decay": 1e-4,
         "batch_size": 159,
     }  # a last batch of one row
-    values = [m["valid-rmse"] for m in run_loop(train_func, params, current(), shards, tmp_path).metrics]
+    values = [
+        m["valid-rmse"] for m in run_loop(train_func, params, current(), shards, tmp_path).metrics
+    ]
     assert min(values) < 0.9 * values[0]
 
 
@@ -77,20 +87,31 @@ def test_predict_takes_any_column_order_and_missing_values(tmp_path):
 def test_predictions_do_not_depend_on_threads(threads, tmp_path):
     """A bundle is checked with as many threads as its machine has, and with wide layers the rounding would depend on this number."""
     current, shards = small_table("binary")
-    run = run_loop(train_func, {"epochs": 2, "width": 1024, "depth": 2}, current(), shards, tmp_path)
+    run = run_loop(
+        train_func, {"epochs": 2, "width": 1024, "depth": 2}, current(), shards, tmp_path
+    )
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
-        np.testing.assert_array_equal(load(str(run.checkpoints[2])).predict(current().check), np.load(run.checkpoints[2] / "check.npy"))
+        np.testing.assert_array_equal(
+            load(str(run.checkpoints[2])).predict(current().check),
+            np.load(run.checkpoints[2] / "check.npy"),
+        )
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 6)), min_size=2).filter(lambda rows: len({y for y, _ in rows}) == 2))
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 6)), min_size=2).filter(
+        lambda rows: len({y for y, _ in rows}) == 2
+    )
+)
 def test_auc_is_scikit_learns(rows):
     y, score = np.array([r[0] for r in rows]), np.array([r[1] / 7 for r in rows])
-    assert measure("binary", "valid", y, score)["valid-auc"] == pytest.approx(sk.roc_auc_score(y, score))
+    assert measure("binary", "valid", y, score)["valid-auc"] == pytest.approx(
+        sk.roc_auc_score(y, score)
+    )
 
 
 def test_metrics_are_scikit_learns():
@@ -98,7 +119,11 @@ def test_metrics_are_scikit_learns():
     y, p = rng.integers(0, 2, 50), rng.random(50)
     binary = measure("binary", "valid", y, p)
     assert binary["valid-logloss"] == pytest.approx(sk.log_loss(y, p))
-    assert binary["valid-accuracy"] == pytest.approx(sk.accuracy_score(y, p > 0.5)) == 1 - binary["valid-error"]
+    assert (
+        binary["valid-accuracy"]
+        == pytest.approx(sk.accuracy_score(y, p > 0.5))
+        == 1 - binary["valid-error"]
+    )
     y, p = rng.integers(0, 3, 50), rng.dirichlet(np.ones(3), 50)
     multi = measure("multiclass", "valid", y, p)
     assert multi["valid-mlogloss"] == pytest.approx(sk.log_loss(y, p))
@@ -109,14 +134,27 @@ def test_metrics_are_scikit_learns():
         "valid-mae": pytest.approx(sk.mean_absolute_error(y, p)),
     }
     assert np.isnan(measure("binary", "valid", np.ones(3), np.ones(3))["valid-auc"])
-    assert np.isfinite(measure("binary", "valid", np.array([0, 1]), np.array([1.0, 0.0]))["valid-logloss"])
+    assert np.isfinite(
+        measure("binary", "valid", np.array([0, 1]), np.array([1.0, 0.0]))["valid-logloss"]
+    )
 
 
 def test_pbt_may_hand_over_another_optimizer_but_no_other_network(tmp_path):
     current, shards = small_table("binary")
-    donor = run_loop(train_func, {"epochs": 4, "optimizer": "sgd"}, current(checkpoint_interval=0.0), shards, tmp_path).checkpoints[2]
+    donor = run_loop(
+        train_func,
+        {"epochs": 4, "optimizer": "sgd"},
+        current(checkpoint_interval=0.0),
+        shards,
+        tmp_path,
+    ).checkpoints[2]
     for params in ({"optimizer": "adam"}, {"optimizer": "sgd", "lr": 0.5}):
-        took_over = run_loop(train_func, {"epochs": 4, **params}, current(), shards, tmp_path, resume=donor)
+        took_over = run_loop(
+            train_func, {"epochs": 4, **params}, current(), shards, tmp_path, resume=donor
+        )
         assert len(took_over.metrics) == 2
-    with pytest.raises(ValueError, match="a network of another shape; under pbt, parameters that change the shape must be constants"):
+    with pytest.raises(
+        ValueError,
+        match="a network of another shape; under pbt, parameters that change the shape must be constants",
+    ):
         run_loop(train_func, {"epochs": 4, "width": 7}, current(), shards, tmp_path, resume=donor)

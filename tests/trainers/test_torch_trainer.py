@@ -61,20 +61,36 @@ class TestRegressionOnAPlateau(TestBinary):
 
 
 class TestCosineAndBfloat16(TestBinary):
-    params: ClassVar = {"epochs": 4, "schedule": "torch.optim.lr_scheduler:CosineAnnealingLR", "precision": "bf16", "clip_norm": 1.0}
+    params: ClassVar = {
+        "epochs": 4,
+        "schedule": "torch.optim.lr_scheduler:CosineAnnealingLR",
+        "precision": "bf16",
+        "clip_norm": 1.0,
+    }
 
 
 class TestFloat16(TestBinary):
-    params: ClassVar = {"epochs": 4, "precision": "fp16", "clip_norm": 1.0, "optimizer": "torch.optim:Adam"}
+    params: ClassVar = {
+        "epochs": 4,
+        "precision": "fp16",
+        "clip_norm": 1.0,
+        "optimizer": "torch.optim:Adam",
+    }
 
 
 class TestDataset(TestBinary):
-    options: ClassVar = {"model": "tests.networks:Net", "dataset": "tests.networks:Noisy", "loss": "tests.networks:focal"}
+    options: ClassVar = {
+        "model": "tests.networks:Net",
+        "dataset": "tests.networks:Noisy",
+        "loss": "tests.networks:focal",
+    }
     params: ClassVar = {"epochs": 3, "dataset_args": {"noise": 0.3}, "loss_args": {"gamma": 1.0}}
 
     def test_weights_count(self, tmp_path, definition):
         """A loss that returns only the mean over the rows is refused."""
-        with pytest.raises(ValueError, match=r"trainer.loss: weights of rows need a loss with `reduction"):
+        with pytest.raises(
+            ValueError, match=r"trainer.loss: weights of rows need a loss with `reduction"
+        ):
             super().test_weights_count(tmp_path, definition)
 
 
@@ -101,7 +117,9 @@ def seeded(*parts):
 def plain_loop(task, epochs, rate, size, clip, loss, target):
     """Train as a PyTorch tutorial does, and return the metrics of valid after each epoch."""
     _, shards = small_table(task)
-    x, y = (torch.tensor(shards["train"].frame.iloc[:, columns].to_numpy()) for columns in (slice(5), 5))
+    x, y = (
+        torch.tensor(shards["train"].frame.iloc[:, columns].to_numpy()) for columns in (slice(5), 5)
+    )
     valid = shards["valid"].frame
     x_valid = torch.tensor(valid.drop(columns="y").to_numpy(np.float32))
     x = x.float()
@@ -130,12 +148,25 @@ def plain_loop(task, epochs, rate, size, clip, loss, target):
 
 @pytest.mark.parametrize(
     ("task", "loss", "target"),
-    [("binary", nn.BCEWithLogitsLoss(), torch.Tensor.float), ("multiclass", nn.CrossEntropyLoss(), torch.Tensor.long)],
+    [
+        ("binary", nn.BCEWithLogitsLoss(), torch.Tensor.float),
+        ("multiclass", nn.CrossEntropyLoss(), torch.Tensor.long),
+    ],
 )
 def test_the_numbers_are_those_of_a_plain_loop(task, loss, target, tmp_path):
-    params = {"epochs": 5, "lr": 0.02, "batch_size": 48, "clip_norm": 0.7, "optimizer_args": {"weight_decay": 0.1}}
+    params = {
+        "epochs": 5,
+        "lr": 0.02,
+        "batch_size": 48,
+        "clip_norm": 0.7,
+        "optimizer_args": {"weight_decay": 0.1},
+    }
     params |= {"schedule": "torch.optim.lr_scheduler:CosineAnnealingLR"}
-    names = tuple(measure(task, "valid", np.array([0, 1]), np.full((2, 3) if task == "multiclass" else 2, 1 / 3)))
+    names = tuple(
+        measure(
+            task, "valid", np.array([0, 1]), np.full((2, 3) if task == "multiclass" else 2, 1 / 3)
+        )
+    )
     found = run(task, tmp_path, params, metric=names[0], asked=names).metrics
     assert found == plain_loop(task, 5, 0.02, 48, 0.7, loss, target)
 
@@ -148,21 +179,39 @@ def test_accumulated_batches_make_the_step_of_one_large_batch(tmp_path):
     (tmp_path / "a").mkdir()
     params = {"epochs": 1, "lr": 0.1, "optimizer": "torch.optim:SGD"}
     whole = run("regression", tmp_path / "a", params | {"batch_size": 160})
-    parts = run("regression", tmp_path, params | {"batch_size": 48, "accumulate": 4})  # three batches of 48 rows, and one of 16
+    parts = run(
+        "regression", tmp_path, params | {"batch_size": 48, "accumulate": 4}
+    )  # three batches of 48 rows, and one of 16
     for name, tensor in weights(whole, 1).items():
         torch.testing.assert_close(tensor, weights(parts, 1)[name])
 
 
 def test_warm_up_and_clipping_bound_the_first_step(tmp_path):
-    params = {"epochs": 1, "batch_size": 160, "lr": 1.0, "optimizer": "torch.optim:SGD", "clip_norm": 0.01, "warmup_epochs": 4}
+    params = {
+        "epochs": 1,
+        "batch_size": 160,
+        "lr": 1.0,
+        "optimizer": "torch.optim:SGD",
+        "clip_norm": 0.01,
+        "warmup_epochs": 4,
+    }
     run_ = run("regression", tmp_path, params, {"model": "tests.networks:linear"})
-    moved = torch.cat([(tensor - 0.1 * (name == "weight")).flatten() for name, tensor in weights(run_, 1).items()])
-    assert float(moved.norm()) == pytest.approx(0.01 / 4, rel=1e-4)  # a quarter of the rate, and a gradient of norm 0.01
+    moved = torch.cat(
+        [(tensor - 0.1 * (name == "weight")).flatten() for name, tensor in weights(run_, 1).items()]
+    )
+    assert float(moved.norm()) == pytest.approx(
+        0.01 / 4, rel=1e-4
+    )  # a quarter of the rate, and a gradient of norm 0.01
 
 
 def test_a_new_learning_rate_takes_effect_on_resume(tmp_path):
     """Under PBT, a trial continues from a checkpoint of another trial with its own rate, which its schedule scales."""
-    params = {"epochs": 4, "batch_size": 160, "optimizer": "torch.optim:SGD", "schedule": "torch.optim.lr_scheduler:ExponentialLR"}
+    params = {
+        "epochs": 4,
+        "batch_size": 160,
+        "optimizer": "torch.optim:SGD",
+        "schedule": "torch.optim.lr_scheduler:ExponentialLR",
+    }
     params |= {"schedule_args": {"gamma": 0.5}, "dropout": 0.0}
     steps = {}
     for rate in (0.1, 0.2):
@@ -170,9 +219,17 @@ def test_a_new_learning_rate_takes_effect_on_resume(tmp_path):
         folder.mkdir()
         donor = steps.setdefault("donor", run("regression", folder, params | {"lr": 0.1}))
         (folder / "new").mkdir()
-        went_on = run("regression", folder / "new", params | {"lr": rate}, resume=donor.checkpoints[1], max_t=None)
+        went_on = run(
+            "regression",
+            folder / "new",
+            params | {"lr": rate},
+            resume=donor.checkpoints[1],
+            max_t=None,
+        )
         before = torch.load(donor.checkpoints[1] / "latest.pt").get("network") or weights(donor, 1)
-        after = torch.load(went_on.checkpoints[1] / "latest.pt").get("network") or weights(went_on, 1)
+        after = torch.load(went_on.checkpoints[1] / "latest.pt").get("network") or weights(
+            went_on, 1
+        )
         steps[rate] = torch.cat([(after[name] - before[name]).flatten() for name in before])
     torch.testing.assert_close(steps[0.2], 2 * steps[0.1], rtol=1e-3, atol=1e-7)
 
@@ -181,8 +238,17 @@ def test_another_optimizer_starts_without_a_state_and_another_shape_is_refused(t
     donor = run("binary", tmp_path, {"epochs": 2}).checkpoints[1]
     (tmp_path / "new").mkdir()
     for optimizer in ("torch.optim:SGD", "torch.optim:Adagrad"):
-        assert len(run("binary", tmp_path / "new", {"epochs": 2, "optimizer": optimizer}, resume=donor).metrics) == 1
-    with pytest.raises(ValueError, match="under pbt, parameters that change the shape must be constants"):
+        assert (
+            len(
+                run(
+                    "binary", tmp_path / "new", {"epochs": 2, "optimizer": optimizer}, resume=donor
+                ).metrics
+            )
+            == 1
+        )
+    with pytest.raises(
+        ValueError, match="under pbt, parameters that change the shape must be constants"
+    ):
         run("binary", tmp_path, {"epochs": 2, "width": 3}, resume=donor)
 
 
@@ -194,7 +260,10 @@ def test_patience_ends_the_training_and_a_refit_has_none(tmp_path):
     assert len(values) == best + 2 < 30
     assert max(found.checkpoints) == len(values) and "train-rmse" in found.final
     (tmp_path / "refit").mkdir()
-    assert len(run("regression", tmp_path / "refit", params | {"epochs": 8}, keep_last=True).metrics) == 8
+    assert (
+        len(run("regression", tmp_path / "refit", params | {"epochs": 8}, keep_last=True).metrics)
+        == 8
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,14 +279,27 @@ def test_patience_ends_the_training_and_a_refit_has_none(tmp_path):
     ],
 )
 def test_losses_and_networks_for_two_classes(options, params, tmp_path):
-    found = run("binary", tmp_path, {"epochs": 12, "lr": 0.03} | params, options, asked=("valid-logloss", "valid-auc", "valid-loss"))
-    assert found.metrics[-1]["valid-auc"] > 0.8 and found.metrics[-1]["valid-loss"] < found.metrics[0]["valid-loss"]
+    found = run(
+        "binary",
+        tmp_path,
+        {"epochs": 12, "lr": 0.03} | params,
+        options,
+        asked=("valid-logloss", "valid-auc", "valid-loss"),
+    )
+    assert (
+        found.metrics[-1]["valid-auc"] > 0.8
+        and found.metrics[-1]["valid-loss"] < found.metrics[0]["valid-loss"]
+    )
     assert_loads(found, "binary")
 
 
 def assert_loads(found, task, shards=None):
     """Check that the loaded model has the objective's value of the best epoch."""
-    metric = {"binary": "valid-logloss", "multiclass": "valid-mlogloss", "regression": "valid-rmse"}[task]
+    metric = {
+        "binary": "valid-logloss",
+        "multiclass": "valid-mlogloss",
+        "regression": "valid-rmse",
+    }[task]
     frame = (shards or small_table(task)[1])["valid"].frame
     model = load(str(found.checkpoints[max(found.checkpoints)]))
     predicted = model.predict(frame.drop(columns="y"))
@@ -232,10 +314,17 @@ def test_the_default_losses_have_known_values(tmp_path):
     for scaled in (True, False):
         folder = tmp_path / str(scaled)
         folder.mkdir()
-        found = run("regression", folder, {"epochs": 2, "standardize_target": scaled}, asked=("valid-rmse", "valid-loss"))
+        found = run(
+            "regression",
+            folder,
+            {"epochs": 2, "standardize_target": scaled},
+            asked=("valid-rmse", "valid-loss"),
+        )
         std = small_table("regression")[1]["train"].frame["y"].std(ddof=0) if scaled else 1.0
         for metrics in found.metrics:
-            assert metrics["valid-loss"] == pytest.approx((metrics["valid-rmse"] / std) ** 2, rel=1e-4)
+            assert metrics["valid-loss"] == pytest.approx(
+                (metrics["valid-rmse"] / std) ** 2, rel=1e-4
+            )
     names = ("valid-mlogloss", "valid-loss")
     for metrics in run("multiclass", tmp_path, {"epochs": 2}, asked=names).metrics:
         assert metrics["valid-loss"] == pytest.approx(metrics["valid-mlogloss"], rel=1e-5)
@@ -246,20 +335,39 @@ def images(tensors: bool):
     from sklearn.datasets import load_digits
 
     found = load_digits()
-    frame = pd.DataFrame({"image": list(found.images.astype(np.uint8)), "y": np.minimum(found.target, 2)})
+    frame = pd.DataFrame(
+        {"image": list(found.images.astype(np.uint8)), "y": np.minimum(found.target, 2)}
+    )
     if tensors:
         from ray.data.extensions import TensorArray
 
         frame["image"] = TensorArray(found.images.astype(np.uint8))
-    return {"train": FakeShard(frame.iloc[:600]), "valid": FakeShard(frame.iloc[600:800].reset_index(drop=True))}
+    return {
+        "train": FakeShard(frame.iloc[:600]),
+        "valid": FakeShard(frame.iloc[600:800].reset_index(drop=True)),
+    }
 
 
 @pytest.mark.parametrize("tensors", [False, True])
 def test_a_vision_transformer_reads_a_column_of_images(tensors, tmp_path):
     shards = images(tensors)
     check = images(False)["valid"].frame.drop(columns="y").iloc[:32]
-    params = {"epochs": 4, "lr": 0.01, "batch_size": 32, "depth": 1, "optimizer_args": {"weight_decay": 0.05}}
-    found = run("multiclass", tmp_path, params, {"model": "tests.networks:Attention"}, shards, check=check, _kept={})
+    params = {
+        "epochs": 4,
+        "lr": 0.01,
+        "batch_size": 32,
+        "depth": 1,
+        "optimizer_args": {"weight_decay": 0.05},
+    }
+    found = run(
+        "multiclass",
+        tmp_path,
+        params,
+        {"model": "tests.networks:Attention"},
+        shards,
+        check=check,
+        _kept={},
+    )
     assert found.metrics[-1]["valid-mlogloss"] < 0.7 * found.metrics[0]["valid-mlogloss"]
     assert_loads(found, "multiclass", shards)
     model = load(str(found.checkpoints[4]))
@@ -267,7 +375,9 @@ def test_a_vision_transformer_reads_a_column_of_images(tensors, tmp_path):
 
 
 def test_numbers_and_arrays_are_inputs_by_name(tmp_path):
-    shards = {name: FakeShard(shard.frame.assign(number=np.nan)) for name, shard in images(False).items()}
+    shards = {
+        name: FakeShard(shard.frame.assign(number=np.nan)) for name, shard in images(False).items()
+    }
     options = {"model": "tests.networks:TwoInputs"}
     found = run("multiclass", tmp_path, {"epochs": 2}, options, shards, check=None, _kept={})
     assert_loads(found, "multiclass", shards)
@@ -280,7 +390,10 @@ def test_predictions_do_not_depend_on_threads(threads, tmp_path):
     try:
         torch.set_num_threads(threads)
         check = small_table("binary")[0]().check
-        np.testing.assert_array_equal(load(str(found.checkpoints[1])).predict(check), np.load(found.checkpoints[1] / "check.npy"))
+        np.testing.assert_array_equal(
+            load(str(found.checkpoints[1])).predict(check),
+            np.load(found.checkpoints[1] / "check.npy"),
+        )
     finally:
         torch.set_num_threads(before)
 
@@ -295,14 +408,38 @@ def test_data_are_read_once_for_all_trials(tmp_path):
 @pytest.mark.parametrize(
     ("options", "params", "message"),
     [
-        ({}, {"widht": 3}, r"params.widht is neither a parameter of torch nor an argument of `tests.networks:Net`; did you mean `width`\?"),
+        (
+            {},
+            {"widht": 3},
+            r"params.widht is neither a parameter of torch nor an argument of `tests.networks:Net`; did you mean `width`\?",
+        ),
         ({}, {"precision": "fp8"}, "params.precision is 'fp8', but must be fp32, bf16 or fp16"),
-        ({}, {"optimizer": "torch.optim:Adamw"}, "params.optimizer: `torch.optim:Adamw`: `torch.optim` has no `Adamw`"),
-        ({}, {"optimizer_args": {"beta": 1}}, "params.optimizer: `torch.optim:AdamW` cannot be called with the arguments lr, beta"),
-        ({}, {"schedule": "torch.optim.lr_scheduler:StepLR"}, "params.schedule: .* missing .* 'step_size'"),
+        (
+            {},
+            {"optimizer": "torch.optim:Adamw"},
+            "params.optimizer: `torch.optim:Adamw`: `torch.optim` has no `Adamw`",
+        ),
+        (
+            {},
+            {"optimizer_args": {"beta": 1}},
+            "params.optimizer: `torch.optim:AdamW` cannot be called with the arguments lr, beta",
+        ),
+        (
+            {},
+            {"schedule": "torch.optim.lr_scheduler:StepLR"},
+            "params.schedule: .* missing .* 'step_size'",
+        ),
         ({}, {"loader_workers": 1}, "params.loader_workers: needs trainer.dataset"),
-        ({}, {"out_features": 5}, r"the outputs have the shape \(1, 5\), but must have \(batch, 1\) or \(batch, 2\)"),
-        ({"model": "tests.networks:focal"}, {}, "trainer.model: `tests.networks:focal` cannot be called with .*'targets'"),
+        (
+            {},
+            {"out_features": 5},
+            r"the outputs have the shape \(1, 5\), but must have \(batch, 1\) or \(batch, 2\)",
+        ),
+        (
+            {"model": "tests.networks:focal"},
+            {},
+            "trainer.model: `tests.networks:focal` cannot be called with .*'targets'",
+        ),
         ({"model": "builtins:dict"}, {}, "returned a dict, but must return a torch.nn.Module"),
         ({"model": "tests.networks:Missing"}, {}, "trainer.model: .* has no `Missing`"),
     ],
@@ -318,8 +455,14 @@ def test_columns_that_are_neither_numbers_nor_arrays(tmp_path):
     text = {name: FakeShard(frame.assign(town="Pau")) for name, frame in frames.items()}
     with pytest.raises(ValueError, match="these columns are not numeric after preprocessing: town"):
         run("binary", tmp_path, {"epochs": 1}, shards=text, _kept={})
-    ragged = {name: FakeShard(frame.assign(a=[np.ones(1 + i % 2) for i in range(len(frame))])) for name, frame in frames.items()}
-    with pytest.raises(ValueError, match="the column `a` must have an array of numbers in every row, and all arrays the same shape"):
+    ragged = {
+        name: FakeShard(frame.assign(a=[np.ones(1 + i % 2) for i in range(len(frame))]))
+        for name, frame in frames.items()
+    }
+    with pytest.raises(
+        ValueError,
+        match="the column `a` must have an array of numbers in every row, and all arrays the same shape",
+    ):
         run("binary", tmp_path, {"epochs": 1}, shards=ragged, _kept={})
 
 
@@ -331,21 +474,36 @@ def test_a_compiled_network_learns_the_same(tmp_path):
     for compiled in (False, True):
         folder = tmp_path / str(compiled)
         folder.mkdir()
-        found[compiled] = run("binary", folder, {"epochs": 3, "lr": 0.02, "batch_size": 48, "compile": compiled})
-    assert [m["valid-logloss"] for m in found[True].metrics] == pytest.approx([m["valid-logloss"] for m in found[False].metrics], rel=1e-3)
+        found[compiled] = run(
+            "binary", folder, {"epochs": 3, "lr": 0.02, "batch_size": 48, "compile": compiled}
+        )
+    assert [m["valid-logloss"] for m in found[True].metrics] == pytest.approx(
+        [m["valid-logloss"] for m in found[False].metrics], rel=1e-3
+    )
     assert weights(found[True], 3).keys() == weights(found[False], 3).keys()
     again = tmp_path / "again"
     again.mkdir()
-    resumed = run("binary", again, {"epochs": 3, "lr": 0.02, "batch_size": 48, "compile": True}, resume=found[True].checkpoints[2])
+    resumed = run(
+        "binary",
+        again,
+        {"epochs": 3, "lr": 0.02, "batch_size": 48, "compile": True},
+        resume=found[True].checkpoints[2],
+    )
     assert resumed.metrics == found[True].metrics[2:]
 
 
 @pytest.mark.parametrize("sweep_max_t", [6, None])
 def test_a_trial_that_is_trained_again_follows_the_schedule_of_the_sweep(tmp_path, sweep_max_t):
     """`export --refit` trains up to the best step, but the schedule was made for all steps of the sweep."""
-    params = {"schedule": "torch.optim.lr_scheduler:OneCycleLR", "schedule_every": "step", "lr": 0.1}
+    params = {
+        "schedule": "torch.optim.lr_scheduler:OneCycleLR",
+        "schedule_every": "step",
+        "lr": 0.1,
+    }
     for name in ("sweep", "again"):
         (tmp_path / name).mkdir()
     trained = run("binary", tmp_path / "sweep", params, max_t=sweep_max_t)
-    again = run("binary", tmp_path / "again", params, max_t=2, sweep_max_t=sweep_max_t, keep_last=True)
+    again = run(
+        "binary", tmp_path / "again", params, max_t=2, sweep_max_t=sweep_max_t, keep_last=True
+    )
     assert again.metrics == trained.metrics[:2] and max(again.checkpoints) == 2

@@ -47,7 +47,12 @@ class Descent(tune.Trainable):
     def step(self) -> dict[str, Any]:
         self.x -= self.rate * 2 * self.x + self.random.gauss(0, 0.1)
         calls.append("step")
-        return {"loss": self.x**2, "x": self.x, "nested": {"iteration": self.iteration}, "done": self.iteration + 1 >= self.steps}
+        return {
+            "loss": self.x**2,
+            "x": self.x,
+            "nested": {"iteration": self.iteration},
+            "done": self.iteration + 1 >= self.steps,
+        }
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any] | None:
         return {"x": self.x, "random": self.random.getstate()}
@@ -63,10 +68,14 @@ class Writes(Descent):
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         Path(checkpoint_dir, "sub").mkdir()
-        Path(checkpoint_dir, "sub", "state.json").write_text(json.dumps([self.x, self.random.getstate()]))
+        Path(checkpoint_dir, "sub", "state.json").write_text(
+            json.dumps([self.x, self.random.getstate()])
+        )
 
     def load_checkpoint(self, checkpoint: str) -> None:
-        self.x, (version, state, gauss) = json.loads(Path(checkpoint, "sub", "state.json").read_text())
+        self.x, (version, state, gauss) = json.loads(
+            Path(checkpoint, "sub", "state.json").read_text()
+        )
         self.random.setstate((version, tuple(state), gauss))
 
 
@@ -123,7 +132,15 @@ class Reads(tune.Trainable):
         self.rows = ray.train.get_dataset_shard("train").materialize().to_pandas()
 
     def step(self) -> dict[str, Any]:
-        calls.append({"id": self.trial_id, "name": self.trial_name, "logdir": self.logdir, "cwd": os.getcwd(), "config": self.config})
+        calls.append(
+            {
+                "id": self.trial_id,
+                "name": self.trial_name,
+                "logdir": self.logdir,
+                "cwd": os.getcwd(),
+                "config": self.config,
+            }
+        )
         Path("written.txt").write_text("by the class")
         return {"loss": float(self.rows["y"].sum()), "done": True}
 
@@ -137,18 +154,47 @@ def a_loop(config: dict[str, Any]) -> None:
 
 def about(folder: Path, cls: str, **changed: Any) -> Current:
     """Return what the loop knows of a trial whose files are in `folder`."""
-    given = {"metric": "loss", "goal": "minimize", "asked": ("loss",), "roots": (folder,), "_folder": folder / "trial" / "files"}
-    given |= {"trial": "0007", "seed": 3, "label": None, "task": None, "classes": None, "max_t": None, "threads": 1, "check": None}
+    given = {
+        "metric": "loss",
+        "goal": "minimize",
+        "asked": ("loss",),
+        "roots": (folder,),
+        "_folder": folder / "trial" / "files",
+    }
+    given |= {
+        "trial": "0007",
+        "seed": 3,
+        "label": None,
+        "task": None,
+        "classes": None,
+        "max_t": None,
+        "threads": 1,
+        "check": None,
+    }
     return Current(**given | {"options": {"trainable": f"{HERE}:{cls}"}} | changed)
 
 
-def run(folder: Path, cls: str, params: dict[str, Any] | None = None, seed: int = 3, shards: Any = None, **more: Any) -> LoopRun:
+def run(
+    folder: Path,
+    cls: str,
+    params: dict[str, Any] | None = None,
+    seed: int = 3,
+    shards: Any = None,
+    **more: Any,
+) -> LoopRun:
     """Train a class of this module. Arguments of `run_loop` are passed on, and all others change the `Current`."""
     keep = folder / "kept"
     keep.mkdir(exist_ok=True, parents=True)
     ours = {key: more.pop(key) for key in ("resume", "stop_at") if key in more}
     random.seed(seed)
-    return run_loop(trainer.train_func, {"rate": 0.2} if params is None else params, about(folder, cls, **more), shards or {}, keep, **ours)
+    return run_loop(
+        trainer.train_func,
+        {"rate": 0.2} if params is None else params,
+        about(folder, cls, **more),
+        shards or {},
+        keep,
+        **ours,
+    )
 
 
 def scripted(folder: Path, losses: list[Any], **more: Any) -> LoopRun:
@@ -172,7 +218,12 @@ class Suite(TrainerTests):
         self.kept: dict[str, Any] = {}  # A worker keeps these objects between trials.
 
     def run(self, folder: Path, **more: Any) -> LoopRun:
-        return run(folder, self.cls, dict(self.params), **{"checkpoint_interval": 0.0, "_kept": self.kept} | more)
+        return run(
+            folder,
+            self.cls,
+            dict(self.params),
+            **{"checkpoint_interval": 0.0, "_kept": self.kept} | more,
+        )
 
 
 class TestDict(Suite):
@@ -195,7 +246,10 @@ class TestCleanup(Suite):
 
 
 def test_a_report_is_the_dict_of_step_without_what_ray_adds(tmp_path):
-    results = [{"loss": 1.0, "timesteps_this_iter": 10, "text": "a"}, {"loss": np.float32(0.5), "timesteps_this_iter": 5, "done": True}]
+    results = [
+        {"loss": 1.0, "timesteps_this_iter": 10, "text": "a"},
+        {"loss": np.float32(0.5), "timesteps_this_iter": 5, "done": True},
+    ]
     expected = [
         {"loss": 1.0, "timesteps_this_iter": 10, "text": "a", "timesteps_total": 10},
         {"loss": 0.5, "timesteps_this_iter": 5, "timesteps_total": 15},
@@ -212,7 +266,10 @@ def test_step_raises_its_error_and_the_instance_is_cleaned_up(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("a_loop", rf'`{HERE}:a_loop` is not a subclass of ray.tune.Trainable; .* write trainer: {{loop: "{HERE}:a_loop"}}$'),
+        (
+            "a_loop",
+            rf'`{HERE}:a_loop` is not a subclass of ray.tune.Trainable; .* write trainer: {{loop: "{HERE}:a_loop"}}$',
+        ),
         ("Path", r"Path` is not a subclass of ray\.tune\.Trainable$"),
     ],
 )
@@ -224,19 +281,27 @@ def test_anything_but_a_trainable_is_refused(tmp_path, name, message):
 def test_several_workers_are_refused(tmp_path):
     (tmp_path / "own.py").write_text("from ray import tune\nclass Own(tune.Trainable): ...\n")
     space = "trainer: {trainable: own:Own}\nobjective: {metric: loss, goal: minimize}\n"
-    (tmp_path / "space.yaml").write_text(space + "space: {scaling: {num_workers: {grid: [1, 2]}}, params: {rate: 1}}\n")
+    (tmp_path / "space.yaml").write_text(
+        space + "space: {scaling: {num_workers: {grid: [1, 2]}}, params: {rate: 1}}\n"
+    )
     with pytest.raises(InputError) as e:
         load(tmp_path / "space.yaml")
     (problem,) = map(str, e.value.problems)
-    assert problem.endswith("`trainable` trains on at most 1 worker, but the space has trials with 2 workers; set num_workers to 1")
+    assert problem.endswith(
+        "`trainable` trains on at most 1 worker, but the space has trials with 2 workers; set num_workers to 1"
+    )
 
 
 def test_the_class_reads_the_prepared_data_and_the_attributes_name_the_trial(tmp_path):
     here = os.getcwd()
-    found = run(tmp_path, "Reads", {"rate": 1}, shards={"train": FakeShard(pd.DataFrame({"y": [1, 2]}))})
+    found = run(
+        tmp_path, "Reads", {"rate": 1}, shards={"train": FakeShard(pd.DataFrame({"y": [1, 2]}))}
+    )
     folder = str(tmp_path / "trial" / "files")
     assert found.metrics == [{"loss": 3.0}]
-    assert calls == [{"id": "0007", "name": "fake", "logdir": folder, "cwd": folder, "config": {"rate": 1}}]
+    assert calls == [
+        {"id": "0007", "name": "fake", "logdir": folder, "cwd": folder, "config": {"rate": 1}}
+    ]
     assert Path(folder, "written.txt").exists() and os.getcwd() == here
 
 
@@ -280,7 +345,13 @@ def test_the_best_value_and_the_counters_continue_after_a_resume(tmp_path):
     results = [{"loss": loss, "timesteps_this_iter": 2} for loss in (1.0, 3.0, 2.0, 0.5)]
     results[1]["should_checkpoint"] = results[-1]["done"] = True
     first = run(tmp_path, "Scripted", {"results": results}, stop_at=2, checkpoint_interval=1e9)
-    again = run(tmp_path / "again", "Scripted", {"results": results}, resume=first.checkpoints[2], checkpoint_interval=1e9)
+    again = run(
+        tmp_path / "again",
+        "Scripted",
+        {"results": results},
+        resume=first.checkpoints[2],
+        checkpoint_interval=1e9,
+    )
     assert [*again.checkpoints] == [2], "the third step is not better than the first"
     assert [metrics["timesteps_total"] for metrics in again.metrics] == [6, 8]
 
@@ -297,7 +368,11 @@ def test_a_dict_is_signed_and_files_are_not(tmp_path):
     with pytest.raises(trust.UntrustedFile, match=r"_dict_checkpoint\.pkl"):
         trust.refuse_unsigned(checkpoint, trainer.TRAINER["pickles"], trust=False)
     files = run(tmp_path / "files", "Writes").checkpoints[6]
-    assert {str(path.relative_to(files)) for path in files.rglob("*")} == {"sub", "sub/state.json", "sweeps_trainable.json"}
+    assert {str(path.relative_to(files)) for path in files.rglob("*")} == {
+        "sub",
+        "sub/state.json",
+        "sweeps_trainable.json",
+    }
 
 
 # ---- instances that are used again
@@ -317,11 +392,17 @@ def test_an_instance_is_used_again_if_reset_config_returns_true(tmp_path):
     assert [len(found.metrics) for found in (first, stopped, again, refused)] == [6, 2, 6, 6]
     assert again.metrics == first.metrics
     assert names() == ["setup", "reset_config", "reset_config", "reset_config", "setup"]
-    assert [call[1] for call in calls if call[0] == "reset_config"] == [{"rate": rate} for rate in (0.3, 0.2, 0.4)]
+    assert [call[1] for call in calls if call[0] == "reset_config"] == [
+        {"rate": rate} for rate in (0.3, 0.2, 0.4)
+    ]
 
 
 @pytest.mark.parametrize(
-    ("rate", "expected"), [(0.3, ["reset_config", "load_checkpoint"]), (0.4, ["reset_config", "setup", "load_checkpoint"])]
+    ("rate", "expected"),
+    [
+        (0.3, ["reset_config", "load_checkpoint"]),
+        (0.4, ["reset_config", "setup", "load_checkpoint"]),
+    ],
 )
 def test_changed_params_reach_the_instance_before_the_checkpoint(tmp_path, rate, expected):
     """Under PBT, a trial continues from the checkpoint of another trial with changed params."""

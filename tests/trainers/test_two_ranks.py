@@ -23,7 +23,10 @@ TORCH = {"epochs": 12, "lr": 0.02, "dropout": 0.1, "batch_size": 32}
 def _halves(task, rank):
     current, shards = small_table(task)
     train = shards["train"].frame
-    return current, {"train": FakeShard(train.iloc[rank::2].reset_index(drop=True)), "valid": shards["valid"]}
+    return current, {
+        "train": FakeShard(train.iloc[rank::2].reset_index(drop=True)),
+        "valid": shards["valid"],
+    }
 
 
 def _train(rank, tracker, folder):
@@ -37,7 +40,10 @@ def _train(rank, tracker, folder):
                 current, shards = _halves(task, rank)
                 keep = Path(folder, f"{module.__name__}-{task}-{rank}")
                 keep.mkdir()
-                once, again = (run_loop(module.train_func, params, current(), shards, keep, rank=rank, world=2) for _ in range(2))
+                once, again = (
+                    run_loop(module.train_func, params, current(), shards, keep, rank=rank, world=2)
+                    for _ in range(2)
+                )
                 checkpoint = str(once.checkpoints[12]) if rank == 0 else None
                 out[module.__name__, task] = once.metrics, again.metrics, checkpoint, once.final
     return out
@@ -49,35 +55,52 @@ def ranks(tmp_path_factory):
 
     tracker = RabitTracker(n_workers=2, host_ip="127.0.0.1", sortby="task")
     tracker.start()
-    return call_on_two_ranks(_train, tracker.worker_args(), str(tmp_path_factory.mktemp("ranks")), timeout=80)
+    return call_on_two_ranks(
+        _train, tracker.worker_args(), str(tmp_path_factory.mktemp("ranks")), timeout=80
+    )
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", ["sweeps.trainers.xgboost", "sweeps.trainers.torch_tabular"])
 def test_ranks_agree_and_repeat(ranks, name, task):
-    (once, again, checkpoint, final), (once_1, again_1, none, _) = ranks[0][name, task], ranks[1][name, task]
+    (once, again, checkpoint, final), (once_1, again_1, none, _) = (
+        ranks[0][name, task],
+        ranks[1][name, task],
+    )
     assert len(once) == 12 and checkpoint and none is None
     assert once == again == once_1 == again_1
     current, shards = small_table(task)
-    module = {"sweeps.trainers.xgboost": xgboost, "sweeps.trainers.torch_tabular": torch_tabular}[name]
+    module = {"sweeps.trainers.xgboost": xgboost, "sweeps.trainers.torch_tabular": torch_tabular}[
+        name
+    ]
     model = module.load(checkpoint)
-    np.testing.assert_array_equal(model.predict(current().check), np.load(Path(checkpoint, "check.npy")))
+    np.testing.assert_array_equal(
+        model.predict(current().check), np.load(Path(checkpoint, "check.npy"))
+    )
     valid = shards["valid"].frame
     measured = measure(task, "valid", valid["y"].to_numpy(), model.predict(valid.drop(columns="y")))
     metric = current().metric
     assert measured[metric] == pytest.approx(min(m[metric] for m in once), rel=1e-5)
     assert min(m[metric] for m in once) < once[0][metric]
     train = shards["train"].frame
-    every = measured | measure(task, "train", train["y"].to_numpy(), model.predict(train.drop(columns="y")))
-    assert final == pytest.approx({k: every[k] for k in final}, rel=2e-3) and {f"train-{metric.partition('-')[2]}"} <= final.keys()
+    every = measured | measure(
+        task, "train", train["y"].to_numpy(), model.predict(train.drop(columns="y"))
+    )
+    assert (
+        final == pytest.approx({k: every[k] for k in final}, rel=2e-3)
+        and {f"train-{metric.partition('-')[2]}"} <= final.keys()
+    )
 
 
 def _train_weighted(rank, tracker, folder):
     import xgboost as xgb
 
     with xgb.collective.CommunicatorContext(**tracker, dmlc_task_id=str(rank)):
-        return {task: run_on_rank("xgboost", task, rank, lambda: None, Path(folder, task)) for task in TASKS}
+        return {
+            task: run_on_rank("xgboost", task, rank, lambda: None, Path(folder, task))
+            for task in TASKS
+        }
 
 
 @pytest.mark.timeout(120)

@@ -23,7 +23,13 @@ TASKS = ("binary", "multiclass", "regression")
 # Parameters with which a trainer uses all rows at once, and does not count rows in its rules. In later rounds, rounding decides ties.
 PARAMS: dict[str, dict[str, Any]] = {
     "xgboost": {"num_boost_round": 3, "max_bin": 1024, "min_child_weight": 0.1},
-    "lightgbm": {"num_boost_round": 3, "min_data_in_leaf": 0, "min_data_in_bin": 1, "max_bin": 1024, "num_leaves": 8},
+    "lightgbm": {
+        "num_boost_round": 3,
+        "min_data_in_leaf": 0,
+        "min_data_in_bin": 1,
+        "max_bin": 1024,
+        "num_leaves": 8,
+    },
     "catboost": {
         "iterations": 3,
         "learning_rate": 0.3,
@@ -45,11 +51,18 @@ def coarse_table(task: str) -> tuple[Any, dict[str, FakeShard]]:
     """Return `small_table` with rounded features. The bins of a column then do not depend on single rows."""
     current, shards = small_table(task)
     names = ["x0", "x1", "x2", "x3", "x4"]
-    rounded = {name: FakeShard(shard.frame.assign(**(2 * shard.frame[names]).round().clip(-3, 3) / 2)) for name, shard in shards.items()}
-    return (lambda **changed: current(**{"check": rounded["valid"].frame.drop(columns="y")} | changed)), rounded
+    rounded = {
+        name: FakeShard(shard.frame.assign(**(2 * shard.frame[names]).round().clip(-3, 3) / 2))
+        for name, shard in shards.items()
+    }
+    return (
+        lambda **changed: current(**{"check": rounded["valid"].frame.drop(columns="y")} | changed)
+    ), rounded
 
 
-def run(name: str, task: str, folder: Path, weights: Any = None, rows: Any = None, **changed: Any) -> LoopRun:
+def run(
+    name: str, task: str, folder: Path, weights: Any = None, rows: Any = None, **changed: Any
+) -> LoopRun:
     """Train with weights of the rows, on all rows or on some of them."""
     if name in ("lightgbm", "catboost"):
         pytest.importorskip(name)
@@ -58,9 +71,15 @@ def run(name: str, task: str, folder: Path, weights: Any = None, rows: Any = Non
     train = train if weights is None else train.assign(sample_weight=np.asarray(weights, float))
     train = train if rows is None else train.iloc[rows].reset_index(drop=True)
     folder.mkdir()
-    given = {"weight": None if weights is None else "sample_weight", "checkpoint_interval": 0.0, "options": TORCH} | changed
+    given = {
+        "weight": None if weights is None else "sample_weight",
+        "checkpoint_interval": 0.0,
+        "options": TORCH,
+    } | changed
     loop = importlib.import_module(f"sweeps.trainers.{name}").train_func
-    return run_loop(loop, dict(PARAMS[name]), current(**given), {**shards, "train": FakeShard(train)}, folder)
+    return run_loop(
+        loop, dict(PARAMS[name]), current(**given), {**shards, "train": FakeShard(train)}, folder
+    )
 
 
 def assert_same(first: LoopRun, second: LoopRun, rel: float = 1e-4) -> None:
@@ -72,7 +91,9 @@ def assert_same(first: LoopRun, second: LoopRun, rel: float = 1e-4) -> None:
 WEIGHTS = np.random.default_rng(1).integers(0, 4, 160)
 
 
-def run_on_rank(name: str, task: str, rank: int, connect: Callable[[], None], folder: Path) -> dict[str, list[dict[str, float]]]:
+def run_on_rank(
+    name: str, task: str, rank: int, connect: Callable[[], None], folder: Path
+) -> dict[str, list[dict[str, float]]]:
     """Train one of two ranks on its half of the rows: with weights, with rows that occur as often as the weights say, and without weights.
 
     Args:
@@ -91,12 +112,22 @@ def run_on_rank(name: str, task: str, rank: int, connect: Callable[[], None], fo
     loop, found = importlib.import_module(f"sweeps.trainers.{name}").train_func, {}
     for kind, part in chosen.items():
         train = shards["train"].frame.iloc[part].reset_index(drop=True)
-        train = train.assign(sample_weight=WEIGHTS[rows].astype(float)) if kind == "weighted" else train
+        train = (
+            train.assign(sample_weight=WEIGHTS[rows].astype(float)) if kind == "weighted" else train
+        )
         keep = folder / f"{kind}-{rank}"
         keep.mkdir()
         connect()
         cur = current(weight="sample_weight" if kind == "weighted" else None, _kept={})
-        found[kind] = run_loop(loop, dict(PARAMS[name]), cur, {**shards, "train": FakeShard(train)}, keep, rank=rank, world=2).metrics
+        found[kind] = run_loop(
+            loop,
+            dict(PARAMS[name]),
+            cur,
+            {**shards, "train": FakeShard(train)},
+            keep,
+            rank=rank,
+            world=2,
+        ).metrics
     return found
 
 
@@ -127,13 +158,20 @@ def test_metrics_of_train_count_each_row_once(name, task, tmp_path):
     names = (f"valid-{metric}", f"train-{metric}")
     found = run(name, task, tmp_path / "a", WEIGHTS, asked=names)
     _, shards = coarse_table(task)
-    model = importlib.import_module(f"sweeps.trainers.{name}").load(str(found.checkpoints[max(found.checkpoints)]))
+    model = importlib.import_module(f"sweeps.trainers.{name}").load(
+        str(found.checkpoints[max(found.checkpoints)])
+    )
     best = min(found.metrics, key=lambda each: each[names[0]])
     for each in names:
         rows = shards[each.partition("-")[0]].frame
-        assert best[each] == pytest.approx(score(metric, task, rows["y"].to_numpy(), model.predict(rows.drop(columns="y"))), rel=1e-4)
+        assert best[each] == pytest.approx(
+            score(metric, task, rows["y"].to_numpy(), model.predict(rows.drop(columns="y"))),
+            rel=1e-4,
+        )
     other = run(name, task, tmp_path / "b", WEIGHTS)
-    finished = importlib.import_module(f"sweeps.trainers.{name}").load(str(other.checkpoints[max(other.checkpoints)]))
+    finished = importlib.import_module(f"sweeps.trainers.{name}").load(
+        str(other.checkpoints[max(other.checkpoints)])
+    )
     rows = shards["train"].frame
     expected = score(metric, task, rows["y"].to_numpy(), finished.predict(rows.drop(columns="y")))
     assert other.final[f"train-{metric}"] == pytest.approx(expected, rel=1e-4)
@@ -155,26 +193,40 @@ class TestEstimators:
             ("sklearn.naive_bayes:GaussianNB", {}),
         ],
     )
-    def test_a_weight_is_the_number_of_times_that_a_row_occurs(self, estimator, params, steps, tmp_path, monkeypatch):
+    def test_a_weight_is_the_number_of_times_that_a_row_occurs(
+        self, estimator, params, steps, tmp_path, monkeypatch
+    ):
         monkeypatch.setitem(PARAMS, "sklearn", params)
         options = estimator_options(estimator, steps=steps)
         if steps == 3 and estimator.endswith("GaussianNB"):
             pytest.skip("a step has a part of the rows, in a random order")
         weighted = run("sklearn", "binary", tmp_path / "weighted", WEIGHTS, options=options)
-        repeated = run("sklearn", "binary", tmp_path / "repeated", rows=np.repeat(np.arange(160), WEIGHTS), options=options)
+        repeated = run(
+            "sklearn",
+            "binary",
+            tmp_path / "repeated",
+            rows=np.repeat(np.arange(160), WEIGHTS),
+            options=options,
+        )
         assert_same(weighted, repeated, rel=1e-3)
         plain = run("sklearn", "binary", tmp_path / "plain", options=options)
         assert plain.metrics[-1] != pytest.approx(weighted.metrics[-1], rel=1e-3)
 
-    @pytest.mark.parametrize("estimator", ["sklearn.naive_bayes:GaussianNB", "sklearn.linear_model:SGDClassifier"])
+    @pytest.mark.parametrize(
+        "estimator", ["sklearn.naive_bayes:GaussianNB", "sklearn.linear_model:SGDClassifier"]
+    )
     def test_partial_fit_gets_the_weights_of_its_rows(self, estimator, tmp_path, monkeypatch):
         """Rows with the weight 0 have wrong labels, which would ruin the model."""
         monkeypatch.setitem(PARAMS, "sklearn", {"loss": "log_loss"} if "SGD" in estimator else {})
         options = estimator_options(estimator, batch_size=20)
         current, shards = coarse_table("binary")
         good = shards["train"].frame.assign(sample_weight=1.0)
-        both = FakeShard(pd.concat([good, good.assign(y=1 - good["y"], sample_weight=0.0)], ignore_index=True))
-        given = current(weight="sample_weight", options=options, metric="valid-accuracy", goal="maximize")
+        both = FakeShard(
+            pd.concat([good, good.assign(y=1 - good["y"], sample_weight=0.0)], ignore_index=True)
+        )
+        given = current(
+            weight="sample_weight", options=options, metric="valid-accuracy", goal="maximize"
+        )
         loop = importlib.import_module("sweeps.trainers.sklearn").train_func
         found = run_loop(loop, dict(PARAMS["sklearn"]), given, {**shards, "train": both}, tmp_path)
         assert found.metrics[-1]["valid-accuracy"] > 0.8
@@ -182,7 +234,10 @@ class TestEstimators:
     def test_an_estimator_without_weights_is_refused(self, tmp_path, monkeypatch):
         monkeypatch.setitem(PARAMS, "sklearn", {})
         options = estimator_options("sklearn.neighbors:KNeighborsClassifier", steps=None)
-        with pytest.raises(ValueError, match=r"`fit` of KNeighborsClassifier in .* has no argument `sample_weight`; leave out data.weight"):
+        with pytest.raises(
+            ValueError,
+            match=r"`fit` of KNeighborsClassifier in .* has no argument `sample_weight`; leave out data.weight",
+        ):
             run("sklearn", "binary", tmp_path / "a", WEIGHTS, options=options)
         assert run("sklearn", "binary", tmp_path / "b", options=options).metrics
 
@@ -199,27 +254,45 @@ class TestLosses:
     def test_a_loss_of_pytorch_is_weighted(self, loss, tmp_path):
         options = TORCH | {"loss": loss}
         weighted = run("torch", "regression", tmp_path / "weighted", WEIGHTS, options=options)
-        repeated = run("torch", "regression", tmp_path / "repeated", rows=np.repeat(np.arange(160), WEIGHTS), options=options)
+        repeated = run(
+            "torch",
+            "regression",
+            tmp_path / "repeated",
+            rows=np.repeat(np.arange(160), WEIGHTS),
+            options=options,
+        )
         assert_same(weighted, repeated)
 
     def test_a_loss_that_returns_only_the_mean_is_refused(self, tmp_path):
         options = TORCH | {"loss": "tests.networks:loss_of_a_mean"}
-        with pytest.raises(ValueError, match=r"trainer.loss: weights of rows need a loss with `reduction"):
+        with pytest.raises(
+            ValueError, match=r"trainer.loss: weights of rows need a loss with `reduction"
+        ):
             run("torch", "regression", tmp_path / "a", WEIGHTS, options=options)
         assert run("torch", "regression", tmp_path / "b", options=options).metrics
 
     def test_small_batches_learn_from_the_rows_that_count(self, tmp_path, monkeypatch):
         """Rows with the weight 0 have wrong labels. A batch may have only such rows."""
-        monkeypatch.setitem(PARAMS, "torch_tabular", {"epochs": 20, "batch_size": 2, "lr": 0.005, "width": 16})
+        monkeypatch.setitem(
+            PARAMS, "torch_tabular", {"epochs": 20, "batch_size": 2, "lr": 0.005, "width": 16}
+        )
         current, shards = coarse_table("binary")
         good = shards["train"].frame.assign(sample_weight=1.0)
-        both = FakeShard(pd.concat([good, good.assign(y=1 - good["y"], sample_weight=0.0)], ignore_index=True))
+        both = FakeShard(
+            pd.concat([good, good.assign(y=1 - good["y"], sample_weight=0.0)], ignore_index=True)
+        )
         given = current(weight="sample_weight", metric="valid-accuracy", goal="maximize")
         loop = importlib.import_module("sweeps.trainers.torch_tabular").train_func
-        found = run_loop(loop, dict(PARAMS["torch_tabular"]), given, {**shards, "train": both}, tmp_path)
+        found = run_loop(
+            loop, dict(PARAMS["torch_tabular"]), given, {**shards, "train": both}, tmp_path
+        )
         assert found.metrics[-1]["valid-accuracy"] > 0.8
 
 
 def test_the_trainers_that_use_weights_are_those_of_this_file():
     use = {name for name in trainer_names() if definition_of(f"sweeps.trainers.{name}").weights}
-    assert use - {"command"} == {*PARAMS, "sklearn", "keras"}  # for keras: tests/frameworks/test_keras_trainer.py
+    assert use - {"command"} == {
+        *PARAMS,
+        "sklearn",
+        "keras",
+    }  # for keras: tests/frameworks/test_keras_trainer.py

@@ -23,34 +23,64 @@ def test_is_what_xgboost_train_gives(tmp_path):
     run = run_loop(train_func, PARAMS | {"report": "all"}, current(), shards, tmp_path)
     train, valid = (matrix(shards[name].frame, "y") for name in ("train", "valid"))
     log: dict = {}
-    params = {"objective": "binary:logistic", "eval_metric": ["logloss", "auc"], "eta": 1.5, "max_depth": 4, "nthread": 1, "seed": 7}
-    xgb.train(params, train, 8, evals=[(train, "train"), (valid, "valid")], evals_result=log, verbose_eval=False)
+    params = {
+        "objective": "binary:logistic",
+        "eval_metric": ["logloss", "auc"],
+        "eta": 1.5,
+        "max_depth": 4,
+        "nthread": 1,
+        "seed": 7,
+    }
+    xgb.train(
+        params,
+        train,
+        8,
+        evals=[(train, "train"), (valid, "valid")],
+        evals_result=log,
+        verbose_eval=False,
+    )
     assert [m["valid-logloss"] for m in run.metrics] == log["valid"]["logloss"]
     assert [m["train-auc"] for m in run.metrics] == log["train"]["auc"]
 
 
 @pytest.mark.parametrize("method", ["auto", "approx", "exact"])
 @pytest.mark.parametrize("large", [False, True])
-def test_resumed_equals_uninterrupted_where_rows_and_columns_are_sampled(method, large, tmp_path, monkeypatch):
+def test_resumed_equals_uninterrupted_where_rows_and_columns_are_sampled(
+    method, large, tmp_path, monkeypatch
+):
     if large:
         monkeypatch.setattr(xgboost, "LARGE", 1)
     current, shards = small_table("binary")
     rounds, steps = (25, [3, 10, 20]) if large else (120, [50, 100])
-    params = {"num_boost_round": rounds, "max_depth": 4, "subsample": 0.7, "colsample_bytree": 0.8, "tree_method": method}
+    params = {
+        "num_boost_round": rounds,
+        "max_depth": 4,
+        "subsample": 0.7,
+        "colsample_bytree": 0.8,
+        "tree_method": method,
+    }
     if method != "exact":
         params["colsample_bynode"] = 0.8
     whole = run_loop(train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
     assert list(whole.checkpoints) == (list(range(1, 26)) if large else [*steps, 120])
     for step in steps:
-        rest = run_loop(train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step])
+        rest = run_loop(
+            train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[step]
+        )
         assert rest.metrics == whole.metrics[step:]
 
 
 def varied(frame: pd.DataFrame) -> pd.DataFrame:
     """Add missing values, integers and a categorical column to a frame of `small_table`."""
     x = frame["x0"]
-    frame = frame.assign(x1=frame["x1"].where(frame["x1"] < 1.5), n=(4 * x).round().astype("int64"), narrow=x.astype("float32"))
-    return frame.assign(c=pd.Categorical.from_codes((x > 0).astype(int) + (x > 1).astype(int), list("abc")))
+    frame = frame.assign(
+        x1=frame["x1"].where(frame["x1"] < 1.5),
+        n=(4 * x).round().astype("int64"),
+        narrow=x.astype("float32"),
+    )
+    return frame.assign(
+        c=pd.Categorical.from_codes((x > 0).astype(int) + (x > 1).astype(int), list("abc"))
+    )
 
 
 @pytest.mark.parametrize("categories", [True, False])
@@ -66,7 +96,9 @@ def varied(frame: pd.DataFrame) -> pd.DataFrame:
     ],
     ids=lambda params: " ".join(params),
 )
-def test_a_large_table_gives_the_same_models_without_a_copy_of_its_values(task, params, categories, tmp_path, monkeypatch):
+def test_a_large_table_gives_the_same_models_without_a_copy_of_its_values(
+    task, params, categories, tmp_path, monkeypatch
+):
     params, models, metrics = dict(params), [], []
     weights = {"weight": "w"} if params.pop("weights", False) else {}
     built = []
@@ -74,17 +106,35 @@ def test_a_large_table_gives_the_same_models_without_a_copy_of_its_values(task, 
     for limit in (xgboost.QUANTILES_FROM, 1):
         monkeypatch.setattr(xgboost, "QUANTILES_FROM", limit)
         current, shards = small_table(task, rows=2000)
-        frames = {name: varied(shard.frame).drop(columns=[] if categories else "c") for name, shard in shards.items()}
+        frames = {
+            name: varied(shard.frame).drop(columns=[] if categories else "c")
+            for name, shard in shards.items()
+        }
         rng = np.random.default_rng(1)
-        frames["train"] = frames["train"].assign(**{name: rng.integers(1, 4, 2000).astype(float) for name in weights.values()})
+        frames["train"] = frames["train"].assign(
+            **{name: rng.integers(1, 4, 2000).astype(float) for name in weights.values()}
+        )
         check = frames["valid"].drop(columns="y").head(32)
         given = current(**weights, check=check, checkpoint_interval=0.0)
         config = PARAMS | {"report": "all"} | params
-        run = run_loop(train_func, config, given, {name: FakeShard(frame) for name, frame in frames.items()}, tmp_path)
+        run = run_loop(
+            train_func,
+            config,
+            given,
+            {name: FakeShard(frame) for name, frame in frames.items()},
+            tmp_path,
+        )
         models.append([(folder / "model.ubj").read_bytes() for folder in run.checkpoints.values()])
         metrics.append((run.metrics, run.final))
     assert models[0] == models[1] and metrics[0] == metrics[1]
-    assert [isinstance(one, xgb.QuantileDMatrix) for one in built] == [False, False, False, True, not categories, False]
+    assert [isinstance(one, xgb.QuantileDMatrix) for one in built] == [
+        False,
+        False,
+        False,
+        True,
+        not categories,
+        False,
+    ]
 
 
 def test_a_valid_value_beyond_the_last_bin_needs_the_copy_of_values():
@@ -97,16 +147,31 @@ def test_a_valid_value_beyond_the_last_bin_needs_the_copy_of_values():
     assert fits_bins(valid.assign(x4=-1e9), rows), "trees compare only with the ends of bins"
 
 
-def test_only_a_new_trial_that_grows_trees_from_bins_needs_no_copy_of_the_values(tmp_path, monkeypatch):
-    others = ({"tree_method": "exact"}, {"tree_method": "approx"}, {"booster": "gblinear"}, {"booster": "dart"}, {"device": "cuda"})
-    assert [xgboost.max_bin(params) for params in (*others, {"updater": "grow_colmaker"}, {"process_type": "update"})] == [None] * 7
-    assert xgboost.max_bin({}) == 256 and xgboost.max_bin({"tree_method": "hist", "max_bin": 64}) == 64
+def test_only_a_new_trial_that_grows_trees_from_bins_needs_no_copy_of_the_values(
+    tmp_path, monkeypatch
+):
+    others = (
+        {"tree_method": "exact"},
+        {"tree_method": "approx"},
+        {"booster": "gblinear"},
+        {"booster": "dart"},
+        {"device": "cuda"},
+    )
+    assert [
+        xgboost.max_bin(params)
+        for params in (*others, {"updater": "grow_colmaker"}, {"process_type": "update"})
+    ] == [None] * 7
+    assert (
+        xgboost.max_bin({}) == 256 and xgboost.max_bin({"tree_method": "hist", "max_bin": 64}) == 64
+    )
     monkeypatch.setattr(xgboost, "QUANTILES_FROM", 1)
     current, shards = small_table("binary")
     first = run_loop(train_func, PARAMS, current(checkpoint_interval=0.0), shards, tmp_path)
     assert {"xgboost.quantiles"} == current()._kept.keys() & {"xgboost.quantiles", "xgboost.train"}
     run_loop(train_func, PARAMS | {"max_bin": 16}, current(), shards, tmp_path)
-    assert [*current()._kept["xgboost.quantiles"]] == [16], "the worker keeps only one matrix of train"
+    assert [*current()._kept["xgboost.quantiles"]] == [16], (
+        "the worker keeps only one matrix of train"
+    )
     rest = run_loop(train_func, PARAMS, current(), shards, tmp_path, resume=first.checkpoints[3])
     assert rest.metrics == first.metrics[3:] and "xgboost.train" in current()._kept
 
@@ -125,7 +190,11 @@ def test_what_is_kept_knows_the_columns_that_training_does_without(tmp_path):
 
 @pytest.mark.parametrize(
     "constraints",
-    [{"monotone_constraints": {"N0": -1}}, {"monotone_constraints": [-1, 0, 0, 0, 0]}, {"interaction_constraints": [["N0"], ["N1", "N2"]]}],
+    [
+        {"monotone_constraints": {"N0": -1}},
+        {"monotone_constraints": [-1, 0, 0, 0, 0]},
+        {"interaction_constraints": [["N0"], ["N1", "N2"]]},
+    ],
 )
 def test_constraints_by_name_are_xgboosts_own_also_where_it_goes_on(constraints, tmp_path):
     current, shards = small_table("binary")
@@ -139,18 +208,39 @@ def test_constraints_by_name_are_xgboosts_own_also_where_it_goes_on(constraints,
     assert run.metrics != free.metrics, "they constrain something"
     train, valid = (matrix(shards[name].frame, "y") for name in ("train", "valid"))
     log: dict = {}
-    by_name = {name: tuple(value) if name.startswith("mono") and isinstance(value, list) else value for name, value in given.items()}
-    params = {"objective": "binary:logistic", "eval_metric": "logloss", "eta": 1.5, "max_depth": 4, "nthread": 1, "seed": 7} | by_name
+    by_name = {
+        name: tuple(value) if name.startswith("mono") and isinstance(value, list) else value
+        for name, value in given.items()
+    }
+    params = {
+        "objective": "binary:logistic",
+        "eval_metric": "logloss",
+        "eta": 1.5,
+        "max_depth": 4,
+        "nthread": 1,
+        "seed": 7,
+    } | by_name
     xgb.train(params, train, 8, evals=[(valid, "valid")], evals_result=log, verbose_eval=False)
     assert [m["valid-logloss"] for m in run.metrics] == log["valid"]["logloss"]
-    rest = run_loop(train_func, PARAMS | given, current(), shards, tmp_path, resume=run.checkpoints[3])
+    rest = run_loop(
+        train_func, PARAMS | given, current(), shards, tmp_path, resume=run.checkpoints[3]
+    )
     assert rest.metrics == run.metrics[3:]
 
 
 def test_a_constraint_on_a_column_that_is_not_there_names_it_and_those_that_are(tmp_path):
     current, shards = small_table("binary")
-    with pytest.raises(ValueError, match=r"monotone_constraints: Constrained features are not a subset of .*; the prepared data has: "):
-        run_loop(train_func, PARAMS | {"monotone_constraints": {"nowhere": 1}}, current(), shards, tmp_path)
+    with pytest.raises(
+        ValueError,
+        match=r"monotone_constraints: Constrained features are not a subset of .*; the prepared data has: ",
+    ):
+        run_loop(
+            train_func,
+            PARAMS | {"monotone_constraints": {"nowhere": 1}},
+            current(),
+            shards,
+            tmp_path,
+        )
 
 
 @pytest.mark.parametrize("booster", ["dart", "gblinear"])
@@ -174,13 +264,30 @@ def test_boosters_that_cannot_be_sliced(booster, tmp_path):
         ({}, ("valid-aucpr",), ["aucpr"], ["valid"], ["logloss", "error", "auc", "aucpr"]),
         ({}, ("train-auc",), ["auc"], ["train"], ["logloss", "error", "auc"]),
         ({}, ("valid-auc", "train-auc"), ["auc"], ["valid", "train"], ["logloss", "error", "auc"]),
-        ({"eval_metric": "aucpr"}, ("valid-accuracy",), ["error", "aucpr"], ["valid"], ["aucpr", "error"]),
-        ({"report": "all"}, ("valid-aucpr",), ["aucpr", "logloss", "error", "auc"], ["valid", "train"], []),
+        (
+            {"eval_metric": "aucpr"},
+            ("valid-accuracy",),
+            ["error", "aucpr"],
+            ["valid"],
+            ["aucpr", "error"],
+        ),
+        (
+            {"report": "all"},
+            ("valid-aucpr",),
+            ["aucpr", "logloss", "error", "auc"],
+            ["valid", "train"],
+            [],
+        ),
     ],
 )
 def test_a_round_measures_what_is_asked_for(params, asked, metrics, splits, final):
     current, _ = small_table("binary")
-    requested = RequestedMetrics.of(params, current(metric=asked[0], asked=asked), METRICS, functools.partial(metric_name, "binary"))
+    requested = RequestedMetrics.of(
+        params,
+        current(metric=asked[0], asked=asked),
+        METRICS,
+        functools.partial(metric_name, "binary"),
+    )
     assert (requested.framework_metrics(requested.reported), requested.splits) == (metrics, splits)
     assert requested.framework_metrics(requested.final) == final
     assert requested.lead == asked[0]
@@ -188,8 +295,12 @@ def test_a_round_measures_what_is_asked_for(params, asked, metrics, splits, fina
 
 def test_a_metric_of_the_users_is_reported_of_valid(tmp_path):
     current, shards = small_table("binary")
-    run = run_loop(train_func, PARAMS | {"eval_metric": ["aucpr", "error@0.3"]}, current(), shards, tmp_path)
-    assert {frozenset(m) for m in run.metrics} == {frozenset({"valid-logloss", "valid-aucpr", "valid-error@0.3"})}
+    run = run_loop(
+        train_func, PARAMS | {"eval_metric": ["aucpr", "error@0.3"]}, current(), shards, tmp_path
+    )
+    assert {frozenset(m) for m in run.metrics} == {
+        frozenset({"valid-logloss", "valid-aucpr", "valid-error@0.3"})
+    }
     assert set(run.final) == {"train-logloss", "train-aucpr", "train-error@0.3"}
 
 
@@ -222,18 +333,27 @@ def test_another_objective_of_the_same_task(tmp_path):
 def test_column_names_that_xgboost_refuses(tmp_path):
     current, shards = small_table("binary")
     for shard in shards.values():
-        shard.frame = shard.frame.rename(columns={"x0": "age_<30", "x1": "age_[30", "x2": "age_]30"})
+        shard.frame = shard.frame.rename(
+            columns={"x0": "age_<30", "x1": "age_[30", "x2": "age_]30"}
+        )
     cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32])
     run = run_loop(train_func, PARAMS, cur, shards, tmp_path)
-    np.testing.assert_array_equal(load(str(run.checkpoints[8])).predict(cur.check), np.load(run.checkpoints[8] / "check.npy"))
+    np.testing.assert_array_equal(
+        load(str(run.checkpoints[8])).predict(cur.check), np.load(run.checkpoints[8] / "check.npy")
+    )
 
 
 def test_categories_are_read(tmp_path):
     current, shards = small_table("binary")
     for shard in shards.values():
         shard.frame = shard.frame.assign(
-            city=pd.Categorical(np.where(shard.frame["x0"] > 0, "Paris", "Lyon"), categories=["Lyon", "Nice", "Paris"])
+            city=pd.Categorical(
+                np.where(shard.frame["x0"] > 0, "Paris", "Lyon"),
+                categories=["Lyon", "Nice", "Paris"],
+            )
         )
     cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32])
     run = run_loop(train_func, PARAMS, cur, shards, tmp_path)
-    np.testing.assert_array_equal(load(str(run.checkpoints[8])).predict(cur.check), np.load(run.checkpoints[8] / "check.npy"))
+    np.testing.assert_array_equal(
+        load(str(run.checkpoints[8])).predict(cur.check), np.load(run.checkpoints[8] / "check.npy")
+    )

@@ -18,9 +18,22 @@ from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.data.column_checks import label_encoder_error
-from sweeps.data.columns import PREPROCESSOR_KEY, InputColumn, input_column, is_categorical, is_number, select_columns
+from sweeps.data.columns import (
+    PREPROCESSOR_KEY,
+    InputColumn,
+    input_column,
+    is_categorical,
+    is_number,
+    select_columns,
+)
 from sweeps.data.preprocessing import fitted_steps, portable_steps, ray_steps
-from sweeps.data.preprocessing.fitted_chain import FittedChain, StepConfig, convert_inputs, one_line, restore_dtypes
+from sweeps.data.preprocessing.fitted_chain import (
+    FittedChain,
+    StepConfig,
+    convert_inputs,
+    one_line,
+    restore_dtypes,
+)
 from sweeps.data.preprocessing.to_portable import to_portable
 
 T = TypeVar("T")
@@ -76,25 +89,43 @@ def fit_transform(
         parse: the rules of `data.parse`, by column. The steps get the parsed columns.
     """
     chain = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
-    inputs = tuple(input_column(f, parse.get(f.name, "")) for f in train.schema if f.name not in label_columns(label))
+    inputs = tuple(
+        input_column(f, parse.get(f.name, ""))
+        for f in train.schema
+        if f.name not in label_columns(label)
+    )
     target = _target(train, label)
-    raw = train.select([c.name for c in inputs]).to_pandas(split_blocks=True)  # Arrow then copies no column of numbers without nulls.
+    raw = train.select([c.name for c in inputs]).to_pandas(
+        split_blocks=True
+    )  # Arrow then copies no column of numbers without nulls.
     frame = convert_inputs(inputs, raw, keep_integers=False, copy=copy)
     fitted: list[fitted_steps.FittedStep] = []
     for step in chain:
         if step.name == "LabelEncoder":
             if (text := label_encoder_error(step, label)) is not None:
                 raise InputError(Problem(PREPROCESSOR_KEY, text))
-        elif (fitted_step := _fit_step(step, frame, label, target, stream and stream.after(inputs, fitted))) is not None:
+        elif (
+            fitted_step := _fit_step(
+                step, frame, label, target, stream and stream.after(inputs, fitted)
+            )
+        ) is not None:
             fitted_step = to_portable(fitted_step, frame)
             frame = _with_step_errors(step, functools.partial(_apply_checked, fitted_step, frame))
             fitted.append(fitted_step)
     if not fitted:
-        unchanged = FittedChain(chain, label, inputs, (), convert_inputs(inputs, raw.iloc[:0], keep_integers=True))
+        unchanged = FittedChain(
+            chain, label, inputs, (), convert_inputs(inputs, raw.iloc[:0], keep_integers=True)
+        )
         return unchanged, unchanged.transform(train.to_pandas(split_blocks=True), copy)
-    labels = pd.DataFrame(index=pd.RangeIndex(train.num_rows)) if target is None else train.select(label_columns(label)).to_pandas()
+    labels = (
+        pd.DataFrame(index=pd.RangeIndex(train.num_rows))
+        if target is None
+        else train.select(label_columns(label)).to_pandas()
+    )
     if not len(frame.columns):
-        raise InputError(Problem(PREPROCESSOR_KEY, "the preprocessing chain leaves no column to train on"))
+        raise InputError(
+            Problem(PREPROCESSOR_KEY, "the preprocessing chain leaves no column to train on")
+        )
     empty = frame.iloc[:0].astype({n: _output_dtype(frame[n]) for n in frame.columns})
     result = FittedChain(chain, label, inputs, tuple(fitted), empty)
     arrays = {n: portable_steps.column_array(frame[n]) for n in frame.columns}
@@ -106,7 +137,11 @@ def _target(train: pa.Table, label: Label | None) -> np.ndarray | None:
     names = label_columns(label)
     if not names or not set(names) <= set(train.column_names):
         return None
-    return train.column(label).to_numpy() if isinstance(label, str) else np.column_stack([train.column(name).to_numpy() for name in names])
+    return (
+        train.column(label).to_numpy()
+        if isinstance(label, str)
+        else np.column_stack([train.column(name).to_numpy() for name in names])
+    )
 
 
 def runs_tasks(steps: Iterable[Step]) -> bool:
@@ -114,7 +149,11 @@ def runs_tasks(steps: Iterable[Step]) -> bool:
     for step in steps:
         with contextlib.suppress(Exception):  # the fit will report the error
             kind = references.resolve(step.name) if ":" in step.name else None
-            if isinstance(kind, type) and _is_ray_preprocessor(kind) and not kind.__module__.startswith(ray_steps.RAY_PACKAGE):
+            if (
+                isinstance(kind, type)
+                and _is_ray_preprocessor(kind)
+                and not kind.__module__.startswith(ray_steps.RAY_PACKAGE)
+            ):
                 return True
     return False
 
@@ -132,7 +171,9 @@ def _with_step_errors(step: StepConfig, call: Callable[[], T]) -> T:
 def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.DataFrame:
     """Apply a step. If it is a user's step, check that its result for a row does not depend on other rows."""
     whole = step.apply(frame)
-    if isinstance(step, fitted_steps.FunctionStep) or (isinstance(step, fitted_steps.FittedEstimator) and not step.fixed_blocks):
+    if isinstance(step, fitted_steps.FunctionStep) or (
+        isinstance(step, fitted_steps.FittedEstimator) and not step.fixed_blocks
+    ):
         fitted_steps.check_rowwise(step, frame, whole)
     return whole
 
@@ -140,7 +181,9 @@ def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.Dat
 class Stream(Protocol):
     """The rows of the train split, if they are streamed. Each call of a method of the result of `frames` is one pass over the rows."""
 
-    def after(self, inputs: Sequence[InputColumn], steps: Sequence[fitted_steps.FittedStep]) -> Stream:
+    def after(
+        self, inputs: Sequence[InputColumn], steps: Sequence[fitted_steps.FittedStep]
+    ) -> Stream:
         """Return the stream of the rows after these steps. The raw rows have the columns `inputs`."""
 
     def frames(self, function: Callable[[pd.DataFrame], pd.DataFrame]) -> Any:
@@ -148,7 +191,11 @@ class Stream(Protocol):
 
 
 def _fit_step(
-    step: StepConfig, frame: pd.DataFrame, label: Label | None, target: np.ndarray | None, stream: Stream | None
+    step: StepConfig,
+    frame: pd.DataFrame,
+    label: Label | None,
+    target: np.ndarray | None,
+    stream: Stream | None,
 ) -> fitted_steps.FittedStep | None:
     """Fit a step on the rows that the previous steps returned. Return None if the step has no columns to process.
 
@@ -175,14 +222,29 @@ def _fit_step(
         if step.name in ray_steps.NUMERIC:
             texts = [n for n in inputs if not is_number(frame[n])]
             if texts and not (step.name == "Concatenator" and step.params.get("flatten")):
-                raise InputError(Problem(PREPROCESSOR_KEY, f"{step.name}: column `{texts[0]}` holds no numbers"))
+                raise InputError(
+                    Problem(PREPROCESSOR_KEY, f"{step.name}: column `{texts[0]}` holds no numbers")
+                )
         inputs = _suitable_columns(step, frame, inputs)
-        return _with_step_errors(step, lambda: ray_steps.fit_ray(kind, short, frame, inputs, step.params, stream)) if inputs else None
+        return (
+            _with_step_errors(
+                step, lambda: ray_steps.fit_ray(kind, short, frame, inputs, step.params, stream)
+            )
+            if inputs
+            else None
+        )
     if isinstance(kind, type) and hasattr(kind, "transform"):
-        return _with_step_errors(step, lambda: fitted_steps.fit_estimator(kind, frame, inputs, step.params, target, stream))
+        return _with_step_errors(
+            step,
+            lambda: fitted_steps.fit_estimator(kind, frame, inputs, step.params, target, stream),
+        )
     if callable(kind) and not isinstance(kind, type):
         return fitted_steps.FunctionStep(kind, inputs, step.params)
-    raise InputError(Problem(PREPROCESSOR_KEY, f"`{step.name}` is neither a function nor a class with `transform`"))
+    raise InputError(
+        Problem(
+            PREPROCESSOR_KEY, f"`{step.name}` is neither a function nor a class with `transform`"
+        )
+    )
 
 
 def _is_ray_preprocessor(kind: type) -> bool:
@@ -196,10 +258,16 @@ def _default_columns(step: StepConfig) -> str:
     short = step.name.rpartition(":")[2]
     if short == "SimpleImputer":
         return "numeric" if step.params.get("strategy", "mean") == "mean" else "all"
-    return "categorical" if short.endswith(("Encoder", "Categorizer", "Vectorizer", "Tokenizer", "LabelBinarizer")) else "numeric"
+    return (
+        "categorical"
+        if short.endswith(("Encoder", "Categorizer", "Vectorizer", "Tokenizer", "LabelBinarizer"))
+        else "numeric"
+    )
 
 
-def _suitable_columns(step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, ...]) -> tuple[str, ...]:
+def _suitable_columns(
+    step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return the selected columns that the step can process. Other selected columns are left out.
 
     Raises:
@@ -208,9 +276,15 @@ def _suitable_columns(step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, 
     value = step.params.get("fill_value")
     what = strategy = str(step.params.get("strategy", "mean"))
     if step.name == "SimpleImputer":
-        number = strategy in ("mean", "most_frequent") or (strategy == "constant" and not isinstance(value, str))
+        number = strategy in ("mean", "most_frequent") or (
+            strategy == "constant" and not isinstance(value, str)
+        )
         text = strategy != "mean" and (strategy != "constant" or isinstance(value, str))
-        suitable = [n for n in inputs if (number and is_number(frame[n])) or (text and is_categorical(frame[n]))]
+        suitable = [
+            n
+            for n in inputs
+            if (number and is_number(frame[n])) or (text and is_categorical(frame[n]))
+        ]
         what = f"fill_value {value!r}" if strategy == "constant" else f"strategy {strategy}"
     elif step.name == "UniformKBinsDiscretizer":
         suitable = [n for n in inputs if frame[n].notna().any()]
@@ -220,14 +294,26 @@ def _suitable_columns(step: StepConfig, frame: pd.DataFrame, inputs: tuple[str, 
     named = (step.columns,) if isinstance(step.columns, str) else step.columns or ()
     wrong = [n for n in inputs if n not in suitable and n in named]
     if wrong:
-        has = f"has the type {frame[wrong[0]].dtype}" if frame[wrong[0]].notna().any() else "has no value"
-        raise InputError(Problem(PREPROCESSOR_KEY, f"{step.name}: {what} cannot be used for column `{wrong[0]}`, which {has}"))
+        has = (
+            f"has the type {frame[wrong[0]].dtype}"
+            if frame[wrong[0]].notna().any()
+            else "has no value"
+        )
+        raise InputError(
+            Problem(
+                PREPROCESSOR_KEY,
+                f"{step.name}: {what} cannot be used for column `{wrong[0]}`, which {has}",
+            )
+        )
     return tuple(suitable)
 
 
 def data_key(fingerprint: str, steps: Iterable[Step]) -> str:
     """Return the name of prepared data: 16 hex digits, which depend only on the fingerprint of the data and on the steps."""
-    plain = [{"name": s.name, "columns": _json_value(s.columns), "params": _json_value(s.params)} for s in steps]
+    plain = [
+        {"name": s.name, "columns": _json_value(s.columns), "params": _json_value(s.params)}
+        for s in steps
+    ]
     text = json.dumps([fingerprint, plain], sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -81,10 +81,14 @@ class FittedChain(RenamedFields):
         missing = [name for name in self.columns_in if name not in df.columns]
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
-            raise InputError(Problem("rows", f"missing column{'s' if len(missing) > 1 else ''} {names}"))
+            raise InputError(
+                Problem("rows", f"missing column{'s' if len(missing) > 1 else ''} {names}")
+            )
         out = convert_inputs(self.inputs, df, keep_integers=not self.fitted_steps, copy=copy)
         if self.fitted_steps:
-            out = self.transform_columns({n: portable_steps.column_array(out[n]) for n in out.columns}, len(df))
+            out = self.transform_columns(
+                {n: portable_steps.column_array(out[n]) for n in out.columns}, len(df)
+            )
         return self.with_label(out, df)
 
     def with_label(self, out: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
@@ -121,7 +125,9 @@ class FittedChain(RenamedFields):
             raise InputError(Problem("rows", one_line(e))) from e
 
 
-def convert_inputs(inputs: tuple[InputColumn, ...], df: pd.DataFrame, keep_integers: bool, copy: bool = True) -> pd.DataFrame:
+def convert_inputs(
+    inputs: tuple[InputColumn, ...], df: pd.DataFrame, keep_integers: bool, copy: bool = True
+) -> pd.DataFrame:
     """Return the rows that the first step gets: the columns in the order and with the dtypes of `inputs`, and a range index.
 
     Args:
@@ -131,10 +137,16 @@ def convert_inputs(inputs: tuple[InputColumn, ...], df: pd.DataFrame, keep_integ
         copy: False to let columns of numbers share the memory of `df`.
     """
     given = df[[c.name for c in inputs]].reset_index(drop=True)
-    return pd.DataFrame({c.name: convert_column(c, given[c.name], keep_integers) for c in inputs}, index=given.index, copy=copy)
+    return pd.DataFrame(
+        {c.name: convert_column(c, given[c.name], keep_integers) for c in inputs},
+        index=given.index,
+        copy=copy,
+    )
 
 
-def restore_dtypes(columns: portable_steps.Columns, empty: pd.DataFrame, count: int) -> pd.DataFrame:
+def restore_dtypes(
+    columns: portable_steps.Columns, empty: pd.DataFrame, count: int
+) -> pd.DataFrame:
     """Return prepared columns in the order and with the dtypes of `empty`; see `FittedChain.empty`.
 
     Raises:
@@ -143,7 +155,10 @@ def restore_dtypes(columns: portable_steps.Columns, empty: pd.DataFrame, count: 
     missing = [n for n in empty.columns if n not in columns]
     if missing:
         raise InputError(
-            Problem(PREPROCESSOR_KEY, f"a step did not create column `{missing[0]}` from these rows, although it did so in training")
+            Problem(
+                PREPROCESSOR_KEY,
+                f"a step did not create column `{missing[0]}` from these rows, although it did so in training",
+            )
         )
     arrays = {}
     for n, dtype in empty.dtypes.items():
@@ -155,6 +170,8 @@ def restore_dtypes(columns: portable_steps.Columns, empty: pd.DataFrame, count: 
 def one_line(e: Exception) -> str:
     """Return a description of an error in one line."""
     lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-    if hasattr(e, "as_instanceof_cause") and lines:  # Ray's errors contain a traceback whose last line is the error
+    if (
+        hasattr(e, "as_instanceof_cause") and lines
+    ):  # Ray's errors contain a traceback whose last line is the error
         return lines[-1]
     return f"{type(e).__name__}: {lines[0] if lines else 'no message'}"

@@ -30,9 +30,13 @@ class FittedStep(Protocol):
         """Apply the step to a frame, and return the new frame."""
 
 
-def replace_columns(frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataFrame) -> pd.DataFrame:
+def replace_columns(
+    frame: pd.DataFrame, dropped: tuple[str, ...], new: pd.DataFrame
+) -> pd.DataFrame:
     """Drop columns of a frame and add new ones; see `replace_arrays`."""
-    return pd.DataFrame(replace_arrays(dict(frame.items()), dropped, dict(new.items())), index=frame.index)
+    return pd.DataFrame(
+        replace_arrays(dict(frame.items()), dropped, dict(new.items())), index=frame.index
+    )
 
 
 @dataclass(frozen=True)
@@ -63,14 +67,22 @@ class FittedEstimator(RenamedFields):
             rows = len(block)
             if self.fixed_blocks and rows < size:
                 block = pd.concat([block, block.iloc[[-1] * (size - rows)]], ignore_index=True)
-            result.append(to_frame(self.estimator.transform(block), len(block), self.outputs).iloc[:rows])
+            result.append(
+                to_frame(self.estimator.transform(block), len(block), self.outputs).iloc[:rows]
+            )
         new = pd.concat(result, ignore_index=True)
         return replace_columns(frame, self.inputs, new.set_axis(frame.index, axis=0))
 
 
 def text_to_objects(part: pd.DataFrame) -> pd.DataFrame:
     """Convert columns of text to Python objects, and missing text to NaN. All estimators of scikit-learn accept these values."""
-    return part.apply(lambda s: s.astype(object).where(s.notna(), np.nan) if s.dtype == "str" else s.copy()) if len(part.columns) else part
+    return (
+        part.apply(
+            lambda s: s.astype(object).where(s.notna(), np.nan) if s.dtype == "str" else s.copy()
+        )
+        if len(part.columns)
+        else part
+    )
 
 
 def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd.DataFrame:
@@ -96,12 +108,21 @@ def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd
     if len(result) != rows:
         raise ValueError(f"the step returned {len(result)} rows for {rows} input rows")
     if names is not None and result.shape[1] != len(names):
-        raise ValueError(f"the step returned {result.shape[1]} columns, but {len(names)} columns when it was fitted")
-    return (result if names is None else result.set_axis(list(names), axis=1)).reset_index(drop=True)
+        raise ValueError(
+            f"the step returned {result.shape[1]} columns, but {len(names)} columns when it was fitted"
+        )
+    return (result if names is None else result.set_axis(list(names), axis=1)).reset_index(
+        drop=True
+    )
 
 
 def fit_estimator(
-    kind: type, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any], target: np.ndarray | None, stream: Any = None
+    kind: type,
+    frame: pd.DataFrame,
+    inputs: tuple[str, ...],
+    params: Mapping[str, Any],
+    target: np.ndarray | None,
+    stream: Any = None,
 ) -> FittedEstimator:
     """Fit an estimator on some columns. If the estimator's `fit` takes labels, `target` is passed to it.
 
@@ -115,22 +136,33 @@ def fit_estimator(
     if stream is not None and hasattr(estimator, "fit") and _learns(estimator):
         if not hasattr(estimator, "partial_fit"):
             text = f"`{kind.__name__}` has no `partial_fit`, so it cannot be fitted on a stream"
-            raise ValueError(f"{text}; use a preprocessor of Ray or an estimator with `partial_fit`, or write `data.ingest: memory`")
+            raise ValueError(
+                f"{text}; use a preprocessor of Ray or an estimator with `partial_fit`, or write `data.ingest: memory`"
+            )
         for more in stream.frames(functools.partial(_columns_of, columns=list(inputs))):
             estimator.partial_fit(text_to_objects(more))
     elif hasattr(estimator, "fit"):
         takes = list(inspect.signature(estimator.fit).parameters.values())
-        wants = any(p.name == "y" for p in takes) or len([p for p in takes if p.default is p.empty and p.kind < p.VAR_POSITIONAL]) > 1
+        wants = (
+            any(p.name == "y" for p in takes)
+            or len([p for p in takes if p.default is p.empty and p.kind < p.VAR_POSITIONAL]) > 1
+        )
         estimator.fit(part, target) if wants and target is not None else estimator.fit(part)
     head = part.iloc[: max(1, min(len(part), 8))]
     result = to_frame(estimator.transform(head), len(head))
     if result.shape[1] == len(inputs) and isinstance(result.columns, pd.RangeIndex):
         wanted = list(inputs)
     elif isinstance(result.columns, pd.RangeIndex):
-        wanted = _output_names(estimator, inputs) or [f"{kind.__name__.lower()}{i}" for i in range(result.shape[1])]
+        wanted = _output_names(estimator, inputs) or [
+            f"{kind.__name__.lower()}{i}" for i in range(result.shape[1])
+        ]
     else:
         wanted = [str(n) for n in result.columns]
-    names = unique_names(wanted, [n for n in frame.columns if n not in inputs]) if wanted != list(inputs) else wanted
+    names = (
+        unique_names(wanted, [n for n in frame.columns if n not in inputs])
+        if wanted != list(inputs)
+        else wanted
+    )
     return FittedEstimator(estimator, inputs, tuple(names), kind.__module__.startswith("sklearn."))
 
 
@@ -173,10 +205,14 @@ class FunctionStep:
         """Return a frame in which the function's result replaces the input columns."""
         result = self.function(frame[list(self.inputs)].copy(), **self.params)
         if not isinstance(result, pd.DataFrame):
-            raise ValueError(f"the step returned a {type(result).__name__}, but must return a DataFrame")
+            raise ValueError(
+                f"the step returned a {type(result).__name__}, but must return a DataFrame"
+            )
         if len(result) != len(frame):
             raise ValueError(f"the step returned {len(result)} rows for {len(frame)} input rows")
-        new = result.set_axis([str(n) for n in result.columns], axis=1).set_axis(frame.index, axis=0)
+        new = result.set_axis([str(n) for n in result.columns], axis=1).set_axis(
+            frame.index, axis=0
+        )
         return replace_columns(frame, self.inputs, new)
 
 
@@ -195,7 +231,12 @@ def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) ->
         try:
             alone = step.apply(frame.iloc[:rows])
             pd.testing.assert_frame_equal(
-                alone, whole.iloc[:rows], check_dtype=False, check_categorical=False, check_column_type=False, rtol=1e-7
+                alone,
+                whole.iloc[:rows],
+                check_dtype=False,
+                check_categorical=False,
+                check_column_type=False,
+                rtol=1e-7,
             )
         except AssertionError as e:
             text = f"the step returns other values for {rows} row{'s' * (rows > 1)} alone than for all {len(frame)} rows together"

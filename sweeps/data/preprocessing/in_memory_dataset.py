@@ -32,13 +32,20 @@ class InMemoryDataset:
 
     def groupby(self, key: None) -> Any:
         """Return all rows as one group. As with Ray Data, the group's `aggregate` puts its result into Ray's object store."""
-        return SimpleNamespace(aggregate=lambda *functions: SimpleNamespace(to_arrow_refs=lambda: [ray.put(self._aggregated(functions))]))
+        return SimpleNamespace(
+            aggregate=lambda *functions: SimpleNamespace(
+                to_arrow_refs=lambda: [ray.put(self._aggregated(functions))]
+            )
+        )
 
     def map_batches(self, function: Callable[[Any], dict[str, Any]], *, batch_format: str) -> Any:
         """Return an object whose method `iter_batches` applies the function to each block."""
 
         def iter_batches(batch_size: None) -> Iterator[dict[str, Any]]:
-            return (function(BlockAccessor.for_block(block).to_batch_format(batch_format)) for block in self._blocks)
+            return (
+                function(BlockAccessor.for_block(block).to_batch_format(batch_format))
+                for block in self._blocks
+            )
 
         return SimpleNamespace(iter_batches=iter_batches)
 

@@ -47,18 +47,30 @@ def replace_arrays(columns: Columns, dropped: Iterable[str], new: Mapping[str, A
 
 def to_floats(values: Any) -> np.ndarray:
     """Convert a column of numbers to 64-bit floats. A column of 32-bit floats stays unchanged."""
-    numbers = np.asarray(values) if isinstance(getattr(values, "dtype", None), np.dtype) else values.to_numpy(np.float64, na_value=np.nan)
+    numbers = (
+        np.asarray(values)
+        if isinstance(getattr(values, "dtype", None), np.dtype)
+        else values.to_numpy(np.float64, na_value=np.nan)
+    )
     return numbers if numbers.dtype == np.float32 else numbers.astype(np.float64, copy=False)
 
 
 def to_objects(values: Any) -> list[Any]:
     """Convert a column to a list of Python objects."""
-    return list(values.to_numpy(object).tolist() if hasattr(values, "to_numpy") else np.asarray(values).tolist())
+    return list(
+        values.to_numpy(object).tolist()
+        if hasattr(values, "to_numpy")
+        else np.asarray(values).tolist()
+    )
 
 
 def column_array(series: pd.Series) -> Any:
     """Return the values of a frame's column: a NumPy array for numbers and booleans, otherwise the pandas array."""
-    return series.to_numpy() if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iubf" else series.array
+    return (
+        series.to_numpy()
+        if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iubf"
+        else series.array
+    )
 
 
 class PortableStep:
@@ -100,14 +112,21 @@ class Scale(PortableStep):
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns after scaling."""
-        return columns | {name: self._scaled(to_floats(columns[name]), how) for name, how in self.columns.items()}
+        return columns | {
+            name: self._scaled(to_floats(columns[name]), how) for name, how in self.columns.items()
+        }
 
     def _scaled(self, x: np.ndarray, how: Mapping[str, Any]) -> np.ndarray:
         output = how.get("output", how["dtype"])
         x = x.astype(how["dtype"], copy=False)
         if how.get("constant") is not None:
             return np.full(len(x), float(how["constant"]), output)
-        for key, operation in (("minus", np.subtract), ("by", np.divide), ("times", np.multiply), ("plus", np.add)):
+        for key, operation in (
+            ("minus", np.subtract),
+            ("by", np.divide),
+            ("times", np.multiply),
+            ("plus", np.add),
+        ):
             if how.get(key) is not None:
                 x = operation(x, how[key])
         x = x if self.low is None else np.clip(x, self.low, self.high)
@@ -128,13 +147,19 @@ class Fill(PortableStep):
 
     def transform(self, columns: Columns) -> Columns:
         """Return the columns without missing values."""
-        return columns | {name: self._filled(columns[name], **how) for name, how in self.columns.items()}
+        return columns | {
+            name: self._filled(columns[name], **how) for name, how in self.columns.items()
+        }
 
     @staticmethod
     def _filled(values: Any, value: Any, dtype: str) -> Any:
         if dtype in ("str", "object"):
             filled = [value if v is None or v is pd.NA or v != v else v for v in to_objects(values)]
-            return pd.array(filled, dtype="str") if dtype == "str" else np.array([*filled, None], dtype=object)[:-1]
+            return (
+                pd.array(filled, dtype="str")
+                if dtype == "str"
+                else np.array([*filled, None], dtype=object)[:-1]
+            )
         x = to_floats(values).astype(dtype, copy=False)
         return np.where(np.isnan(x), np.asarray(value, dtype), x)
 
@@ -160,7 +185,10 @@ class Encode(PortableStep):
     keeps: bool = False
 
     def __post_init__(self) -> None:
-        tables = {name: {key: i for i, key in enumerate(how["keys"])} for name, how in self.columns.items()}
+        tables = {
+            name: {key: i for i, key in enumerate(how["keys"])}
+            for name, how in self.columns.items()
+        }
         object.__setattr__(self, "_tables", tables)
 
     def transform(self, columns: Columns) -> Columns:
@@ -170,7 +198,10 @@ class Encode(PortableStep):
             table, missing = self._tables[name], how["missing"]  # type: ignore[attr-defined]
             values = columns[name]
             cells = to_floats(values).tolist() if is_number(values) else to_objects(values)
-            codes = np.array([missing if v is None or v is pd.NA or v != v else table.get(v, -1) for v in cells], dtype=np.int64)
+            codes = np.array(
+                [missing if v is None or v is pd.NA or v != v else table.get(v, -1) for v in cells],
+                dtype=np.int64,
+            )
             if self.hot:
                 new |= {n: (codes == i).astype(self.dtype) for i, n in enumerate(how["names"])}
             else:

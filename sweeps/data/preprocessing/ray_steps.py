@@ -29,9 +29,22 @@ from sweeps.data.ray_data import quiet_ray_data
 
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder")
 # These preprocessors return one list per row. Each element of the lists becomes a column, because models cannot read lists
-_EXPANDED = ("OneHotEncoder", "MultiHotEncoder", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
+_EXPANDED = (
+    "OneHotEncoder",
+    "MultiHotEncoder",
+    "CountVectorizer",
+    "HashingVectorizer",
+    "FeatureHasher",
+)
 NUMERIC = (
-    *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer", "PowerTransformer"),
+    *(
+        "StandardScaler",
+        "MinMaxScaler",
+        "MaxAbsScaler",
+        "RobustScaler",
+        "Normalizer",
+        "PowerTransformer",
+    ),
     *("CustomKBinsDiscretizer", "UniformKBinsDiscretizer", "FeatureHasher", "Concatenator"),
 )
 BINNERS = ("CustomKBinsDiscretizer", "UniformKBinsDiscretizer")
@@ -66,17 +79,34 @@ class FittedRayPreprocessor(RenamedFields):
         new: dict[str, Any] = {}
         for name, values in self.results_of_ray(frame).items():
             if name not in self.expanded:
-                small = self.name in SCALERS and name in frame.columns and frame[name].dtype == np.float32
+                small = (
+                    self.name in SCALERS
+                    and name in frame.columns
+                    and frame[name].dtype == np.float32
+                )
                 new[name] = np.asarray(values, np.float32) if small else values
                 continue
-            matrix = _matrix(values, len(self.expanded[name]), "uint8" if self.name == "OneHotEncoder" else "float32")
+            matrix = _matrix(
+                values,
+                len(self.expanded[name]),
+                "uint8" if self.name == "OneHotEncoder" else "float32",
+            )
             new |= {column: matrix[:, i] for i, column in enumerate(self.expanded[name])}
-        dropped = self.inputs if self.name == "Concatenator" else tuple(n for n in self.inputs if n in self.expanded)
+        dropped = (
+            self.inputs
+            if self.name == "Concatenator"
+            else tuple(n for n in self.inputs if n in self.expanded)
+        )
         return replace_columns(frame, dropped, pd.DataFrame(new, index=frame.index, copy=False))
 
     def results_of_ray(self, frame: pd.DataFrame) -> dict[str, Any]:
         """Return the values of each output column for the rows of a frame, with the dtypes of Ray."""
-        return _transform(self.preprocessor, self.name, to_ray_input(frame[list(self.inputs)], self.name), self.outputs)
+        return _transform(
+            self.preprocessor,
+            self.name,
+            to_ray_input(frame[list(self.inputs)], self.name),
+            self.outputs,
+        )
 
 
 def to_ray_input(part: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -84,49 +114,77 @@ def to_ray_input(part: pd.DataFrame, name: str) -> pd.DataFrame:
 
     Columns of floats are not copied, because a change of the result does not change `part` (pandas' copy-on-write).
     """
-    return pd.DataFrame({n: _convert_values(part[n], name in ENCODERS) for n in part.columns}, index=part.index, copy=False)
+    return pd.DataFrame(
+        {n: _convert_values(part[n], name in ENCODERS) for n in part.columns},
+        index=part.index,
+        copy=False,
+    )
 
 
 def _convert_values(values: pd.Series, fill: bool) -> pd.Series:
     if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.astype(values.cat.categories.dtype if values.cat.categories.dtype == "str" else object)
-        if values.dtype == object and pd.api.types.is_numeric_dtype(pd.Index(values.dropna().unique()).infer_objects().dtype):
+        values = values.astype(
+            values.cat.categories.dtype if values.cat.categories.dtype == "str" else object
+        )
+        if values.dtype == object and pd.api.types.is_numeric_dtype(
+            pd.Index(values.dropna().unique()).infer_objects().dtype
+        ):
             values = values.astype(np.float64)
     if is_number(values):
         values = values.astype(np.float64) if values.dtype.kind in "iub" else values
         return values.fillna(MISSING_NUMBER) if fill else values
-    first = next((v for v in values if not (v is None or v is pd.NA or v is np.nan or v is pd.NaT)), None)
+    first = next(
+        (v for v in values if not (v is None or v is pd.NA or v is np.nan or v is pd.NaT)), None
+    )
     if isinstance(first, (list, tuple, np.ndarray)):
-        return values.map(lambda v: v if isinstance(v, (list, tuple, np.ndarray)) else []) if fill else values.copy()
+        return (
+            values.map(lambda v: v if isinstance(v, (list, tuple, np.ndarray)) else [])
+            if fill
+            else values.copy()
+        )
     if values.dtype.kind == "M" and not fill:
         return values.copy()
     values = values.astype("str")
     return values.fillna(MISSING_TEXT) if fill else values
 
 
-def _transform(preprocessor: Any, name: str, part: pd.DataFrame, outputs: tuple[str, ...]) -> dict[str, Any]:
+def _transform(
+    preprocessor: Any, name: str, part: pd.DataFrame, outputs: tuple[str, ...]
+) -> dict[str, Any]:
     """Apply one of Ray's preprocessors. The dtypes of the outputs do not depend on the rows."""
-    if name in ("OneHotEncoder", "OrdinalEncoder") and not any(_holds_lists(part[n]) for n in part.columns):
-        table = preprocessor.transform_batch(pa.Table.from_pandas(part, preserve_index=False).replace_schema_metadata(None))
+    if name in ("OneHotEncoder", "OrdinalEncoder") and not any(
+        _holds_lists(part[n]) for n in part.columns
+    ):
+        table = preprocessor.transform_batch(
+            pa.Table.from_pandas(part, preserve_index=False).replace_schema_metadata(None)
+        )
         if name == "OneHotEncoder":
             return {n: table.column(n) for n in outputs}
         # the code of an unseen category is NaN, so all codes are floats
         return {n: table.column(n).cast(pa.float64()).to_numpy() for n in outputs}
     # NumPy sums the columns of a single row with another algorithm, and the last bits differ. So a single row is doubled.
     single = len(part) == 1
-    arguments = pd.concat([part, part], ignore_index=True) if single else part.reset_index(drop=True)
+    arguments = (
+        pd.concat([part, part], ignore_index=True) if single else part.reset_index(drop=True)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         out = preprocessor.transform_batch(arguments)
     result = {}
     for n in outputs:
         values = out[n].iloc[:1] if single else out[n]
-        result[n] = values.to_numpy(dtype=np.float64, na_value=np.nan) if name in BINNERS and is_number(values) else values.array
+        result[n] = (
+            values.to_numpy(dtype=np.float64, na_value=np.nan)
+            if name in BINNERS and is_number(values)
+            else values.array
+        )
     return result
 
 
 def _holds_lists(values: pd.Series) -> bool:
-    return values.dtype == object and isinstance(values.iloc[0] if len(values) else None, (list, tuple, np.ndarray))
+    return values.dtype == object and isinstance(
+        values.iloc[0] if len(values) else None, (list, tuple, np.ndarray)
+    )
 
 
 def _matrix(values: Any, width: int, dtype: str) -> np.ndarray:
@@ -135,13 +193,21 @@ def _matrix(values: Any, width: int, dtype: str) -> np.ndarray:
         joined = values.combine_chunks()
         rows = joined.flatten().to_numpy(zero_copy_only=False).reshape(len(values), width)
     else:
-        rows = np.array([v if isinstance(v, (list, tuple, np.ndarray)) else [np.nan] * width for v in values], dtype=np.float64)
+        rows = np.array(
+            [v if isinstance(v, (list, tuple, np.ndarray)) else [np.nan] * width for v in values],
+            dtype=np.float64,
+        )
         rows = rows.reshape(len(values), width)
     return np.asfortranarray(rows, dtype=dtype)
 
 
 def fit_ray(
-    kind: type, name: str, frame: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any], stream: Any = None
+    kind: type,
+    name: str,
+    frame: pd.DataFrame,
+    inputs: tuple[str, ...],
+    params: Mapping[str, Any],
+    stream: Any = None,
 ) -> FittedRayPreprocessor:
     """Fit a preprocessor of Ray Data on the columns `inputs` of a frame, or of a stream whose first rows are this frame.
 
@@ -157,11 +223,15 @@ def fit_ray(
         part = to_ray_input(frame[list(inputs)], name)
         if name == "RobustScaler":
             if stream is not None:
-                raise ValueError("needs all rows in memory; use StandardScaler or MinMaxScaler, or write `data.ingest: memory`")
+                raise ValueError(
+                    "needs all rows in memory; use StandardScaler or MinMaxScaler, or write `data.ingest: memory`"
+                )
             _fit_robust_scaler(preprocessor, part)
         elif preprocessor.fit_status() != preprocessor.FitStatus.NOT_FITTABLE:
             with quiet_ray_data():
-                preprocessor = preprocessor.fit(_dataset_to_fit(part, name, kind.__module__.startswith(RAY_PACKAGE), stream))
+                preprocessor = preprocessor.fit(
+                    _dataset_to_fit(part, name, kind.__module__.startswith(RAY_PACKAGE), stream)
+                )
         if name == "SimpleImputer":
             _fill_empty_columns(preprocessor, part)
         outputs = _output_columns(preprocessor, name, part, inputs, params)
@@ -170,7 +240,10 @@ def fit_ray(
             source = dict(zip(outputs, inputs, strict=False))
             taken = [n for n in frame.columns if n not in inputs or n not in outputs]
             for output in outputs:
-                names = unique_names((f"{output}_{e}" for e in _element_names(preprocessor, name, source[output])), taken)
+                names = unique_names(
+                    (f"{output}_{e}" for e in _element_names(preprocessor, name, source[output])),
+                    taken,
+                )
                 expanded[output] = tuple(names)
                 taken += names
     return FittedRayPreprocessor(preprocessor, name, inputs, outputs, expanded)
@@ -208,7 +281,9 @@ def _blocks(part: pd.DataFrame) -> list[pa.Table]:
     return [table.slice(start, each) for start in range(0, max(1, table.num_rows), each)]
 
 
-def _constructor_arguments(name: str, params: Mapping[str, Any], inputs: tuple[str, ...]) -> dict[str, Any]:
+def _constructor_arguments(
+    name: str, params: Mapping[str, Any], inputs: tuple[str, ...]
+) -> dict[str, Any]:
     """Convert a step's parameters to arguments of Ray's constructor. For example, the text `module:function` becomes a function."""
     arguments = dict(params)
     for key in ("tokenization_fn", "transform"):
@@ -219,7 +294,10 @@ def _constructor_arguments(name: str, params: Mapping[str, Any], inputs: tuple[s
     if isinstance(arguments.get("max_categories"), int):
         arguments["max_categories"] = dict.fromkeys(inputs, arguments["max_categories"])
     if isinstance(arguments.get("dtypes"), Mapping):  # in YAML, categories are a list
-        arguments["dtypes"] = {k: pd.CategoricalDtype(v) if isinstance(v, (list, tuple)) else v for k, v in arguments["dtypes"].items()}
+        arguments["dtypes"] = {
+            k: pd.CategoricalDtype(v) if isinstance(v, (list, tuple)) else v
+            for k, v in arguments["dtypes"].items()
+        }
     return arguments
 
 
@@ -233,7 +311,13 @@ def _fit_robust_scaler(preprocessor: Any, part: pd.DataFrame) -> None:
         values = part[column].to_numpy(dtype=np.float64)
         values = values[~np.isnan(values)]
         result = np.quantile(values, [low, 0.5, high]).tolist() if len(values) else [None] * 3
-        preprocessor.stats_ |= dict(zip((f"low_quantile({column})", f"median({column})", f"high_quantile({column})"), result, strict=True))
+        preprocessor.stats_ |= dict(
+            zip(
+                (f"low_quantile({column})", f"median({column})", f"high_quantile({column})"),
+                result,
+                strict=True,
+            )
+        )
     preprocessor._fitted = True
 
 
@@ -246,7 +330,11 @@ def _fill_empty_columns(preprocessor: Any, part: pd.DataFrame) -> None:
 
 
 def _output_columns(
-    preprocessor: Any, name: str, part: pd.DataFrame, inputs: tuple[str, ...], params: Mapping[str, Any]
+    preprocessor: Any,
+    name: str,
+    part: pd.DataFrame,
+    inputs: tuple[str, ...],
+    params: Mapping[str, Any],
 ) -> tuple[str, ...]:
     if name == "Concatenator":
         return (preprocessor.output_column_name,)
@@ -265,7 +353,9 @@ def _element_names(preprocessor: Any, name: str, column: str) -> list[str]:
         codes = preprocessor.stats_[f"unique_values({column})"]
         return [_category_name(c) for c in sorted(codes, key=codes.__getitem__)]
     if name == "CountVectorizer":
-        return [str(token) for token, _ in preprocessor.stats_[f"token_counts({column})"].most_common()]
+        return [
+            str(token) for token, _ in preprocessor.stats_[f"token_counts({column})"].most_common()
+        ]
     return [str(i) for i in range(preprocessor.num_features)]
 
 

@@ -50,7 +50,9 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
     chain = [{"name": s.name, "columns": s.columns, "params": s.params} for s in fitted.steps]
     text = {"format": 1, "steps": json.loads(json.dumps(chain, default=str)), "label": fitted.label}
     text |= {"inputs": [asdict(c) for c in fitted.inputs], "outputs": outputs, "stages": stages}
-    (folder / FILE).write_text(json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    (folder / FILE).write_text(
+        json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+    )
     return pickled
 
 
@@ -69,7 +71,9 @@ def load_chain(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) ->
     steps = tuple(StepConfig(s["name"], s["columns"], s["params"]) for s in stored["steps"])
     empty = pd.DataFrame({c["name"]: pd.Series([], dtype=_dtype(c)) for c in stored["outputs"]})
     label = tuple(stored["label"]) if isinstance(stored["label"], list) else stored["label"]
-    return FittedChain(steps, label, tuple(InputColumn(**c) for c in stored["inputs"]), stages, empty)
+    return FittedChain(
+        steps, label, tuple(InputColumn(**c) for c in stored["inputs"]), stages, empty
+    )
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -79,7 +83,11 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 def function_references(folder: Path) -> list[str]:
     """Return the `module:function` of each fitted step that is a user's function."""
-    return [stage["function"] for stage in read_description(folder)["stages"] if stage["kind"] == "function"]
+    return [
+        stage["function"]
+        for stage in read_description(folder)["stages"]
+        if stage["kind"] == "function"
+    ]
 
 
 def _to_json(step: FittedStep) -> dict[str, Any] | None:
@@ -90,9 +98,17 @@ def _to_json(step: FittedStep) -> dict[str, Any] | None:
     elif isinstance(step, FunctionStep):
         name = f"{step.function.__module__}:{getattr(step.function, '__qualname__', '?')}"
         if step.function.__module__ != "__main__" and _resolves_to(name, step.function):
-            described = {"kind": "function", "function": name, "inputs": list(step.inputs), "params": dict(step.params)}
+            described = {
+                "kind": "function",
+                "function": name,
+                "inputs": list(step.inputs),
+                "params": dict(step.params),
+            }
     try:
-        same = described is not None and json.loads(json.dumps(described, allow_nan=False)) == described
+        same = (
+            described is not None
+            and json.loads(json.dumps(described, allow_nan=False)) == described
+        )
     except (TypeError, ValueError):
         return None
     return described if same else None
@@ -105,23 +121,37 @@ def _resolves_to(reference: str, function: Any) -> bool:
         return False
 
 
-def _from_json(stored: Mapping[str, Any], folder: Path, read: Callable[[Path], bytes]) -> FittedStep:
+def _from_json(
+    stored: Mapping[str, Any], folder: Path, read: Callable[[Path], bytes]
+) -> FittedStep:
     if stored["kind"] == "pickle":
         step: FittedStep = old_pickles.loads(read(folder / Path(stored["file"]).name))
         return step
     if stored["kind"] == "function":
-        return FunctionStep(references.resolve(stored["function"]), tuple(stored["inputs"]), stored["params"])
+        return FunctionStep(
+            references.resolve(stored["function"]), tuple(stored["inputs"]), stored["params"]
+        )
     return portable_steps.from_json(stored)
 
 
 def _column_json(name: str, dtype: Any) -> dict[str, Any]:
     if isinstance(dtype, pd.CategoricalDtype):
         values = dtype.categories.tolist()
-        return {"name": name, "dtype": "category", "of": str(dtype.categories.dtype), "categories": values, "ordered": bool(dtype.ordered)}
+        return {
+            "name": name,
+            "dtype": "category",
+            "of": str(dtype.categories.dtype),
+            "categories": values,
+            "ordered": bool(dtype.ordered),
+        }
     return {"name": name, "dtype": str(dtype)}
 
 
 def _dtype(stored: Mapping[str, Any]) -> Any:
     if stored["dtype"] != "category":
-        return np.dtype(stored["dtype"]) if stored["dtype"] in ("object", "bool") else stored["dtype"]
-    return pd.CategoricalDtype(pd.Index(stored["categories"], dtype=stored["of"]), stored["ordered"])
+        return (
+            np.dtype(stored["dtype"]) if stored["dtype"] in ("object", "bool") else stored["dtype"]
+        )
+    return pd.CategoricalDtype(
+        pd.Index(stored["categories"], dtype=stored["of"]), stored["ordered"]
+    )

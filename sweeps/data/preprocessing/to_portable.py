@@ -15,7 +15,15 @@ import pandas as pd
 
 from sweeps.data.columns import is_number
 from sweeps.data.preprocessing.fitted_steps import FittedEstimator, FittedStep
-from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEXT, Encode, Fill, PortableStep, Scale, identical
+from sweeps.data.preprocessing.portable_steps import (
+    MISSING_NUMBER,
+    MISSING_TEXT,
+    Encode,
+    Fill,
+    PortableStep,
+    Scale,
+    identical,
+)
 from sweeps.data.preprocessing.ray_steps import FittedRayPreprocessor
 
 # Ray's scalers treat a scale below this value as zero
@@ -31,14 +39,17 @@ def to_portable(step: FittedStep, frame: pd.DataFrame) -> FittedStep:
         frame: rows that the step was fitted on.
     """
     rows = _proof_rows(frame)
-    with contextlib.suppress(Exception):  # a new version of a package may change anything; the step is then not converted
+    with contextlib.suppress(
+        Exception
+    ):  # a new version of a package may change anything; the step is then not converted
         portable = None
         if isinstance(step, FittedRayPreprocessor):
             portable = _from_ray(step, rows)
         elif isinstance(step, FittedEstimator):
             portable = _from_sklearn(step, rows)
         if portable is not None and all(
-            identical(step.apply(part), portable.apply(part)) for part in (rows, rows.iloc[:1], rows.iloc[-3:])
+            identical(step.apply(part), portable.apply(part))
+            for part in (rows, rows.iloc[:1], rows.iloc[-3:])
         ):
             return portable
     return step
@@ -50,7 +61,11 @@ def _proof_rows(frame: pd.DataFrame) -> pd.DataFrame:
     missing = head.iloc[:2].copy()
     for name in missing.columns:
         if missing[name].dtype == "str" or missing[name].dtype.kind == "f":
-            missing[name] = pd.Series([None, None], index=missing.index, dtype=missing[name].dtype) if len(missing) == 2 else missing[name]
+            missing[name] = (
+                pd.Series([None, None], index=missing.index, dtype=missing[name].dtype)
+                if len(missing) == 2
+                else missing[name]
+            )
     return pd.concat([head, missing], ignore_index=True)
 
 
@@ -66,13 +81,21 @@ def _from_ray(step: FittedRayPreprocessor, rows: pd.DataFrame) -> PortableStep |
     if step.name == "SimpleImputer":
         imputer = step.preprocessor
         constant = imputer.strategy == "constant"
-        values = {n: imputer.fill_value if constant else imputer.stats_[f"{imputer.strategy}({n})"] for n in step.inputs}
-        return Fill({n: {"value": _json_scalar(values[n]), "dtype": dtypes[n]} for n in step.inputs})
+        values = {
+            n: imputer.fill_value if constant else imputer.stats_[f"{imputer.strategy}({n})"]
+            for n in step.inputs
+        }
+        return Fill(
+            {n: {"value": _json_scalar(values[n]), "dtype": dtypes[n]} for n in step.inputs}
+        )
     scales = {n: _ray_scale(step.name, n, step.preprocessor.stats_) for n in step.inputs}
     if any(scale is None for scale in scales.values()):
         return None
     computed = {n: str(values.dtype) for n, values in step.results_of_ray(rows).items()}
-    types = {n: {"dtype": computed[n]} | ({"output": dtypes[n]} if dtypes[n] != computed[n] else {}) for n in step.inputs}
+    types = {
+        n: {"dtype": computed[n]} | ({"output": dtypes[n]} if dtypes[n] != computed[n] else {})
+        for n in step.inputs
+    }
     return Scale({n: {**(scale or {}), **types[n]} for n, scale in scales.items()})
 
 
@@ -81,16 +104,26 @@ def _from_ray_encoder(step: FittedRayPreprocessor, rows: pd.DataFrame) -> Portab
     columns = {}
     for column, output in zip(step.inputs, step.outputs, strict=True):
         codes = step.preprocessor.stats_[f"unique_values({column})"]
-        codes = codes if isinstance(codes, dict) else {k.as_py(): v.as_py() for k, v in zip(*codes, strict=True)}
+        codes = (
+            codes
+            if isinstance(codes, dict)
+            else {k.as_py(): v.as_py() for k, v in zip(*codes, strict=True)}
+        )
         keys = sorted(codes, key=codes.__getitem__)
         if [codes[k] for k in keys] != list(range(len(keys))):
             return None
         missing_key = MISSING_NUMBER if is_number(rows[column]) else MISSING_TEXT
         names = step.expanded[output] if hot else (output,)
         missing = keys.index(missing_key) if missing_key in keys else -1
-        columns[column] = {"keys": [_json_scalar(k) for k in keys], "missing": missing, "names": list(names)}
+        columns[column] = {
+            "keys": [_json_scalar(k) for k in keys],
+            "missing": missing,
+            "names": list(names),
+        }
     dropped = [n for n in step.inputs if n in step.expanded]
-    return Encode(columns, hot, "uint8" if hot else "float64", keeps=len(dropped) < len(step.inputs))
+    return Encode(
+        columns, hot, "uint8" if hot else "float64", keeps=len(dropped) < len(step.inputs)
+    )
 
 
 def _ray_scale(name: str, column: str, stats: Mapping[str, float | None]) -> dict[str, Any] | None:
@@ -109,7 +142,9 @@ def _ray_scale(name: str, column: str, stats: Mapping[str, float | None]) -> dic
     }
     if name not in names:
         return None
-    values = [np.nan if (value := stats[f"{stat}({column})"]) is None else value for stat in names[name]]
+    values = [
+        np.nan if (value := stats[f"{stat}({column})"]) is None else value for stat in names[name]
+    ]
     if any(value != value for value in values):
         return {"constant": "nan"}
     if name == "StandardScaler":
@@ -143,13 +178,21 @@ def _from_sklearn(step: FittedEstimator, rows: pd.DataFrame) -> PortableStep | N
     if step.outputs != inputs:
         return None
     if name == "SimpleImputer":
-        if estimator.add_indicator or not (isinstance(estimator.missing_values, float) and np.isnan(estimator.missing_values)):
+        if estimator.add_indicator or not (
+            isinstance(estimator.missing_values, float) and np.isnan(estimator.missing_values)
+        ):
             return None
         dtypes = step.apply(rows).dtypes
         values = dict(zip(inputs, estimator.statistics_.tolist(), strict=True))
-        return Fill({n: {"value": _json_scalar(values[n]), "dtype": str(dtypes[n])} for n in inputs})
+        return Fill(
+            {n: {"value": _json_scalar(values[n]), "dtype": str(dtypes[n])} for n in inputs}
+        )
     attributes = _SKLEARN_SCALERS.get(name)
-    if attributes is None or not all(is_number(rows[n]) for n in inputs) or rows[list(inputs)].to_numpy().dtype != np.float64:
+    if (
+        attributes is None
+        or not all(is_number(rows[n]) for n in inputs)
+        or rows[list(inputs)].to_numpy().dtype != np.float64
+    ):
         return None
     columns: dict[str, dict[str, Any]] = {n: {"dtype": "float64"} for n in inputs}
     for key, attribute in attributes.items():
@@ -158,17 +201,27 @@ def _from_sklearn(step: FittedEstimator, rows: pd.DataFrame) -> PortableStep | N
             continue
         for n, value in zip(inputs, np.asarray(numbers, np.float64).tolist(), strict=True):
             columns[n][key] = value
-    low, high = estimator.feature_range if name == "MinMaxScaler" and estimator.clip else (None, None)
+    low, high = (
+        estimator.feature_range if name == "MinMaxScaler" and estimator.clip else (None, None)
+    )
     return Scale(columns, low, high)
 
 
-def _from_sklearn_encoder(step: FittedEstimator, rows: pd.DataFrame, hot: bool) -> PortableStep | None:
+def _from_sklearn_encoder(
+    step: FittedEstimator, rows: pd.DataFrame, hot: bool
+) -> PortableStep | None:
     estimator = step.estimator
-    if estimator.min_frequency is not None or estimator.max_categories is not None or getattr(estimator, "drop", None) is not None:
+    if (
+        estimator.min_frequency is not None
+        or estimator.max_categories is not None
+        or getattr(estimator, "drop", None) is not None
+    ):
         return None
     if estimator.handle_unknown != ("ignore" if hot else "use_encoded_value"):
         return None
-    if not hot and not (_is_nan(estimator.unknown_value) and _is_nan(estimator.encoded_missing_value)):
+    if not hot and not (
+        _is_nan(estimator.unknown_value) and _is_nan(estimator.encoded_missing_value)
+    ):
         return None
     columns, left = {}, list(step.outputs)
     for column, categories in zip(step.inputs, estimator.categories_, strict=True):
@@ -178,7 +231,11 @@ def _from_sklearn_encoder(step: FittedEstimator, rows: pd.DataFrame, hot: bool) 
         known = keys if missing < 0 else keys[:-1]
         if not hot:
             keys, missing = known, -1
-        columns[column] = {"keys": keys if missing < 0 else [*known, None], "missing": missing, "names": left[:width]}
+        columns[column] = {
+            "keys": keys if missing < 0 else [*known, None],
+            "missing": missing,
+            "names": left[:width],
+        }
         left = left[width:]
     return None if left else Encode(columns, hot, np.dtype(estimator.dtype).name)
 

@@ -28,7 +28,12 @@ def merge_text_schemas(schemas: Iterable[pa.Schema]) -> pa.Schema:
         schemas: results of `text_schema` for all blocks. There is at least one.
     """
     schemas = list(schemas)
-    return pa.schema([(name, _merged([schema.field(name).type for schema in schemas])) for name in schemas[0].names])
+    return pa.schema(
+        [
+            (name, _merged([schema.field(name).type for schema in schemas]))
+            for name in schemas[0].names
+        ]
+    )
 
 
 def _merged(kinds: list[pa.DataType]) -> pa.DataType:
@@ -55,7 +60,16 @@ def unify_schemas(schemas: Mapping[str, pa.Schema], place: str) -> pa.Schema:
     fields = []
     for name in drop_index_names(schemas[first].names):
         kinds = {key: schema.field(name).type for key, schema in schemas.items()}
-        fields.append(pa.field(name, _unified(name, {key: kind for key, kind in kinds.items() if not pa.types.is_null(kind)}, place)))
+        fields.append(
+            pa.field(
+                name,
+                _unified(
+                    name,
+                    {key: kind for key, kind in kinds.items() if not pa.types.is_null(kind)},
+                    place,
+                ),
+            )
+        )
     return pa.schema(fields)
 
 
@@ -106,7 +120,9 @@ class Convert:
                 column = parse_text(column, field.type)
             columns[field.name] = column
         table = canonical_table(pa.table(columns))
-        return pa.table([_cast(table.column(f.name), f.type) for f in self.schema], schema=self.schema)
+        return pa.table(
+            [_cast(table.column(f.name), f.type) for f in self.schema], schema=self.schema
+        )
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 FIRST_ROWS = 10_000
 
 
-def fit_on_stream(steps: Iterable[Step], splits: StreamSplits, roots: tuple[str, ...]) -> tuple[FittedChain, pd.DataFrame]:
+def fit_on_stream(
+    steps: Iterable[Step], splits: StreamSplits, roots: tuple[str, ...]
+) -> tuple[FittedChain, pd.DataFrame]:
     """Fit a chain on the train split. Return the chain, and the first prepared rows.
 
     Args:
@@ -39,13 +41,23 @@ def fit_on_stream(steps: Iterable[Step], splits: StreamSplits, roots: tuple[str,
         InputError: a step names a missing column, has invalid parameters, fails, or cannot be fitted on a stream.
     """
     first = first_rows(splits.train, FIRST_ROWS, splits.schema)
-    return fit_transform(steps, first, splits.label, stream=RowStream(splits.train, splits.label, roots), parse=splits.parse)
+    return fit_transform(
+        steps,
+        first,
+        splits.label,
+        stream=RowStream(splits.train, splits.label, roots),
+        parse=splits.parse,
+    )
 
 
 def first_rows(dataset: Any, count: int, schema: pa.Schema) -> pa.Table:
     """Return the first rows of a lazy dataset, at most `count`."""
     blocks = list(dataset.limit(count).iter_batches(batch_size=None, batch_format="pyarrow"))
-    table = pa.concat_tables([block.select(schema.names) for block in blocks]) if blocks else schema.empty_table()
+    table = (
+        pa.concat_tables([block.select(schema.names) for block in blocks])
+        if blocks
+        else schema.empty_table()
+    )
     return table.replace_schema_metadata(None)
 
 
@@ -73,12 +85,20 @@ class RowStream:
 
     def frames(self, function: Callable[[pd.DataFrame], pd.DataFrame]) -> StreamedFrames:
         """Return the frames that a function returns for the blocks of the stream."""
-        apply = InTask.create(functools.partial(_apply, inputs=self.inputs, steps=self.steps, function=function), self.roots)
-        return StreamedFrames(self.dataset.map_batches(apply, batch_format="pyarrow", batch_size=None))
+        apply = InTask.create(
+            functools.partial(_apply, inputs=self.inputs, steps=self.steps, function=function),
+            self.roots,
+        )
+        return StreamedFrames(
+            self.dataset.map_batches(apply, batch_format="pyarrow", batch_size=None)
+        )
 
 
 def _apply(
-    block: pa.Table, inputs: tuple[InputColumn, ...], steps: tuple[FittedStep, ...], function: Callable[[pd.DataFrame], pd.DataFrame]
+    block: pa.Table,
+    inputs: tuple[InputColumn, ...],
+    steps: tuple[FittedStep, ...],
+    function: Callable[[pd.DataFrame], pd.DataFrame],
 ) -> pa.Table:
     frame = convert_inputs(inputs, block.to_pandas(), keep_integers=False)
     for step in steps if len(frame) else ():
@@ -113,28 +133,42 @@ class StreamedFrames:
         """Return all rows as one group; see `InMemoryDataset.groupby`."""
         import ray
 
-        return SimpleNamespace(aggregate=lambda *functions: SimpleNamespace(to_arrow_refs=lambda: [ray.put(self._aggregated(functions))]))
+        return SimpleNamespace(
+            aggregate=lambda *functions: SimpleNamespace(
+                to_arrow_refs=lambda: [ray.put(self._aggregated(functions))]
+            )
+        )
 
     def map_batches(self, function: Callable[[Any], Any], *, batch_format: str) -> Any:
         """Return an object whose method `iter_batches` applies the function to each block."""
 
         def iter_batches(batch_size: None) -> Iterator[Any]:
-            return self._results(functools.partial(_converted, function=function, batch_format=batch_format))
+            return self._results(
+                functools.partial(_converted, function=function, batch_format=batch_format)
+            )
 
         return SimpleNamespace(iter_batches=iter_batches)
 
     def _results(self, function: Callable[[pa.Table], Any]) -> Iterator[Any]:
         """Yield what a function returns for each block that has rows."""
-        pickled = self.dataset.map_batches(_Pickled(function), batch_format="pyarrow", batch_size=None)
+        pickled = self.dataset.map_batches(
+            _Pickled(function), batch_format="pyarrow", batch_size=None
+        )
         return (pickle.loads(row["result"]) for row in pickled.iter_rows())
 
     def _aggregated(self, functions: Sequence[Any]) -> pa.Table:
         """Return one row with a column for each aggregation."""
         merged: list[Any] | None = None
         for parts in self._results(functools.partial(_accumulated, functions=tuple(functions))):
-            merged = parts if merged is None else [f.merge(*pair) for f, *pair in zip(functions, merged, parts, strict=True)]
+            merged = (
+                parts
+                if merged is None
+                else [f.merge(*pair) for f, *pair in zip(functions, merged, parts, strict=True)]
+            )
         merged = [f.init(None) for f in functions] if merged is None else merged
-        return pa.Table.from_pylist([{f.name: f.finalize(value) for f, value in zip(functions, merged, strict=True)}])
+        return pa.Table.from_pylist(
+            [{f.name: f.finalize(value) for f, value in zip(functions, merged, strict=True)}]
+        )
 
 
 def _converted(block: pa.Table, function: Callable[[Any], Any], batch_format: str) -> Any:
@@ -152,7 +186,13 @@ class _Pickled:
     function: Callable[[pa.Table], Any]
 
     def __call__(self, block: pa.Table) -> pa.Table:
-        return pa.table({"result": pa.array([pickle.dumps(self.function(block))] if block.num_rows else [], pa.binary())})
+        return pa.table(
+            {
+                "result": pa.array(
+                    [pickle.dumps(self.function(block))] if block.num_rows else [], pa.binary()
+                )
+            }
+        )
 
 
 @dataclass(frozen=True)

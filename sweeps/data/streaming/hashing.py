@@ -17,7 +17,9 @@ import pyarrow as pa
 VALID, SHARE = "valid", "rows"
 
 
-def below(table: pa.Table, columns: Sequence[str], share: float, purpose: str, seed: int) -> np.ndarray:
+def below(
+    table: pa.Table, columns: Sequence[str], share: float, purpose: str, seed: int
+) -> np.ndarray:
     """Return which rows are among the fraction `share` of all rows, as a mask of shape (n,).
 
     Args:
@@ -27,7 +29,9 @@ def below(table: pa.Table, columns: Sequence[str], share: float, purpose: str, s
         purpose: `VALID` or `SHARE`. Masks of different purposes are independent.
         seed: seed of the sweep.
     """
-    return np.asarray((row_hashes(table, columns, f"{purpose} {int(seed)}") >> np.uint64(11)) * 2.0**-53 < share)
+    return np.asarray(
+        (row_hashes(table, columns, f"{purpose} {int(seed)}") >> np.uint64(11)) * 2.0**-53 < share
+    )
 
 
 def row_hashes(table: pa.Table, columns: Sequence[str], start: str = "") -> np.ndarray:
@@ -51,7 +55,12 @@ def _hashes(column: pa.ChunkedArray) -> np.ndarray:
     """Return a hash of each value, uint64 of shape (n,). It does not depend on the block in which the value is."""
     kind = column.type
     if pa.types.is_large_string(kind) or pa.types.is_string(kind):
-        return np.asarray(pd.util.hash_array(column.fill_null("\0missing").to_numpy(zero_copy_only=False).astype(object), categorize=True))
+        return np.asarray(
+            pd.util.hash_array(
+                column.fill_null("\0missing").to_numpy(zero_copy_only=False).astype(object),
+                categorize=True,
+            )
+        )
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
     elif pa.types.is_boolean(kind):
@@ -59,7 +68,9 @@ def _hashes(column: pa.ChunkedArray) -> np.ndarray:
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         values = np.empty(len(column), dtype=object)
         values[:] = [
-            _to_bytes(value) for chunk in column.chunks for value in getattr(chunk, "storage", chunk).to_numpy(zero_copy_only=False)
+            _to_bytes(value)
+            for chunk in column.chunks
+            for value in getattr(chunk, "storage", chunk).to_numpy(zero_copy_only=False)
         ]
         return np.asarray(pd.util.hash_array(values, categorize=False))
     numbers = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -71,7 +82,13 @@ def _to_bytes(value: Any) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, np.ndarray):
-        return value.tobytes() if value.dtype != object else b"".join(b"[" + _to_bytes(part) for part in value)
+        return (
+            value.tobytes()
+            if value.dtype != object
+            else b"".join(b"[" + _to_bytes(part) for part in value)
+        )
     if isinstance(value, dict):
-        return b"".join(b"{" + name.encode() + b":" + _to_bytes(part) for name, part in sorted(value.items()))
+        return b"".join(
+            b"{" + name.encode() + b":" + _to_bytes(part) for name, part in sorted(value.items())
+        )
     return repr(value).encode()

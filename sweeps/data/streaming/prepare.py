@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 
 def prepare_streams(
-    key: str, steps: tuple[Step, ...], splits: StreamSplits, store: PreparedStore, roots: tuple[str, ...], check_rows: int, numeric: bool
+    key: str,
+    steps: tuple[Step, ...],
+    splits: StreamSplits,
+    store: PreparedStore,
+    roots: tuple[str, ...],
+    check_rows: int,
+    numeric: bool,
 ) -> dict[str, Any]:
     """Fit a chain on the train split, and return the prepared streams.
 
@@ -53,12 +59,25 @@ def prepare_streams(
     check = fitted.transform(first_rows(splits.valid, check_rows, splits.schema).to_pandas())
     features = check if splits.label is None else check.drop(columns=splits.label, errors="ignore")
     streams = {"train": splits.train, "valid": splits.valid}
-    shards = {name: (ray.put(prepared(dataset, fitted, splits.schema, roots)),) for name, dataset in streams.items()}
+    shards = {
+        name: (ray.put(prepared(dataset, fitted, splits.schema, roots)),)
+        for name, dataset in streams.items()
+    }
     return {"key": key, "bytes": 0, "shards": shards, "check": ray.put(features), "weight": None}
 
 
-def describe_streams(splits: StreamSplits, fingerprint: str, check_rows: int) -> tuple[DatasetInfo, pa.Table]:
+def describe_streams(
+    splits: StreamSplits, fingerprint: str, check_rows: int
+) -> tuple[DatasetInfo, pa.Table]:
     """Return the information about a data variant, and the first raw rows of valid without the label."""
     check = first_rows(splits.valid, check_rows, splits.schema).select(list(splits.features))
-    about = (splits.label, splits.task, splits.classes, splits.features, fingerprint, splits.rows, check.to_pandas())
+    about = (
+        splits.label,
+        splits.task,
+        splits.classes,
+        splits.features,
+        fingerprint,
+        splits.rows,
+        check.to_pandas(),
+    )
     return DatasetInfo(*about, notes=splits.notes), check

@@ -15,7 +15,12 @@ import pyarrow as pa
 from sweeps.data import sources
 from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
 from sweeps.data.schema_probe import pandas_names, probe_schemas
-from sweeps.data.streaming.block_types import Convert, merge_text_schemas, text_schema, unify_schemas
+from sweeps.data.streaming.block_types import (
+    Convert,
+    merge_text_schemas,
+    text_schema,
+    unify_schemas,
+)
 from sweeps.data.tables import canonical_table, fingerprint
 from sweeps.space.passed_tables import is_recipe
 
@@ -40,7 +45,9 @@ class LazySource:
         return self.convert.schema
 
 
-def open_source(source: str, base: Path, place: str, args: Mapping[str, Any] | None = None) -> LazySource:
+def open_source(
+    source: str, base: Path, place: str, args: Mapping[str, Any] | None = None
+) -> LazySource:
     """Open a source. For the arguments, see `sources.read_source`.
 
     A source that is in memory anyway, such as `sklearn:NAME` or a function that returns a frame, becomes a Ray Dataset of one block.
@@ -49,13 +56,23 @@ def open_source(source: str, base: Path, place: str, args: Mapping[str, Any] | N
         InputError: the source does not exist or cannot be read, or its files have different columns or types.
     """
     if is_recipe(source):
-        opened = sources.read_lazy(Path(source), place, lambda dataset: _of_dataset(dataset, source, place, {}))
+        opened = sources.read_lazy(
+            Path(source), place, lambda dataset: _of_dataset(dataset, source, place, {})
+        )
         return opened if isinstance(opened, LazySource) else _of_table(opened)
     if sources.is_loader(source):
-        opened = sources.call_loader(source, base, place, args or {}, lambda dataset: _of_dataset(dataset, source, place, args or {}))
+        opened = sources.call_loader(
+            source,
+            base,
+            place,
+            args or {},
+            lambda dataset: _of_dataset(dataset, source, place, args or {}),
+        )
         if not isinstance(opened, LazySource):
             return _of_table(opened)
-        sources.pickle_by_value(base.absolute())  # Ray's tasks, which run later, cannot import a module beside the space file.
+        sources.pickle_by_value(
+            base.absolute()
+        )  # Ray's tasks, which run later, cannot import a module beside the space file.
         return opened
     if source.startswith("sklearn:"):
         return _of_table(sources.read_source(source, base, place))
@@ -66,7 +83,9 @@ def _of_table(table: pa.Table) -> LazySource:
     import ray.data
 
     table = canonical_table(table)
-    return LazySource(ray.data.from_arrow(table), Convert(table.schema), fingerprint({"table": table}))
+    return LazySource(
+        ray.data.from_arrow(table), Convert(table.schema), fingerprint({"table": table})
+    )
 
 
 def _of_files(files: SourceFiles) -> LazySource:
@@ -75,12 +94,20 @@ def _of_files(files: SourceFiles) -> LazySource:
     dataset = sources.ray_dataset(files, list(names), text)
     if not text:
         schemas = {files.display_name(path): _parquet_schema(files, path) for path in files.paths}
-        return LazySource(dataset, Convert(unify_schemas(schemas, files.place)), files_digest(files))
+        return LazySource(
+            dataset, Convert(unify_schemas(schemas, files.place)), files_digest(files)
+        )
     renamed = (*pandas_names(names), *files.partition_columns)
     try:
-        rows = dataset.map_batches(_TextTypes(renamed), batch_format="pyarrow", batch_size=None).take_all()
+        rows = dataset.map_batches(
+            _TextTypes(renamed), batch_format="pyarrow", batch_size=None
+        ).take_all()
     except Exception as e:
-        raise_problem(files.place, f"`{files.source}` cannot be read: {sources.csv_error(files, list(names), e)}", e)
+        raise_problem(
+            files.place,
+            f"`{files.source}` cannot be read: {sources.csv_error(files, list(names), e)}",
+            e,
+        )
     schema = merge_text_schemas([pickle.loads(row["schema"]) for row in rows])
     return LazySource(dataset, Convert(schema, renamed, text=True), files_digest(files))
 
@@ -90,7 +117,9 @@ class _TextTypes:
     names: tuple[str, ...]
 
     def __call__(self, block: pa.Table) -> pa.Table:
-        return pa.table({"schema": [pickle.dumps(text_schema(block.rename_columns(list(self.names))))]})
+        return pa.table(
+            {"schema": [pickle.dumps(text_schema(block.rename_columns(list(self.names))))]}
+        )
 
 
 def _parquet_schema(files: SourceFiles, path: str) -> pa.Schema:
@@ -109,7 +138,12 @@ def files_digest(files: SourceFiles) -> str:
     """Return a hash of the name, the size and the time of change of each file. The contents are not read."""
     folder = files.folder or files.base
     found = files.system.get_file_info(list(files.paths))
-    return _hash([[path.removeprefix(folder), info.size, info.mtime_ns] for path, info in zip(files.paths, found, strict=True)])
+    return _hash(
+        [
+            [path.removeprefix(folder), info.size, info.mtime_ns]
+            for path, info in zip(files.paths, found, strict=True)
+        ]
+    )
 
 
 def _of_dataset(dataset: Any, source: str, place: str, args: Mapping[str, Any]) -> LazySource:
@@ -124,7 +158,9 @@ def _of_dataset(dataset: Any, source: str, place: str, args: Mapping[str, Any]) 
     if schema is None or not schema.names:
         raise_problem(place, f"`{source}` returned a Ray Dataset without columns")
     types = unify_schemas({source: _arrow_schema(schema, source, place)}, place)
-    return LazySource(dataset, Convert(types), _hash([source, dict(args), str(types), _input_files(dataset)]))
+    return LazySource(
+        dataset, Convert(types), _hash([source, dict(args), str(types), _input_files(dataset)])
+    )
 
 
 def _arrow_schema(schema: Any, source: str, place: str) -> pa.Schema:
@@ -132,10 +168,18 @@ def _arrow_schema(schema: Any, source: str, place: str) -> pa.Schema:
     if isinstance(base, pa.Schema):
         return base
     try:  # The blocks are pandas frames.
-        return pa.schema([(name, pa.from_numpy_dtype(kind)) for name, kind in zip(base.names, base.types, strict=True)])
+        return pa.schema(
+            [
+                (name, pa.from_numpy_dtype(kind))
+                for name, kind in zip(base.names, base.types, strict=True)
+            ]
+        )
     except (pa.ArrowException, TypeError):
         advice = "end it with `map_batches` with `batch_format='pyarrow'`"
-        raise_problem(place, f"`{source}` returned a Ray Dataset whose pandas blocks have other columns than numbers; {advice}")
+        raise_problem(
+            place,
+            f"`{source}` returned a Ray Dataset whose pandas blocks have other columns than numbers; {advice}",
+        )
 
 
 def _input_files(dataset: Any) -> list[list[Any]]:
@@ -144,11 +188,19 @@ def _input_files(dataset: Any) -> list[list[Any]]:
 
     found: dict[str, list[Any]] = {}
     for path, given in _paths_of(dataset):
-        system, name = fs.FileSystem.from_uri(path) if "://" in path else (given or fs.LocalFileSystem(), path)
+        system, name = (
+            fs.FileSystem.from_uri(path) if "://" in path else (given or fs.LocalFileSystem(), path)
+        )
         system = getattr(system, "unwrap", lambda system=system: system)()
         info = system.get_file_info(name)
-        inside = system.get_file_info(fs.FileSelector(name, recursive=True)) if info.type == fs.FileType.Directory else [info]
-        found |= {file.path: [file.path, file.size, file.mtime_ns] for file in inside if file.is_file}
+        inside = (
+            system.get_file_info(fs.FileSelector(name, recursive=True))
+            if info.type == fs.FileType.Directory
+            else [info]
+        )
+        found |= {
+            file.path: [file.path, file.size, file.mtime_ns] for file in inside if file.is_file
+        }
     return [found[name] for name in sorted(found)]
 
 
@@ -158,7 +210,9 @@ def _paths_of(dataset: Any) -> list[tuple[str, Any]]:
     `Dataset.input_files` returns nothing for Ray Data's newer readers, so this function looks at the operators that list files.
     """
     listing = [op for op in dataset._logical_plan.dag.post_order_iter() if hasattr(op, "paths")]
-    return [(path, op.filesystem) for op in listing for path in op.paths] or [(path, None) for path in dataset.input_files()]
+    return [(path, op.filesystem) for op in listing for path in op.paths] or [
+        (path, None) for path in dataset.input_files()
+    ]
 
 
 def _hash(parts: Sequence[Any]) -> str:

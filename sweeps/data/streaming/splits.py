@@ -16,7 +16,14 @@ import pyarrow.compute as pc
 from sweeps.core.errors import InputError, Problem
 from sweeps.data.files import first_line, raise_problem
 from sweeps.data.ingest import STREAM_MARK
-from sweeps.data.label_checks import DROP_MISSING_LABEL, check_columns, check_dropped, check_same_task, infer_task, missing_class_notes
+from sweeps.data.label_checks import (
+    DROP_MISSING_LABEL,
+    check_columns,
+    check_dropped,
+    check_same_task,
+    infer_task,
+    missing_class_notes,
+)
 from sweeps.data.load import encode_label
 from sweeps.data.parse import parse_values
 from sweeps.data.parsed_columns import features_parse
@@ -62,7 +69,11 @@ class SelectRows:
         if self.rule is not None:
             valid = rows_of_valid(table, self.rule, self.seed)
             table = table.filter(pa.array(valid if self.split == "valid" else ~valid))
-        return table.filter(pc.is_valid(table.column(self.label))) if self.drop_missing and self.label else table
+        return (
+            table.filter(pc.is_valid(table.column(self.label)))
+            if self.drop_missing and self.label
+            else table
+        )
 
 
 def rows_of_valid(table: pa.Table, rule: Split, seed: int) -> np.ndarray:
@@ -101,7 +112,9 @@ class CountRows:
         values = pc.unique(table.column(self.label).drop_null()) if self.label else pa.array([])
         missing = table.column(self.label).null_count if self.label else 0
         # A regression may have millions of values. More than MOST_CLASSES of them are not needed.
-        counted = SplitCount(table.num_rows, missing, values[: MOST_CLASSES + 1], *_sampled(table, self.select.seed))
+        counted = SplitCount(
+            table.num_rows, missing, values[: MOST_CLASSES + 1], *_sampled(table, self.select.seed)
+        )
         return pa.table({"count": [pickle.dumps(counted)]})
 
 
@@ -127,19 +140,33 @@ class SplitCount:
         """Return the facts about the rows of two blocks."""
         values = self.values
         if len(values) <= MOST_CLASSES:
-            values = pc.unique(pa.chunked_array([self.values, other.values])) if len(other.values) else values
-        nulls = {name: self.nulls.get(name, 0) + other.nulls.get(name, 0) for name in {**self.nulls, **other.nulls}}
-        samples = [part for part in (self.sample, other.sample) if part is not None and part.num_rows]
+            values = (
+                pc.unique(pa.chunked_array([self.values, other.values]))
+                if len(other.values)
+                else values
+            )
+        nulls = {
+            name: self.nulls.get(name, 0) + other.nulls.get(name, 0)
+            for name in {**self.nulls, **other.nulls}
+        }
+        samples = [
+            part for part in (self.sample, other.sample) if part is not None and part.num_rows
+        ]
         sample = pa.concat_tables(samples) if samples else self.sample
         if sample is not None and sample.num_rows > 2 * SAMPLE_ROWS:
             sample = sample_rows(sample, SAMPLE_ROWS, sample.num_rows)
-        return SplitCount(self.rows + other.rows, self.missing + other.missing, values, nulls, sample)
+        return SplitCount(
+            self.rows + other.rows, self.missing + other.missing, values, nulls, sample
+        )
 
 
 def _sampled(table: pa.Table, seed: int) -> tuple[dict[str, int], pa.Table]:
     """Return the number of missing values of each column of a block, and some of its rows."""
     some = sample_rows(table, BLOCK_SAMPLE, seed)
-    simple = {f.name: some.column(f.name) if kind_of(f) != "other" else pa.nulls(some.num_rows, f.type) for f in table.schema}
+    simple = {
+        f.name: some.column(f.name) if kind_of(f) != "other" else pa.nulls(some.num_rows, f.type)
+        for f in table.schema
+    }
     return {name: table.column(name).null_count for name in table.column_names}, pa.table(simple)
 
 
@@ -165,7 +192,9 @@ class EncodeRows:
         """Return rows with an encoded label."""
         table = self.select(block)
         if self.share < 1:
-            table = table.filter(pa.array(below(table, table.column_names, self.share, SHARE, self.select.seed)))
+            table = table.filter(
+                pa.array(below(table, table.column_names, self.share, SHARE, self.select.seed))
+            )
         if self.label is not None:
             table = encode_label(table, self.label, self.classes)
         return table.select(list(self.columns))
@@ -234,29 +263,51 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     sources = {"train": open_source(spec.train, spec.base, "data.train", spec.args)}
     if rule.kind == "path":
         sources["valid"] = open_source(str(rule.path), spec.base, "data.valid", rule.args)
-    if problems := check_columns(spec, {key: source.schema.names for key, source in sources.items()}):
+    if problems := check_columns(
+        spec, {key: source.schema.names for key, source in sources.items()}
+    ):
         raise InputError(problems)
-    schema = unify_schemas({f"data.{key}": source.schema for key, source in sources.items()}, "data.valid")
+    schema = unify_schemas(
+        {f"data.{key}": source.schema for key, source in sources.items()}, "data.valid"
+    )
     inside = None if rule.kind == "path" else rule
     sources.setdefault("valid", sources["train"])
     converts = {key: replace(source.convert, schema=schema) for key, source in sources.items()}
-    selects = {key: SelectRows(convert, key, inside, seed, spec.only_label, spec.drop_missing_label) for key, convert in converts.items()}
-    counts = {key: _count(source, selects[key], spec.only_label, f"data.{key}", spec.parse) for key, source in sources.items()}
+    selects = {
+        key: SelectRows(convert, key, inside, seed, spec.only_label, spec.drop_missing_label)
+        for key, convert in converts.items()
+    }
+    counts = {
+        key: _count(source, selects[key], spec.only_label, f"data.{key}", spec.parse)
+        for key, source in sources.items()
+    }
     task, classes = None, None
     if spec.only_label is not None:
         task, classes = _task(spec, schema, counts)
     for key, count in counts.items():
         if not count.rows:
-            raise InputError(Problem("data.valid", f"the {key} split has no rows; give another split or another seed"))
-    removed = tuple(name for name in (spec.only_label, rule.column if rule.kind == "column" else None) if name is not None)
+            raise InputError(
+                Problem(
+                    "data.valid", f"the {key} split has no rows; give another split or another seed"
+                )
+            )
+    removed = tuple(
+        name
+        for name in (spec.only_label, rule.column if rule.kind == "column" else None)
+        if name is not None
+    )
     return SplitSource(sources, selects, schema, counts, task, classes, removed)
 
 
-def _count(source: LazySource, select: SelectRows, label: str | None, place: str, parse: Mapping[str, str]) -> SplitCount:
+def _count(
+    source: LazySource, select: SelectRows, label: str | None, place: str, parse: Mapping[str, str]
+) -> SplitCount:
     """Read a source once, and return the facts about a split."""
     total: SplitCount | None = None
     try:
-        counted = source.dataset.map_batches(CountRows(select, label, parse), batch_format="pyarrow", batch_size=None)
+        counted = source.dataset.map_batches(
+            CountRows(select, label, parse), batch_format="pyarrow", batch_size=None
+        )
         for row in counted.iter_rows():
             found: SplitCount = pickle.loads(row["count"])
             total = found if total is None else total.merged(found)
@@ -273,15 +324,26 @@ def _cause(error: Exception) -> str:
     return lines[-1] if hasattr(error, "as_instanceof_cause") and lines else first_line(error)
 
 
-def _task(spec: DataSpec, schema: pa.Schema, counts: Mapping[str, SplitCount]) -> tuple[str, tuple[Any, ...] | None]:
+def _task(
+    spec: DataSpec, schema: pa.Schema, counts: Mapping[str, SplitCount]
+) -> tuple[str, tuple[Any, ...] | None]:
     """Return the task and the classes of the label; see `infer_task`."""
     label = str(spec.label)
     kind = schema.field(label).type
     for key, count in counts.items():
         if count.missing:
             hint = f"remove the rows without a label from the data, or set {DROP_MISSING_LABEL} so that sweeps skips these rows"
-            raise InputError(Problem("data.label", f"`{label}` has {count.missing} missing values in data.{key}; {hint}"))
-    task, classes = infer_task(label, spec.task, {key: pa.chunked_array([count.values.cast(kind)], kind) for key, count in counts.items()})
+            raise InputError(
+                Problem(
+                    "data.label",
+                    f"`{label}` has {count.missing} missing values in data.{key}; {hint}",
+                )
+            )
+    task, classes = infer_task(
+        label,
+        spec.task,
+        {key: pa.chunked_array([count.values.cast(kind)], kind) for key, count in counts.items()},
+    )
     if classes is not None and len(classes) > MOST_CLASSES:
         advice = "set data.task, or write `ingest: memory`"
         text = f"`{label}` has more than {MOST_CLASSES:,} classes, the most that a stream can have; {advice}"
@@ -309,8 +371,15 @@ class StreamVariants:
         self.spec, self.seed = spec, seed
         distinct = list({variant.source: variant for variant in reversed(variants)}.values())[::-1]
         self.sources = {variant.source: split_source(variant, seed) for variant in distinct}
-        problems = [p for variant in variants for p in check_dropped(variant, self.sources[variant.source].schema.names)]
-        tasks = [(variant.train, source.task, source.classes) for variant, source in zip(distinct, self.sources.values(), strict=True)]
+        problems = [
+            p
+            for variant in variants
+            for p in check_dropped(variant, self.sources[variant.source].schema.names)
+        ]
+        tasks = [
+            (variant.train, source.task, source.classes)
+            for variant, source in zip(distinct, self.sources.values(), strict=True)
+        ]
         problems += check_same_task(tasks)
         if problems:
             raise InputError(dict.fromkeys(problems))
@@ -325,7 +394,14 @@ class StreamVariants:
         rows = {"train": source.counts["train"].rows}
         if sample is None or not sample.num_rows:
             return None
-        return summarize(self.spec, {"train": sample}, source.classes, self.seed, rows, source.counts["train"].nulls)
+        return summarize(
+            self.spec,
+            {"train": sample},
+            source.classes,
+            self.seed,
+            rows,
+            source.counts["train"].nulls,
+        )
 
     def fingerprint_of(self, data: Mapping[str, Any]) -> str:
         """Return the fingerprint of a variant."""
@@ -333,9 +409,25 @@ class StreamVariants:
 
     def _fingerprint(self, spec: DataSpec) -> str:
         source = self.sources[spec.source]
-        about: list[Any] = [str(spec.label), str(source.task), repr(source.classes), spec.drop_missing_label, repr(spec.valid)]
+        about: list[Any] = [
+            str(spec.label),
+            str(source.task),
+            repr(source.classes),
+            spec.drop_missing_label,
+            repr(spec.valid),
+        ]
         about += [spec.parse] if spec.parse else []
-        return _digest(["stream", source.digest, str(source.schema), *about, sorted(set(spec.drop)), spec.rows, self.seed])
+        return _digest(
+            [
+                "stream",
+                source.digest,
+                str(source.schema),
+                *about,
+                sorted(set(spec.drop)),
+                spec.rows,
+                self.seed,
+            ]
+        )
 
     def splits(self, data: Mapping[str, Any], train_on_valid: bool = False) -> StreamSplits:
         """Return the splits of a trial.
@@ -346,32 +438,64 @@ class StreamVariants:
         """
         spec = variant_of(self.spec, data)
         source = self.sources[spec.source]
-        features = tuple(name for name in source.schema.names if name not in (*source.removed, *spec.drop))
+        features = tuple(
+            name for name in source.schema.names if name not in (*source.removed, *spec.drop)
+        )
         columns = features if spec.only_label is None else (*features, spec.only_label)
         encoded = {
-            key: EncodeRows(select, spec.only_label, source.classes, columns, spec.rows if key == "train" else 1.0)
+            key: EncodeRows(
+                select,
+                spec.only_label,
+                source.classes,
+                columns,
+                spec.rows if key == "train" else 1.0,
+            )
             for key, select in source.selects.items()
         }
-        lazy = {key: source.sources[key].dataset.map_batches(encoded[key], batch_format="pyarrow", batch_size=None) for key in encoded}
+        lazy = {
+            key: source.sources[key].dataset.map_batches(
+                encoded[key], batch_format="pyarrow", batch_size=None
+            )
+            for key in encoded
+        }
         rows = {key: count.rows for key, count in source.counts.items()}
         if spec.rows < 1:
             rows["train"] = lazy["train"].count()
         label = spec.only_label
-        present = {key: pa.table({label: _codes(source, key, label)}) for key in encoded} if label and source.classes else {}
+        present = (
+            {key: pa.table({label: _codes(source, key, label)}) for key in encoded}
+            if label and source.classes
+            else {}
+        )
         notes = missing_class_notes(label, source.classes, present)
         train = lazy["train"]
         if train_on_valid:
             train, rows["train"] = train.union(lazy["valid"]), rows["train"] + rows["valid"]
         label_type = pa.float64() if source.classes is None else pa.int64()
-        schema = pa.schema([(n, label_type if n == spec.only_label else source.schema.field(n).type) for n in columns])
-        about = (spec.only_label, source.task, source.classes, features, rows, self._fingerprint(spec), notes)
+        schema = pa.schema(
+            [
+                (n, label_type if n == spec.only_label else source.schema.field(n).type)
+                for n in columns
+            ]
+        )
+        about = (
+            spec.only_label,
+            source.task,
+            source.classes,
+            features,
+            rows,
+            self._fingerprint(spec),
+            notes,
+        )
         return StreamSplits(train, lazy["valid"], schema, *about, features_parse(spec, features))
 
 
 def _codes(source: SplitSource, key: str, label: str) -> pa.Array:
     """Return the codes of the classes that a split has."""
     kind = source.schema.field(label).type
-    return pc.index_in(source.counts[key].values.cast(kind), value_set=pa.array(source.classes, kind))
+    return pc.index_in(
+        source.counts[key].values.cast(kind), value_set=pa.array(source.classes, kind)
+    )
 
 
 def _digest(parts: Sequence[Any]) -> str:

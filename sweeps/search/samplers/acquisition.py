@@ -56,7 +56,9 @@ class Surrogate:
     def predict(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the posterior means and standard deviations of n places at full fidelity, two arrays of shape (n, objectives)."""
         inputs = self.at_full(places)
-        means, deviations = zip(*(process.predict(inputs) for process in self.objectives), strict=True)
+        means, deviations = zip(
+            *(process.predict(inputs) for process in self.objectives), strict=True
+        )
         return np.column_stack(means), np.column_stack(deviations)
 
     def feasibility(self, places: np.ndarray) -> np.ndarray:
@@ -114,7 +116,9 @@ def improvement_region(values: np.ndarray) -> np.ndarray:
     reference = values.max(axis=0) + 0.1 * np.ptp(values, axis=0)
     front = front[np.lexsort(front.T[::-1])]
     most = FRONT.get(front.shape[1], MANY_OBJECTIVES)
-    return undominated(front[np.unique(np.linspace(0, len(front) - 1, most).round().astype(int))], reference)
+    return undominated(
+        front[np.unique(np.linspace(0, len(front) - 1, most).round().astype(int))], reference
+    )
 
 
 def best_first(values: np.ndarray, feasibility: np.ndarray) -> np.ndarray:
@@ -124,7 +128,9 @@ def best_first(values: np.ndarray, feasibility: np.ndarray) -> np.ndarray:
         values: Values, an array of shape (n, objectives). Smaller is better.
         feasibility: (n,) probabilities that the trials are feasible.
     """
-    return np.lexsort((values[:, 0], dominators(values), np.where(feasibility >= 0.5, 0, 1 - feasibility)))
+    return np.lexsort(
+        (values[:, 0], dominators(values), np.where(feasibility >= 0.5, 0, 1 - feasibility))
+    )
 
 
 def dominators(values: np.ndarray) -> np.ndarray:
@@ -153,7 +159,9 @@ def undominated(front: np.ndarray, reference: np.ndarray) -> np.ndarray:
     parts = []
     for low, high in itertools.pairwise(edges):
         inner = undominated(front[front[:, -1] <= low, :-1], reference[:-1])
-        parts.append(np.concatenate([inner, np.broadcast_to([[[low], [high]]], (len(inner), 2, 1))], axis=2))
+        parts.append(
+            np.concatenate([inner, np.broadcast_to([[[low], [high]]], (len(inner), 2, 1))], axis=2)
+        )
     return np.concatenate(parts)
 
 
@@ -187,5 +195,7 @@ def _below(mean: np.ndarray, deviation: np.ndarray, edge: np.ndarray) -> np.ndar
     z = (edge - mean) / deviation
     finite = np.isfinite(z)
     z = np.where(finite, z, 0)
-    distance = np.where(finite, edge - mean, 0) * ndtr(z) + deviation * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    distance = np.where(finite, edge - mean, 0) * ndtr(z) + deviation * np.exp(
+        -0.5 * z * z
+    ) / math.sqrt(2 * math.pi)
     return np.where(finite, distance, 0.0)

@@ -16,7 +16,9 @@ from sweeps.space.conditions import TESTS, Term
 from sweeps.space.templates import Template, enclosing_options
 
 
-def conditions_of(dimensions: Sequence[Dimension], template: Template) -> dict[str, tuple[Term, ...]]:
+def conditions_of(
+    dimensions: Sequence[Dimension], template: Template
+) -> dict[str, tuple[Term, ...]]:
     """Return the terms of each conditional dimension, by name.
 
     Args:
@@ -24,16 +26,23 @@ def conditions_of(dimensions: Sequence[Dimension], template: Template) -> dict[s
         template: The sections of the space, which contain the dimensions.
     """
     outer = enclosing_options(template)
-    terms = {d.name: (*((Term(option[0], (option[1],)),) if (option := outer[d.name]) else ()), *d.when) for d in dimensions}
+    terms = {
+        d.name: (*((Term(option[0], (option[1],)),) if (option := outer[d.name]) else ()), *d.when)
+        for d in dimensions
+    }
     return {name: own for name, own in terms.items() if own}
 
 
 def is_ordered(dimension: Dimension) -> bool:
     """Return True for a grid or a choice of at least three numbers in ascending or descending order, such as `choice: [16, 32, 64]`."""
     numbers = [option.value for option in dimension.options]
-    if len(numbers) < 3 or not all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
+    if len(numbers) < 3 or not all(
+        isinstance(n, int | float) and not isinstance(n, bool) for n in numbers
+    ):
         return False
-    return any(all(a < b for a, b in itertools.pairwise(order)) for order in (numbers, numbers[::-1]))
+    return any(
+        all(a < b for a, b in itertools.pairwise(order)) for order in (numbers, numbers[::-1])
+    )
 
 
 class Activity:
@@ -45,7 +54,12 @@ class Activity:
         names: Names of the dimensions that have a column, in the order of the columns. The other dimensions have a single value.
     """
 
-    def __init__(self, dimensions: Mapping[str, Dimension], conditions: Mapping[str, Sequence[Term]], names: Sequence[str]):
+    def __init__(
+        self,
+        dimensions: Mapping[str, Dimension],
+        conditions: Mapping[str, Sequence[Term]],
+        names: Sequence[str],
+    ):
         self._dimensions, self._conditions = dimensions, conditions
         self._column = {name: i for i, name in enumerate(names)}
 
@@ -60,22 +74,36 @@ class Activity:
         for name in self._dimensions:
             own = np.ones(len(values), dtype=bool)
             for term in self._conditions.get(name, ()):
-                own &= active[term.name] & self._holds(term, values) if term.name in active else False
+                own &= (
+                    active[term.name] & self._holds(term, values) if term.name in active else False
+                )
             active[name] = own
-        result: np.ndarray = np.column_stack([active[name] for name in self._column]) if self._column else np.ones_like(values, bool)
+        result: np.ndarray = (
+            np.column_stack([active[name] for name in self._column])
+            if self._column
+            else np.ones_like(values, bool)
+        )
         return result
 
     def _holds(self, term: Term, values: np.ndarray) -> np.ndarray:
         """Return an array of shape (n,): True where the value of the term's dimension is accepted."""
         dimension = self._dimensions[term.name]
-        column = values[:, self._column[term.name]] if term.name in self._column else np.full(len(values), _single(dimension))
+        column = (
+            values[:, self._column[term.name]]
+            if term.name in self._column
+            else np.full(len(values), _single(dimension))
+        )
         if dimension.options:
             accepted = np.array([term.holds(option.key) for option in dimension.options])
             chosen: np.ndarray = accepted[np.nan_to_num(column).astype(int)]
             return chosen
         if dimension.q is not None or dimension.mean is not None:  # The value is not the key.
-            column = np.array([dimension.value(key) if key == key else np.nan for key in column.tolist()])
-        holds: np.ndarray = np.logical_or.reduce([TESTS[sign](column, number) for sign, number in term.tests])
+            column = np.array(
+                [dimension.value(key) if key == key else np.nan for key in column.tolist()]
+            )
+        holds: np.ndarray = np.logical_or.reduce(
+            [TESTS[sign](column, number) for sign, number in term.tests]
+        )
         return holds
 
 

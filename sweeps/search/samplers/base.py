@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 class Model(Protocol):
     """Interface of a sampler that suggests values based on earlier trials. Any class with the method `suggest` can be such a sampler."""
 
-    def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
+    def suggest(
+        self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
+    ) -> dict[str, Any]:
         """Suggest values for the next trial.
 
         Args:
@@ -58,7 +60,9 @@ class ReseededSampler:
         sampler: The Optuna sampler of the current trial.
     """
 
-    def __init__(self, build: Callable[[int, int], BaseSampler], space: Mapping[str, BaseDistribution]):
+    def __init__(
+        self, build: Callable[[int, int], BaseSampler], space: Mapping[str, BaseDistribution]
+    ):
         self._build, self.space = build, space
         self.reseed(0, 0)
 
@@ -102,7 +106,9 @@ class SamplerContext:
     @property
     def free(self) -> dict[str, BaseDistribution]:
         """Distributions of the dimensions that every trial has, except grid dimensions and dimensions with a single value."""
-        return {name: d for name, d in self.always.items() if name not in self.grids and not d.single()}
+        return {
+            name: d for name, d in self.always.items() if name not in self.grids and not d.single()
+        }
 
 
 class Algorithm(ABC):

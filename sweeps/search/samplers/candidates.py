@@ -32,10 +32,19 @@ class Candidates:
     """
 
     def __init__(
-        self, axes: Axes, activity: Activity | None, cell: Mapping[str, Any], taken: Callable[[Point], bool] = lambda point: False
+        self,
+        axes: Axes,
+        activity: Activity | None,
+        cell: Mapping[str, Any],
+        taken: Callable[[Point], bool] = lambda point: False,
     ):
         self.axes, self.activity = axes, activity
-        given = [[d.to_internal_repr(cell[name]) if name in cell else np.nan for name, d in axes.space.items()]]
+        given = [
+            [
+                d.to_internal_repr(cell[name]) if name in cell else np.nan
+                for name, d in axes.space.items()
+            ]
+        ]
         self._cell = [i for i, name in enumerate(axes.names) if name in cell]
         self._cell_places = axes.places(np.array(given))[0, self._cell]
         self._taken, self._drawn = taken, set[Point]()
@@ -44,7 +53,12 @@ class Candidates:
         self._reach = np.zeros(len(axes.names))
         self._reach[axes.numbers] = np.where(axes.log, 0.0, REACH * axes.step / axes.width)
 
-    def best(self, score: Callable[[np.ndarray], np.ndarray], centers: np.ndarray, rng: np.random.RandomState) -> np.ndarray | None:
+    def best(
+        self,
+        score: Callable[[np.ndarray], np.ndarray],
+        centers: np.ndarray,
+        rng: np.random.RandomState,
+    ) -> np.ndarray | None:
         """Search for the candidate with the largest score.
 
         Args:
@@ -56,12 +70,16 @@ class Candidates:
             The places of the best candidate, an array of shape (dimensions,); None if every candidate is taken. In a space of discrete
             dimensions in which nearly all configurations are taken, the few others may not be among the candidates.
         """
-        candidates = self.fresh(np.vstack([self.axes.anywhere(rng, ANYWHERE), self.around(centers, WIDTHS[0], rng)]))
+        candidates = self.fresh(
+            np.vstack([self.axes.anywhere(rng, ANYWHERE), self.around(centers, WIDTHS[0], rng)])
+        )
         scores = score(candidates)
         for width in WIDTHS[1:]:
             if not len(candidates):
                 return None
-            neighbors = self.fresh(self.around(candidates[np.argsort(-scores, kind="stable")[:BEST]], width, rng))
+            neighbors = self.fresh(
+                self.around(candidates[np.argsort(-scores, kind="stable")[:BEST]], width, rng)
+            )
             scores = np.append(scores, score(neighbors))
             candidates = np.vstack([candidates, neighbors])
         ranked = candidates[np.argsort(-scores, kind="stable")]
@@ -89,7 +107,11 @@ class Candidates:
     def _points(self, places: np.ndarray) -> Iterator[Point]:
         """Yield the configuration of each row as a point; see `point_of`."""
         for row in self.axes.internal(places).tolist():
-            yield frozenset((name, value) for name, value in zip(self.axes.names, row, strict=True) if value == value)
+            yield frozenset(
+                (name, value)
+                for name, value in zip(self.axes.names, row, strict=True)
+                if value == value
+            )
 
     def in_cell(self, places: np.ndarray) -> np.ndarray:
         """Return a copy of places in which the grid dimensions have the values of the cell, and the inactive dimensions are NaN."""
@@ -101,7 +123,11 @@ class Candidates:
 
     def filled(self, places: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
         """Return a copy of places in which the inactive dimensions have random places."""
-        return np.where(np.isnan(places), self.axes.anywhere(rng, len(places)), places) if self.activity else places
+        return (
+            np.where(np.isnan(places), self.axes.anywhere(rng, len(places)), places)
+            if self.activity
+            else places
+        )
 
     def around(self, centers: np.ndarray, width: float, rng: np.random.RandomState) -> np.ndarray:
         """Draw `AROUND` neighbors of randomly chosen centers. Each neighbor differs from its center in a random subset of the dimensions.
@@ -111,7 +137,9 @@ class Candidates:
         """
         x = self.filled(centers[rng.randint(len(centers), size=AROUND)], rng)
         changed = rng.rand(*x.shape) < max(0.5, 1 / x.shape[1])
-        moved = np.clip(x + changed * rng.normal(0, 1, x.shape) * np.maximum(width, self._reach), 0, 1)
+        moved = np.clip(
+            x + changed * rng.normal(0, 1, x.shape) * np.maximum(width, self._reach), 0, 1
+        )
         for i, count in self.axes.choices.items():
             moved[:, i] = np.where(rng.rand(len(x)) < 0.1, rng.randint(count, size=len(x)), x[:, i])
         return self.axes.on_steps(moved)

@@ -78,35 +78,59 @@ class CellSampler(BaseSampler):
         self.cell, self._number = dict(cell), number
         self.optuna_sampler.reseed(seed_of(self.seed, number, "sampler"), index)
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
         """Return the dimensions whose values are suggested together. Return {} for a repeat, because all values of a repeat are fixed."""
         if repeat_of(trial) is not None:
             return {}
         if self.model is None:
             return dict(self.optuna_sampler.space)
         self.history.refresh(study)
-        return {name: distribution for name, distribution in self._distributions.items() if name not in self.cell}
+        return {
+            name: distribution
+            for name, distribution in self._distributions.items()
+            if name not in self.cell
+        }
 
-    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
         """Suggest the values of several dimensions together. Return {} for a repeat, because all values of a repeat are fixed."""
         if repeat_of(trial) is not None:
             return {}
         if self.model is None:
-            visible_study: Any = study if self._repeats.count == 1 else ByConfiguration(study, self._repeats)
+            visible_study: Any = (
+                study if self._repeats.count == 1 else ByConfiguration(study, self._repeats)
+            )
             return self.optuna_sampler.sampler.sample_relative(visible_study, trial, search_space)
         self.history.number = trial.number
-        return self.model.suggest(self.history, self.cell, np.random.RandomState(seed_of(self.seed, self._number, "model")))
+        return self.model.suggest(
+            self.history,
+            self.cell,
+            np.random.RandomState(seed_of(self.seed, self._number, "model")),
+        )
 
-    def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution) -> Any:
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
         """Return the value of one dimension.
 
         For a grid dimension, this is the value in the grid cell. For any other dimension, it is a random value.
         """
         if param_name in self.cell:
             return self.cell[param_name]
-        return self.optuna_sampler.sampler.sample_independent(study, trial, param_name, param_distribution)
+        return self.optuna_sampler.sampler.sample_independent(
+            study, trial, param_name, param_distribution
+        )
 
-    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
         """Tell Optuna's sampler that a trial has ended."""
         self.optuna_sampler.sampler.after_trial(study, trial, state, values)
 
@@ -118,4 +142,6 @@ def starting_points_of(space: Space, earlier: Sequence[EarlierSweep]) -> list[di
     from sweeps.search.samplers.earlier_sweeps import starting_points  # scipy takes long to import.
 
     minimize = [objective.goal == "minimize" for objective in space.objectives]
-    return starting_points(earlier, {d.name: distribution_of(d) for d in space.dimensions}, minimize)
+    return starting_points(
+        earlier, {d.name: distribution_of(d) for d in space.dimensions}, minimize
+    )

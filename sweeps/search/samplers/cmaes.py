@@ -19,15 +19,26 @@ class Cmaes(Algorithm):
     package: ClassVar[str | None] = "cmaes"
 
     n_startup_trials: Annotated[
-        AtLeast1, Field(examples=[10], description="number of complete trials before the distribution is adapted")
+        AtLeast1,
+        Field(
+            examples=[10],
+            description="number of complete trials before the distribution is adapted",
+        ),
     ] = 1
     sigma0: Annotated[
         Number | None,
-        Field(examples=[0.2], gt=0, description="initial standard deviation; by default a sixth of the smallest range of a dimension"),
+        Field(
+            examples=[0.2],
+            gt=0,
+            description="initial standard deviation; by default a sixth of the smallest range of a dimension",
+        ),
     ] = None
     popsize: Annotated[
         AtLeast2 | None,
-        Field(examples=[16], description="number of trials in a generation; by default computed from the number of dimensions"),
+        Field(
+            examples=[16],
+            description="number of trials in a generation; by default computed from the number of dimensions",
+        ),
     ] = None
 
     def build(self, context: SamplerContext) -> ReseededSampler:
@@ -35,7 +46,11 @@ class Cmaes(Algorithm):
         from optuna.distributions import CategoricalDistribution
         from optuna.samplers import CmaEsSampler
 
-        numbers = {name: d for name, d in context.free.items() if not isinstance(d, CategoricalDistribution)}
+        numbers = {
+            name: d
+            for name, d in context.free.items()
+            if not isinstance(d, CategoricalDistribution)
+        }
         options: dict[str, Any] = dataclasses.asdict(self) | {"warn_independent_sampling": False}
         space = numbers if len(numbers) > 1 else {}  # CMA-ES needs at least two dimensions.
         return ReseededSampler(lambda seed, index: CmaEsSampler(**options, seed=seed), space)

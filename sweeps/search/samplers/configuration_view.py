@@ -43,9 +43,16 @@ def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTria
         return merged
     complete = [t for t in trials if t.state is TrialState.COMPLETE]
     aggregate = AGGREGATES[repeats.aggregate]
-    merged.values = [float(aggregate(column)) for column in zip(*(t.values for t in complete), strict=True)]
-    violations = {name: max(t.constraints[name] for t in complete if name in t.constraints) for name in first.constraints}
-    merged.system_attrs = first.system_attrs | {f"{_CONSTRAINTS_KEY}:{name}": by for name, by in violations.items()}
+    merged.values = [
+        float(aggregate(column)) for column in zip(*(t.values for t in complete), strict=True)
+    ]
+    violations = {
+        name: max(t.constraints[name] for t in complete if name in t.constraints)
+        for name in first.constraints
+    }
+    merged.system_attrs = first.system_attrs | {
+        f"{_CONSTRAINTS_KEY}:{name}": by for name, by in violations.items()
+    }
     return merged
 
 
@@ -63,11 +70,18 @@ class ByConfiguration:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._study, name)
 
-    def get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None) -> list[FrozenTrial]:
+    def get_trials(
+        self, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
         """Return one merged trial for each configuration; see `merge_repeats`."""
         return self._get_trials(deepcopy, states)
 
-    def _get_trials(self, deepcopy: bool = True, states: Container[TrialState] | None = None, use_cache: bool = False) -> list[FrozenTrial]:
+    def _get_trials(
+        self,
+        deepcopy: bool = True,
+        states: Container[TrialState] | None = None,
+        use_cache: bool = False,
+    ) -> list[FrozenTrial]:
         by_configuration: dict[int, list[FrozenTrial]] = defaultdict(list)
         for t in self._study._get_trials(deepcopy=deepcopy, use_cache=use_cache):
             first = repeat_of(t)

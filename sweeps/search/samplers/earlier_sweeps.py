@@ -46,13 +46,17 @@ class _Trials:
 
     def __init__(self, trials: Sequence[FrozenTrial], minimize: Sequence[bool]):
         self._trials = list(trials)
-        self.directions = [StudyDirection.MINIMIZE if low else StudyDirection.MAXIMIZE for low in minimize]
+        self.directions = [
+            StudyDirection.MINIMIZE if low else StudyDirection.MAXIMIZE for low in minimize
+        ]
 
     def get_trials(self, deepcopy: bool = True) -> list[FrozenTrial]:
         return self._trials
 
 
-def history_of(trials: Sequence[EarlierTrial], space: Mapping[str, BaseDistribution], minimize: Sequence[bool]) -> History:
+def history_of(
+    trials: Sequence[EarlierTrial], space: Mapping[str, BaseDistribution], minimize: Sequence[bool]
+) -> History:
     """Return the trials of an earlier sweep as the history of a sweep.
 
     Args:
@@ -63,14 +67,22 @@ def history_of(trials: Sequence[EarlierTrial], space: Mapping[str, BaseDistribut
     frozen = []
     for number, trial in enumerate(trials):
         known = {name: distribution for name, distribution in space.items() if name in trial.keys}
-        state = TrialState.FAIL if math.isinf(trial.violation) else TrialState.PRUNED if trial.values is None else TrialState.COMPLETE
+        state = (
+            TrialState.FAIL
+            if math.isinf(trial.violation)
+            else TrialState.PRUNED
+            if trial.values is None
+            else TrialState.COMPLETE
+        )
         made = create_trial(
             state=state,
             values=trial.values if state is TrialState.COMPLETE else None,
             params={name: trial.keys[name] for name in known},
             distributions=known,
             intermediate_values=dict(trial.rungs),
-            system_attrs={f"{_CONSTRAINTS_KEY}:earlier": trial.violation} if 0 < trial.violation < math.inf else {},
+            system_attrs={f"{_CONSTRAINTS_KEY}:earlier": trial.violation}
+            if 0 < trial.violation < math.inf
+            else {},
         )
         made.number = number
         frozen.append(made)
@@ -93,10 +105,22 @@ class EarlierProcess:
         columns: Indices of the dimensions of the new sweep that the process has.
     """
 
-    def __init__(self, places: np.ndarray, fidelities: np.ndarray, values: np.ndarray, categorical: np.ndarray):
-        self.columns = [i for i, column in enumerate(places.T) if not np.isnan(column).any() and len(np.unique(column)) > 1]
+    def __init__(
+        self,
+        places: np.ndarray,
+        fidelities: np.ndarray,
+        values: np.ndarray,
+        categorical: np.ndarray,
+    ):
+        self.columns = [
+            i
+            for i, column in enumerate(places.T)
+            if not np.isnan(column).any() and len(np.unique(column)) > 1
+        ]
         inputs = np.column_stack([places[:, self.columns], fidelities])
-        self._process = Process(inputs, scaled(values)[0], np.append(categorical[self.columns], False))
+        self._process = Process(
+            inputs, scaled(values)[0], np.append(categorical[self.columns], False)
+        )
         self._process.condition(np.round(self._process.fit(self._process.start), 4))
 
     def predict(self, x: np.ndarray) -> np.ndarray:
@@ -104,7 +128,9 @@ class EarlierProcess:
         return self._process.predict(x[:, [*self.columns, x.shape[1] - 1]])[0]
 
 
-def earlier_processes(sweeps: Sequence[EarlierSweep], axes: Axes, minimize: Sequence[bool]) -> list[list[EarlierProcess]]:
+def earlier_processes(
+    sweeps: Sequence[EarlierSweep], axes: Axes, minimize: Sequence[bool]
+) -> list[list[EarlierProcess]]:
     """Return the processes of earlier sweeps for each objective. A sweep with too few observations has none.
 
     Args:
@@ -120,12 +146,20 @@ def earlier_processes(sweeps: Sequence[EarlierSweep], axes: Axes, minimize: Sequ
         if len(observed.trials) < ENOUGH:
             continue
         rows = [
-            [d.to_internal_repr(t.params[name]) if name in t.params else np.nan for name, d in axes.space.items()] for t in observed.trials
+            [
+                d.to_internal_repr(t.params[name]) if name in t.params else np.nan
+                for name, d in axes.space.items()
+            ]
+            for t in observed.trials
         ]
         full = float(history.last_step)
         fidelities = fidelity(observed.levels, min([*observed.levels, full]), full)
         for i, known in enumerate(processes):
-            known.append(EarlierProcess(axes.places(np.array(rows)), fidelities, observed.values[:, i], categorical))
+            known.append(
+                EarlierProcess(
+                    axes.places(np.array(rows)), fidelities, observed.values[:, i], categorical
+                )
+            )
     return [[process for process in known if process.columns] for known in processes]
 
 
@@ -162,7 +196,9 @@ class ProcessWithPrior(Process):
         return mean + self._predictions(x) @ self.weights, deviation
 
 
-def predicts_better(informed: ProcessWithPrior, process: Process, trials: Sequence[FrozenTrial]) -> bool:
+def predicts_better(
+    informed: ProcessWithPrior, process: Process, trials: Sequence[FrozenTrial]
+) -> bool:
     """Return True if a process with a prior predicts the trials of the new sweep better than a process without one.
 
     Args:
@@ -201,7 +237,9 @@ def prior_weights(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     count = predicted.shape[1]
     centered = predicted - predicted.mean(axis=0) if len(predicted) else predicted
     pull = math.sqrt(STRENGTH) * np.eye(count)
-    weights: np.ndarray = nnls(np.vstack([centered, pull]), np.concatenate([y, pull @ np.full(count, ASSUMED / count)]))[0]
+    weights: np.ndarray = nnls(
+        np.vstack([centered, pull]), np.concatenate([y, pull @ np.full(count, ASSUMED / count)])
+    )[0]
     return weights
 
 
@@ -231,5 +269,10 @@ def _best(history: History) -> dict[str, Any] | None:
     level = history.highest(FEW) or history.highest(1)
     if level is None:
         return None
-    ranks = [rank for cell in history.levels[level].values() for rank in cell if not rank[0] and math.isfinite(rank[1][0])]
+    ranks = [
+        rank
+        for cell in history.levels[level].values()
+        for rank in cell
+        if not rank[0] and math.isfinite(rank[1][0])
+    ]
     return dict(history.known[min(ranks)[2]].params) if ranks else None

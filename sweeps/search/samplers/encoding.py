@@ -42,7 +42,9 @@ class Axes:
     def __init__(self, space: Mapping[str, BaseDistribution], ordered: Collection[str] = ()):
         self.space, self.names = space, list(space)
         every: Sequence[Any] = [_by_index(d) if name in ordered else d for name, d in space.items()]
-        self.choices = {i: len(d.choices) for i, d in enumerate(every) if isinstance(d, CategoricalDistribution)}
+        self.choices = {
+            i: len(d.choices) for i, d in enumerate(every) if isinstance(d, CategoricalDistribution)
+        }
         self.numbers = [i for i in range(len(every)) if i not in self.choices]
         numeric = [every[i] for i in self.numbers]
         self.step = np.array([d.step or 0.0 for d in numeric], dtype=float)
@@ -65,7 +67,9 @@ class Axes:
         values[:, self.log] = np.exp(values[:, self.log])
         stepped = self.step > 0
         low = self.bounds[stepped, 0]
-        values[:, stepped] = low + np.round((values[:, stepped] - low) / self.step[stepped]) * self.step[stepped]
+        values[:, stepped] = (
+            low + np.round((values[:, stepped] - low) / self.step[stepped]) * self.step[stepped]
+        )
         clipped: np.ndarray = np.clip(values, self.bounds[:, 0], self.bounds[:, 1])
         return clipped
 
@@ -106,7 +110,11 @@ class Axes:
         The values are in Optuna's external representation, by dimension name. Inactive dimensions are left out.
         """
         values = self.internal(place[None])[0].tolist()
-        return {name: self.space[name].to_external_repr(value) for name, value in zip(self.names, values, strict=True) if value == value}
+        return {
+            name: self.space[name].to_external_repr(value)
+            for name, value in zip(self.names, values, strict=True)
+            if value == value
+        }
 
     def internal(self, places: np.ndarray) -> np.ndarray:
         """Convert places to values in Optuna's internal representation. Both arrays have the shape (n, dimensions)."""

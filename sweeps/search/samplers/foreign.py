@@ -12,7 +12,9 @@ from sweeps.search.samplers.base import Model, ReseededSampler, SamplerContext
 log = logging.getLogger(__name__)
 
 
-def build_foreign(name: str, factory: Callable[..., Any], options: Mapping[str, Any], context: SamplerContext) -> Model | ReseededSampler:
+def build_foreign(
+    name: str, factory: Callable[..., Any], options: Mapping[str, Any], context: SamplerContext
+) -> Model | ReseededSampler:
     """Build a user-defined sampler.
 
     If this is a sampler of Optuna, it is built again for each trial, with the seed of the trial. Each suggestion is then a function of the
@@ -31,14 +33,21 @@ def build_foreign(name: str, factory: Callable[..., Any], options: Mapping[str, 
 
     takes_seed = "seed" in inspect.signature(factory).parameters
     if takes_seed and "seed" in options:
-        raise TypeError("`seed` is not an option: sweeps computes a seed for each trial from search.seed")
+        raise TypeError(
+            "`seed` is not an option: sweeps computes a seed for each trial from search.seed"
+        )
     first = factory(**options, **({"seed": context.seed} if takes_seed else {}))
     if not isinstance(first, BaseSampler):
         if not callable(getattr(first, "suggest", None)):
-            raise TypeError(f"`{name}` must be a sampler of Optuna, or have a method `suggest(history, cell, rng)`")
+            raise TypeError(
+                f"`{name}` must be a sampler of Optuna, or have a method `suggest(history, cell, rng)`"
+            )
         return first  # type: ignore[no-any-return]
     if not takes_seed:
-        log.warning("the sampler %s has no argument `seed`, so a resumed sweep may suggest other values than an uninterrupted sweep", name)
+        log.warning(
+            "the sampler %s has no argument `seed`, so a resumed sweep may suggest other values than an uninterrupted sweep",
+            name,
+        )
     latest: BaseSampler = first
     known = set(vars(first))
 

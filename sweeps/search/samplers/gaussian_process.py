@@ -32,7 +32,9 @@ class Noise:
         if not (freedom and self.width and math.isfinite(variance)):
             return self
         log = math.log(max(variance, LEAST_NOISE))
-        precision = self.width**-2 + freedom / 2  # The logarithm of an estimated variance has a variance of about 2 / freedom.
+        precision = (
+            self.width**-2 + freedom / 2
+        )  # The logarithm of an estimated variance has a variance of about 2 / freedom.
         return Noise((self.log * self.width**-2 + log * freedom / 2) / precision, precision**-0.5)
 
 
@@ -52,7 +54,14 @@ class Process:
         noise: Prior of the noise variance; see `Noise`.
     """
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, categorical: np.ndarray, shares: np.ndarray | None = None, noise: Noise = VAGUE):
+    def __init__(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        categorical: np.ndarray,
+        shares: np.ndarray | None = None,
+        noise: Noise = VAGUE,
+    ):
         self.x, self.y, self.categorical, self.noise = x, y, categorical, noise
         self._shares = np.ones(len(y)) if shares is None else shares
 
@@ -82,7 +91,9 @@ class Process:
         if not self.noise.width:
             bounds[-1] = (self.noise.log, self.noise.log)
         start = np.clip(start, [low for low, _ in bounds], [high for _, high in bounds])
-        fitted = minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40})
+        fitted = minimize(
+            self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40}
+        )
         return fitted.x if np.isfinite(fitted.fun) else start
 
     def _loss(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -118,7 +129,11 @@ class Process:
             theta: (d + 2,) parameters as `fit` returns them.
         """
         d = self.x.shape[1]
-        self._weights, self._scale, self.variance = np.exp(-2 * theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1])
+        self._weights, self._scale, self.variance = (
+            np.exp(-2 * theta[:d]),
+            math.exp(theta[d]),
+            math.exp(theta[d + 1]),
+        )
         self._solve(self._kernel(self.x, self.x))
 
     def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:

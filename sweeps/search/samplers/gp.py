@@ -28,7 +28,10 @@ class Gp(Algorithm):
         ),
     ] = 10
     deterministic_objective: Annotated[
-        StrictBool, Field(description="whether two trials with equal parameters always have equal values, so that values have no noise")
+        StrictBool,
+        Field(
+            description="whether two trials with equal parameters always have equal values, so that values have no noise"
+        ),
     ] = False
     cost: Annotated[
         Literal["seconds", "cpu_seconds", "gpu_seconds"] | None,
@@ -50,7 +53,8 @@ class Gp(Algorithm):
         model = GpModel(
             self.n_startup_trials,
             self.deterministic_objective,
-            {name: distribution_of(dimension) for name, dimension in context.dimensions.items()} or context.always,
+            {name: distribution_of(dimension) for name, dimension in context.dimensions.items()}
+            or context.always,
             context.max_t,
             context.dimensions,
             context.conditions,

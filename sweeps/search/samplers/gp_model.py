@@ -23,7 +23,14 @@ from sweeps.search.samplers.activity import Activity, is_ordered
 from sweeps.search.samplers.candidates import BEST, Candidates
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.gp_kernels import FittedKernels
-from sweeps.search.samplers.gp_observations import Observations, fidelity, limits, observations, scaled, share_of_noise
+from sweeps.search.samplers.gp_observations import (
+    Observations,
+    fidelity,
+    limits,
+    observations,
+    scaled,
+    share_of_noise,
+)
 from sweeps.search.samplers.history import FULL, History, point_of
 from sweeps.space import Dimension, Repeats
 from sweeps.space.conditions import Term
@@ -64,12 +71,26 @@ class GpModel:
         repeats: Repeats = Repeats(),  # noqa: B008 - frozen
         cost: str | None = None,
     ):
-        self.enough, self.deterministic, self.max_t, self.repeats = n_startup_trials, deterministic_objective, max_t, repeats
+        self.enough, self.deterministic, self.max_t, self.repeats = (
+            n_startup_trials,
+            deterministic_objective,
+            max_t,
+            repeats,
+        )
         self.cost = cost
-        self.names = {name: distribution for name, distribution in sorted((space or {}).items()) if not distribution.single()}
-        self.axes = Axes(self.names, [name for name, dimension in (dimensions or {}).items() if is_ordered(dimension)])
+        self.names = {
+            name: distribution
+            for name, distribution in sorted((space or {}).items())
+            if not distribution.single()
+        }
+        self.axes = Axes(
+            self.names,
+            [name for name, dimension in (dimensions or {}).items() if is_ordered(dimension)],
+        )
         self.always = {name for name in self.names if name not in (conditions or {})}
-        self.activity = Activity(dimensions, conditions, self.axes.names) if dimensions and conditions else None
+        self.activity = (
+            Activity(dimensions, conditions, self.axes.names) if dimensions and conditions else None
+        )
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
         self._kernels = FittedKernels()
         self._earlier: Sequence[Sequence[EarlierProcess]] = ()
@@ -82,7 +103,9 @@ class GpModel:
         """
         self._earlier = earlier
 
-    def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
+    def suggest(
+        self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
+    ) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
 
         If this call fits kernels, it records the fitted parameters as a system attribute of the trial that is being sampled.
@@ -90,25 +113,43 @@ class GpModel:
         if not set(self.names) - set(cell):
             return {}
         if history.number == 0:
-            place: np.ndarray | None = Candidates(self.axes, self.activity, cell).in_cell(self.axes.middle(rng))[0]
+            place: np.ndarray | None = Candidates(self.axes, self.activity, cell).in_cell(
+                self.axes.middle(rng)
+            )[0]
         elif len(history.known) < self.enough:
             return {}
         else:
             place = self._best_place(history, cell, rng)
-        return {} if place is None else {name: value for name, value in self.axes.external(place).items() if name not in cell}
+        return (
+            {}
+            if place is None
+            else {
+                name: value for name, value in self.axes.external(place).items() if name not in cell
+            }
+        )
 
-    def _best_place(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> np.ndarray | None:
+    def _best_place(
+        self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
+    ) -> np.ndarray | None:
         """Return the places with the largest score, an array of shape (dimensions,); None for random values."""
         from sweeps.search.samplers.acquisition import acquisition, best_first, improvement_region
 
         observed = observations(history, rng)
         surrogate = self._surrogate(history, observed, rng)
-        pending = [t for n, t in history.running.items() if n != history.number and self.always <= t.params.keys()]
+        pending = [
+            t
+            for n, t in history.running.items()
+            if n != history.number and self.always <= t.params.keys()
+        ]
         surrogate.imagine(self._places(pending))
 
         begun = {point_of(t.params, t.distributions) for t in pending}
-        candidates = Candidates(self.axes, self.activity, cell, lambda point: point in history.tried or point in begun)
-        earlier = candidates.in_cell(candidates.filled(self._places([*observed.trials, *pending]), rng))
+        candidates = Candidates(
+            self.axes, self.activity, cell, lambda point: point in history.tried or point in begun
+        )
+        earlier = candidates.in_cell(
+            candidates.filled(self._places([*observed.trials, *pending]), rng)
+        )
         means, feasibility = surrogate.predict(earlier)[0], surrogate.feasibility(earlier)
         feasibility[: len(observed.feasible)][observed.feasible] = 1.0
         region = improvement_region(means[feasibility >= 0.5])
@@ -118,7 +159,9 @@ class GpModel:
         self._kernels.record(history.study, history.number)
         return candidates.best(lambda places: acquisition(surrogate, region, places), centers, rng)
 
-    def _surrogate(self, history: History, observed: Observations, rng: np.random.RandomState) -> Surrogate:
+    def _surrogate(
+        self, history: History, observed: Observations, rng: np.random.RandomState
+    ) -> Surrogate:
         """Condition a process for each objective, for each violated constraint, and for failures."""
         from sweeps.search.samplers.acquisition import Bound, Surrogate
         from sweeps.search.samplers.gaussian_process import NONE, VAGUE, Process
@@ -126,27 +169,42 @@ class GpModel:
         count = sum(history.count(level) for level in history.levels) + len(history.failed)
         full = self.max_t or history.last_step
         lowest = min([*observed.levels, full])
-        inputs = self._inputs(self._places(observed.trials), fidelity(observed.levels, lowest, full))
+        inputs = self._inputs(
+            self._places(observed.trials), fidelity(observed.levels, lowest, full)
+        )
         shares = np.where(observed.levels == FULL, share_of_noise(self.repeats), 1.0)
         freedom, variances = history.noise()
         objectives = []
         for i, variance in enumerate(variances):
             values, factor = scaled(observed.values[:, i])
-            noise = NONE if self.deterministic else VAGUE.with_estimate(variance * factor**2, freedom)
+            noise = (
+                NONE if self.deterministic else VAGUE.with_estimate(variance * factor**2, freedom)
+            )
             arguments = (inputs, values, self._categorical, shares, noise)
-            process = self._kernels.condition(Process(*arguments), f"objective {i}", history.study, count)
+            process = self._kernels.condition(
+                Process(*arguments), f"objective {i}", history.study, count
+            )
             if self._earlier and self._earlier[i]:
                 from sweeps.search.samplers.earlier_sweeps import ProcessWithPrior, predicts_better
 
                 informed = ProcessWithPrior(self._earlier[i], *arguments)
-                self._kernels.condition(informed, f"objective {i} with earlier sweeps", history.study, count)
-                process = informed if predicts_better(informed, process, observed.trials) else process
+                self._kernels.condition(
+                    informed, f"objective {i} with earlier sweeps", history.study, count
+                )
+                process = (
+                    informed if predicts_better(informed, process, observed.trials) else process
+                )
             objectives.append(process)
         bounds = []
         for limit in limits(history, observed.trials, self.always, rng):
             inputs = self._inputs(self._places(limit.trials), fidelity(limit.levels, lowest, full))
             process = Process(inputs, limit.values, self._categorical)
-            bounds.append(Bound(self._kernels.condition(process, limit.name, history.study, count), limit.threshold))
+            bounds.append(
+                Bound(
+                    self._kernels.condition(process, limit.name, history.study, count),
+                    limit.threshold,
+                )
+            )
         return Surrogate(objectives, bounds, self._at_full)
 
     def _trial_cost(self, history: History, name: str) -> TrialCost | None:
@@ -161,12 +219,20 @@ class GpModel:
         if not factor:
             return None
         inputs = self._inputs(self._places(observed.trials), fidelity(observed.steps, 1, full))
-        process = self._kernels.condition(Process(inputs, logs, self._categorical), "cost", history.study, len(history.spent))
+        process = self._kernels.condition(
+            Process(inputs, logs, self._categorical), "cost", history.study, len(history.spent)
+        )
         return TrialCost(process, factor)
 
     def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:
         """Return the places of n trials, an array of shape (n, dimensions). The place of a dimension that a trial lacks is NaN."""
-        rows = [[d.to_internal_repr(t.params[name]) if name in t.params else np.nan for name, d in self.names.items()] for t in trials]
+        rows = [
+            [
+                d.to_internal_repr(t.params[name]) if name in t.params else np.nan
+                for name, d in self.names.items()
+            ]
+            for t in trials
+        ]
         return self.axes.places(np.array(rows).reshape(-1, len(self.names)))
 
     def _inputs(self, places: np.ndarray, fidelities: np.ndarray) -> np.ndarray:

@@ -62,7 +62,9 @@ def fidelity(levels: np.ndarray, lowest: Level, full: float) -> np.ndarray:
     """
     steps = np.where(levels == FULL, full, levels)
     scale = max(math.log(full) - math.log(lowest), 1e-9)
-    fidelities: np.ndarray = np.where(levels == FULL, 1.0, (np.log(steps) - math.log(lowest)) / scale)
+    fidelities: np.ndarray = np.where(
+        levels == FULL, 1.0, (np.log(steps) - math.log(lowest)) / scale
+    )
     return fidelities
 
 
@@ -86,8 +88,12 @@ def observations(history: History, rng: np.random.RandomState) -> Observations:
     return Observations(
         levels=np.array([level for level, _, _ in chosen]),
         trials=[history.known[number] for _, (_, _, number), _ in chosen],
-        values=np.array([[value + shift for value in values] for _, (_, values, _), shift in chosen]),
-        feasible=np.array([level == FULL and not violation for level, (violation, _, _), _ in chosen]),
+        values=np.array(
+            [[value + shift for value in values] for _, (_, values, _), shift in chosen]
+        ),
+        feasible=np.array(
+            [level == FULL and not violation for level, (violation, _, _), _ in chosen]
+        ),
     )
 
 
@@ -120,7 +126,9 @@ class _Rung:
         if len(self._cells[0][0][1]) > 1:
             ranked = [*itertools.chain.from_iterable(self._cells)]
             first, others = np.split(front_first(ranked, share // 2), [share // 2])
-            return [ranked[i] for i in (*first, *rng.choice(others, share - len(first), replace=False))]
+            return [
+                ranked[i] for i in (*first, *rng.choice(others, share - len(first), replace=False))
+            ]
         best = list(itertools.islice(heapq.merge(*self._cells), share // 2))
         skip = [bisect_right(cell, best[-1]) if best else 0 for cell in self._cells]
         picked = rng.choice(self.count - len(best), share - len(best), replace=False)
@@ -128,13 +136,19 @@ class _Rung:
 
     def spread(self, most: int) -> list[Ranked]:
         """Return at most `most` trials, evenly spread over the ranks."""
-        return self._at(range(0, self.count, max(1, math.ceil(self.count / most))), [0] * len(self._cells))
+        return self._at(
+            range(0, self.count, max(1, math.ceil(self.count / most))), [0] * len(self._cells)
+        )
 
     def _at(self, indices: Iterable[int], skip: Sequence[int]) -> list[Ranked]:
         """Return trials by their indices among those that are left if the first `skip[i]` trials of each cell i are left out."""
-        ends = list(itertools.accumulate(len(cell) - n for cell, n in zip(self._cells, skip, strict=True)))
+        ends = list(
+            itertools.accumulate(len(cell) - n for cell, n in zip(self._cells, skip, strict=True))
+        )
         cells = [(i, bisect_right(ends, i)) for i in indices]
-        return [self._cells[cell][skip[cell] + i - (ends[cell - 1] if cell else 0)] for i, cell in cells]
+        return [
+            self._cells[cell][skip[cell] + i - (ends[cell - 1] if cell else 0)] for i, cell in cells
+        ]
 
 
 def front_first(ranked: Sequence[Ranked], count: int) -> np.ndarray:
@@ -143,7 +157,9 @@ def front_first(ranked: Sequence[Ranked], count: int) -> np.ndarray:
     A trial on an earlier Pareto front is better. On one front, a smaller sum of the values is better. A trial that violates constraints is
     worse than all others.
     """
-    values = np.fromiter(itertools.chain.from_iterable(one[1] for one in ranked), float).reshape(len(ranked), -1)
+    values = np.fromiter(itertools.chain.from_iterable(one[1] for one in ranked), float).reshape(
+        len(ranked), -1
+    )
     violations = np.fromiter((one[0] for one in ranked), float, len(ranked))
     fronts = _fast_non_domination_rank(values, penalty=violations, n_below=count)
     return np.lexsort((values.sum(axis=1), fronts))
@@ -182,7 +198,10 @@ def scaled(values: np.ndarray) -> tuple[np.ndarray, float]:
     finite = values[np.isfinite(values)]
     if not len(finite) or finite.min() == finite.max():
         return np.zeros(len(values)), 0.0
-    low, high = finite.min() / 2, finite.max() / 2  # halves, because the difference of two floats may overflow
+    low, high = (
+        finite.min() / 2,
+        finite.max() / 2,
+    )  # halves, because the difference of two floats may overflow
     unit = np.where(np.isfinite(values), (values / 2 - low) / (high - low), np.inf)
     first, third = np.quantile(unit[np.isfinite(unit)], (0.25, 0.75))
     unit = np.minimum(unit, third + 1.5 * (third - first))
@@ -209,13 +228,20 @@ class Limit:
     threshold: float
 
     @classmethod
-    def of(cls, name: str, levels: list[Level], trials: list[FrozenTrial], values: np.ndarray) -> Limit:
+    def of(
+        cls, name: str, levels: list[Level], trials: list[FrozenTrial], values: np.ndarray
+    ) -> Limit:
         """Scale values whose largest allowed value is 0."""
         mean, deviation = float(values.mean()), max(float(values.std()), 1e-12)
         return cls(name, np.array(levels), trials, (values - mean) / deviation, -mean / deviation)
 
 
-def limits(history: History, trials: Sequence[FrozenTrial], names: Collection[str], rng: np.random.RandomState) -> Iterator[Limit]:
+def limits(
+    history: History,
+    trials: Sequence[FrozenTrial],
+    names: Collection[str],
+    rng: np.random.RandomState,
+) -> Iterator[Limit]:
     """Yield a limit for failures if a trial failed, and one for each constraint that a trial violates.
 
     A failure has the value 1, and any other end of a trial has the value −1.
@@ -226,13 +252,27 @@ def limits(history: History, trials: Sequence[FrozenTrial], names: Collection[st
         names: Names of the dimensions that a failed trial must have.
         rng: Random number generator of the trial that is being sampled.
     """
-    ended = [t for t in {t.number: t for t in trials}.values() if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+    ended = [
+        t
+        for t in {t.number: t for t in trials}.values()
+        if t.state in (TrialState.COMPLETE, TrialState.PRUNED)
+    ]
     failed = [t for _, t in sorted(history.failed.items()) if t.params.keys() >= set(names)]
     if failed and ended:
         if len(failed) > MOST // 2:
             failed = [failed[i] for i in sorted(rng.choice(len(failed), MOST // 2, replace=False))]
-        yield Limit.of("failure", [FULL] * (len(ended) + len(failed)), ended + failed, np.repeat([-1.0, 1.0], [len(ended), len(failed)]))
-    violations = [(t, name, violation) for t in ended for name, violation in t.constraints.items() if violation < UNKNOWN]
+        yield Limit.of(
+            "failure",
+            [FULL] * (len(ended) + len(failed)),
+            ended + failed,
+            np.repeat([-1.0, 1.0], [len(ended), len(failed)]),
+        )
+    violations = [
+        (t, name, violation)
+        for t in ended
+        for name, violation in t.constraints.items()
+        if violation < UNKNOWN
+    ]
     for name in sorted({name for _, name, _ in violations}):
         having = [t for t, other, _ in violations if other == name]
         values = np.array([violation for _, other, violation in violations if other == name])

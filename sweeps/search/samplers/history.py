@@ -29,7 +29,9 @@ FULL = math.inf
 
 Level = float
 Point = frozenset[tuple[str, float]]
-Ranked = tuple[float, tuple[float, ...], int]  # (violation of the constraints, values where smaller is better, trial number)
+Ranked = tuple[
+    float, tuple[float, ...], int
+]  # (violation of the constraints, values where smaller is better, trial number)
 
 
 @dataclass(frozen=True)
@@ -86,20 +88,26 @@ class History:
         self.number = 0
         self._study: Study | None = None
         self._grids, self._repeats = sorted(grids), repeats
-        self._repeated: dict[int, list[int]] = defaultdict(list)  # numbers of the repeats, by the number of the first trial
+        self._repeated: dict[int, list[int]] = defaultdict(
+            list
+        )  # numbers of the repeats, by the number of the first trial
         self._read = 0  # number of trials read so far
         self._ranks: dict[int, dict[Level, Ranked]] = defaultdict(dict)
         self._shapes: set[frozenset[str]] = set()
         self._group = _SearchSpaceGroup()
         self.running: dict[int, FrozenTrial] = {}
-        self._paused: dict[int, tuple[int | None, list[int]]] = {}  # paused trials by number: the rung, and the list in `ended`
+        self._paused: dict[
+            int, tuple[int | None, list[int]]
+        ] = {}  # paused trials by number: the rung, and the list in `ended`
         self.levels: dict[Level, dict[str, list[Ranked]]] = defaultdict(lambda: defaultdict(list))
         self.ended: dict[Level, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.known: dict[int, FrozenTrial] = {}
         self.failed: dict[int, FrozenTrial] = {}
         self.spent: dict[int, Spent] = {}
         self.signs: list[float] = [1.0]
-        self._deviations: dict[int, tuple[int, list[float]]] = {}  # of repeated configurations: degrees of freedom and sums of squares
+        self._deviations: dict[
+            int, tuple[int, list[float]]
+        ] = {}  # of repeated configurations: degrees of freedom and sums of squares
         self.tried: set[Point] = set()
         self.last_step = 1
 
@@ -125,7 +133,9 @@ class History:
         """Read the new trials and the new values of running trials from a study."""
         self._study = study
         trials = study.get_trials(deepcopy=False)
-        self.signs = signs = [-1.0 if d is StudyDirection.MAXIMIZE else 1.0 for d in study.directions]
+        self.signs = signs = [
+            -1.0 if d is StudyDirection.MAXIMIZE else 1.0 for d in study.directions
+        ]
         fresh = []
         for trial in trials[self._read :]:
             if (first := repeat_of(trial)) is None:
@@ -133,7 +143,11 @@ class History:
             else:
                 self._repeated[first].append(trial.number)
         # A trial may have continued, and may be paused at a later rung already.
-        resumed = [n for n, (rung, _) in self._paused.items() if paused_at(trials[n]) != rung or trials[n].state.is_finished()]
+        resumed = [
+            n
+            for n, (rung, _) in self._paused.items()
+            if paused_at(trials[n]) != rung or trials[n].state.is_finished()
+        ]
         for number in resumed:
             self._paused.pop(number)[1].remove(number)
         for number in [*self.running, *resumed, *fresh]:
@@ -145,20 +159,33 @@ class History:
                 if step not in self._ranks[number]:
                     self._add(trial, step, (_finite(signs[0] * value),), 0.0)
             if trial.state is TrialState.COMPLETE:
-                self._add(trial, FULL, tuple(_finite(s * v) for s, v in zip(signs, trial.values, strict=True)), 0.0)
+                self._add(
+                    trial,
+                    FULL,
+                    tuple(_finite(s * v) for s, v in zip(signs, trial.values, strict=True)),
+                    0.0,
+                )
             if trial.state.is_finished():
                 del self.running[number]
                 self.tried.add(point_of(trial.params, trial.distributions))
                 self._repeated.pop(number, None)
                 if number in self.known:
-                    self.known[number] = trial  # with the state and the constraints that it ended with
+                    self.known[number] = (
+                        trial  # with the state and the constraints that it ended with
+                    )
                 if trial.state is TrialState.FAIL:
                     self.failed[number] = trial
                 elif steps := steps_of(trial):
                     self.spent[number] = Spent(trial, steps, costs_of(trial))
                 if len(repeats) > 1:
-                    self._deviations[number] = _deviations([t.values for t in repeats if t.state is TrialState.COMPLETE])
-                if violation := math.inf if trial.state is TrialState.FAIL else sum(v for v in trial.constraints.values() if v > 0):
+                    self._deviations[number] = _deviations(
+                        [t.values for t in repeats if t.state is TrialState.COMPLETE]
+                    )
+                if (
+                    violation := math.inf
+                    if trial.state is TrialState.FAIL
+                    else sum(v for v in trial.constraints.values() if v > 0)
+                ):
                     for level, (_, values, _) in list(self._ranks[number].items()):
                         self._remove(trial, level)
                         self._add(trial, level, values, violation)
@@ -171,7 +198,9 @@ class History:
                 insort(ended, number)
         self._read = len(trials)
 
-    def _add(self, trial: FrozenTrial, level: Level, values: tuple[float, ...], violation: float) -> None:
+    def _add(
+        self, trial: FrozenTrial, level: Level, values: tuple[float, ...], violation: float
+    ) -> None:
         rank = (violation, values, trial.number)
         self._ranks[trial.number][level] = rank
         if trial.number not in self.known:
@@ -189,7 +218,11 @@ class History:
 
     def cell(self, params: Mapping[str, Any]) -> str:
         """Return the cell of a trial as JSON text, given the trial's parameters; "" if there are no grids."""
-        return json.dumps([params.get(name) for name in self._grids], default=str) if self._grids else ""
+        return (
+            json.dumps([params.get(name) for name in self._grids], default=str)
+            if self._grids
+            else ""
+        )
 
     def count(self, level: Level) -> int:
         """Return the number of trials that reached a level."""
@@ -205,7 +238,10 @@ class History:
         found = [found for found in self._deviations.values() if found[0]]
         freedom = sum(degrees for degrees, _ in found)
         # `fsum` is exact, so the result does not depend on the order in which trials ended.
-        return freedom, [math.fsum(sums[i] for _, sums in found) / max(freedom, 1) for i in range(len(self.signs))]
+        return freedom, [
+            math.fsum(sums[i] for _, sums in found) / max(freedom, 1)
+            for i in range(len(self.signs))
+        ]
 
     def highest(self, enough: int) -> Level | None:
         """Return the highest level that at least `enough` trials reached; None if no level was reached by enough trials."""
@@ -225,10 +261,15 @@ def _deviations(values: Sequence[Sequence[float]]) -> tuple[int, list[float]]:
     if len(values) < 2 or not all(math.isfinite(v) for row in values for v in row):
         return 0, []
     means = [math.fsum(column) / len(column) for column in zip(*values, strict=True)]
-    return len(values) - 1, [math.fsum((v - m) ** 2 for v in column) for m, column in zip(means, zip(*values, strict=True), strict=True)]
+    return len(values) - 1, [
+        math.fsum((v - m) ** 2 for v in column)
+        for m, column in zip(means, zip(*values, strict=True), strict=True)
+    ]
 
 
-def internal(trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution]) -> dict[str, list[float]]:
+def internal(
+    trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution]
+) -> dict[str, list[float]]:
     """Return the parameters of trials in Optuna's internal representation.
 
     Args:
@@ -239,7 +280,10 @@ def internal(trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution
         One list of values for each dimension, in the order of the trials.
     """
     having = [t.params for t in trials if space.keys() <= t.params.keys()]
-    return {name: [distribution.to_internal_repr(params[name]) for params in having] for name, distribution in space.items()}
+    return {
+        name: [distribution.to_internal_repr(params[name]) for params in having]
+        for name, distribution in space.items()
+    }
 
 
 def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -> Point:
@@ -249,8 +293,14 @@ def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -
         params: Parameters of a trial.
         space: Distributions of the dimensions of the point, by name. Dimensions with a single value are left out.
     """
-    active = ((name, distribution) for name, distribution in space.items() if name in params and not distribution.single())
-    return frozenset((name, distribution.to_internal_repr(params[name])) for name, distribution in active)
+    active = (
+        (name, distribution)
+        for name, distribution in space.items()
+        if name in params and not distribution.single()
+    )
+    return frozenset(
+        (name, distribution.to_internal_repr(params[name])) for name, distribution in active
+    )
 
 
 def _finite(value: float) -> float:

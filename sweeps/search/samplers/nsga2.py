@@ -18,18 +18,35 @@ class Nsga2(Algorithm):
 
     several_objectives: ClassVar[bool] = True
 
-    population_size: Annotated[AtLeast2, Field(examples=[20], description="number of complete trials in a generation")] = 50
+    population_size: Annotated[
+        AtLeast2, Field(examples=[20], description="number of complete trials in a generation")
+    ] = 50
     mutation_prob: Annotated[
         Number | None,
-        Field(examples=[0.1], ge=0, le=1, description="probability that a value is drawn at random; by default 1 / (number of dimensions)"),
+        Field(
+            examples=[0.1],
+            ge=0,
+            le=1,
+            description="probability that a value is drawn at random; by default 1 / (number of dimensions)",
+        ),
     ] = None
     crossover_prob: Annotated[
         Number,
-        Field(examples=[0.8], ge=0, le=1, description="probability that a trial combines the values of two earlier trials, its parents"),
+        Field(
+            examples=[0.8],
+            ge=0,
+            le=1,
+            description="probability that a trial combines the values of two earlier trials, its parents",
+        ),
     ] = 0.9
     swapping_prob: Annotated[
         Number,
-        Field(examples=[0.4], ge=0, le=1, description="if there are two parents, probability that a value comes from the second one"),
+        Field(
+            examples=[0.4],
+            ge=0,
+            le=1,
+            description="if there are two parents, probability that a value comes from the second one",
+        ),
     ] = 0.5
 
     def build(self, context: SamplerContext) -> ReseededSampler:
@@ -37,4 +54,6 @@ class Nsga2(Algorithm):
         from optuna.samplers import NSGAIISampler
 
         options: dict[str, Any] = dataclasses.asdict(self)
-        return ReseededSampler(lambda seed, index: NSGAIISampler(**options, seed=seed), context.free)
+        return ReseededSampler(
+            lambda seed, index: NSGAIISampler(**options, seed=seed), context.free
+        )

@@ -15,7 +15,9 @@ from scipy.special import ndtr, ndtri
 
 from sweeps.search.samplers.encoding import Axes
 
-Widths = Callable[[np.ndarray], np.ndarray]  # (n, d) places -> (n, d) widths of kernels, where 1 is the width of the whole range
+Widths = Callable[
+    [np.ndarray], np.ndarray
+]  # (n, d) places -> (n, d) widths of kernels, where 1 is the width of the whole range
 
 
 class Mixture:
@@ -30,7 +32,14 @@ class Mixture:
             kernel is multiplied by the kernel's probability of these categories.
     """
 
-    def __init__(self, axes: Axes, values: np.ndarray, weights: np.ndarray, widths: Widths, cell: Mapping[int, int]):
+    def __init__(
+        self,
+        axes: Axes,
+        values: np.ndarray,
+        weights: np.ndarray,
+        widths: Widths,
+        cell: Mapping[int, int],
+    ):
         n, d = len(values), len(axes.numbers)
         self.axes = axes
         places = axes.unit(values[:, axes.numbers])
@@ -65,7 +74,9 @@ class Mixture:
         drawn = np.empty((size, len(self.axes.names)))
         below, above = self._from[which], self._to[which]
         z = ndtri(below + rng.rand(*below.shape) * (above - below))
-        drawn[:, self.axes.numbers] = self.axes.values(np.clip(self._mean[which] + z * self._width[which], 0, 1))
+        drawn[:, self.axes.numbers] = self.axes.values(
+            np.clip(self._mean[which] + z * self._width[which], 0, 1)
+        )
         for i, odds in self._categories.items():
             sums = odds[which].cumsum(axis=1)
             drawn[:, i] = (sums[:, :-1] <= rng.rand(size, 1)).sum(axis=1)
@@ -140,6 +151,10 @@ def third_nearest(places: np.ndarray) -> np.ndarray:
     n = len(places)
     if n == 1:
         return np.full_like(places, 0.5)
-    squared = ((places[:, None, :] - places[None, :, :]) ** 2).mean(axis=2) if places.shape[1] else np.zeros((n, n))
+    squared = (
+        ((places[:, None, :] - places[None, :, :]) ** 2).mean(axis=2)
+        if places.shape[1]
+        else np.zeros((n, n))
+    )
     nearest = np.sqrt(np.sort(squared, axis=1)[:, min(3, n - 1)])
     return np.broadcast_to(np.clip(nearest, 0.01, 1.0)[:, None], places.shape)

@@ -18,8 +18,12 @@ class Qmc(Algorithm):
 
     several_objectives: ClassVar[bool] = True
 
-    qmc_type: Annotated[Literal["sobol", "halton"], Field(description="the low-discrepancy sequence")] = "sobol"
-    scramble: Annotated[StrictBool, Field(description="whether the seed of the sweep randomizes the sequence")] = True
+    qmc_type: Annotated[
+        Literal["sobol", "halton"], Field(description="the low-discrepancy sequence")
+    ] = "sobol"
+    scramble: Annotated[
+        StrictBool, Field(description="whether the seed of the sweep randomizes the sequence")
+    ] = True
 
     def build(self, context: SamplerContext) -> ReseededSampler:
         """Build Optuna's sampler."""
@@ -39,4 +43,9 @@ class Qmc(Algorithm):
                 return self._index
 
         options = dataclasses.asdict(self) | {"seed": context.seed}
-        return ReseededSampler(lambda seed, index: IndexedQmc(index, independent_sampler=RandomSampler(seed), **options), context.free)
+        return ReseededSampler(
+            lambda seed, index: IndexedQmc(
+                index, independent_sampler=RandomSampler(seed), **options
+            ),
+            context.free,
+        )

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerContext, independent_sampler
+from sweeps.search.samplers.base import (
+    Algorithm,
+    ReseededSampler,
+    SamplerContext,
+    independent_sampler,
+)
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,19 @@ class TpeModel:
         max_t: Step at which the scheduler ends a trial; None if a trial ends only when its training loop returns.
     """
 
-    def __init__(self, n_startup_trials: int = 10, n_ei_candidates: int = 16, max_t: int | None = None):
-        self.enough, self.candidates, self.kernels, self.max_t = max(1, n_startup_trials), n_ei_candidates, KERNELS, max_t
+    def __init__(
+        self, n_startup_trials: int = 10, n_ei_candidates: int = 16, max_t: int | None = None
+    ):
+        self.enough, self.candidates, self.kernels, self.max_t = (
+            max(1, n_startup_trials),
+            n_ei_candidates,
+            KERNELS,
+            max_t,
+        )
 
-    def suggest(self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState) -> dict[str, Any]:
+    def suggest(
+        self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
+    ) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
 
         In two cases, return {}, so that all values of the trial are random: no level has enough trials, or the trial belongs to the
@@ -63,19 +72,32 @@ class TpeModel:
         suggestion: dict[str, Any] = {}
         groups = history.spaces()
         # If all dimensions are discrete, the best candidate would soon always be the same point. So points of earlier trials are skipped.
-        pending = {point_of(t.params, t.distributions) for n, t in history.running.items() if n != number}
+        pending = {
+            point_of(t.params, t.distributions) for n, t in history.running.items() if n != number
+        }
         for group in groups:
-            space = {name: distribution for name, distribution in group.items() if not distribution.single()}
+            space = {
+                name: distribution
+                for name, distribution in group.items()
+                if not distribution.single()
+            }
             if not set(space) - set(cell):
                 continue
             axes = Axes(space)
             weights = by_rank if len(study.directions) == 1 else np.ones
-            below, above = _density(axes, good, cell, weights, third_nearest), _density(axes, rest, cell, by_age, neighbors)
+            below, above = (
+                _density(axes, good, cell, weights, third_nearest),
+                _density(axes, rest, cell, by_age, neighbors),
+            )
             drawn = below.sample(rng, self.candidates)
             gain = below.log_pdf(drawn) - above.log_pdf(drawn)
             for i in np.argsort(-gain, kind="stable"):
                 values = dict(zip(space, drawn[i].tolist(), strict=True))
-                chosen = {name: space[name].to_external_repr(value) for name, value in values.items() if name not in cell}
+                chosen = {
+                    name: space[name].to_external_repr(value)
+                    for name, value in values.items()
+                    if name not in cell
+                }
                 point = point_of({**cell, **chosen}, group)
                 if len(groups) > 1 or not (point in history.tried or point in pending):
                     suggestion |= chosen
@@ -83,7 +105,13 @@ class TpeModel:
         return suggestion
 
     def _split(
-        self, study: Study, history: History, level: float, number: int, own: str, rng: np.random.RandomState
+        self,
+        study: Study,
+        history: History,
+        level: float,
+        number: int,
+        own: str,
+        rng: np.random.RandomState,
     ) -> tuple[list[FrozenTrial], list[FrozenTrial]]:
         """Split the trials into good trials and other trials.
 
@@ -115,10 +143,20 @@ class TpeModel:
             if lower < level:
                 for cell, numbers in sorted(cells.items()):
                     rest[cell != own].extend(numbers)
-        pending = [t for n, t in history.running.items() if n != number and level not in t.intermediate_values]
+        pending = [
+            t
+            for n, t in history.running.items()
+            if n != number and level not in t.intermediate_values
+        ]
         return (
-            sorted((history.known[n] for n in _bounded(*good, rng, self.kernels)), key=lambda t: (place[t.number], t.number)),
-            sorted((*(history.known[n] for n in _bounded(*rest, rng, self.kernels)), *pending), key=lambda t: t.number),
+            sorted(
+                (history.known[n] for n in _bounded(*good, rng, self.kernels)),
+                key=lambda t: (place[t.number], t.number),
+            ),
+            sorted(
+                (*(history.known[n] for n in _bounded(*rest, rng, self.kernels)), *pending),
+                key=lambda t: t.number,
+            ),
         )
 
 
@@ -135,17 +173,29 @@ def random_fraction(history: History, max_t: int | None) -> float:
     longest = max_t or history.last_step
     counts = {level: sum(map(len, cells.values())) for level, cells in history.ended.items()}
     ended = sum(counts.values())
-    mean = sum(min(level, longest) * count for level, count in counts.items()) / (ended * longest) if ended else 0.0
+    mean = (
+        sum(min(level, longest) * count for level, count in counts.items()) / (ended * longest)
+        if ended
+        else 0.0
+    )
     return max(RANDOM, 1 - mean)
 
 
 def _density(
-    axes: Axes, trials: Sequence[FrozenTrial], cell: Mapping[str, Any], weights: Callable[[int], np.ndarray], widths: Widths
+    axes: Axes,
+    trials: Sequence[FrozenTrial],
+    cell: Mapping[str, Any],
+    weights: Callable[[int], np.ndarray],
+    widths: Widths,
 ) -> Mixture:
     """Estimate a density from the trials that have all dimensions of `axes`. Condition it on the values of the cell."""
     observed = internal(trials, axes.space)
     values = np.column_stack([observed[name] for name in axes.names])
-    given = {i: int(axes.space[name].to_internal_repr(cell[name])) for i, name in enumerate(axes.names) if name in cell}
+    given = {
+        i: int(axes.space[name].to_internal_repr(cell[name]))
+        for i, name in enumerate(axes.names)
+        if name in cell
+    }
     return Mixture(axes, values, weights(len(values)), widths, given)
 
 
@@ -181,12 +231,20 @@ def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most
     if len(own) + len(others) <= most:
         return own + others
     share = max(most // 2, most - len(others))
-    sample = own if len(own) <= share else [own[i] for i in rng.choice(len(own), share, replace=False)]
+    sample = (
+        own if len(own) <= share else [own[i] for i in rng.choice(len(own), share, replace=False)]
+    )
     remaining = most - len(sample)
-    return sample + (others if len(others) <= remaining else [others[i] for i in rng.choice(len(others), remaining, replace=False)])
+    return sample + (
+        others
+        if len(others) <= remaining
+        else [others[i] for i in rng.choice(len(others), remaining, replace=False)]
+    )
 
 
-def _best(study: Study, history: History, ranked: Sequence[Ranked], n: int) -> tuple[list[int], list[int]]:
+def _best(
+    study: Study, history: History, ranked: Sequence[Ranked], n: int
+) -> tuple[list[int], list[int]]:
     """Return the numbers of the n best trials in `ranked`, and the numbers of the other trials in `ranked`.
 
     With several objectives, feasible trials are ranked by Pareto front first and by hypervolume second, as in Optuna.
@@ -194,7 +252,9 @@ def _best(study: Study, history: History, ranked: Sequence[Ranked], n: int) -> t
     if len(study.directions) > 1:
         feasible = [history.known[number] for violation, _, number in ranked if not violation]
         if len(feasible) > n:
-            below = {t.number for t in _split_complete_trials_multi_objective(feasible, study, n)[0]}
+            below = {
+                t.number for t in _split_complete_trials_multi_objective(feasible, study, n)[0]
+            }
             return sorted(below), [number for _, _, number in ranked if number not in below]
     numbers = [number for _, _, number in ranked]
     return numbers[:n], numbers[n:]

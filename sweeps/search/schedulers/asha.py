@@ -27,7 +27,11 @@ class SuccessiveHalving(Scheduler):
 
     max_t: Annotated[AtLeast1, Field(examples=[100], description="the step at which a trial ends")]
     grace_period: Annotated[
-        AtLeast1, Field(examples=[10], description="step of the first rung; no trial is stopped or paused before this step")
+        AtLeast1,
+        Field(
+            examples=[10],
+            description="step of the first rung; no trial is stopped or paused before this step",
+        ),
     ] = 1
     reduction_factor: Annotated[
         AtLeast2,
@@ -63,8 +67,18 @@ class SuccessiveHalving(Scheduler):
         """
         if not waiting:
             return None
-        rungs = [(step, b) for step in reversed(all_rungs(self)) for b in range(self.bracket_count) if step in self.rungs(b)]
-        number = next_promoted(view, waiting, self.open_rungs(view, rungs), lambda reached: reached // self.reduction_factor)
+        rungs = [
+            (step, b)
+            for step in reversed(all_rungs(self))
+            for b in range(self.bracket_count)
+            if step in self.rungs(b)
+        ]
+        number = next_promoted(
+            view,
+            waiting,
+            self.open_rungs(view, rungs),
+            lambda reached: reached // self.reduction_factor,
+        )
         if number is None and is_closing(view, waiting):
             number = next_promoted(view, waiting, rungs, lambda reached: 1)
         return number
@@ -137,12 +151,19 @@ class Asha(SuccessiveHalving):
 
     def min_steps(self, trials: int, seed: int = 0) -> int:
         """Return the smallest possible total number of steps of all trials. If trials are paused, 1 in `reduction_factor` continues."""
-        return promoted_steps(trials, self.rungs(), self.max_t, self.reduction_factor) if self.pauses else super().min_steps(trials, seed)
+        return (
+            promoted_steps(trials, self.rungs(), self.max_t, self.reduction_factor)
+            if self.pauses
+            else super().min_steps(trials, seed)
+        )
 
     def late_trial_steps(self, repeats: int) -> float | None:
         """Return the expected number of steps of a trial that starts late in the sweep; see `Scheduler.late_trial_steps`."""
         ends = (*self.rungs(), self.max_t)
-        steps = ends[0] + sum((b - a) / self.reduction_factor ** (i + 1) for i, (a, b) in enumerate(itertools.pairwise(ends)))
+        steps = ends[0] + sum(
+            (b - a) / self.reduction_factor ** (i + 1)
+            for i, (a, b) in enumerate(itertools.pairwise(ends))
+        )
         return float(steps + repeats * self.max_t / self.reduction_factor ** len(self.rungs()))
 
 

@@ -151,7 +151,9 @@ class Scheduler(ABC):
         """
         assert self.max_t is not None
         complete = self.min_complete(trials, seed)
-        return complete * self.max_t + (trials - complete) * (self.rungs()[0] if self.rungs() else self.max_t)
+        return complete * self.max_t + (trials - complete) * (
+            self.rungs()[0] if self.rungs() else self.max_t
+        )
 
     def late_trial_steps(self, repeats: int) -> float | None:
         """Return the expected number of steps of a trial that starts late in the sweep.
@@ -177,7 +179,11 @@ def row_steps(scheduler: Scheduler, seed: int, trial: Trial) -> tuple[int, ...]:
     """
     if scheduler.resource != ROWS or scheduler.max_t is None:
         return ()
-    rungs = () if trial.repeat_of is not None else scheduler.rungs(scheduler.bracket(seed, trial.number))
+    rungs = (
+        ()
+        if trial.repeat_of is not None
+        else scheduler.rungs(scheduler.bracket(seed, trial.number))
+    )
     return (*(rung for rung in rungs if rung < scheduler.max_t), scheduler.max_t)
 
 
@@ -192,4 +198,6 @@ def all_rungs(scheduler: Scheduler) -> Sequence[int]:
     """Return the rungs of all brackets of a scheduler, sorted and without duplicates."""
     if scheduler.bracket_count == 1:
         return scheduler.rungs()
-    return sorted({rung for bracket in range(scheduler.bracket_count) for rung in scheduler.rungs(bracket)})
+    return sorted(
+        {rung for bracket in range(scheduler.bracket_count) for rung in scheduler.rungs(bracket)}
+    )

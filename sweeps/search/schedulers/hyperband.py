@@ -23,7 +23,13 @@ class Hyperband(Asha):
     Each bracket's probability is chosen so that all brackets use about the same number of steps in total.
     """
 
-    brackets: Annotated[AtLeast1, Field(examples=[2], description="number of brackets; if there are fewer rungs, the number of rungs")] = 3
+    brackets: Annotated[
+        AtLeast1,
+        Field(
+            examples=[2],
+            description="number of brackets; if there are fewer rungs, the number of rungs",
+        ),
+    ] = 3
 
     @property
     def grace_periods(self) -> tuple[int, ...]:
@@ -63,7 +69,10 @@ class Hyperband(Asha):
             return trials * self.max_t
         sizes = self._sizes(trials, seed).items()
         if self.pauses:
-            return sum(promoted_steps(size, self.rungs(bracket), self.max_t, self.reduction_factor) for bracket, size in sizes)
+            return sum(
+                promoted_steps(size, self.rungs(bracket), self.max_t, self.reduction_factor)
+                for bracket, size in sizes
+            )
         return sum(self.max_t + (size - 1) * self.grace_periods[bracket] for bracket, size in sizes)
 
     def late_trial_steps(self, repeats: int) -> float | None:

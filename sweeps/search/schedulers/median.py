@@ -24,13 +24,22 @@ class Median(Scheduler):
 
     stops: ClassVar[bool] = True
 
-    max_t: Annotated[AtLeast1 | None, Field(examples=[100], description="the step at which a trial ends")] = None
+    max_t: Annotated[
+        AtLeast1 | None, Field(examples=[100], description="the step at which a trial ends")
+    ] = None
     grace_period: Annotated[
-        AtLeast1, Field(examples=[10], description="first step at which trials are compared; after it, they are compared at every step")
+        AtLeast1,
+        Field(
+            examples=[10],
+            description="first step at which trials are compared; after it, they are compared at every step",
+        ),
     ] = 1
     min_trials: Annotated[
         AtLeast1,
-        Field(examples=[3], description="number of other trials that must reach a step before a trial can be stopped at this step"),
+        Field(
+            examples=[3],
+            description="number of other trials that must reach a step before a trial can be stopped at this step",
+        ),
     ] = 5
 
     def rungs(self, bracket: int = 0) -> range:

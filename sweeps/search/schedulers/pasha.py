@@ -52,9 +52,14 @@ class Pasha(SuccessiveHalving):
         for i, (lower, upper) in enumerate(itertools.pairwise(ends)):
             if upper == self.max_t:
                 break
-            common = [t for t in view.at_rung(upper) if not math.isnan(t.values.get(lower, math.nan) + t.values[upper])]
+            common = [
+                t
+                for t in view.at_rung(upper)
+                if not math.isnan(t.values.get(lower, math.nan) + t.values[upper])
+            ]
             if len(view.at_rung(ends[i + 2])) >= 2 or (
-                ranks_differ(common, lower, upper, 0.0) and ranks_differ(common, lower, upper, latest_noise(view, ends[: i + 2]))
+                ranks_differ(common, lower, upper, 0.0)
+                and ranks_differ(common, lower, upper, latest_noise(view, ends[: i + 2]))
             ):
                 continue
             return upper
@@ -75,13 +80,20 @@ def ranks_differ(trials: Sequence[TrialView], lower: int, upper: int, noise: flo
         upper: Step of the higher rung.
         noise: Difference between two values that is not significant.
     """
-    ranked = sorted(trials, key=lambda t: (t.values[upper], t.values[lower]))  # Equal values at the higher rung have no order.
-    return any(abs(t.values[lower] - value) > noise for t, value in zip(ranked, sorted(t.values[lower] for t in trials), strict=True))
+    ranked = sorted(
+        trials, key=lambda t: (t.values[upper], t.values[lower])
+    )  # Equal values at the higher rung have no order.
+    return any(
+        abs(t.values[lower] - value) > noise
+        for t, value in zip(ranked, sorted(t.values[lower] for t in trials), strict=True)
+    )
 
 
 def latest_noise(view: StudyView, ends: Sequence[int]) -> float:
     """Return the noise between the two highest rungs for which `noise_of` has an estimate; 0 if there are no such rungs."""
-    estimates = (noise_of(view, lower, upper) for lower, upper in reversed(list(itertools.pairwise(ends))))
+    estimates = (
+        noise_of(view, lower, upper) for lower, upper in reversed(list(itertools.pairwise(ends)))
+    )
     return next((noise for noise in estimates if noise is not None), 0.0)
 
 
@@ -97,13 +109,19 @@ def noise_of(view: StudyView, lower: int, upper: int) -> float | None:
         The `NOISE_QUANTILE` quantile of the differences of such pairs of trials. Each difference is taken at the latest step up to `upper`
         that both trials reported. None if there is no such pair with a step above `lower`.
     """
-    trials = [t for t in view.trials.values() if any(lower < step <= upper for step in reversed(t.values))][-NOISE_TRIALS:]
+    trials = [
+        t for t in view.trials.values() if any(lower < step <= upper for step in reversed(t.values))
+    ][-NOISE_TRIALS:]
     pairs = itertools.combinations([t.values for t in trials], 2)
-    differences = sorted(d for a, b in pairs if (d := chance_difference(a, b, lower, upper)) is not None)
+    differences = sorted(
+        d for a, b in pairs if (d := chance_difference(a, b, lower, upper)) is not None
+    )
     return differences[math.ceil(NOISE_QUANTILE * len(differences)) - 1] if differences else None
 
 
-def chance_difference(a: Mapping[int, float], b: Mapping[int, float], lower: int, upper: int) -> float | None:
+def chance_difference(
+    a: Mapping[int, float], b: Mapping[int, float], lower: int, upper: int
+) -> float | None:
     """Return the difference of two curves at their latest common step up to `upper`; None if their order did not change and change back.
 
     Also return None if the latest common step is not above `lower`.

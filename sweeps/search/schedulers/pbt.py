@@ -30,8 +30,12 @@ class Pbt(Scheduler):
     perturbs: ClassVar[bool] = True
     needs_checkpoint: ClassVar[bool] = True
 
-    perturbation_interval: Annotated[AtLeast1, Field(examples=[5], description="the number of reports between two perturbations")]
-    max_t: Annotated[AtLeast1 | None, Field(examples=[100], description="the step at which a trial ends")] = None
+    perturbation_interval: Annotated[
+        AtLeast1, Field(examples=[5], description="the number of reports between two perturbations")
+    ]
+    max_t: Annotated[
+        AtLeast1 | None, Field(examples=[100], description="the step at which a trial ends")
+    ] = None
     quantile_fraction: Annotated[
         Number,
         Field(
@@ -42,15 +46,27 @@ class Pbt(Scheduler):
         ),
     ] = 0.25
     resample_probability: Annotated[
-        Number, Field(examples=[0.1], ge=0, le=1, description="probability that a copied parameter is drawn at random instead of perturbed")
+        Number,
+        Field(
+            examples=[0.1],
+            ge=0,
+            le=1,
+            description="probability that a copied parameter is drawn at random instead of perturbed",
+        ),
     ] = 0.25
     population: Annotated[
-        AtLeast2 | None, Field(examples=[8], description="number of trials of the sweep; by default `limits.max_trials`")
+        AtLeast2 | None,
+        Field(
+            examples=[8],
+            description="number of trials of the sweep; by default `limits.max_trials`",
+        ),
     ] = None
 
     def rungs(self, bracket: int = 0) -> range:
         """Return the perturbation steps: the multiples of `perturbation_interval` below `max_t`."""
-        return range(self.perturbation_interval, self.max_t or sys.maxsize, self.perturbation_interval)
+        return range(
+            self.perturbation_interval, self.max_t or sys.maxsize, self.perturbation_interval
+        )
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
         """Return EXPLOIT with a donor if the trial is among the worst of its population at this step. Otherwise, return CONTINUE.
@@ -72,10 +88,19 @@ class Pbt(Scheduler):
     def _choose(self, view: StudyView, trial: int, rung: int) -> tuple[int | None, random.Random]:
         rng = perturbation.rng_of(view.seed, trial, rung)
         peers = [t for t in view.at_rung(rung) if t.population == view.trials[trial].population]
-        members = [perturbation.Member(t.number, t.values[rung], self._can_donate(t, rung)) for t in peers]
-        return perturbation.choose_donor(trial, members, view.minimize, self.quantile_fraction, rng), rng
+        members = [
+            perturbation.Member(t.number, t.values[rung], self._can_donate(t, rung)) for t in peers
+        ]
+        return perturbation.choose_donor(
+            trial, members, view.minimize, self.quantile_fraction, rng
+        ), rng
 
     def _can_donate(self, trial: TrialView, rung: int) -> bool:
         """Return True if a trial is running and its latest checkpoint is from step `rung` or later, but from before `max_t`."""
         step = trial.checkpoint_step
-        return trial.running and step is not None and step >= rung and (self.max_t is None or step < self.max_t)
+        return (
+            trial.running
+            and step is not None
+            and step >= rung
+            and (self.max_t is None or step < self.max_t)
+        )

@@ -46,7 +46,9 @@ def rng_of(seed: int, number: int, step: int) -> random.Random:
     return random.Random(f"{seed}/{number}/{step}/pbt")
 
 
-def choose_donor(own: int, members: Sequence[Member], minimize: bool, fraction: float, rng: random.Random) -> int | None:
+def choose_donor(
+    own: int, members: Sequence[Member], minimize: bool, fraction: float, rng: random.Random
+) -> int | None:
     """Choose the donor from whose checkpoint the member `own` continues.
 
     Args:

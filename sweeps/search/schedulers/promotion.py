@@ -12,7 +12,12 @@ from sweeps.search.schedulers.view import StudyView
 Rung = tuple[int, int]
 
 
-def next_promoted(view: StudyView, waiting: Mapping[int, int], rungs: Iterable[Rung], passing: Callable[[int], int]) -> int | None:
+def next_promoted(
+    view: StudyView,
+    waiting: Mapping[int, int],
+    rungs: Iterable[Rung],
+    passing: Callable[[int], int],
+) -> int | None:
     """Return the number of the trial to promote now, which is the trial that continues beyond its rung; None if there is none.
 
     A trial can be promoted if it is among the best trials that have reached its rung and have not failed. Higher rungs come first. Within a
@@ -27,7 +32,11 @@ def next_promoted(view: StudyView, waiting: Mapping[int, int], rungs: Iterable[R
     """
     for step, bracket in rungs:
         reached, sign = view.at_rung(step, bracket), 1 if view.minimize else -1
-        ranked = [(sign * t.values[step], t.number) for t in reached if not math.isnan(t.values[step]) and not t.failed]
+        ranked = [
+            (sign * t.values[step], t.number)
+            for t in reached
+            if not math.isnan(t.values[step]) and not t.failed
+        ]
         for _, number in heapq.nsmallest(passing(len(reached)), ranked):
             if waiting.get(number) == step:
                 return number
@@ -41,4 +50,6 @@ def is_closing(view: StudyView, waiting: Mapping[int, int]) -> bool:
         view: The trials so far.
         waiting: Rung at which each paused trial waits, by the number of the trial.
     """
-    return view.all_started and all(number in waiting or not trial.running for number, trial in view.trials.items())
+    return view.all_started and all(
+        number in waiting or not trial.running for number, trial in view.trials.items()
+    )

@@ -58,7 +58,9 @@ class TrialView:
             step: The last step to consider.
             minimize: True if smaller values are better.
         """
-        values = (value for at, value in self.values.items() if at <= step and not math.isnan(value))
+        values = (
+            value for at, value in self.values.items() if at <= step and not math.isnan(value)
+        )
         return (min if minimize else max)(values, default=math.nan)
 
 
@@ -95,7 +97,11 @@ class StudyView:
     @property
     def paused(self) -> Mapping[int, int]:
         """Rung at which each paused trial waits, by trial number."""
-        return {number: trial.paused_at for number, trial in self.trials.items() if trial.paused_at is not None}
+        return {
+            number: trial.paused_at
+            for number, trial in self.trials.items()
+            if trial.paused_at is not None
+        }
 
     @property
     def costs(self) -> Mapping[int, float]:
@@ -109,4 +115,8 @@ class StudyView:
             rung: Step of the rung.
             bracket: Number of the bracket; 0 if there is only one bracket.
         """
-        return [trial for trial in self.trials.values() if rung in trial.values and trial.bracket == bracket]
+        return [
+            trial
+            for trial in self.trials.values()
+            if rung in trial.values and trial.bracket == bracket
+        ]

@@ -55,7 +55,11 @@ class SweepRuns:
 
 def sqlite_file(uri: str) -> Path | None:
     """Return the file of an SQLite URI; None for other URIs."""
-    return Path(uri.removeprefix("sqlite:///").partition("?")[0]) if uri.startswith("sqlite:///") else None
+    return (
+        Path(uri.removeprefix("sqlite:///").partition("?")[0])
+        if uri.startswith("sqlite:///")
+        else None
+    )
 
 
 def find_runs(uri: str, experiment: str, sweep: str, began: float) -> SweepRuns | None:
@@ -91,7 +95,9 @@ def find_runs(uri: str, experiment: str, sweep: str, began: float) -> SweepRuns 
         experiment=str(found.experiment_id),
         sweep=sweep,
         runs=tuple(run.info.run_id for run in deleted),
-        artifacts=tuple(path for run in deleted if (path := _local(run.info.artifact_uri)) is not None),
+        artifacts=tuple(
+            path for run in deleted if (path := _local(run.info.artifact_uri)) is not None
+        ),
         kept=tuple(
             f"the run of trial {run.data.tags.get('sweeps.trial', '?')} stays: {needed[run.info.run_id]} needs its artifacts"
             for run in runs
@@ -165,10 +171,21 @@ def _collect(found: SweepRuns) -> None:
     from mlflow.cli import gc
     from mlflow.tracking._tracking_service.utils import _use_tracking_uri
 
-    arguments = ["--backend-store-uri", found.uri, "--tracking-uri", found.uri, "--run-ids", ",".join(found.runs)]
+    arguments = [
+        "--backend-store-uri",
+        found.uri,
+        "--tracking-uri",
+        found.uri,
+        "--run-ids",
+        ",".join(found.runs),
+    ]
     variable = os.environ.get("MLFLOW_TRACKING_URI")
     # `gc` sets the tracking URI of this process and leaves it set.
-    with _use_tracking_uri(found.uri), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with (
+        _use_tracking_uri(found.uri),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         gc.main(arguments, standalone_mode=False)
     if variable is not None:  # MLflow has removed the variable.
         os.environ["MLFLOW_TRACKING_URI"] = variable

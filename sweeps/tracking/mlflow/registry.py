@@ -52,10 +52,16 @@ def should_move_alias(old: Score | None, new: Score, force: bool) -> tuple[bool,
     if old is None:
         return False, "the current version has no objective value to compare with"
     if (old.metric, old.goal) != (new.metric, new.goal):
-        return False, f"the current version was chosen by another objective, {old.metric} ({old.goal})"
+        return (
+            False,
+            f"the current version was chosen by another objective, {old.metric} ({old.goal})",
+        )
     if new.feasible != old.feasible:
         better_one, other = ("new", "current") if new.feasible else ("current", "new")
-        return new.feasible, f"the {better_one} version meets the constraints, and the {other} version does not"
+        return (
+            new.feasible,
+            f"the {better_one} version meets the constraints, and the {other} version does not",
+        )
     better = new.value < old.value if new.goal == "minimize" else new.value > old.value
     compared = f"{new.metric} is {new.value:.6g} for the new version and {old.value:.6g} for the current version"
     return better, compared if better else f"{compared}, so the new version is not better"
@@ -68,14 +74,30 @@ def check_names(name: str, alias: str | None) -> None:
         InputError: MLflow would refuse the name or the alias.
     """
     if not name or set("/:") & set(name):
-        raise InputError(Problem("--register", f"a model's name must not be empty and must not contain / or :; got {name!r}"))
-    if alias is not None and (not re.fullmatch(r"[\w-]{1,255}", alias) or alias == "latest" or re.fullmatch(r"[vV]\d+", alias)):
+        raise InputError(
+            Problem(
+                "--register",
+                f"a model's name must not be empty and must not contain / or :; got {name!r}",
+            )
+        )
+    if alias is not None and (
+        not re.fullmatch(r"[\w-]{1,255}", alias)
+        or alias == "latest"
+        or re.fullmatch(r"[vV]\d+", alias)
+    ):
         rule = "an alias must have only letters, digits, _ and -, and must not be `latest` or a version such as `v1`"
         raise InputError(Problem("--alias", f"{rule}; got {alias!r}"))
 
 
 def register(
-    bundle: Path, digest: str, training: Mapping[str, Any], uri: str, parent: str, name: str, alias: str | None, force: bool
+    bundle: Path,
+    digest: str,
+    training: Mapping[str, Any],
+    uri: str,
+    parent: str,
+    name: str,
+    alias: str | None,
+    force: bool,
 ) -> list[str]:
     """Log a bundle as an artifact of its trial's run, and register it as a version of a model.
 
@@ -100,8 +122,12 @@ def register(
         SweepsError: MLflow does not answer, or cannot store the bundle.
     """
     # If the file is missing, MLflow would create an empty database.
-    if uri.startswith("sqlite:///") and not os.path.exists(file := uri.removeprefix("sqlite:///").partition("?")[0]):
-        raise InputError(Problem("--register", f"{file}, where MLflow recorded the sweep, does not exist"))
+    if uri.startswith("sqlite:///") and not os.path.exists(
+        file := uri.removeprefix("sqlite:///").partition("?")[0]
+    ):
+        raise InputError(
+            Problem("--register", f"{file}, where MLflow recorded the sweep, does not exist")
+        )
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     from mlflow.tracking import MlflowClient
@@ -112,13 +138,24 @@ def register(
         if not client.search_registered_models(f"name = '{name}'", max_results=1):
             client.create_registered_model(name)
         versions = client.search_model_versions(f"name = '{name}'")
-        same = [v.version for v in versions if v.tags.get(DIGEST) == digest and v.run_id == run.info.run_id]
+        same = [
+            v.version
+            for v in versions
+            if v.tags.get(DIGEST) == digest and v.run_id == run.info.run_id
+        ]
         if same:  # An earlier command has registered this bundle.
-            version, message = str(same[0]), f"this bundle is already registered as {name} version {same[0]}"
+            version, message = (
+                str(same[0]),
+                f"this bundle is already registered as {name} version {same[0]}",
+            )
         else:
             version = _create_version(client, bundle, digest, training, run, name)
             message = f"registered this bundle as {name} version {version}, for the MLflow run {run.info.run_id}"
-        return [message] if alias is None else [message, _move_alias(client, name, alias, version, score_of(training), force)]
+        return (
+            [message]
+            if alias is None
+            else [message, _move_alias(client, name, alias, version, score_of(training), force)]
+        )
 
 
 @contextlib.contextmanager
@@ -129,7 +166,11 @@ def _mlflow_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except RestException as e:
-        raise InputError(Problem("--register", f"MLflow at {without_password(uri)} refuses the request: {_line(e)}")) from e
+        raise InputError(
+            Problem(
+                "--register", f"MLflow at {without_password(uri)} refuses the request: {_line(e)}"
+            )
+        ) from e
     except SweepsError:
         raise
     except Exception as e:  # MLflow's stores let errors of their libraries pass.
@@ -142,7 +183,9 @@ def _line(e: Exception) -> str:
     return (str(e).splitlines() or [type(e).__name__])[0]
 
 
-def _move_alias(client: MlflowClient, name: str, alias: str, version: str, new: Score, force: bool) -> str:
+def _move_alias(
+    client: MlflowClient, name: str, alias: str, version: str, new: Score, force: bool
+) -> str:
     """Set an alias, or move it to a version if `should_move_alias` returns True. Return a line that says what was done."""
     current = client.get_registered_model(name).aliases.get(alias)
     if current is None:
@@ -150,7 +193,9 @@ def _move_alias(client: MlflowClient, name: str, alias: str, version: str, new: 
         return f"alias {alias} now refers to version {version}"
     if str(current) == str(version):
         return f"alias {alias} already refers to version {version}"
-    moves, reason = should_move_alias(_score(client.get_model_version(name, current).tags), new, force)
+    moves, reason = should_move_alias(
+        _score(client.get_model_version(name, current).tags), new, force
+    )
     if not moves:
         return f"alias {alias} stays at version {current}: {reason}; to move the alias anyway, use --force"
     client.set_registered_model_alias(name, alias, version)
@@ -169,17 +214,30 @@ def _run_of(client: MlflowClient, parent: str, trial: str | None) -> Run:
     return runs[0]
 
 
-def _create_version(client: MlflowClient, bundle: Path, digest: str, training: Mapping[str, Any], run: Run, name: str) -> str:
+def _create_version(
+    client: MlflowClient,
+    bundle: Path,
+    digest: str,
+    training: Mapping[str, Any],
+    run: Run,
+    name: str,
+) -> str:
     """Create a new version of a registered model, and return the version's number."""
     artifact = f"bundle-{digest[:12]}"  # Bundles of one trial have separate files, because each bundle is a separate version.
     client.log_artifacts(run.info.run_id, str(bundle), artifact)
-    tags = {f"sweeps.{key}": str(training[key]) for key in ("sweep", "trial", "metric", "goal", "value")}
+    tags = {
+        f"sweeps.{key}": str(training[key]) for key in ("sweep", "trial", "metric", "goal", "value")
+    }
     tags |= {"sweeps.members": training["members"]} if "members" in training else {}
     tags |= {DIGEST: digest}
     tags |= {"sweeps.refit": "+".join(training["refit"]["on"])} if "refit" in training else {}
     tags |= {"sweeps.feasible": str(training["feasible"]).lower()} if "feasible" in training else {}
     source = f"{run.info.artifact_uri}/{artifact}"
-    return str(client.create_model_version(name, source, run.info.run_id, tags, await_creation_for=0).version)
+    return str(
+        client.create_model_version(
+            name, source, run.info.run_id, tags, await_creation_for=0
+        ).version
+    )
 
 
 def score_of(training: Mapping[str, Any]) -> Score:

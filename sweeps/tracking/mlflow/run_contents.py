@@ -47,11 +47,19 @@ def trial_params(trial: Trial) -> dict[str, str]:
     `params.optimizer.choice.0.momentum`, and not also the name in the loop's config, `params.optimizer.momentum`.
     """
     number = number_text(trial.shape.scaling["num_workers"])
-    scaling = {"num_workers": number, **{f"resources_per_worker.{k}": f"{v:g}" for k, v in trial.shape.per_worker}}
+    scaling = {
+        "num_workers": number,
+        **{f"resources_per_worker.{k}": f"{v:g}" for k, v in trial.shape.per_worker},
+    }
     chain = "+".join(step.name for step in trial.preprocessor) or "none"
-    labels = {name: str(value)[:PARAM_LENGTH] for name, value in {"preprocessor": chain, **trial.labels}.items()}
+    labels = {
+        name: str(value)[:PARAM_LENGTH]
+        for name, value in {"preprocessor": chain, **trial.labels}.items()
+    }
     inside = {plain for name in trial.labels if (plain := OPTION.sub("", name)) != name}
-    params = {name: value for name, value in flatten(trial.params, "params").items() if name not in inside}
+    params = {
+        name: value for name, value in flatten(trial.params, "params").items() if name not in inside
+    }
     return {**labels, **params, **flatten(scaling, "scaling")}
 
 
@@ -65,7 +73,11 @@ def log_params(trial: Trial, names: Collection[str]) -> dict[str, str]:
         names: Names of the dimensions. A dimension without a positive number is left out.
     """
     values = {name: trial.labels.get(name) for name in names}
-    return {log_name(name): f"{math.log10(v):.6g}" for name, v in values.items() if isinstance(v, (int, float)) and v > 0}
+    return {
+        log_name(name): f"{math.log10(v):.6g}"
+        for name, v in values.items()
+        if isinstance(v, (int, float)) and v > 0
+    }
 
 
 def log_name(name: str) -> str:
@@ -91,9 +103,13 @@ def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
     for context, source in dict.fromkeys(splits):
         shown = make_encodable(masked(source))
         scheme, separator, _ = shown.partition("://")
-        kind = scheme if separator else "code" if ":" in shown else "local"  # `sklearn:NAME` and `module:function` are code
+        kind = (
+            scheme if separator else "code" if ":" in shown else "local"
+        )  # `sklearn:NAME` and `module:function` are code
         name = shown.rstrip("/").rpartition("/")[2][:NAME_LENGTH] or "data"
-        dataset = Dataset(name, make_encodable(fingerprint)[:DIGEST_LENGTH], kind, json.dumps({"uri": shown}))
+        dataset = Dataset(
+            name, make_encodable(fingerprint)[:DIGEST_LENGTH], kind, json.dumps({"uri": shown})
+        )
         inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", context)]))
     return inputs
 
@@ -102,17 +118,33 @@ def space_params(space: Space) -> dict[str, str]:
     """Return the parameters of the parent run, named by the space file's keys. Two sweeps are comparable if these parameters are equal."""
     params: dict[str, Any] = {"trainer": space.trainer.loop}
     if space.data.given:
-        params["data.train"] = ", ".join(dict.fromkeys(masked(spec.train) for spec in space.variants))
+        params["data.train"] = ", ".join(
+            dict.fromkeys(masked(spec.train) for spec in space.variants)
+        )
     for key in ("metric", "goal"):
-        params[f"objective.{key}"] = ", ".join(getattr(objective, key) for objective in space.objectives)
+        params[f"objective.{key}"] = ", ".join(
+            getattr(objective, key) for objective in space.objectives
+        )
     params |= {f"constraints.{c.metric}": f"{c.sign} {c.bound:g}" for c in space.constraints}
-    params |= {f"repeats.{key}": value for key, value in vars(space.repeats).items() if space.repeats.count > 1}
-    params |= {f"limits.{key}": value for key, value in vars(space.limits).items() if value is not None and key != "retry_on"}
+    params |= {
+        f"repeats.{key}": value
+        for key, value in vars(space.repeats).items()
+        if space.repeats.count > 1
+    }
+    params |= {
+        f"limits.{key}": value
+        for key, value in vars(space.limits).items()
+        if value is not None and key != "retry_on"
+    }
     params |= {"limits.retry_on": ", ".join(space.limits.retry_on)}
     params |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
     name = space.scheduler.name
     # Earlier versions logged these two options for every scheduler. The parameters of old and new sweeps must stay comparable.
-    defaults = {"grace_period": 1, "reduction_factor": 3} if registry.is_built_in("scheduler", name) else {}
+    defaults = (
+        {"grace_period": 1, "reduction_factor": 3}
+        if registry.is_built_in("scheduler", name)
+        else {}
+    )
     scheduler = {"name": name, **defaults, **space.scheduler.options}
     if not space.scheduler.counts_rows:  # Earlier versions did not log the default of this option.
         scheduler.pop("resource", None)
@@ -122,28 +154,44 @@ def space_params(space: Space) -> dict[str, str]:
 
 def sweep_status(result: SweepResult | None) -> str:
     """Return the status of the parent run. A `result` of None means that the driver failed."""
-    return "FAILED" if result is None else {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}[outcome_of(vars(result))]
+    return (
+        "FAILED"
+        if result is None
+        else {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}[
+            outcome_of(vars(result))
+        ]
+    )
 
 
 def sweep_tags(result: SweepResult) -> dict[str, str]:
     """Return the tags of the parent run at the end of a sweep."""
-    tags = {"sweeps.reason": result.reason or "every trial has ended"}  # This replaces the tag that an interrupted driver set.
+    tags = {
+        "sweeps.reason": result.reason or "every trial has ended"
+    }  # This replaces the tag that an interrupted driver set.
     if result.front:
         tags["sweeps.front"] = ", ".join(best["trial"] for best in result.front)
     if result.best is not None:
-        tags |= {"sweeps.best_trial": result.best["trial"], "sweeps.bundle": str(result.bundle or "")}
+        tags |= {
+            "sweeps.best_trial": result.best["trial"],
+            "sweeps.bundle": str(result.bundle or ""),
+        }
     return tags
 
 
 def sweep_metrics(result: SweepResult) -> dict[str, float]:
     """Return the metrics of the parent run at the end of a sweep."""
-    metrics: dict[str, float] = {f"trials.{state}": count for state, count in ({"interrupted": 0, "paused": 0} | result.trials).items()}
+    metrics: dict[str, float] = {
+        f"trials.{state}": count
+        for state, count in ({"interrupted": 0, "paused": 0} | result.trials).items()
+    }
     metrics |= {"fits": result.fits, "seconds": result.seconds}
     if result.best is not None:
         values = {"best": result.best["value"], "best.test": result.best["test"]}
         metrics |= {name: value for name, value in values.items() if value is not None}
     if result.freed is not None:
-        metrics |= {f"checkpoints.freed.{name}": result.freed[name] for name in ("checkpoints", "bytes")}
+        metrics |= {
+            f"checkpoints.freed.{name}": result.freed[name] for name in ("checkpoints", "bytes")
+        }
     return metrics
 
 
@@ -169,7 +217,9 @@ def renewed_description(before: str, markdown: str) -> str:
 def _description(links: str, markdown: str) -> str:
     head = f"{links}\n\n"
     rest = markdown.partition("\n\n## Space file")[0].partition("\n\n")[2]
-    rest = re.sub(r"^\| (?!---|\s).*", lambda row: row[0].replace(" | ", "&emsp;| "), rest, flags=re.M)
+    rest = re.sub(
+        r"^\| (?!---|\s).*", lambda row: row[0].replace(" | ", "&emsp;| "), rest, flags=re.M
+    )
     if len(head + rest) <= NOTE_LENGTH:
         return head + rest
     tail = "\n\nThe rest is in the artifact `report.md`.\n"

@@ -32,7 +32,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STATUS = {State.COMPLETE: "FINISHED", State.PRUNED: "FINISHED", State.FAIL: "FAILED", State.RUNNING: "KILLED"}
+STATUS = {
+    State.COMPLETE: "FINISHED",
+    State.PRUNED: "FINISHED",
+    State.FAIL: "FAILED",
+    State.RUNNING: "KILLED",
+}
 # The most metrics and parameters that MLflow accepts in one `log_batch` call.
 BATCH_METRICS, BATCH_PARAMS = 1000, 100
 # If an experiment lacks this tag, the UI asks the user whether the experiment is about language models.
@@ -96,7 +101,9 @@ class Batch:
     started: list[Trial] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
 
-    def add_metrics(self, run: str, values: Iterable[tuple[str, float | None]], time: float, step: int = 0) -> None:
+    def add_metrics(
+        self, run: str, values: Iterable[tuple[str, float | None]], time: float, step: int = 0
+    ) -> None:
         """Add metrics to the batch, except those whose value is None.
 
         Args:
@@ -107,7 +114,11 @@ class Batch:
         """
         from mlflow.entities import Metric
 
-        self.metrics[run] += [Metric(name, value, int(time * 1000), step) for name, value in values if value is not None]
+        self.metrics[run] += [
+            Metric(name, value, int(time * 1000), step)
+            for name, value in values
+            if value is not None
+        ]
 
 
 class RunWriter:
@@ -126,15 +137,24 @@ class RunWriter:
 
     _client: Client
 
-    def __init__(self, destination: Destination, on_refusal: Callable[[Exception], None], on_file: Callable[[], None]):
+    def __init__(
+        self,
+        destination: Destination,
+        on_refusal: Callable[[Exception], None],
+        on_file: Callable[[], None],
+    ):
         self.destination = destination
         self.parent = ""
         self.experiment_id = ""
         self.runs: dict[int, str] = {}
         self._sweep = destination.sweep
         self._on_refusal, self._on_file = on_refusal, on_file
-        self._complete: set[int] = set()  # numbers of the trials of earlier drivers whose runs are complete
-        self._logged_files: dict[int, dict[Path, tuple[int, int]]] = {}  # size and time of each logged file, by trial number
+        self._complete: set[int] = (
+            set()
+        )  # numbers of the trials of earlier drivers whose runs are complete
+        self._logged_files: dict[
+            int, dict[Path, tuple[int, int]]
+        ] = {}  # size and time of each logged file, by trial number
         self._objectives: list[str] = []
         self._constrained = False
         self._log_dimensions: list[str] = []
@@ -147,7 +167,9 @@ class RunWriter:
         sqlite_tables.create(uri)
         self._client = Client(uri)
         self.experiment_id = self._find_experiment()
-        started = round(self.destination.started * 1000)  # On another machine, a sweep of this name may have started in the same second.
+        started = round(
+            self.destination.started * 1000
+        )  # On another machine, a sweep of this name may have started in the same second.
         where = f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'sweep' and attributes.start_time = {started}"
         if (run := self._find_run(where)) is not None:
             self.parent = run
@@ -155,25 +177,40 @@ class RunWriter:
             self._find_trials()
         else:
             tags = {"sweeps.kind": "sweep", "sweeps.sweep": sweep}
-            self.parent = self._client.create_run(self.experiment_id, started, tags, run_name=sweep).info.run_id
+            self.parent = self._client.create_run(
+                self.experiment_id, started, tags, run_name=sweep
+            ).info.run_id
 
     def _find_experiment(self) -> str:
         """Find or create the experiment, and return the experiment's ID."""
         to = self.destination
         existing = self._client.get_experiment_by_name(to.experiment)
         if existing is None:
-            location = (to.root / "mlartifacts" / to.experiment).resolve().as_uri() if to.uri.startswith("sqlite") else None
-            return str(self._client.create_experiment(to.experiment, artifact_location=location, tags={KIND: MACHINE_LEARNING}))
+            location = (
+                (to.root / "mlartifacts" / to.experiment).resolve().as_uri()
+                if to.uri.startswith("sqlite")
+                else None
+            )
+            return str(
+                self._client.create_experiment(
+                    to.experiment, artifact_location=location, tags={KIND: MACHINE_LEARNING}
+                )
+            )
         if KIND not in existing.tags:
             self._client.set_experiment_tag(existing.experiment_id, KIND, MACHINE_LEARNING)
         return str(existing.experiment_id)
 
     def _find_trials(self) -> None:
         """Find the runs of the trials of a resumed sweep."""
-        for run in self._client.search_runs([self.experiment_id], f"tags.`mlflow.parentRunId` = '{self.parent}'", max_results=50_000):
+        for run in self._client.search_runs(
+            [self.experiment_id], f"tags.`mlflow.parentRunId` = '{self.parent}'", max_results=50_000
+        ):
             number = int(run.data.tags["sweeps.trial"])
             self.runs[number] = run.info.run_id
-            if run.info.status in ("FINISHED", "FAILED"):  # The status is written last, so the run is complete.
+            if run.info.status in (
+                "FINISHED",
+                "FAILED",
+            ):  # The status is written last, so the run is complete.
                 self._complete.add(number)
 
     def _find_run(self, where: str) -> str | None:
@@ -183,14 +220,26 @@ class RunWriter:
     def _trial_run(self, trial: Trial, started: float, look_first: bool) -> str:
         """Return the ID of a trial's run. If no run is known, create one. With `look_first`, first search MLflow for the run."""
         if trial.number not in self.runs:
-            tags = {"mlflow.parentRunId": self.parent, "sweeps.kind": "trial", "sweeps.sweep": self._sweep}
+            tags = {
+                "mlflow.parentRunId": self.parent,
+                "sweeps.kind": "trial",
+                "sweeps.sweep": self._sweep,
+            }
             tags |= {"sweeps.trial": trial.id, "sweeps.seed": str(trial.seed)}
-            tags |= {} if trial.repeat_of is None else {"sweeps.repeats": format_trial_id(trial.repeat_of)}
+            tags |= (
+                {}
+                if trial.repeat_of is None
+                else {"sweeps.repeats": format_trial_id(trial.repeat_of)}
+            )
             tags |= {"sweeps.enqueued": "true"} if trial.enqueued else {}
             where = f"tags.`mlflow.parentRunId` = '{self.parent}' and tags.`sweeps.trial` = '{trial.id}'"
             run = self._find_run(where) if look_first else None
             if run is None:
-                run = str(self._client.create_run(self.experiment_id, int(started * 1000), tags, run_name=trial.id).info.run_id)
+                run = str(
+                    self._client.create_run(
+                        self.experiment_id, int(started * 1000), tags, run_name=trial.id
+                    ).info.run_id
+                )
             self.runs[trial.number] = run
         return self.runs[trial.number]
 
@@ -236,12 +285,22 @@ class RunWriter:
         if learned_from := valid_origin_keys(event.folder).get("learned_from"):
             tags["sweeps.learned_from"] = "\n".join(learned_from)[:TAG_LENGTH]
         if event.git_commit is not None and event.git_dirty is not None:
-            tags |= {"mlflow.source.git.commit": event.git_commit, "sweeps.git_dirty": event.git_dirty}
+            tags |= {
+                "mlflow.source.git.commit": event.git_commit,
+                "sweeps.git_dirty": event.git_dirty,
+            }
         batch.tags[parent] |= tags
         self._permit(self._save_views, space)
-        existing = self._client.get_run(parent).data.params  # MLflow refuses to change parameters that an earlier driver logged.
-        params = {legal_name(name): value[: run_contents.PARAM_LENGTH] for name, value in run_contents.space_params(space).items()}
-        batch.params[parent] |= {name: value for name, value in params.items() if name not in existing}
+        existing = self._client.get_run(
+            parent
+        ).data.params  # MLflow refuses to change parameters that an earlier driver logged.
+        params = {
+            legal_name(name): value[: run_contents.PARAM_LENGTH]
+            for name, value in run_contents.space_params(space).items()
+        }
+        batch.params[parent] |= {
+            name: value for name, value in params.items() if name not in existing
+        }
         self._permit(self._client.log_text, parent, space.public(space.text), "space.yaml")
         if inputs := run_contents.datasets(space, event.fingerprint):
             self._permit(self._client.log_inputs, parent, inputs)
@@ -252,9 +311,13 @@ class RunWriter:
         if trial.number in self.runs:  # The trial continues in its run.
             self._permit(self._client.update_run, self.runs[trial.number], "RUNNING")
             batch.tags[self.runs[trial.number]]["sweeps.state"] = State.RUNNING.value
-            batch.statuses = [status for status in batch.statuses if status[0] != self.runs[trial.number]]  # A pause has ended.
+            batch.statuses = [
+                status for status in batch.statuses if status[0] != self.runs[trial.number]
+            ]  # A pause has ended.
         run = self._trial_run(trial, event.time, batch.retrying)
-        params = run_contents.trial_params(trial) | run_contents.log_params(trial, self._log_dimensions)
+        params = run_contents.trial_params(trial) | run_contents.log_params(
+            trial, self._log_dimensions
+        )
         batch.params[run] |= {legal_name(name): value for name, value in params.items()}
         batch.tags[run] |= {"sweeps.pbt": trial.lineage} if trial.lineage else {}
         batch.started.append(trial)
@@ -268,7 +331,12 @@ class RunWriter:
     @_add.register
     def _(self, event: events.TrialChanged, batch: Batch) -> None:
         run = self.runs[event.number]
-        batch.add_metrics(run, ((legal_name(name), value) for name, value in event.metrics.items()), event.time, event.step)
+        batch.add_metrics(
+            run,
+            ((legal_name(name), value) for name, value in event.metrics.items()),
+            event.time,
+            event.step,
+        )
         if event.trial.lineage:
             batch.tags[run]["sweeps.pbt"] = event.trial.lineage
 
@@ -282,25 +350,38 @@ class RunWriter:
     def _(self, event: events.TrialEnded, batch: Batch) -> None:
         run, result = self.runs[event.number], event.result
         tags = batch.tags[run]
-        tags["sweeps.state"] = result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
+        tags["sweeps.state"] = (
+            result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
+        )
         if self._constrained:
             tags["sweeps.feasible"] = str(result.feasible).lower()
         if result.reason:
             tags["sweeps.reason"] = result.reason[:TAG_LENGTH]
         if result.error:
             tags["sweeps.error"] = result.error[-TAG_LENGTH:]
-        if result.state is not State.RUNNING:  # An interrupted trial may continue, and metrics cannot be removed.
+        if (
+            result.state is not State.RUNNING
+        ):  # An interrupted trial may continue, and metrics cannot be removed.
             batch.add_metrics(run, self._final_metrics(result).items(), event.time)
             batch.ended.append(event.number)
         batch.statuses.append((run, STATUS[result.state], int(event.time * 1000)))
 
     def _final_metrics(self, result: Result) -> dict[str, float | None]:
         """Return the final metrics of an ended trial, by names that MLflow accepts."""
-        metrics: dict[str, float | None] = {"objective": result.value, "steps": result.steps, "seconds": result.seconds}
+        metrics: dict[str, float | None] = {
+            "objective": result.value,
+            "steps": result.steps,
+            "seconds": result.seconds,
+        }
         metrics |= {name: result.metrics[name] for name in COSTS if name in result.metrics}
         if len(self._objectives) > 1:
-            metrics |= {legal_name(f"objective.{o}"): v for o, v in zip(self._objectives, result.values, strict=False)}
-        return metrics | {legal_name(f"final/{name}"): value for name, value in result.final.items()}
+            metrics |= {
+                legal_name(f"objective.{o}"): v
+                for o, v in zip(self._objectives, result.values, strict=False)
+            }
+        return metrics | {
+            legal_name(f"final/{name}"): value for name, value in result.final.items()
+        }
 
     @_add.register
     def _(self, event: events.ArtifactSaved, batch: Batch) -> None:
@@ -318,7 +399,9 @@ class RunWriter:
         if event.report:
             batch.tags[parent] |= self._report_tags(event.report, event.best)
         batch.statuses.append((parent, run_contents.sweep_status(result), int(event.time * 1000)))
-        batch.ended += self._logged_files  # A trial may have written more files after the scheduler stopped it.
+        batch.ended += (
+            self._logged_files
+        )  # A trial may have written more files after the scheduler stopped it.
 
     def _report_tags(self, markdown: str, best: Trial | None) -> dict[str, str]:
         """Return the parent run's description and the tags that name the best trial. Delete the tags that name an earlier best trial."""
@@ -334,7 +417,11 @@ class RunWriter:
             run = self.runs[best.number]
             links = {f"Trial {best.id}": views.run_link("", self.experiment_id, run), **links}
             tuned = {"preprocessor", "scaling.num_workers", *best.labels}
-            tags = {legal_name(f"best.{name}"): value for name, value in run_contents.trial_params(best).items() if name in tuned}
+            tags = {
+                legal_name(f"best.{name}"): value
+                for name, value in run_contents.trial_params(best).items()
+                if name in tuned
+            }
             tags["sweeps.best_run"] = run
             for name in self._client.get_run(parent).data.tags:
                 if name.startswith("best.") and name not in tags:
@@ -342,7 +429,11 @@ class RunWriter:
         return {**tags, run_contents.NOTE: run_contents.description(markdown, links)}
 
     def _save_views(self, space: Space) -> None:
-        trials = views.saved_view(f"{self._sweep}: trials", self.destination.started, views.trials_view(self._sweep, space))
+        trials = views.saved_view(
+            f"{self._sweep}: trials",
+            self.destination.started,
+            views.trials_view(self._sweep, space),
+        )
         sweeps = views.saved_view("all sweeps", self.destination.started, views.sweeps_view(space))
         for name, value in {self._sweep: trials, views.ALL_SWEEPS: sweeps}.items():
             self._client.set_experiment_tag(self.experiment_id, views.VIEW_TAG + name, value)
@@ -357,27 +448,40 @@ class RunWriter:
             params = [Param(name, value) for name, value in batch.params[run].items()]
             tags = [RunTag(name, value) for name, value in batch.tags[run].items()]
             self._permit(self._log_batch, run, batch.metrics[run], params, tags)
-        for trial in batch.started:  # This follows the trial's parameters, because the loop may log the same names.
+        for trial in (
+            batch.started
+        ):  # This follows the trial's parameters, because the loop may log the same names.
             self._write_run_file(trial)
         for number in dict.fromkeys(batch.ended):
             self._log_files(number)
         for run, status, time in batch.statuses:
             self._permit(self._client.set_terminated, run, status, time)
 
-    def _log_batch(self, run: str, metrics: list[Metric], params: list[Param], tags: list[RunTag]) -> None:
+    def _log_batch(
+        self, run: str, metrics: list[Metric], params: list[Param], tags: list[RunTag]
+    ) -> None:
         """Log any number of metrics, parameters and tags in calls that stay within MLflow's limits."""
         first = True
         while first or metrics or params or tags:
             room = BATCH_METRICS - len(params[:BATCH_PARAMS]) - len(tags[:BATCH_PARAMS])
             self._client.log_batch(run, metrics[:room], params[:BATCH_PARAMS], tags[:BATCH_PARAMS])
-            metrics, params, tags, first = metrics[room:], params[BATCH_PARAMS:], tags[BATCH_PARAMS:], False
+            metrics, params, tags, first = (
+                metrics[room:],
+                params[BATCH_PARAMS:],
+                tags[BATCH_PARAMS:],
+                False,
+            )
 
     def _write_run_file(self, trial: Trial) -> None:
         """Write the run's ID into the trial's folder, for loops that log to MLflow themselves."""
         folder = self._folder(trial.number)
         if folder.is_dir():
             uri = without_password(self.destination.uri)
-            run = {"tracking_uri": uri, "experiment_id": self.experiment_id, "run_id": self.runs[trial.number]}
+            run = {
+                "tracking_uri": uri,
+                "experiment_id": self.experiment_id,
+                "run_id": self.runs[trial.number],
+            }
             write_text(folder / MLFLOW_RUN, json.dumps(run) + "\n")
 
     def _log_files(self, number: int) -> None:
@@ -385,11 +489,17 @@ class RunWriter:
         logged, top = self._logged_files.setdefault(number, {}), self._folder(number) / FILES
         for path in sorted(top.rglob("*")):
             try:
-                if not path.is_file() or logged.get(path) == (now := (path.stat().st_size, path.stat().st_mtime_ns)):
+                if not path.is_file() or logged.get(path) == (
+                    now := (path.stat().st_size, path.stat().st_mtime_ns)
+                ):
                     continue
                 target = Path(FILES, path.relative_to(top)).parent
                 self._permit(self._client.log_artifact, self.runs[number], str(path), str(target))
-            except (FileNotFoundError, PermissionError, shutil.Error) as e:  # The file cannot be read; the server is not the cause.
+            except (
+                FileNotFoundError,
+                PermissionError,
+                shutil.Error,
+            ) as e:  # The file cannot be read; the server is not the cause.
                 log.error("the file %s was not logged to MLflow: %s", path, masked(str(e)))
                 continue
             logged[path] = now

@@ -118,7 +118,10 @@ class MlflowTracker:
         except Exception as e:
             self.error = masked(f"{type(e).__name__}: {e}")
             self._changed()
-            log.error("MLflow gets no more data of this sweep, because the MLflow tracker failed:\n%s", masked(traceback.format_exc()))
+            log.error(
+                "MLflow gets no more data of this sweep, because the MLflow tracker failed:\n%s",
+                masked(traceback.format_exc()),
+            )
 
     def _write_all(self, first: Message) -> None:
         """Write batches of events until the tracker is closed. `first` is the first message of the first batch."""
@@ -129,7 +132,9 @@ class MlflowTracker:
                 while True:
                     messages.append(self._messages.get_nowait())
             events = [message for message in messages if isinstance(message, Event)]
-            for start in range(0, len(events), BATCH_EVENTS):  # A long queue is written in parts, so that the driver sees progress.
+            for start in range(
+                0, len(events), BATCH_EVENTS
+            ):  # A long queue is written in parts, so that the driver sees progress.
                 part = events[start : start + BATCH_EVENTS]
                 self._until_written(functools.partial(self._write, part))
                 self._changed(len(part))
@@ -159,7 +164,9 @@ class MlflowTracker:
                 reason = e
             if not self.waiting:
                 log.warning(
-                    "MLflow at %s does not answer (%s); sweeps keeps trying", without_password(self.destination.uri), masked(str(reason))
+                    "MLflow at %s does not answer (%s); sweeps keeps trying",
+                    without_password(self.destination.uri),
+                    masked(str(reason)),
                 )
             self.waiting = True
             self._changed()

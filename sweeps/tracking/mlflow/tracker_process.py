@@ -69,14 +69,28 @@ class TrackerProcess(MlflowTracker):
             code = self._end(listener)
             if self._stopped.is_set() or (self._closing and code == 0):
                 return
-        self.error = self.error or f"the process that writes to MLflow died {STARTS} times, the last time with exit code {code}"
+        self.error = (
+            self.error
+            or f"the process that writes to MLflow died {STARTS} times, the last time with exit code {code}"
+        )
 
     def _start(self) -> threading.Thread:
-        command = [sys.executable, "-c", "from sweeps.tracking.mlflow.tracker_process import main; main()"]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+        command = [
+            sys.executable,
+            "-c",
+            "from sweeps.tracking.mlflow.tracker_process import main; main()",
+        ]
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        }
         with open(self._errors, "ab") as errors:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=env)
-        listener = threading.Thread(target=self._listen, args=(self._process.stdout,), name="mlflow-listen", daemon=True)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=env
+            )
+        listener = threading.Thread(
+            target=self._listen, args=(self._process.stdout,), name="mlflow-listen", daemon=True
+        )
         listener.start()
         return listener
 
@@ -115,7 +129,11 @@ class TrackerProcess(MlflowTracker):
         with pipe:
             for line in pipe:
                 status = json.loads(line)
-                self.parent, self.error, self.waiting = status["parent"], status["error"], status["waiting"]
+                self.parent, self.error, self.waiting = (
+                    status["parent"],
+                    status["error"],
+                    status["waiting"],
+                )
                 if status["written"] or status["answered"]:
                     self._last_answer = time.monotonic()
                 for _ in range(status["written"]):
@@ -145,7 +163,13 @@ class _Worker(MlflowTracker):
             self._monitor = _monitored(self.writer.parent, self.destination.uri)
 
     def _changed(self, written: int = 0, answered: bool = False) -> None:
-        status = {"parent": self.parent, "error": self.error, "waiting": self.waiting, "written": written, "answered": answered}
+        status = {
+            "parent": self.parent,
+            "error": self.error,
+            "waiting": self.waiting,
+            "written": written,
+            "answered": answered,
+        }
         with self._lock, contextlib.suppress(OSError):  # The driver has ended.
             self._pipe.write(json.dumps(status) + "\n")
 
@@ -165,7 +189,11 @@ def _monitored(run: str, uri: str) -> SystemMetricsMonitor | None:
 
 def main() -> None:
     """Write the events that the driver sends, until the driver closes the tracker or has ended."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # The driver handles these signals, and still has events to send.
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # The driver handles these signals, and still has events to send.
         signal.signal(number, signal.SIG_IGN)
     status = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # Output of libraries goes to the sweep's log, not to the driver.

@@ -54,7 +54,9 @@ class Sweep:
 
 
 @contextlib.contextmanager
-def running_server(root: Path, host: str, port: int, uri: str | None, stop: threading.Event) -> Iterator[str]:
+def running_server(
+    root: Path, host: str, port: int, uri: str | None, stop: threading.Event
+) -> Iterator[str]:
     """Run MLflow's web interface while the `with` block runs, and yield its address.
 
     Args:
@@ -76,7 +78,9 @@ def running_server(root: Path, host: str, port: int, uri: str | None, stop: thre
         yield uri
         return
     if uri == default_uri(root) and not (root / "mlflow.db").is_file():
-        raise InputError(Problem(str(root), "the folder has no mlflow.db, so MLflow has recorded no sweep in it"))
+        raise InputError(
+            Problem(str(root), "the folder has no mlflow.db, so MLflow has recorded no sweep in it")
+        )
     port = free_port(host, port)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
     server = f"http://{shown}:{port}"
@@ -96,11 +100,17 @@ def free_port(host: str, port: int) -> int:
         InputError: The port is out of range or in use, or the host is not an address of this machine.
     """
     if not 0 <= port <= 65535:
-        raise InputError(Problem("--mlflow-port", f"{port} is not a port; a port must be from 0 to 65535"))
+        raise InputError(
+            Problem("--mlflow-port", f"{port} is not a port; a port must be from 0 to 65535")
+        )
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
     except (socket.gaierror, UnicodeError) as e:
-        raise InputError(Problem("--host", f"`{host}` is not an address of this machine: {e}")) from e
+        raise InputError(
+            Problem("--host", f"`{host}` is not an address of this machine: {e}")
+        ) from e
     with socket.socket(family, kind, protocol) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -108,9 +118,14 @@ def free_port(host: str, port: int) -> int:
             return int(s.getsockname()[1])
         except OSError as e:
             if e.errno == errno.EADDRNOTAVAIL:
-                raise InputError(Problem("--host", f"`{host}` is not an address of this machine")) from e
+                raise InputError(
+                    Problem("--host", f"`{host}` is not an address of this machine")
+                ) from e
             raise InputError(
-                Problem("--mlflow-port", f"{port}: {os.strerror(e.errno or 0)}; choose another port, or 0 for any free port")
+                Problem(
+                    "--mlflow-port",
+                    f"{port}: {os.strerror(e.errno or 0)}; choose another port, or 0 for any free port",
+                )
             ) from e
 
 
@@ -142,10 +157,18 @@ def index_of(known: Sequence[str], name: str) -> int:
     matching = [n for n in known if n == start] or [n for n in known if n.startswith(start)]
     if len(matching) > 1:
         raise InputError(
-            Problem("--sweep", f"the names of several sweeps start with `{start}`: {', '.join(matching[:5])}; give more of the name")
+            Problem(
+                "--sweep",
+                f"the names of several sweeps start with `{start}`: {', '.join(matching[:5])}; give more of the name",
+            )
         )
     if not matching:
-        raise InputError(Problem("--sweep", f"no sweep `{name}`; {did_you_mean(name, known[:20]) if known else 'there are no sweeps'}"))
+        raise InputError(
+            Problem(
+                "--sweep",
+                f"no sweep `{name}`; {did_you_mean(name, known[:20]) if known else 'there are no sweeps'}",
+            )
+        )
     return known.index(matching[0])
 
 
@@ -171,14 +194,18 @@ def _check_server(uri: str) -> None:
         SweepsError: The server does not answer.
     """
     address = urllib.parse.urlsplit(uri)
-    server = address._replace(netloc=address.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    server = address._replace(
+        netloc=address.netloc.rpartition("@")[2], query="", fragment=""
+    ).geturl()
     try:
         urllib.request.urlopen(server, timeout=ANSWER_SECONDS).close()
     except urllib.error.HTTPError:
         pass  # The server answers, even if only to ask for a password.
     except (OSError, http.client.HTTPException) as e:
         reason = getattr(e, "reason", e)
-        if not isinstance(reason, ssl.SSLError):  # MLflow's client has its own settings for certificates.
+        if not isinstance(
+            reason, ssl.SSLError
+        ):  # MLflow's client has its own settings for certificates.
             raise SweepsError(f"MLflow at {without_password(uri)} does not answer: {reason}") from e
 
 
@@ -194,28 +221,74 @@ def find_sweeps(server: str) -> list[Sweep]:
     client = MlflowClient(server)
     try:
         experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-        runs = client.search_runs(experiments, "tags.`sweeps.kind` = 'sweep'", max_results=1000) if experiments else []
+        runs = (
+            client.search_runs(experiments, "tags.`sweeps.kind` = 'sweep'", max_results=1000)
+            if experiments
+            else []
+        )
     except MlflowException as e:
         raise SweepsError(f"MLflow at {server} does not answer: {str(e).splitlines()[0]}") from e
-    return [Sweep(run.data.tags["sweeps.sweep"], run.info.run_id, run.info.experiment_id, run.info.start_time / 1000) for run in runs]
+    return [
+        Sweep(
+            run.data.tags["sweeps.sweep"],
+            run.info.run_id,
+            run.info.experiment_id,
+            run.info.start_time / 1000,
+        )
+        for run in runs
+    ]
 
 
 # The server
 
 
-def _start_server(uri: str, root: Path, host: str, port: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start_server(
+    uri: str, root: Path, host: str, port: int, log: IO[bytes]
+) -> subprocess.Popen[bytes]:
     """Start MLflow's server as the leader of a process group, so that it can be stopped together with its workers."""
-    env = {name: value for name, value in os.environ.items() if name not in ("MLFLOW_TRACKING_URI", "MLFLOW_BACKEND_STORE_URI")}
-    env |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # Job workers are only for language models.
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--host", host, "--port", str(port), "--workers", "1"]
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("MLFLOW_TRACKING_URI", "MLFLOW_BACKEND_STORE_URI")
+    }
+    env |= {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"
+    }  # Job workers are only for language models.
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        uri,
+        "--host",
+        host,
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     # The server runs in the root, because MLflow creates a folder for artifacts in its working directory.
-    return subprocess.Popen(command, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    return subprocess.Popen(
+        command,
+        cwd=root,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
 
 
-def _wait_for_server(process: subprocess.Popen[bytes], server: str, log: IO[bytes], stop: threading.Event) -> None:
+def _wait_for_server(
+    process: subprocess.Popen[bytes], server: str, log: IO[bytes], stop: threading.Event
+) -> None:
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline and not stop.wait(0.1):
-        with contextlib.suppress(OSError, urllib.error.URLError), urllib.request.urlopen(f"{server}/health", timeout=2) as answer:
+        with (
+            contextlib.suppress(OSError, urllib.error.URLError),
+            urllib.request.urlopen(f"{server}/health", timeout=2) as answer,
+        ):
             if answer.status == 200:
                 return
     raise SweepsError(f"MLflow's server did not start: {_last_line(log)}")

@@ -9,7 +9,17 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.secrets import without_password
 from sweeps.core.suggestions import did_you_mean
 
-SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks", "databricks-uc", "uc")
+SCHEMES = (
+    "http",
+    "https",
+    "sqlite",
+    "postgresql",
+    "mysql",
+    "mssql",
+    "databricks",
+    "databricks-uc",
+    "uc",
+)
 FILES = ("", "file")
 
 
@@ -24,15 +34,29 @@ def check_uri(uri: str, place: str) -> None:
         InputError: MLflow has no store for the URI, or the URI is a folder. MLflow no longer writes to folders.
     """
     scheme, separator, rest = uri.partition("://")
-    scheme = scheme.partition("+")[0].lower() if separator else "databricks" if uri.split(":")[0] == "databricks" else ""
+    scheme = (
+        scheme.partition("+")[0].lower()
+        if separator
+        else "databricks"
+        if uri.split(":")[0] == "databricks"
+        else ""
+    )
     shown = without_password(uri)
     if scheme in FILES:
         raise InputError(
-            Problem(place, f"{shown}: MLflow no longer stores runs in folders; use sqlite:///{rest.strip('/') or 'mlflow'}.db")
+            Problem(
+                place,
+                f"{shown}: MLflow no longer stores runs in folders; use sqlite:///{rest.strip('/') or 'mlflow'}.db",
+            )
         )
     schemes = {*SCHEMES, *(point.name for point in entry_points(group="mlflow.tracking_store"))}
     if scheme not in schemes:
-        raise InputError(Problem(place, f"{shown}: MLflow has no store for `{scheme}`; {did_you_mean(scheme, sorted(schemes))}"))
+        raise InputError(
+            Problem(
+                place,
+                f"{shown}: MLflow has no store for `{scheme}`; {did_you_mean(scheme, sorted(schemes))}",
+            )
+        )
     if separator and not rest.strip("/"):
         raise InputError(Problem(place, f"{shown}: a host or a path must follow `{scheme}://`"))
 
@@ -46,8 +70,16 @@ def allowed_uri(named: str, *others: str | None) -> str | None:
         named: The URI that the folder names.
         others: URIs that the user has given, and the URI of the file in the sweep's root. `MLFLOW_TRACKING_URI` counts as given.
     """
-    allowed = {without_password(uri): uri for uri in (*others, os.environ.get("MLFLOW_TRACKING_URI")) if uri}
-    return add_password(allowed[without_password(named)]) if without_password(named) in allowed else None
+    allowed = {
+        without_password(uri): uri
+        for uri in (*others, os.environ.get("MLFLOW_TRACKING_URI"))
+        if uri
+    }
+    return (
+        add_password(allowed[without_password(named)])
+        if without_password(named) in allowed
+        else None
+    )
 
 
 def add_password(uri: str) -> str:

@@ -52,11 +52,26 @@ def trials_view(sweep: str, space: Space) -> dict[str, object]:
     """
     columns = {
         column("metrics", OBJECTIVE): 110,  # room for the arrow that shows the order
-        **{column("metrics", legal_name(f"objective.{o.metric}")): 110 for o in space.objectives if len(space.objectives) > 1},
+        **{
+            column("metrics", legal_name(f"objective.{o.metric}")): 110
+            for o in space.objectives
+            if len(space.objectives) > 1
+        },
         column("tags", "sweeps.state"): _width("sweeps.state"),
-        **({column("tags", "sweeps.feasible"): _width("sweeps.feasible")} if space.constraints else {}),
-        **({column("tags", "sweeps.front"): _width("sweeps.front")} if len(space.objectives) > 1 else {}),
-        **{column("params", legal_name(d.name)): _width(legal_name(d.name), d) for d in space.dimensions},
+        **(
+            {column("tags", "sweeps.feasible"): _width("sweeps.feasible")}
+            if space.constraints
+            else {}
+        ),
+        **(
+            {column("tags", "sweeps.front"): _width("sweeps.front")}
+            if len(space.objectives) > 1
+            else {}
+        ),
+        **{
+            column("params", legal_name(d.name)): _width(legal_name(d.name), d)
+            for d in space.dimensions
+        },
         column("metrics", "steps"): NARROWEST,
         column("metrics", "seconds"): NARROWEST,
     }
@@ -64,35 +79,88 @@ def trials_view(sweep: str, space: Space) -> dict[str, object]:
     axes = [legal_name(log_name(d.name) if d.is_log else d.name) for d in space.always][:MAX_AXES]
     metric = legal_name(space.objective.metric)
     charts = [
-        _chart(sweep, "parallel", "PARALLEL", selectedParams=axes, selectedMetrics=[OBJECTIVE], showAllRuns=True),
-        _chart(sweep, "curves", "LINE", metricKey=metric, selectedMetricKeys=[metric], xAxisKey="step", useGlobalXaxisKey=True),
+        _chart(
+            sweep,
+            "parallel",
+            "PARALLEL",
+            selectedParams=axes,
+            selectedMetrics=[OBJECTIVE],
+            showAllRuns=True,
+        ),
+        _chart(
+            sweep,
+            "curves",
+            "LINE",
+            metricKey=metric,
+            selectedMetricKeys=[metric],
+            xAxisKey="step",
+            useGlobalXaxisKey=True,
+        ),
     ]
-    return _state(trials_of(sweep), column("metrics", OBJECTIVE), space.objective.goal == "minimize", columns, charts)
+    return _state(
+        trials_of(sweep),
+        column("metrics", OBJECTIVE),
+        space.objective.goal == "minimize",
+        columns,
+        charts,
+    )
 
 
 def sweeps_view(space: Space) -> dict[str, object]:
     """Return the view of all sweeps of an experiment. It shows each sweep's results, the best sweep first."""
     columns = {
         **{column("metrics", name): 100 for name in ("best", "best.test")},
-        **{column("params", name): width for name, width in (("trainer", 200), ("search.algorithm", 140), ("scheduler.name", 140))},
-        **{column("tags", legal_name(f"best.{d.name}")): _width(legal_name(f"best.{d.name}"), d) for d in space.dimensions},
-        **{column("metrics", name): _width(name) for name in ("trials.completed", "trials.pruned", "seconds")},
+        **{
+            column("params", name): width
+            for name, width in (
+                ("trainer", 200),
+                ("search.algorithm", 140),
+                ("scheduler.name", 140),
+            )
+        },
+        **{
+            column("tags", legal_name(f"best.{d.name}")): _width(legal_name(f"best.{d.name}"), d)
+            for d in space.dimensions
+        },
+        **{
+            column("metrics", name): _width(name)
+            for name in ("trials.completed", "trials.pruned", "seconds")
+        },
     }
-    return _state("tags.`sweeps.kind` = 'sweep'", column("metrics", "best"), space.objective.goal == "minimize", columns, [])
+    return _state(
+        "tags.`sweeps.kind` = 'sweep'",
+        column("metrics", "best"),
+        space.objective.goal == "minimize",
+        columns,
+        [],
+    )
 
 
 def _width(name: str, dimension: Dimension | None = None) -> int:
     """Return the width of a column in pixels, wide enough for the column's name and the options of its dimension."""
-    longest = max(map(len, [name, *(str(option.key) for option in (dimension.options if dimension else ()))]))
+    longest = max(
+        map(len, [name, *(str(option.key) for option in (dimension.options if dimension else ()))])
+    )
     return int(min(max(CHARACTER * longest + PADDING, NARROWEST), WIDEST))
 
 
 def _chart(sweep: str, name: str, kind: str, **options: object) -> dict[str, object]:
-    fixed = {"runsCountToCompare": 100, "metricSectionId": "sweep", "deleted": False, "isGenerated": False}
+    fixed = {
+        "runsCountToCompare": 100,
+        "metricSectionId": "sweep",
+        "deleted": False,
+        "isGenerated": False,
+    }
     return {"uuid": f"{sweep}-{name}", "type": kind, **fixed, **options}
 
 
-def _state(run_filter: str, order_by: str, ascending: bool, columns: dict[str, int], charts: list[dict[str, object]]) -> dict[str, object]:
+def _state(
+    run_filter: str,
+    order_by: str,
+    ascending: bool,
+    columns: dict[str, int],
+    charts: list[dict[str, object]],
+) -> dict[str, object]:
     names = {"attributes.`Run Name`": 110 if charts else 280, "runDateAndNestInfo": 135}
     state: dict[str, object] = {
         "searchFilter": run_filter,
@@ -108,9 +176,23 @@ def _state(run_filter: str, order_by: str, ascending: bool, columns: dict[str, i
         "runsHiddenMode": "SHOW_ALL",
     }
     if charts:
-        section = {"uuid": "sweep", "name": "Sweep", "display": True, "isReordered": False, "deleted": False, "isGenerated": False}
-        section |= {"columns": 1, "cardHeight": 400}  # A plot with many axes needs the full width of the page.
-        state |= {"compareRunCharts": charts, "compareRunSections": [section], "isAccordionReordered": True}
+        section = {
+            "uuid": "sweep",
+            "name": "Sweep",
+            "display": True,
+            "isReordered": False,
+            "deleted": False,
+            "isGenerated": False,
+        }
+        section |= {
+            "columns": 1,
+            "cardHeight": 400,
+        }  # A plot with many axes needs the full width of the page.
+        state |= {
+            "compareRunCharts": charts,
+            "compareRunSections": [section],
+            "isAccordionReordered": True,
+        }
     return state
 
 

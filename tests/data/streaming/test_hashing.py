@@ -22,7 +22,9 @@ def rows(n: int = N) -> pa.Table:
     return pa.table(
         {
             "number": pa.array(rng.integers(0, 1000, n), mask=rng.random(n) < 0.1),
-            "text": pa.array([None if i % 7 == 0 else f"row {i % 500}" for i in range(n)], pa.large_string()),
+            "text": pa.array(
+                [None if i % 7 == 0 else f"row {i % 500}" for i in range(n)], pa.large_string()
+            ),
             "flag": pa.array([None if i % 5 == 0 else i % 2 == 0 for i in range(n)]),
             "day": pa.array([datetime(2026, 1, 1 + i % 28) for i in range(n)], pa.timestamp("us")),
             "list": pa.array([[i] for i in range(n)]),
@@ -36,7 +38,9 @@ def test_the_mask_does_not_depend_on_the_blocks(cuts, seed):
     table = rows(100)
     whole = below(table, COLUMNS, 0.3, VALID, seed)
     ends = [0, *sorted(set(cuts)), 100]
-    parts = [below(table.slice(a, b - a), COLUMNS, 0.3, VALID, seed) for a, b in itertools.pairwise(ends)]
+    parts = [
+        below(table.slice(a, b - a), COLUMNS, 0.3, VALID, seed) for a, b in itertools.pairwise(ends)
+    ]
     assert (np.concatenate(parts) == whole).all()
 
 
@@ -83,7 +87,10 @@ def test_values_of_every_type_decide(values):
     mask = below(table, ["x", "label"], 0.5, VALID, 0)
     distinct = len({repr(value) for value in values})
     assert abs(mask.mean() - 0.5) < 5 / np.sqrt(distinct)
-    parts = [below(table.slice(start, 1_000), ["x", "label"], 0.5, VALID, 0) for start in range(0, N, 1_000)]
+    parts = [
+        below(table.slice(start, 1_000), ["x", "label"], 0.5, VALID, 0)
+        for start in range(0, N, 1_000)
+    ]
     assert (np.concatenate(parts) == mask).all()
 
 

@@ -53,7 +53,12 @@ def folder(tmp_path, monkeypatch) -> Path:
         }
     )
     for kind in ("parquet", "csv"):
-        for name, part in {"train/0": frame[:100], "train/1": frame[100:150], "train/2": frame[150:450], "valid": frame[450:]}.items():
+        for name, part in {
+            "train/0": frame[:100],
+            "train/1": frame[100:150],
+            "train/2": frame[150:450],
+            "valid": frame[450:],
+        }.items():
             file = tmp_path / kind / f"{name}.{kind}"
             file.parent.mkdir(exist_ok=True, parents=True)
             part.to_csv(file, index=False) if kind == "csv" else part.to_parquet(file, index=False)
@@ -67,37 +72,57 @@ def spec(folder: Path, train: str, valid: Split, **more) -> DataSpec:
 
 
 def frame_of(dataset) -> pd.DataFrame:
-    blocks = [block for block in dataset.iter_batches(batch_size=None, batch_format="pyarrow") if block.num_rows]
+    blocks = [
+        block
+        for block in dataset.iter_batches(batch_size=None, batch_format="pyarrow")
+        if block.num_rows
+    ]
     return pa.concat_tables(blocks, promote_options="permissive").to_pandas(ignore_metadata=True)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_a_stream_has_what_the_same_files_have_in_memory(ray_data, folder, kind):
     given = spec(folder, f"{kind}/train", Split("path", path=f"{kind}/valid.{kind}"))
-    memory, streams = DataVariants(given, [given], 0).splits({}), StreamVariants(given, [given], 0).splits({})
-    assert (streams.task, streams.classes, streams.features) == (memory.task, memory.classes, memory.features)
+    memory, streams = (
+        DataVariants(given, [given], 0).splits({}),
+        StreamVariants(given, [given], 0).splits({}),
+    )
+    assert (streams.task, streams.classes, streams.features) == (
+        memory.task,
+        memory.classes,
+        memory.features,
+    )
     assert streams.rows == {"train": 450, "valid": 150}
     assert streams.schema == memory.train.schema
-    pd.testing.assert_frame_equal(frame_of(streams.train), memory.train.to_pandas(), check_dtype=False)
+    pd.testing.assert_frame_equal(
+        frame_of(streams.train), memory.train.to_pandas(), check_dtype=False
+    )
     expected = fit_chain(STEPS, memory.train, "y")
     fitted, first = fit_on_stream(STEPS, streams, (str(folder),))
     assert fitted.columns_out == expected.columns_out and len(first) == 450
     for split in ("train", "valid"):
         raw = getattr(memory, split).to_pandas()
-        blocks = prepared(getattr(streams, split), fitted, streams.schema, (str(folder),)).iter_batches(
-            batch_size=None, batch_format="pandas"
+        blocks = prepared(
+            getattr(streams, split), fitted, streams.schema, (str(folder),)
+        ).iter_batches(batch_size=None, batch_format="pandas")
+        pd.testing.assert_frame_equal(
+            pd.concat(list(blocks), ignore_index=True), expected.transform(raw), rtol=1e-6
         )
-        pd.testing.assert_frame_equal(pd.concat(list(blocks), ignore_index=True), expected.transform(raw), rtol=1e-6)
 
 
-@pytest.mark.parametrize("rule", [Split("fraction", fraction=0.3), Split("group", column="color", fraction=0.4)])
+@pytest.mark.parametrize(
+    "rule", [Split("fraction", fraction=0.3), Split("group", column="color", fraction=0.4)]
+)
 def test_each_row_is_in_one_split_whatever_the_files(ray_data, folder, rule):
     found = []
     for train in ("parquet/train", "csv/train"):
         given = spec(folder, train, rule)
         streams = StreamVariants(given, [given], 5).splits({})
         train_rows, valid_rows = frame_of(streams.train), frame_of(streams.valid)
-        assert len(train_rows) + len(valid_rows) == 450 == sum(streams.rows.values()) and len(valid_rows) == streams.rows["valid"]
+        assert (
+            len(train_rows) + len(valid_rows) == 450 == sum(streams.rows.values())
+            and len(valid_rows) == streams.rows["valid"]
+        )
         if rule.kind == "group":
             assert not set(train_rows["color"]) & set(valid_rows["color"])
         found.append(len(valid_rows))
@@ -108,9 +133,14 @@ def test_a_share_of_the_rows_and_dropped_columns(ray_data, folder):
     given = spec(folder, "parquet/train", Split("column", column="color", value="red"))
     variants = StreamVariants(given, [given], 0)
     half = variants.splits({"rows": 0.5, "drop": ("n",)})
-    assert half.features == ("a", "b") and variants.fingerprint_of({"rows": 0.5}) != variants.fingerprint_of({})
+    assert half.features == ("a", "b") and variants.fingerprint_of(
+        {"rows": 0.5}
+    ) != variants.fingerprint_of({})
     rows = frame_of(half.train)
-    assert len(rows) == half.rows["train"] and 0.3 < len(rows) / variants.splits({}).rows["train"] < 0.7
+    assert (
+        len(rows) == half.rows["train"]
+        and 0.3 < len(rows) / variants.splits({}).rows["train"] < 0.7
+    )
     assert half.rows["valid"] == variants.splits({}).rows["valid"]
 
 
@@ -138,15 +168,25 @@ def test_a_changed_file_changes_the_fingerprint(ray_data, folder):
 
 
 BAD = [
-    (Split("fraction", fraction=0.2), {"label": "gone"}, "data.label: `parquet/train` has no column `gone`"),
+    (
+        Split("fraction", fraction=0.2),
+        {"label": "gone"},
+        "data.label: `parquet/train` has no column `gone`",
+    ),
     (Split("column", column="color", value="pink"), {}, "data.valid: the valid split has no rows"),
-    (Split("fraction", fraction=0.2), {"label": "color"}, r"data.label: `color` has \d+ missing values in data.train"),
+    (
+        Split("fraction", fraction=0.2),
+        {"label": "color"},
+        r"data.label: `color` has \d+ missing values in data.train",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("rule", "changed", "message"), BAD)
 def test_a_stream_that_cannot_be_used_is_refused(ray_data, folder, rule, changed, message):
-    given = DataSpec("parquet/train", changed.get("label", "y"), rule, None, None, folder, ingest="stream")
+    given = DataSpec(
+        "parquet/train", changed.get("label", "y"), rule, None, None, folder, ingest="stream"
+    )
     with pytest.raises(InputError, match=message):
         StreamVariants(given, [given], 0)
 
@@ -154,7 +194,10 @@ def test_a_stream_that_cannot_be_used_is_refused(ray_data, folder, rule, changed
 def test_an_estimator_without_partial_fit_is_refused(ray_data, folder):
     given = spec(folder, "parquet/train", Split("fraction", fraction=0.2))
     streams = StreamVariants(given, [given], 0).splits({})
-    with pytest.raises(InputError, match=r"`QuantileTransformer` has no `partial_fit`, so it cannot be fitted on a stream"):
+    with pytest.raises(
+        InputError,
+        match=r"`QuantileTransformer` has no `partial_fit`, so it cannot be fitted on a stream",
+    ):
         fit_on_stream((Step("sklearn.preprocessing:QuantileTransformer", ("a",), {}),), streams, ())
     fitted, _ = fit_on_stream((Step("sklearn.preprocessing:Normalizer", ("b",), {}),), streams, ())
     assert fitted.columns_out == ("a", "b", "n", "color"), "this class learns nothing"
