@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from sweeps import load_bundle
-from sweeps.tracking.mlflow.ui import free_port
+from tests import mlflow_server
 from tests.commands import REPO, command
 from tests.waiting import wait_until
 
@@ -315,7 +315,7 @@ def test_the_commands_of_the_tutorial_lead_from_trips_to_an_answer(tmp_path):
     made, asked = re.findall(r"^```bash\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     (shown,) = re.findall(r"^```json\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     made, _, serve = made.strip().rpartition("\n")
-    port = str(free_port("127.0.0.1", 0))
+    port = str(mlflow_server.free_port())
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     shell = {
         "cwd": tmp_path,

@@ -233,7 +233,12 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
     "--token-file",
     type=options.PATH,
     default=None,
-    help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else none]",
+    help="File with the token.  [default: $SWEEPS_SERVE_TOKEN, else a new token, which is printed]",
+)
+@click.option(
+    "--no-token",
+    is_flag=True,
+    help="Require no token: every account of this machine may then send commands.",
 )
 @click.option(
     "--sweep",
@@ -242,29 +247,23 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
     shell_complete=complete_sweep,
     help="Show this sweep first.  [default: the list of all sweeps]",
 )
-@click.option(
-    "--no-mlflow", is_flag=True, help="Do not serve MLflow's web interface beside the page."
-)
-@click.option(
-    "--mlflow-port",
-    type=click.IntRange(0, 65535),
-    default=5000,
-    show_default=True,
-    help="Port of MLflow; 0 picks a free port.",
-)
+@click.option("--no-mlflow", is_flag=True, help="Do not show MLflow's web interface.")
 @click.option(
     "--tracking-uri",
     default=None,
     help="MLflow tracking URI.  [default: $MLFLOW_TRACKING_URI, else SQLite in --dir]",
 )
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
-def ui(
-    root: Path, host: str, port: int, sweep: str | None, open_browser: bool, **more: Any
-) -> None:
-    """Show the sweeps of a root folder, live, on a page in the browser. Serve MLflow's web interface beside it. Ctrl-C ends both."""
-    from sweeps.dashboard.server import Mlflow, serve
-    from sweeps.serving.access import Access, token_of
+def ui(root: Path, **given: Any) -> None:
+    """Show the sweeps of a root folder, live, on a page in the browser, with MLflow's web interface behind it. Ctrl-C ends it."""
+    from sweeps.dashboard.server import PageOptions, serve
+    from sweeps.serving.access import token_of
 
-    access = Access.of(more["allowed_hosts"], token_of(more["token"], more["token_file"]))
-    mlflow = Mlflow(None if more["no_mlflow"] else more["mlflow_port"], more["tracking_uri"])
-    serve(root, host, port, click.echo, access, mlflow, sweep, open_browser)
+    needs_token = not given.pop("no_token")
+    chosen = given.pop("token"), given.pop("token_file")
+    if not needs_token and chosen != (None, None):
+        raise click.UsageError("--no-token cannot be used with --token or --token-file")
+    token = token_of(*chosen) if needs_token else None
+    mlflow = not given.pop("no_mlflow")
+    page = PageOptions(token=token, needs_token=needs_token, mlflow=mlflow, **given)
+    serve(root, page, click.echo)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,6 +30,8 @@ from sweeps.controller.sweep_lookup import trial_of
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.dashboard import content
+from sweeps.dashboard.mlflow_pages import HEADERS as MLFLOW_HEADERS
+from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
 from sweeps.dashboard.reader import SweepReader, version_of
 from sweeps.serving.access import Access, Guard
 from sweeps.sweep_report import html_page
@@ -246,12 +248,13 @@ def _ask(channel: FolderChannel, command: Command) -> Answer | None:
         return None
 
 
-def make_app(dashboard: Dashboard, access: Access) -> ASGIApp:
+def make_app(dashboard: Dashboard, access: Access, mlflow: MlflowPages | None = None) -> ASGIApp:
     """Return the application.
 
     Args:
         dashboard: The endpoints.
         access: The allowed hosts and the token. The files of the page need no token, because they contain no data.
+        mlflow: MLflow's web interface; None to leave it out.
     """
     data = FastAPI(openapi_url=None)
     data.get("/sweeps")(dashboard.sweeps)
@@ -262,8 +265,6 @@ def make_app(dashboard: Dashboard, access: Access) -> ASGIApp:
     data.post("/sweeps/{sweep}/commands")(dashboard.command)
     data.get("/events")(dashboard.events)
 
-    app = FastAPI(openapi_url=None)
-    app.mount("/api", Guard(data, access))
     files = FastAPI(openapi_url=None)
     files.get("/")(lambda: FileResponse(STATIC / "index.html"))
     files.get("/plotly.min.js")(
@@ -271,9 +272,15 @@ def make_app(dashboard: Dashboard, access: Access) -> ASGIApp:
     )
     files.mount("/report", StaticFiles(directory=html_page.STATIC))
     files.mount("/page", StaticFiles(directory=STATIC))
-    app.mount("/", Guard(files, Access(access.hosts)))
+
+    app = FastAPI(openapi_url=None)
+    app.mount("/api", WithHeaders(Guard(data, access), HEADERS))
+    if mlflow is not None:
+        app.get(f"/{PATH}")(lambda: RedirectResponse(f"{PATH}/"))
+        app.mount(f"/{PATH}", WithHeaders(mlflow, MLFLOW_HEADERS))
+    app.mount("/", WithHeaders(Guard(files, Access(access.hosts)), HEADERS))
     app.add_middleware(GZipMiddleware, minimum_size=2000)
-    return WithHeaders(app, HEADERS)
+    return app
 
 
 class WithHeaders:

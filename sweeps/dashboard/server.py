@@ -1,12 +1,16 @@
-"""`sweeps ui`: serve the page, with MLflow beside it, until SIGTERM or Ctrl-C."""
+"""`sweeps ui`: serve the page, with MLflow behind it, until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
 import contextlib
+import html
+import os
+import secrets
 import signal
+import tempfile
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -14,102 +18,119 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import ORIGIN
 from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.server import listening, url_of, warn_if_open
-from sweeps.tracking.mlflow import ui as mlflow_ui
+from sweeps.tracking.mlflow.tracker import default_uri
+from sweeps.tracking.mlflow.ui import check_server, find_links
 
 if TYPE_CHECKING:
     import uvicorn
 
     from sweeps.dashboard.app import Dashboard
+    from sweeps.dashboard.mlflow_pages import MlflowPages
 
-# Seconds between two looks for sweeps that MLflow has recorded meanwhile, and seconds in which open requests may end at a shutdown.
-LINK_SECONDS, END_SECONDS = 10.0, 3
+# Seconds between two looks for sweeps that MLflow has recorded meanwhile.
+LINK_SECONDS = 10.0
+# Seconds in which open requests may end at a shutdown.
+END_SECONDS = 3
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True)
-class Mlflow:
-    """MLflow beside the page.
+class PageOptions:
+    """Options of the page.
 
     Attributes:
-        port: Port to listen on; 0 for any free port; None to start no MLflow.
-        uri: MLflow's tracking URI; None for the default.
+        host: The host to listen on.
+        port: The port to listen on; 0 for any free port.
+        allowed_hosts: The allowed Host headers, separated by commas. With None, a page that only
+            this machine can reach allows the names of this machine. Otherwise, a site could send
+            requests under its own name with the address of this machine (DNS rebinding).
+        token: The token that requests must have; None for a new one.
+        needs_token: False for a page without a token.
+        mlflow: True to show MLflow's web interface.
+        tracking_uri: MLflow's tracking URI; None for the default.
+        sweep: The sweep to show first; None for the list of all sweeps.
+        open_browser: True to open the page in a browser.
     """
 
-    port: int | None = 5000
-    uri: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 5050
+    allowed_hosts: str | None = None
+    token: str | None = None
+    needs_token: bool = True
+    mlflow: bool = True
+    tracking_uri: str | None = None
+    sweep: str | None = None
+    open_browser: bool = False
 
 
-def serve(
-    root: Path,
-    host: str,
-    port: int,
-    say: Callable[[str], None],
-    access: Access,
-    mlflow: Mlflow,
-    sweep: str | None,
-    open_browser: bool,
-) -> None:
+def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
     """Serve the page until SIGTERM or Ctrl-C.
 
     Args:
         root: Root folder of all sweeps.
-        host: The host to listen on.
-        port: The port to listen on; 0 for any free port.
+        options: Options of the page.
         say: Function that prints a message.
-        access: The allowed hosts and the token. If no hosts are given and the server listens on this machine only, names of this machine
-            are allowed. Otherwise, a site could send requests under its own name with the address of this machine (DNS rebinding).
-        mlflow: MLflow beside the page.
-        sweep: The sweep whose page is named; None for the page of all sweeps.
-        open_browser: True to open the page in a browser.
 
     Raises:
         InputError: The root does not exist, there is no such sweep, or the server cannot listen.
     """
     from sweeps.controller.sweep_lookup import find
     from sweeps.dashboard.app import Dashboard, make_app
+    from sweeps.dashboard.mlflow_pages import MlflowPages
 
     if not root.is_dir():
-        raise InputError(
-            Problem("--dir", f"the folder {root} does not exist; `sweeps run` creates it")
-        )
-    sweep = None if sweep is None else find(sweep, root).name
-    shown = "" if sweep is None else f"/#{quote(sweep)}"
-    is_open = open_to_others(host)
+        rule = f"the folder {root} does not exist; `sweeps run` creates it"
+        raise InputError(Problem("--dir", rule))
+    root = root.resolve()
+    shown = "" if options.sweep is None else f"#{quote(find(options.sweep, root).name)}"
+    is_open = open_to_others(options.host)
+    token = options.token
+    if token is None and options.needs_token and not is_open:
+        token = secrets.token_urlsafe(24)
+    access = Access.of(options.allowed_hosts, token)
     if not access.hosts and not is_open:
-        access = Access((*LOOPBACK, host.lower()), access.digest)
-    warn_if_open(host, access, say)
-    dashboard = Dashboard(root.resolve(), may_command=access.digest is not None or not is_open)
-    with listening(host, port) as listener:
-        server = _server(make_app(dashboard, access), dashboard)
-        url = url_of(host, listener.getsockname()[1])
-        say(f"the page of the sweeps is at {url}{shown}; press Ctrl-C to stop")
+        access = Access((*LOOPBACK, options.host.lower()), access.digest)
+    warn_if_open(options.host, access, say)
+    dashboard = Dashboard(root, may_command=token is not None or not is_open)
+    pages = MlflowPages(root, access) if options.mlflow else None
+    with listening(options.host, options.port) as listener:
+        server = _server(make_app(dashboard, access, pages), dashboard)
+        url = url_of(options.host, listener.getsockname()[1])
+        with_token = f"{url}/?token={token}{shown}" if token is not None else f"{url}/{shown}"
+        # A token that the user has chosen is not printed.
+        printed = with_token if options.token is None else f"{url}/{shown}"
+        say(f"the page of the sweeps is at {printed}; press Ctrl-C to stop")
         stop = threading.Event()
-        # MLflow knows no token, so only this machine can reach it if the page has one.
-        of_mlflow = (
-            dashboard.mlflow,
-            root,
-            host if access.digest is None else LOOPBACK[1],
-            mlflow,
-            sweep,
-            say,
-            stop,
-        )
-        beside = threading.Thread(target=_run_mlflow, args=of_mlflow)
-        beside.start()
-        if open_browser:
-            webbrowser.open(f"{url}{shown}")
+        if pages is not None:
+            uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+            loading = (dashboard, pages, uri or default_uri(root), url, say, stop)
+            # A daemon, because the import of MLflow cannot be interrupted.
+            threading.Thread(target=_run_mlflow, args=loading, daemon=True).start()
         # uvicorn raises the signal again when it ends, and then these handlers do nothing.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, server.handle_exit)
-        try:
-            with contextlib.suppress(KeyboardInterrupt):
-                server.run([listener])
-        finally:
-            stop.set()
-            beside.join()
+        opened = _browser(with_token) if options.open_browser else contextlib.nullcontext()
+        with opened, contextlib.suppress(KeyboardInterrupt):
+            server.run([listener])
+        stop.set()
+
+
+@contextlib.contextmanager
+def _browser(url: str) -> Iterator[None]:
+    """Open a URL in a browser. Within the `with` block, a file leads the browser there.
+
+    Other accounts can read the command line of a browser, so it must not have the token.
+    """
+    with tempfile.NamedTemporaryFile("w", prefix="sweeps-", suffix=".html") as file:
+        target = html.escape(url)
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={target}">')
+        file.flush()
+        webbrowser.open(Path(file.name).as_uri())
+        yield
 
 
 def _server(app: Any, dashboard: Dashboard) -> uvicorn.Server:
@@ -135,37 +156,67 @@ def _server(app: Any, dashboard: Dashboard) -> uvicorn.Server:
 
 
 def _run_mlflow(
-    pages: dict[str, dict[str, str]],
-    root: Path,
-    host: str,
-    mlflow: Mlflow,
-    sweep: str | None,
+    dashboard: Dashboard,
+    pages: MlflowPages,
+    uri: str,
+    url: str,
     say: Callable[[str], None],
     stop: threading.Event,
 ) -> None:
-    """Run MLflow's web interface until `stop` is set, and keep the addresses of all sweeps in `pages`. Print the links to one sweep."""
-    if mlflow.port is None:
-        return
-    try:
-        with mlflow_ui.running_server(root, host, mlflow.port, mlflow.uri, stop) as server:
-            found = mlflow_ui.find_sweeps(server)
-            pages.update(mlflow_ui.links_by_name(server, found))
-            say(f"MLflow's web interface is at {server}")
-            if (chosen := mlflow_ui.choose_sweep(found, sweep)) is not None:
-                say(
-                    "\n".join(
-                        [
-                            chosen.name,
-                            *(
-                                f"  {title:<19} {link}"
-                                for title, link in pages[chosen.name].items()
-                            ),
-                        ]
-                    )
-                )
-            while not stop.wait(LINK_SECONDS):
-                if any(file.parent.name not in pages for file in root.glob(f"*/{ORIGIN}")):
-                    pages.update(mlflow_ui.links_by_name(server, mlflow_ui.find_sweeps(server)))
-    except SweepsError as e:
-        if not stop.is_set():
-            say(f"MLflow's web interface does not run: {e}")
+    """Load MLflow's pages, and keep the links to all sweeps in the dashboard until `stop` is set.
+
+    Args:
+        dashboard: The endpoints of the page, which get the links.
+        pages: MLflow's pages. They are not loaded if `uri` names a running server.
+        uri: MLflow's tracking URI.
+        url: Address of the page.
+        say: Function that prints a message.
+        stop: Set by another thread to end this function.
+    """
+    own = default_uri(dashboard.root)
+    said = ""
+    while not stop.is_set():
+        if uri == own and not (dashboard.root / "mlflow.db").is_file():
+            pages.state = "MLflow has recorded no sweep in this folder yet."
+            stop.wait(1.0)
+            continue
+        try:
+            _update_mlflow(dashboard, pages, uri, is_own=uri == own)
+            new = f"MLflow's web interface is at {_address_of_mlflow(uri, url)}"
+        except (SweepsError, ImportError) as e:
+            new = pages.state = f"MLflow's web interface does not run: {e}"
+        if new != said:
+            say(new)
+            said = new
+        stop.wait(LINK_SECONDS)
+
+
+def _update_mlflow(dashboard: Dashboard, pages: MlflowPages, uri: str, is_own: bool) -> None:
+    """Find the links to sweeps that have none yet, and load MLflow's pages if they are not loaded.
+
+    Raises:
+        SweepsError: The server does not answer, or the database cannot be read.
+    """
+    from sweeps.dashboard import mlflow_pages
+
+    names = [file.parent.name for file in dashboard.root.glob(f"*/{ORIGIN}")]
+    if any(name not in dashboard.mlflow for name in names):
+        if _is_server(uri):
+            check_server(uri)
+        dashboard.mlflow.update(find_links(uri, _address_of_mlflow(uri, "")))
+    if pages.app is None and not _is_server(uri):
+        pages.state = "MLflow is starting."
+        pages.app = mlflow_pages.load(dashboard.root, uri, is_own)
+
+
+def _is_server(uri: str) -> bool:
+    return uri.startswith(("http://", "https://"))
+
+
+def _address_of_mlflow(uri: str, url: str) -> str:
+    """Return the address of MLflow's pages, given the address of the page; relative for ""."""
+    from sweeps.dashboard.mlflow_pages import PATH
+
+    if _is_server(uri):
+        return without_password(uri)
+    return f"{url}/{PATH}/" if url else PATH

@@ -76,6 +76,11 @@ def test_the_table_is_filtered_sorted_and_paged(served, page):
     page.wait_for_selector("text=26–50 of 1,000 trials")
 
 
+def test_an_address_that_is_not_encoded_well_names_no_sweep(served, page):
+    page.goto(f"{served.url}/#%ZZ")
+    page.wait_for_selector("text=no sweep `%ZZ`")
+
+
 def test_a_figure_is_zoomed_and_a_click_on_a_point_opens_its_trial(served, page):
     page.goto(f"{served.url}/#{served.folder.name}")
     history = drawn(page, "history")

@@ -1,4 +1,4 @@
-"""MLflow's pages of a sweep in a headless Chromium, opened by the links that `sweeps ui` prints.
+"""MLflow's pages of a sweep in a headless Chromium, opened by the links of the page of `sweeps ui`.
 
 The saved views and the description are read by MLflow's pages alone, so nothing but a browser can tell that they are right. With
 SWEEPS_SCREENSHOTS=docs the pictures in `docs/` are taken anew.
@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.browser.conftest import page_server
 from tests.commands import REPO, command
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -34,10 +31,12 @@ class Shown:
 
     Attributes:
         result: what `--json` printed.
-        links: what `ui` printed, by name.
+        url: address of the page, with the token.
+        links: the links to MLflow's pages, by title.
     """
 
     result: dict[str, Any]
+    url: str
     links: dict[str, str]
 
 
@@ -56,41 +55,29 @@ def shown(tmp_path_factory):
     )
     out, err = run.communicate(timeout=200)
     assert run.returncode == 0, err
-    typed = [
-        sys.executable,
-        "-m",
-        "sweeps.cli",
-        "ui",
-        "--dir",
-        str(root),
-        "--port",
-        "0",
-        "--mlflow-port",
-        "0",
-    ]
-    env = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
-    said = root / "said"
-    with said.open("w") as log:
-        ui = subprocess.Popen(typed, cwd=REPO, env=env, stdout=log, stderr=log)
-    try:
-        wait_until(lambda: "all sweeps" in said.read_text() or ui.poll() is not None, 90, "links")
-        links = dict(re.findall(r"^  (.*?) {2,}(http\S+)$", said.read_text(), re.M))
-        assert set(links) == {"trials, best first", "charts", "the sweep", "all sweeps"}, (
-            said.read_text()
-        )
-        yield Shown(json.loads(out), links)
-    finally:
-        ui.send_signal(signal.SIGTERM)
-        ui.wait(20)
+    with page_server(root, mlflow=True) as url:
+        yield Shown(json.loads(out), url, links_of_newest(url))
+
+
+def links_of_newest(url: str) -> dict[str, str]:
+    """Return the links to MLflow's pages that the page shows, by title, as whole addresses."""
+    address, token = url.split("/?token=")
+    asked = Request(f"{address}/api/sweeps", headers={"Authorization": f"Bearer {token}"})
+    with urlopen(asked, timeout=20) as answer:
+        links = json.load(answer)["sweeps"][0]["mlflow"]
+    return {title: f"{address}/{link}" for title, link in links.items()}
 
 
 @pytest.fixture
-def page(browser):
-    """Return a page of a new browser profile."""
+def page(browser, shown):
+    """Return a page of a new browser profile, which has a session of MLflow's pages."""
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     context.add_init_script(SEEN)
     context.set_default_timeout(WAIT)
-    yield context.new_page()
+    opened = context.new_page()
+    with opened.expect_response("**/mlflow/session"):
+        opened.goto(shown.url)
+    yield opened
     context.close()
 
 
@@ -202,3 +189,15 @@ def test_sweeps_are_compared_with_each_other(shown, page):
     assert row["params.`search.algorithm`"] == "gp" and row["params.`trainer`"].startswith(
         "sweeps.trainers.xgboost:"
     )
+
+
+def test_a_link_without_a_session_leads_over_the_token(shown, browser):
+    context = browser.new_context()
+    context.add_init_script(SEEN)
+    opened = context.new_page()
+    opened.goto(shown.links["trials, best first"])
+    opened.get_by_label("Token").fill(shown.url.split("token=")[1])
+    opened.get_by_role("button", name="Continue").click()
+    table(opened, "metrics.`objective`")
+    assert "/mlflow/#/experiments/" in opened.url
+    context.close()

@@ -231,7 +231,7 @@ async function send(sweep, command, text) {
 async function showTrial(sweep, trial, isNew = true) {
   const address = Server.address(sweep, "trials", trial);
   const [shown, log] = await Promise.all([Server.json(address), Server.json(`${address}/log`)]);
-  const isWanted = decodeURIComponent(location.hash.split("/")[1] ?? "") === trial;
+  const isWanted = addressed()[1] === trial;
   if (!isWanted || (!isNew && !dialog.open)) return; // the reader has closed the trial meanwhile
   const wasAtEnd = isAtEnd(dialog.querySelector("pre.log")), top = dialog.scrollTop;
   const close = make("button", {type: "button", textContent: "Close"});
@@ -267,8 +267,13 @@ dialog.addEventListener("close", () => {
 
 // ---- which view is shown
 
+// The part of the address after `#`, decoded. A part that is not encoded well is taken as it is.
+function addressed() {
+  return location.hash.slice(1).split("/").map(part => { try { return decodeURIComponent(part); } catch { return part; } });
+}
+
 async function route() {
-  const [sweep, trial] = location.hash.slice(1).split("/").map(decodeURIComponent);
+  const [sweep, trial] = addressed();
   try {
     if (!view || view.sweep !== sweep) {
       view?.stop();

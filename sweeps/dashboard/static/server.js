@@ -4,6 +4,12 @@
 const Server = (() => {
   const dialog = document.getElementById("token");
   const stored = () => sessionStorage.getItem("sweeps.token");
+  const given = new URLSearchParams(location.search);
+  if (given.has("token")) { // `sweeps ui` prints this address; the token must not stay in it
+    sessionStorage.setItem("sweeps.token", given.get("token"));
+    given.delete("token");
+    history.replaceState(null, "", `${location.pathname}${given.size ? `?${given}` : ""}${location.hash}`);
+  }
 
   class Failed extends Error {
     constructor(status, text) { super(text); this.status = status; }
@@ -19,6 +25,13 @@ const Server = (() => {
     });
   }
 
+  // MLflow's pages send no token, so they need a session.
+  let session = null;
+  function openMlflow(authorization) {
+    session = fetch("mlflow/session", {method: "POST", headers: {authorization}});
+    if (given.get("next") === "mlflow") session.then(() => location.replace(`mlflow/${location.hash}`));
+  }
+
   let asking = null;
   async function request(path, options = {}) {
     const headers = {...options.headers, ...(stored() ? {authorization: `Bearer ${stored()}`} : {})};
@@ -29,6 +42,7 @@ const Server = (() => {
       return request(path, options);
     }
     if (!answer.ok) throw new Failed(answer.status, await reason(answer));
+    if (!session && headers.authorization) openMlflow(headers.authorization);
     return answer;
   }
 

@@ -1,0 +1,277 @@
+"""`sweeps ui` as other accounts, other machines and browsers meet it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.folder_lock import FolderLock
+from sweeps.dashboard import server
+from sweeps.dashboard.server import PageOptions, serve
+from sweeps.tracking import Destination, MlflowTracker, default_uri
+from sweeps.tracking.events import SweepEnded
+from tests.dashboard.made import sweep_folder
+from tests.strangers import OtherHost, as_nobody, other_host, request
+from tests.tracking.made import START, sweep_result, sweep_started
+from tests.waiting import wait_until
+
+API = "/mlflow/ajax-api/2.0/mlflow"
+NAME = "made-20260102-120000"
+
+
+@dataclass(frozen=True)
+class Ui:
+    """A running `sweeps ui`.
+
+    Attributes:
+        process: The process.
+        root: The root folder of all sweeps.
+        said: What the command has printed.
+        port: The port of the page.
+        token: The token that the command has printed; "" for none.
+        run: Id of a run in MLflow.
+    """
+
+    process: psutil.Process
+    root: Path
+    said: Path
+    port: int
+    token: str
+    run: str
+
+    def request(self, method: str, path: str, body=None, **headers: str):
+        """Send a request from this account and this machine."""
+        return request("127.0.0.1", self.port, method, path, body, **headers)
+
+    @property
+    def bearer(self) -> str:
+        return f"Bearer {self.token}"
+
+    def run_stage(self) -> str:
+        """Return the lifecycle stage of the run, as the database has it."""
+        query = "select lifecycle_stage from runs where run_uuid = ?"
+        with contextlib.closing(sqlite3.connect(self.root / "mlflow.db")) as database:
+            return database.execute(query, (self.run,)).fetchone()[0]
+
+
+@contextlib.contextmanager
+def running_ui(root: Path, *options: str) -> Iterator[Ui]:
+    """Run `sweeps ui` for a sweep that seems to run, until MLflow's pages are loaded."""
+    folder = sweep_folder(root, 3, NAME, running=1)
+    tracker = MlflowTracker(Destination(default_uri(root), root, "made", NAME, START))
+    tracker.handle(sweep_started(root))
+    tracker.handle(SweepEnded(START + 1, sweep_result(root)))
+    assert tracker.close()
+    typed = ["-m", "sweeps.cli", "ui", "--dir", str(root), "--port", "0", *options]
+    env = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    said = root / "said"
+    lock = FolderLock(folder)
+    with said.open("w") as out:
+        started = subprocess.Popen([sys.executable, *typed], env=env, stdout=out, stderr=out)
+    try:
+        ready = "MLflow's web interface"
+        wait_until(lambda: ready in said.read_text() or started.poll() is not None, 90, ready)
+        address = re.search(r":(\d+)/(?:\?token=([\w-]+))?", said.read_text())
+        assert address is not None, said.read_text()
+        yield Ui(
+            psutil.Process(started.pid),
+            root,
+            said,
+            port=int(address[1]),
+            token=address[2] or "",
+            run=_run_of(root),
+        )
+    finally:
+        started.send_signal(signal.SIGINT)
+        try:
+            assert started.wait(20) == 0, said.read_text()
+        finally:
+            started.kill()
+            lock.release()
+    assert "Traceback" not in said.read_text()
+
+
+def _run_of(root: Path) -> str:
+    with contextlib.closing(sqlite3.connect(root / "mlflow.db")) as database:
+        return database.execute("select run_uuid from runs").fetchone()[0]
+
+
+def listening_ports(process: psutil.Process) -> set[int]:
+    """Return the TCP ports on which a process and its descendants listen."""
+    processes = [process, *process.children(recursive=True)]
+    found = [connection for each in processes for connection in each.net_connections("tcp")]
+    return {one.laddr.port for one in found if one.status == psutil.CONN_LISTEN}
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(180)
+def test_another_account_reaches_neither_the_sweeps_nor_mlflow(tmp_path, tmp_path_factory):
+    with running_ui(tmp_path) as ui:
+        assert len(ui.token) >= 32 and listening_ports(ui.process) == {ui.port}
+        send = partial(request, "127.0.0.1", ui.port)
+        outside = {"name": "evil", "artifact_location": "/etc"}
+        attacks = [
+            partial(send, "POST", f"{API}/experiments/create", outside),
+            partial(send, "POST", f"{API}/upload-artifact?run_uuid={ui.run}&path=x", "x"),
+            partial(send, "POST", f"{API}/runs/delete", {"run_id": ui.run}),
+            partial(send, "POST", f"{API}/runs/search", {"experiment_ids": ["1"]}),
+            partial(send, "GET", f"/mlflow/get-artifact?run_uuid={ui.run}&path=report.md"),
+            partial(
+                send, "POST", f"/api/sweeps/{NAME}/commands", {"command": "stop"}, X_Sweeps="1"
+            ),
+            partial(send, "GET", f"/api/sweeps/{NAME}"),
+        ]
+        assert [as_nobody(attack).status for attack in attacks] == [401] * len(attacks)
+        assert ui.run_stage() == "active"
+        assert not (tmp_path / NAME / "commands").exists()
+
+        create = ui.request("POST", f"{API}/experiments/create", outside, Authorization=ui.bearer)
+        assert create.status == 403 and f"`/etc` lies outside {tmp_path}" in create.text
+        upload = f"{API}/upload-artifact?run_uuid={ui.run}&path=x"
+        assert ui.request("POST", upload, "x", Authorization=ui.bearer).status == 403
+        search = {"experiment_ids": ["1"]}
+        found = ui.request("POST", f"{API}/runs/search", search, Authorization=ui.bearer)
+        assert found.status == 200 and ui.run in found.text
+        delete = ui.request(
+            "POST", f"{API}/runs/delete", {"run_id": ui.run}, Authorization=ui.bearer
+        )
+        assert delete.status == 200 and ui.run_stage() == "deleted"
+        read_artifacts_of_a_hostile_database(ui, tmp_path_factory.mktemp("outside"))
+
+
+def read_artifacts_of_a_hostile_database(ui: Ui, outside: Path) -> None:
+    """Change where the artifacts of a run lie, and check that only the root is read."""
+    (outside / "secret.txt").write_text("mine")
+    link = ui.root / "mlartifacts" / "link"
+    link.symlink_to(outside)
+    for place in (outside.as_uri(), str(link), "http://127.0.0.1:1/a"):
+        with contextlib.closing(sqlite3.connect(ui.root / "mlflow.db")) as database:
+            database.execute("update runs set artifact_uri = ?", (place,))
+            database.commit()
+        for path in (
+            f"/mlflow/get-artifact?run_uuid={ui.run}&path=secret.txt",
+            f"{API}/artifacts/list?run_uuid={ui.run}",
+        ):
+            answer = ui.request("GET", path, Authorization=ui.bearer)
+            assert answer.status >= 400 and "mine" not in answer.text, (place, answer)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(180)
+def test_another_machine_without_a_token_only_reads(tmp_path):
+    with other_host() as other, running_ui(tmp_path, "--host", "0.0.0.0") as ui:
+        assert "no token is required" in ui.said.read_text() and not ui.token
+        assert listening_ports(ui.process) == {ui.port}
+
+        def ask(host: OtherHost, method: str, path: str, body=None, **headers: str):
+            send = partial(request, host.address, ui.port, method, path, body, **headers)
+            return host.call(send)
+
+        for name in ("localhost", "evil.example"):
+            command = f"/api/sweeps/{NAME}/commands"
+            stop = {"command": "stop"}
+            assert ask(other, "POST", command, stop, Host=name, X_Sweeps="1").status == 403
+            body = {"run_id": ui.run}
+            assert ask(other, "POST", f"{API}/runs/delete", body, Host=name).status == 403
+        search = {"experiment_ids": ["1"]}
+        assert ui.run in ask(other, "POST", f"{API}/runs/search", search).text
+        assert ui.run_stage() == "active"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("options", "pattern", "may_command"),
+    [
+        (PageOptions(port=0, mlflow=False), r"http://127.0.0.1:\d+/\?token=[\w-]{32};", True),
+        (PageOptions(port=0, mlflow=False, needs_token=False), r"http://127.0.0.1:\d+/;", True),
+        (PageOptions(port=0, mlflow=False, token="mine"), r"http://127.0.0.1:\d+/;", True),
+        (PageOptions(host="0.0.0.0", port=0, mlflow=False), r"http://127.0.0.1:\d+/;", False),
+    ],
+)
+def test_a_token_is_printed_where_commands_are_possible_and_none_was_chosen(
+    options, pattern, may_command, tmp_path, monkeypatch
+):
+    made = []
+    monkeypatch.setattr(server, "_server", lambda app, dashboard: made.append(dashboard) or Ended())
+    monkeypatch.setattr(server.signal, "signal", lambda *_: None)
+    said = []
+    serve(tmp_path, options, said.append)
+    assert re.search(pattern, said[-1]), said
+    assert made[0].may_command == may_command
+
+
+class Ended:
+    """A server that ends at once."""
+
+    def handle_exit(self, *_):
+        raise AssertionError("no signal is sent")
+
+    def run(self, listeners):
+        pass
+
+
+def test_the_command_line_of_a_browser_has_no_token(tmp_path, monkeypatch):
+    opened = []
+
+    def open_browser(address):
+        opened.append((address, Path(address.removeprefix("file://"))))
+        assert opened[0][1].stat().st_mode & 0o077 == 0
+        assert "/?token=secret&amp;x" in opened[0][1].read_text()
+
+    monkeypatch.setattr(server.webbrowser, "open", open_browser)
+    with server._browser("http://localhost/?token=secret&x"):
+        assert "secret" not in opened[0][0]
+    assert not opened[0][1].exists()
+
+
+def test_a_root_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"--dir: the folder .* does not exist; `sweeps run`"):
+        serve(tmp_path / "none", PageOptions(), print)
+
+
+def test_a_server_that_does_not_answer_is_reported_once_and_found_later(tmp_path, monkeypatch):
+    from sweeps.dashboard.app import Dashboard
+    from sweeps.dashboard.mlflow_pages import MlflowPages
+    from sweeps.serving.access import Access
+
+    (tmp_path / NAME).mkdir()
+    (tmp_path / NAME / "origin.json").write_text("{}")
+    monkeypatch.setattr(server, "LINK_SECONDS", 0.0)
+    tries = []
+
+    def check(uri):
+        tries.append(uri)
+        if len(tries) < 4:
+            raise SweepsError("MLflow at http://me@host does not answer: timed out")
+
+    class Stop:
+        def is_set(self):
+            return len(tries) == 5
+
+        def wait(self, seconds):
+            return self.is_set()
+
+    monkeypatch.setattr(server, "check_server", check)
+    monkeypatch.setattr(server, "find_links", lambda uri, address: {"x": {"trials": address}})
+    dashboard = Dashboard(tmp_path, may_command=True)
+    pages = MlflowPages(tmp_path, Access())
+    said = []
+    server._run_mlflow(dashboard, pages, "http://me:pw@host", "http://h:1", said.append, Stop())
+    assert said == [
+        "MLflow's web interface does not run: MLflow at http://me@host does not answer: timed out",
+        "MLflow's web interface is at http://me@host",
+    ]
+    assert dashboard.mlflow == {"x": {"trials": "http://me@host"}} and pages.app is None
