@@ -21,6 +21,7 @@ from sweeps.core.secrets import without_password
 from sweeps.core.stores import allow, is_address, open_store, recorded_store, store_of
 from sweeps.core.sweep_folder import ORIGIN, SweepFolder, is_own
 from sweeps.study import storage
+from sweeps.study.record import OWNER
 from sweeps.tracking.mlflow import uris
 from sweeps.tracking.mlflow.deletion import SweepRuns, delete_runs, find_runs
 from sweeps.tracking.mlflow.tracker import default_uri
@@ -50,7 +51,7 @@ class Removal:
         store: Address of the sweep in a store; None if it has none.
         store_files: Number of files in the store.
         store_bytes: Their size in bytes.
-        study: URL and name of the study in a database; None if the study is a file in the folder.
+        study: URL and name of the study in a database; None if the study is a file in the folder, or stays.
         runs: The sweep's MLflow runs; None if they stay or there are none.
         artifact_bytes: Size of the runs' artifacts in bytes, as far as these are local files.
         notes: What stays, and why.
@@ -107,16 +108,39 @@ def prepared(
 def _of_folder(folder: Path, tracking_uri: str | None, keep_runs: bool) -> Removal:
     read_origin(folder)  # refuses a folder that is not a sweep's folder
     runs, notes = (None, []) if keep_runs else _mlflow(folder, folder.parent, tracking_uri)
+    study, more = _own_study(folder, storage.owner(folder))
     return Removal(
         name=folder.name,
         folder=folder,
         sizes=_sizes(folder),
         foreign=tuple(sorted(path.name for path in folder.iterdir() if not is_own(path.name))),
-        study=storage.place_of(folder),
+        study=study,
         runs=runs,
         artifact_bytes=sum(_size(path) for path in runs.artifacts) if runs is not None else 0,
-        notes=tuple(notes),
+        notes=(*notes, *more),
     )
+
+
+def _own_study(folder: Path, owner: str) -> tuple[tuple[str, str] | None, list[str]]:
+    """Return the place of a sweep's study in a database, and notes about a study that stays.
+
+    The folder may come from a stranger, and name the study of another sweep.
+
+    Args:
+        folder: The sweep's folder, or a copy of its files.
+        owner: What `storage.owner` returned when the study was made, if the study is the sweep's.
+    """
+    if (place := storage.place_of(folder)) is None:
+        return None, []
+    shown = f"the study `{place[1]}` in {without_password(place[0])}"
+    opened = storage.connect(place[0])
+    for study in opened.get_all_studies():
+        if study.study_name == place[1]:
+            recorded = study.user_attrs.get(OWNER)
+            if recorded == owner:
+                return place, []
+            return None, [f"{shown} stays, because it belongs to the sweep in {recorded}"]
+    return None, []
 
 
 def _of_store(
@@ -148,9 +172,8 @@ def _of_store(
             if name in files:
                 store.get(name, scratch / name)
         runs, notes = (None, []) if keep_runs else _mlflow(scratch, root, tracking_uri)
-        removal = Removal(
-            local.name, None, study=storage.place_of(scratch), runs=runs, notes=tuple(notes)
-        )
+        study, more = _own_study(scratch, address)
+        removal = Removal(local.name, None, study=study, runs=runs, notes=(*notes, *more))
     with tempfile.TemporaryDirectory(prefix="sweeps-rm-", ignore_cleanup_errors=True) as driver:
         refuse_running(store, Path(driver))
     return Removal(

@@ -6,6 +6,7 @@ If the study is in a database, the sweep's folder stores the database's URL with
 from __future__ import annotations
 
 import importlib.util
+import os
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,6 +20,7 @@ from sweeps.core.installed_package import install
 from sweeps.core.json_files import is_text, read_json_object
 from sweeps.core.result import contradiction, read_result
 from sweeps.core.secrets import masked, secrets_in, without_password
+from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import RESULT, SweepFolder
 
 # SQLAlchemy driver for both schemes below. The driver is explicit, because SQLAlchemy's default for `postgresql` differs between versions.
@@ -31,6 +33,10 @@ PATIENCE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
+# Ways to prove who connects that do not reveal the password to the server. The URL in a sweep's folder
+# may come from a stranger, and libpq sends $PGPASSWORD to every server that asks for it.
+SAFE_AUTHENTICATION = "scram-sha-256,gss,none"
+LIBPQ_WITH_REQUIRE_AUTH = 160000
 SCHEMES = ("postgresql", DRIVER)
 # Full URLs given to this process, by the URL without secrets, which the sweep's folder does not store. Other processes get the secrets from
 # libpq's environment variables, such as PGPASSWORD, or from ~/.pgpass.
@@ -213,6 +219,8 @@ def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) 
 def connect(url: str) -> Any:
     """Connect to a database and return an Optuna storage. Missing tables are created.
 
+    If the user has not given the URL to this process, the server must not learn the password.
+
     Args:
         url: URL of the database.
 
@@ -223,11 +231,10 @@ def connect(url: str) -> Any:
     from sqlalchemy.exc import SQLAlchemyError
 
     settings = parse_qs(urlsplit(url).query)
-    engine = {
-        "pool_pre_ping": True,
-        "pool_size": 2,
-        "connect_args": {k: v for k, v in PATIENCE.items() if k not in settings},
-    }
+    arguments: dict[str, Any] = {k: v for k, v in PATIENCE.items() if k not in settings}
+    if url not in _whole.values():
+        arguments |= _safe_authentication()
+    engine = {"pool_pre_ping": True, "pool_size": 2, "connect_args": arguments}
     try:
         return optuna.storages.get_storage(
             optuna.storages.RDBStorage(
@@ -238,12 +245,31 @@ def connect(url: str) -> Any:
         text = masked(_first_line(e))
         for secret in secrets_in(url):
             text = text.replace(secret.written, "***").replace(secret.value, "***")
-        hint = (
-            "; if the URL has no password, the password is taken from $PGPASSWORD or ~/.pgpass"
-            if "password" in text
-            else ""
-        )
+        hint = ""
+        if "authentication method requirement" in text:
+            hint = f"; set PGREQUIREAUTH if this server may learn your password, or let it use {SAFE_AUTHENTICATION}"
+        elif "password" in text:
+            hint = (
+                "; if the URL has no password, the password is taken from $PGPASSWORD or ~/.pgpass"
+            )
         raise InputError(Problem("--storage", f"{without_password(url)}: {text}{hint}")) from None
+
+
+def _safe_authentication() -> dict[str, str]:
+    """Return the argument of libpq that refuses servers which would learn the password.
+
+    The environment variable PGREQUIREAUTH, which libpq reads itself, has priority.
+    """
+    from psycopg2.extensions import libpq_version
+
+    if "PGREQUIREAUTH" in os.environ or libpq_version() < LIBPQ_WITH_REQUIRE_AUTH:
+        return {}
+    return {"require_auth": SAFE_AUTHENTICATION}
+
+
+def owner(folder: Path) -> str:
+    """Return the text that names the sweep in a folder, to record whose a study in a database is."""
+    return recorded_store(folder) or str(folder.resolve())
 
 
 def outage(error: BaseException) -> str | None:

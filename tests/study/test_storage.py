@@ -6,6 +6,10 @@ import errno
 import io
 import json
 import os
+import shutil
+import socket
+import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,7 @@ import pytest
 import sqlalchemy.exc
 
 from sweeps import InputError
+from sweeps.controller import removal
 from sweeps.core.secrets import without_password
 from sweeps.search import optuna_asker
 from sweeps.search.search_loop import SearchLoop
@@ -129,6 +134,58 @@ def test_a_sweep_in_postgresql_runs_resumes_and_shows_and_its_password_is_nowher
         assert PASSWORD not in text
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or PASSWORD.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+def test_rm_leaves_the_study_of_another_sweep(make_space, told, tmp_path):
+    space = make_space(BODY, **KINDS["asha"])
+    victim = folder_in(space, tmp_path / "victim", told)
+    drive(space, victim)
+    downloaded = tmp_path / "downloaded"
+    shutil.copytree(victim, downloaded)
+    with removal.prepared(str(downloaded), tmp_path, keep_runs=True) as found:
+        assert found.study is None
+        (note,) = removal.remove(found)
+    assert note.startswith("the study `victim-") and note.endswith(
+        f"belongs to the sweep in {victim}"
+    )
+    assert not downloaded.exists() and len(record.read(victim).trials) == 6
+    with removal.prepared(str(victim), tmp_path, keep_runs=True) as found:
+        assert removal.remove(found) == []
+    assert not victim.exists()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("method", [3, 5], ids=["plain text", "MD5"])
+@pytest.mark.parametrize("is_given", [False, True], ids=["from a folder", "given by the user"])
+def test_a_strangers_server_does_not_learn_the_password(tmp_path, monkeypatch, method, is_given):
+    monkeypatch.setattr(storage, "_whole", {})
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    monkeypatch.delenv("PGREQUIREAUTH", raising=False)
+    received = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def ask_for_the_password() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(1000)  # the request for TLS
+                client.sendall(b"N")
+                client.recv(1000)  # the name of the user
+                salt = b"salt" if method == 5 else b""
+                client.sendall(b"R" + struct.pack("!II", 8 + len(salt), method) + salt)
+                received.append(client.recv(1000))
+
+        thread = threading.Thread(target=ask_for_the_password)
+        thread.start()
+        url = f"postgresql://me@127.0.0.1:{server.getsockname()[1]}/db?gssencmode=disable"
+        if is_given:
+            storage.remember(url)
+        with pytest.raises(InputError, match="--storage") as e:
+            storage.connect(url)
+        thread.join(20)
+    assert (b"p" in received[0][:1]) == is_given
+    assert ("set PGREQUIREAUTH" in str(e.value)) == (not is_given)
 
 
 @pytest.mark.parametrize(
