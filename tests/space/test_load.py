@@ -173,14 +173,16 @@ def test_loading_imports_no_framework_and_is_quick() -> None:
     code = (
         "import sys, time\n"
         "start = time.process_time()\n"
+        "import importlib.metadata, pydantic.dataclasses, ruamel.yaml\n"
+        "needed = time.process_time()\n"
         "from sweeps.space import load\n"
         f"load({str(SPACES / 'quickstart.yaml')!r})\n"
-        "seconds = time.process_time() - start\n"
+        "ratio = (time.process_time() - needed) / (needed - start)\n"
         "heavy = 'ray torch mlflow optuna pandas numpy sklearn xgboost sweeps.trainers'.split()\n"
-        "print(seconds, [m for m in heavy if m in sys.modules])\n"
+        "print(ratio, [m for m in heavy if m in sys.modules])\n"
     )
     best = 1e9
-    for _ in range(3):  # the best of three, as others share the machine
+    for _ in range(5):  # the best of five, as others share the machine
         out = subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
@@ -188,12 +190,12 @@ def test_loading_imports_no_framework_and_is_quick() -> None:
             check=True,
             cwd=SPACES.parent,
         ).stdout
-        seconds, _, heavy = out.strip().partition(" ")
+        ratio, _, heavy = out.strip().partition(" ")
         assert heavy == "[]"
-        best = min(best, float(seconds))
-        if best < 0.4:
+        best = min(best, float(ratio))
+        if best < 3:
             break
-    assert best < 0.4
+    assert best < 3, "loading takes much longer than the import of the packages that it needs"
 
 
 PLACED = """\
