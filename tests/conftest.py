@@ -17,6 +17,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from sweeps.core import secrets
 from sweeps.study.record import read
 from sweeps.tracking import MlflowTracker
 from tests.commands import REPO, end_all, mlflow_database
@@ -209,6 +210,12 @@ def old_sweep(tmp_path: Path) -> Path:
         packed.extractall(tmp_path / "root", filter="data")
     (folder,) = (tmp_path / "root").iterdir()
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the secrets that a test has used, because the texts of other tests may contain them."""
+    monkeypatch.setattr(secrets, "_known", ())
 
 
 @pytest.fixture(autouse=True)

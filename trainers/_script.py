@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core.command_template import named_values
+from sweeps.core.secrets import hide_known_bytes
 from sweeps.trainers._mlflow_files import MlflowFiles
 
 # The sources of reports. A source counts only if no source before it has reports.
@@ -312,7 +313,7 @@ class Script:
         """Copy errors of the script to the trial's log, and keep the last ones. Return False at the end of the stream."""
         chunk = os.read(stream.fileno(), CHUNK)
         _write(2, chunk)
-        self._errors = (self._errors + chunk)[-TAIL:]
+        self._errors = hide_known_bytes(self._errors + chunk)[-TAIL:]
         return bool(chunk)
 
     def _accept(self, selector: selectors.BaseSelector, listener: socket.socket) -> bool:

@@ -14,6 +14,7 @@ from sweeps import __version__
 from sweeps.core import installed_package
 from sweeps.core.command_hints import printable
 from sweeps.core.errors import Interrupted, SweepsError
+from sweeps.core.secrets import hide_in_output
 
 if not hasattr(sweeps, "SweepsError"):
     sys.exit(
@@ -43,6 +44,7 @@ class ErrorReportingGroup(click.Group):
         run = functools.partial(super().main, args, *more, standalone_mode=False, **extra)
         if not standalone_mode:
             return run()
+        hide_in_output(sys.stdout, sys.stderr)
         try:
             sys.exit(run())
         except click.ClickException as e:

@@ -22,12 +22,14 @@ from sweeps.core import host_resources, logging_setup, machine_share, references
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.resources import COSTS, Shape, auto_concurrency, fits_into
+from sweeps.core.secrets import any_known, hide_known
 from sweeps.core.stores import is_address, needed_environment, store_of
 from sweeps.core.sweep_folder import SCRATCH
 from sweeps.data import ingest
 from sweeps.data.metric_checks import check_metrics
 from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes, cluster, ray_authentication
+from sweeps.execution.trial_logs import hide_secrets_in
 from sweeps.plan import find_infeasible_shapes
 from sweeps.search.plugins import scheduler_of
 from sweeps.search.schedulers.base import all_row_steps, all_rungs
@@ -255,10 +257,18 @@ class SweepSession:
             else {}
         )
 
+    @functools.cached_property
+    def _secret_names(self) -> tuple[str, ...]:
+        """Names of the environment variables of the session's processes whose values are secrets."""
+        given = {**self.space.runtime_env.env_vars, **self._secrets}
+        hidden = (name for name, value in given.items() if hide_known(value) != value)
+        return (*self.space.secrets, *hidden)
+
     def _start_pool(self, here: Any) -> Any:
         from sweeps.execution.pool import Pool
 
         stored: dict[str, Any] = {"store": store_of(self.folder), "secrets": self._secrets}
+        stored["secret_names"] = self._secret_names
         job = dataclasses.replace(
             job_of(self.space, self.cluster.roots),
             **stored,
@@ -312,6 +322,7 @@ class SweepSession:
             else all_row_steps(scheduler_of(self.space.scheduler)),
             secrets=self._secrets
             | {name: os.environ[name] for name in self.space.secrets if name in os.environ},
+            secret_names=self._secret_names,
         )
 
     def warm_workers(self, shapes: Sequence[Shape]) -> None:
@@ -431,6 +442,8 @@ class SweepSession:
         for actor in self._actors:
             ray.kill(actor)
         child_processes.end(str(self.folder))
+        if any_known():
+            hide_secrets_in(self.folder)
         for name in SCRATCH:
             shutil.rmtree(self.folder / name, ignore_errors=True)
 

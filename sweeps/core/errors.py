@@ -36,6 +36,10 @@ class SweepsError(Exception):
     exit_code = 1
     result: Any = None
 
+    def __str__(self) -> str:
+        """Return the message. Secrets are masked."""
+        return masked(super().__str__())
+
     def _render_traceback_(self) -> list[str]:
         """Return the lines that a notebook shows: the message without a traceback, like the command `sweeps`. IPython calls this method."""
         return f"{type(self).__name__}: {self}".splitlines()
@@ -54,7 +58,7 @@ class Problem:
     text: str
 
     def __str__(self) -> str:
-        """Return the problem in one line. Secrets in URIs are masked."""
+        """Return the problem in one line. Secrets are masked."""
         return masked(f"{self.place}: {self.text}")
 
 

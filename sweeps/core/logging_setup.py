@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from sweeps.core.secrets import masked
+
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # Levels of loggers. A logger that is not listed here has the level WARNING.
 LEVELS = {
@@ -59,7 +61,10 @@ def set_environment() -> None:
 
 
 class _Log(io.TextIOBase):
-    """Text file to which log messages are appended. Text that cannot be written is dropped, so a full disk never ends a sweep."""
+    """Text file to which log messages are appended, without secrets.
+
+    Text that cannot be written is dropped, so a full disk never ends a sweep.
+    """
 
     def __init__(self, path: Path):
         self._file = io.FileIO(
@@ -68,7 +73,7 @@ class _Log(io.TextIOBase):
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
-            self._file.write(text.encode(errors="replace"))
+            self._file.write(masked(text).encode(errors="replace"))
         return len(text)
 
     def fileno(self) -> int:

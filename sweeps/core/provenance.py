@@ -13,6 +13,7 @@ from typing import Any
 from sweeps import __version__
 from sweeps.core.atomic_files import write_text
 from sweeps.core.json_files import read_json
+from sweeps.core.secrets import masked
 from sweeps.core.sweep_folder import PROVENANCE
 
 PACKAGES = (
@@ -62,9 +63,9 @@ def diff(folder: Path) -> str:
     """Return the uncommitted changes in a folder's git repository as a diff, followed by the names of the folder's untracked files.
 
     A diff of more than `MOST_DIFF` bytes is cut off, and at most `MOST_NAMES` names are listed. "" if there are neither changes nor
-    untracked files.
+    untracked files. Secrets are masked, because a change of the space file may contain one.
     """
-    changed = (_ask(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "").encode()
+    changed = masked(_ask(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "").encode()
     cut = f"\n# cut here, at {MOST_DIFF} bytes\n" if len(changed) > MOST_DIFF else ""
     unknown = (_ask(folder, "ls-files", "--others", "--exclude-standard") or "").splitlines()[
         :MOST_NAMES

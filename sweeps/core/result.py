@@ -19,6 +19,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.html_tables import facts
 from sweeps.core.json_files import Count, Number, Text, find_errors, is_deep, read_json_object
 from sweeps.core.resources import workers_text
+from sweeps.core.secrets import masked
 from sweeps.core.sweep_folder import RESULT, SweepFolder
 from sweeps.core.trial import flat
 
@@ -96,6 +97,10 @@ class SweepResult:
     front: tuple[dict[str, Any], ...] = ()
     freed: dict[str, int] | None = None
     store: str | None = None
+
+    def __post_init__(self) -> None:
+        """Mask secrets in the notes, which may quote errors of the user's code."""
+        object.__setattr__(self, "notes", tuple(map(masked, self.notes)))
 
     def with_note(self, note: str) -> SweepResult:
         """Return the result with one more note."""

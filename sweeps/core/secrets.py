@@ -1,10 +1,18 @@
-"""Remove passwords and keys from texts, so that these secrets are neither printed nor stored."""
+"""Remove passwords and keys from texts, so that these secrets are neither printed nor stored.
+
+A process remembers the values of the secrets that it uses, and replaces them in each text that it prints, stores or sends. Other secrets
+are only recognized in URIs.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
+import os
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+import string
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TextIO
 from urllib.parse import unquote, unquote_plus
 
 # `://USER:PASSWORD@` inside a text. A password may have unencoded slashes. A port before a path is not a password.
@@ -17,10 +25,31 @@ _UNQUOTED = re.compile(r"([^/?#:@\[]*):(?!\d*(?:[/?#]|\Z))([^@/?#]*[/?#][^@]*)@(
 _QUERY = re.compile(r"([?&]([^\s=&?'\"`]+)=)([^\s&'\"`#]+)")
 # A quoted scalar, or the rest of a plain scalar, in a YAML file.
 _SCALAR = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|[^\s,}][^,}\n]*"
+# Shorter values stay visible in most texts, because such a value may be a common word or number.
 LONG_VALUE = 8
+# Between the parts of a secret, such as the lines of a private key or the strings of a JSON object.
+_SEPARATOR = re.compile(r"[\s\"']+|\\n")
+# Characters that every format leaves as they are. The pieces of a secret are runs of them, runs of quotes and backslashes, and single
+# other characters.
+_PLAIN = frozenset(f"{string.ascii_letters}{string.digits}_.-")
+_PIECE = re.compile(r"[A-Za-z0-9_.-]+|[\\'\"]+|.", re.S)
+_BACKSLASHES = r"(?:\\|%(?:25)*5c)*+"
+# One quote or backslash in any format. A shell and YAML write several of them for one.
+_QUOTE = (
+    r"(?:\\[ux]0*2[27]|[\\'\"]|%(?:25)*(?:22|27|5c)"
+    r"|&(?:amp;)*(?:#0*3[49]|#x0*2[27]|quot|apos);)"
+)
+# Further forms of a character: as the name of an entity of HTML, in the query of a URL, and in an indented block.
+_FORMS = {
+    "&": ["&(?:amp;)+"],
+    "<": ["&(?:amp;)*lt;"],
+    ">": ["&(?:amp;)*gt;"],
+    " ": [r"\+", "%(?:25)*2b"],
+    "\n": [r"\s+"],
+}
 _SECRET_NAME = re.compile(
     r"(?!sslkey\Z)"  # in libpq, this is the path of a file, not a secret
-    r"(?:.*(?:token|secret|passw|pwd|signature|credential|authorization).*"
+    r"(?:.*(?:token(?!iz)|secret|passw|pwd|signature|credential|authorization).*"
     r"|.*(?:key|sig|auth)(?:[-_]?id)?|pass|options|odbc_connect)",
     re.I | re.S,
 )
@@ -62,12 +91,115 @@ def secrets_in(uri: str) -> list[Secret]:
     return secrets
 
 
+class _Known(NamedTuple):
+    """A secret that `hide_known` replaces.
+
+    Attributes:
+        value: The secret.
+        plain: A part of the secret that every format leaves as it is. `in` finds it faster than a regular expression.
+        pattern: Matches the secret in all formats.
+    """
+
+    value: str
+    plain: str
+    pattern: re.Pattern[str]
+
+
+_known: tuple[_Known, ...] = ()  # the longest first, because a secret may be a part of another one
+
+
+def remember(value: str) -> None:
+    """Hide a secret in the texts of this process from now on: the value, its words and lines, and the passwords in a URI.
+
+    Values, words and lines with fewer than `LONG_VALUE` characters stay visible.
+    """
+    global _known
+    parts = {value, *_SEPARATOR.split(value)}
+    for secret in secrets_in(value) if "://" in value else ():
+        parts |= {secret.written, secret.value}
+    known = {secret.value: secret for secret in _known}
+    for part in parts - known.keys():
+        if len(part) >= LONG_VALUE:
+            pieces = _PIECE.findall(part)
+            plain = max((piece for piece in pieces if piece[0] in _PLAIN), key=len, default="")
+            known[part] = _Known(part, plain, _pattern(pieces))
+    _known = tuple(sorted(known.values(), key=lambda secret: len(secret.value), reverse=True))
+
+
+def remember_uri(uri: str) -> None:
+    """Hide a URI in the texts of this process from now on, if the URI contains secrets."""
+    if secrets_in(uri):
+        remember(uri)
+
+
+def remember_variables(names: Iterable[str]) -> None:
+    """Hide the values of environment variables in the texts of this process from now on."""
+    for name in names:
+        remember(os.environ.get(name, ""))
+
+
+def any_known() -> bool:
+    """Return whether this process remembers a secret."""
+    return bool(_known)
+
+
+def hide_known(text: str) -> str:
+    """Replace each secret that this process remembers by `***`, however the secret is written: escaped, percent-encoded or in HTML."""
+    for secret in _known:
+        if secret.plain in text:
+            text = secret.pattern.sub("***", text)
+    return text
+
+
+def hide_known_bytes(data: bytes) -> bytes:
+    """Replace secrets as `hide_known` does, in output that may not be valid UTF-8."""
+    text = hide_known(data.decode(errors="surrogateescape"))
+    return text.encode(errors="surrogateescape")
+
+
+def hide_in_output(*streams: TextIO) -> None:
+    """Hide the secrets that this process remembers in all texts that are written to these streams from now on."""
+    for stream in streams:
+        # The stream itself is changed, because handlers of loggers refer to it.
+        stream.write = functools.partial(_write_hidden, stream.write)  # type: ignore[method-assign]
+
+
+def _write_hidden(write: Callable[[str], int], text: str) -> int:
+    write(hide_known(text))
+    return len(text)
+
+
+def _pattern(pieces: list[str]) -> re.Pattern[str]:
+    """Return the regular expression of a secret, given its pieces."""
+    # A match starts at the first of several backslashes, so that the expression does not try each of them.
+    start = "" if pieces[0][0] in _PLAIN else r"(?<!\\)"
+    return re.compile(start + "".join(map(_written, pieces)), re.I)
+
+
+def _written(piece: str) -> str:
+    """Return a regular expression for a piece of a secret, which may be escaped, percent-encoded or in HTML, even several times."""
+    if piece[0] in _PLAIN:
+        return re.escape(piece)
+    if piece[0] in "\\'\"":
+        return f"{_QUOTE}{{{len(piece)},}}+"
+    code = ord(piece)
+    encoded = piece.encode(errors="surrogatepass")
+    percent = "".join(f"%(?:25)*{byte:02x}" for byte in encoded)
+    entity = f"&(?:amp;)*(?:#0*{code}|#x0*{code:x});"
+    choices = [re.escape(piece), percent, f"[ux]0*{code:x}", entity, *_FORMS.get(piece, ())]
+    if not " " <= piece <= "~":
+        escapes = {json.dumps(piece)[2:-1], repr(encoded)[3:-1]}
+        choices += (escape.replace("\\", _BACKSLASHES) for escape in escapes)
+    return f"{_BACKSLASHES}(?:{'|'.join(choices)})"
+
+
 def masked(text: str) -> str:
-    """Replace the password and the secret query parameters of each URI in a text by `***`.
+    """Replace known secrets in a text by `***`, and the password and the secret query parameters of each URI.
 
     >>> masked("API request to http://me:secret@host/api?token=abc failed")
     'API request to http://me:***@host/api?token=*** failed'
     """
+    text = hide_known(text)
     return _QUERY.sub(
         lambda match: f"{match[1]}***" if _is_secret(match[2]) else match[0],
         _PASSWORD.sub(r"\1:***@", text),
@@ -100,6 +232,8 @@ def is_secret_variable(name: str, value: str) -> bool:
     >>> is_secret_variable("DB_PASSWORD", "x"), is_secret_variable("DB", "postgresql://me:x@host/db"), is_secret_variable("DB", "rows.db")
     (True, True, False)
     """
+    if name in ("PWD", "OLDPWD"):  # working directories
+        return False
     named = (
         re.search(r"(?:^|_)(?:pass|pw|pat|dsn|token|key|secret|auth|credentials?)$", name, re.I)
         is not None

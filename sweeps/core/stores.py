@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from sweeps.core.errors import InputError, Problem, StoreError
+from sweeps.core.secrets import is_secret_variable, remember_variables
 from sweeps.core.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
@@ -358,6 +359,7 @@ def open_store(address: str, within: float | None = None) -> Store:
 
 def needed_environment() -> dict[str, str]:
     """Return the environment variables of this process that workers on other nodes need to reach the storage."""
+    remember_variables(name for name in ENVIRONMENT if is_secret_variable(name, ""))
     return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
 
 

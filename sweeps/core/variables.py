@@ -1,7 +1,7 @@
 """Environment variables in texts: `${NAME}`, and `${NAME:-default}` for a variable that may be unset. `$${` stands for `${`.
 
-The functions are pure. The space file and the arguments of loaders use them. A variable is a secret if its name or its value says so. The
-value of a secret is never recorded, so a secret stays in the text until the value is used.
+The space file and the arguments of loaders use these functions. A variable is a secret if its name or its value says so. The value of a
+secret is never recorded, so a secret stays in the text until the value is used. From then on, the process hides the value in its texts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.core.secrets import is_secret_variable
+from sweeps.core.secrets import is_secret_variable, remember
 
 FORM = "write ${NAME}, or ${NAME:-default}; write $${ for the characters ${"
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\})?")
@@ -36,17 +36,19 @@ class Reference:
     written: str
 
     def value(self, environment: Mapping[str, str]) -> str:
-        """Return the value of the variable, or its default.
+        """Return the value of the variable, or its default. Hide the value in the texts of this process if it is a secret.
 
         Raises:
             VariableError: the variable is not set, and there is no default.
         """
         found = environment.get(self.name)
         if self.default is not None:
-            return found or self.default
+            found = found or self.default
         if found is None:
             text = f"the environment variable {self.name} is not set; set it, or write a default such as ${{{self.name}:-value}}"
             raise VariableError(text)
+        if is_secret_variable(self.name, found):
+            remember(found)
         return found
 
     def is_secret(self, environment: Mapping[str, str]) -> bool:

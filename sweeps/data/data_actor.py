@@ -30,6 +30,7 @@ from sweeps.core import exit_causes
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.freed_memory import return_freed_memory
 from sweeps.core.label_columns import label_columns
+from sweeps.core.secrets import remember_variables
 from sweeps.data.columns import check_all_numeric
 from sweeps.data.label_checks import missing_class_notes
 from sweeps.data.load import Splits, add_valid_to_train
@@ -107,6 +108,7 @@ class _DataActor:
         once: True if all trials have the same data and the same chain. Large tables of raw rows are then dropped after the chain is fitted.
         stream: settings of Ray Data if the data is streamed. None if the rows are held in memory.
         secrets: environment variables with which the actor reaches S3-compatible storage.
+        secret_names: names of the environment variables whose values are secrets.
         row_steps: if the scheduler counts rows, the steps at which trials train, in ascending order. Otherwise (). The last step has all
             train rows, and each earlier step a part of these rows; see `row_parts`.
     """
@@ -123,9 +125,11 @@ class _DataActor:
         once: bool = False,
         stream: StreamSettings | None = None,
         secrets: Mapping[str, str] = MappingProxyType({}),
+        secret_names: Sequence[str] = (),
         row_steps: tuple[int, ...] = (),
     ):
         os.environ.update(secrets)
+        remember_variables(secret_names)
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
         self.store, self.workers = PreparedStore(Path(folder)), workers
         self.numeric_only, self.train_on_valid, self.once = numeric_only, train_on_valid, once

@@ -49,6 +49,7 @@ class Job:
         stream: Settings of Ray Data if the data is streamed (`data.ingest: stream`). None if the data is in memory.
         store: Address of the store for checkpoints; None if they are stored in the trials' folders.
         secrets: Environment variables with which every process of the sweep reaches S3-compatible storage.
+        secret_names: Names of the environment variables of workers whose values are secrets.
     """
 
     sweep: str
@@ -79,6 +80,7 @@ class Job:
     stream: StreamSettings | None = None
     store: str | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

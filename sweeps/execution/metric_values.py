@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from sweeps.core.secrets import hide_known
+
 # Longest value that a message quotes, in characters.
 QUOTED = 100
 
@@ -64,4 +66,5 @@ def quote(value: Any) -> str:
         text = repr(value)
     except Exception as e:  # Python refuses to print integers of more than 4,300 digits, and a user's `__repr__` may raise.
         text = f"a {type(value).__name__} that cannot be shown ({type(e).__name__})"
+    text = hide_known(text)  # before a secret is cut
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."

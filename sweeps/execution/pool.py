@@ -19,6 +19,7 @@ import ray
 
 from sweeps.core import exit_causes
 from sweeps.core.resources import Shape
+from sweeps.core.secrets import remember_variables
 from sweeps.core.trial import GangSizePeriod, State, Trial
 from sweeps.execution.background import Background
 from sweeps.execution.data_requests import DataRequests
@@ -76,6 +77,7 @@ class _Pool:
         reserves: bool = False,
     ):
         os.environ.update(job.secrets)
+        remember_variables(job.secret_names)
         self.job = job
         self.spawn = Background()
         self.workers = WorkerPool(job, resources, parked, self.spawn, limit, reserves)

@@ -37,7 +37,7 @@ from sweeps.execution.messages import (
 )
 from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, describe
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
-from sweeps.execution.trial_logs import append_line, log_of
+from sweeps.execution.trial_logs import append_line, hide_secrets, log_of
 from sweeps.execution.worker_pool import WorkerPool
 
 log = logging.getLogger(__name__)
@@ -323,7 +323,18 @@ class TrialDriver:
                 self.workers.lose(worker, WorkerLost("killed"))
         if shares_stream:
             self._close_stream(gang, running, attempt)
-        return self._outcome(gang, running, [_result(rank) for rank in ranks], late, kills)
+        outcome = self._outcome(gang, running, [_result(rank) for rank in ranks], late, kills)
+        await self._hide_secrets(running, ranks)
+        return outcome
+
+    async def _hide_secrets(
+        self, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]
+    ) -> None:
+        """Hide secrets in the logs of ranks whose workers were lost. A rank that has ended has done this for its own log."""
+        for number, rank in enumerate(ranks):
+            if not isinstance(_result(rank), Ended):
+                log_file = log_of(running.folder, number)
+                await asyncio.get_running_loop().run_in_executor(self.files, hide_secrets, log_file)
 
     def _close_stream(self, gang: Gang, running: RunningTrial, attempt: int) -> None:
         """End the split coordinator of an attempt. Do nothing if it has ended already."""

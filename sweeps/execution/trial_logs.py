@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.secrets import any_known, hide_known_bytes
+
 # Name of the folder with the logs, in the trial's folder.
 LOGS = "logs"
 # A log larger than `LARGEST` bytes is cut to its first `FIRST` bytes and its last `LAST` bytes.
@@ -61,6 +63,7 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
         for number, before in kept.items():
             os.dup2(before, number)
             os.close(before)
+        hide_secrets(path)
         shorten(log)
         os.close(log)
 
@@ -70,9 +73,35 @@ def append_line(log: Path, line: str) -> None:
     with contextlib.suppress(OSError):
         opened = os.open(log, os.O_WRONLY | os.O_APPEND)
         try:
-            os.write(opened, f"--- {line}\n".encode(errors="replace"))
+            os.write(opened, hide_known_bytes(f"--- {line}\n".encode(errors="replace")))
         finally:
             os.close(opened)
+
+
+def hide_secrets(log: Path) -> None:
+    """Replace the secrets in the log of an attempt that has ended. Native code and child processes may have written them.
+
+    Lines that other processes append at the same time may be lost.
+    """
+    if not any_known():
+        return
+    with contextlib.suppress(OSError):
+        opened = os.open(log, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
+        try:
+            before = os.pread(opened, os.fstat(opened).st_size, 0)
+            hidden = hide_known_bytes(before)
+            if hidden != before:
+                os.ftruncate(opened, 0)
+                os.write(opened, hidden)
+        finally:
+            os.close(opened)
+
+
+def hide_secrets_in(folder: Path) -> None:
+    """Replace the secrets in all logs of a sweep. A worker that was killed has not done this. Links are left alone."""
+    for log in folder.glob(f"trials/*/{LOGS}/rank-*.log"):
+        if not any(path.is_symlink() for path in log.parents[:3]):
+            hide_secrets(log)
 
 
 def shorten(log: int | Path) -> None:
@@ -96,7 +125,8 @@ def shorten(log: int | Path) -> None:
         return
     last = os.pread(log, LAST, size - LAST)
     last = last[last.find(b"\n") + 1 :]
-    os.ftruncate(log, FIRST)
+    # A secret in a line that is cut would not be recognized.
+    os.ftruncate(log, os.pread(log, FIRST, 0).rfind(b"\n") + 1 or FIRST)
     cut = (
         f"\n--- output was left out here: of a log with more than {LARGEST >> 20} MiB, "
         f"sweeps keeps the first {FIRST >> 20} MiB and the last {LAST >> 20} MiB\n"

@@ -19,6 +19,7 @@ import ray.train
 
 from sweeps.core.checkpoint_files import local_checkpoint, root_in, upload_checkpoint
 from sweeps.core.errors import shorten
+from sweeps.core.secrets import hide_known
 from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint, Report
 from sweeps.data import tables
 from sweeps.execution import leaked_threads, ray_train_adapter
@@ -288,7 +289,10 @@ class TrialSession:
 
     def _checked(self, metrics: Mapping[Any, Any], step: int) -> dict[str, float]:
         flat = flatten(metrics)
-        numbers = numeric(flat)
+        numbers = {
+            name if name in self.job.asked else hide_known(name): number
+            for name, number in numeric(flat).items()
+        }
         metric = self.job.metric
         if self.rank != 0:
             return numbers

@@ -28,6 +28,7 @@ from sweeps.core import exit_causes, references, stores
 from sweeps.core.checkpoint_files import root_in
 from sweeps.core.errors import StoreError
 from sweeps.core.processes import working_directory
+from sweeps.core.secrets import hide_in_output, remember_uri, remember_variables
 from sweeps.core.sweep_folder import FILES, ORIGIN
 from sweeps.core.trial import Current
 from sweeps.execution import (
@@ -83,6 +84,9 @@ class WorkerRuntime:
     def start(self) -> WorkerInfo:
         """Prepare the process for training loops. If the loop is one of the trainers that come with sweeps, import it now."""
         os.environ.update(self.job.secrets)
+        remember_variables(self.job.secret_names)
+        remember_uri(self.job.tracking or "")
+        hide_in_output(sys.stdout, sys.stderr)
         for root in reversed(self.job.roots):
             if root not in sys.path:
                 sys.path.insert(0, root)

@@ -45,7 +45,7 @@ from sweeps.space.templates import Template, dimensions, enclosing_options, walk
 from sweeps.space.tracker_section import read_trackers
 from sweeps.space.trainer_definition import NAME, definition_of
 from sweeps.space.trainer_section import PACKAGE, TrainerSection, trainer_names
-from sweeps.space.variables import Variables, replace_variables
+from sweeps.space.variables import Variables, remember_secrets, replace_variables
 
 # The largest number of data variants. Each variant is checked before the sweep starts.
 MAX_VARIANTS = 1_000
@@ -90,6 +90,7 @@ def load(
         algorithm is None or variables is not None
     ):  # earlier versions of sweeps did not replace variables
         root = replace_variables(root, found, problems)
+    remember_secrets(root)
     if len(problems):
         raise InputError(problems.sorted())
     folder = Path(base).absolute() if base is not None else source.base

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from sweeps.core.secrets import hide_known
+
 # The core schema of YAML 1.2.2 (10.3.2).
 _INT = re.compile(r"[-+]?[0-9]+\Z")
 _BASED = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
@@ -80,7 +82,7 @@ class Node:
 
     def show(self, limit: int = 60) -> str:
         """Return the value as it is written in the file, but on one line and cut to `limit` characters."""
-        text = "".join(self._pieces())
+        text = hide_known("".join(self._pieces()))  # before a secret is cut
         text = " ".join(text.split()) if "\n" in text else text
         return text if len(text) <= limit else text[: limit - 1] + "…"
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweeps.core import references, variables
+from sweeps.core.secrets import is_secret_variable, remember
 from sweeps.core.variables import Reference, VariableError
 from sweeps.space.nodes import Node, scalar
 from sweeps.space.problems import Problems
@@ -89,6 +90,20 @@ def replace_variables(root: Node, found: Variables, problems: Problems) -> Node:
         return replace(node, value=inside)
 
     return walk(root, ())
+
+
+def remember_secrets(root: Node) -> None:
+    """Hide the secrets of `runtime_env.env_vars` in the texts of this process.
+
+    Args:
+        root: the tree of the space file, in which environment variables are replaced. Its values may have wrong types.
+    """
+    node: Node | None = root
+    for key in ("runtime_env", "env_vars"):
+        node = node.value.get(key) if node is not None and node.is_map else None
+    for name, child in node.value.items() if node is not None and node.is_map else ():
+        if is_secret_variable(str(name), str(child.value)):
+            remember(str(child.value))
 
 
 def _replaced(node: Node, path: tuple[Any, ...], found: Variables, problems: Problems) -> Node:

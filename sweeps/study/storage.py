@@ -19,7 +19,7 @@ from sweeps.core.errors import DamagedStudy, InputError, Problem
 from sweeps.core.installed_package import install
 from sweeps.core.json_files import is_text, read_json_object
 from sweeps.core.result import contradiction, read_result
-from sweeps.core.secrets import masked, secrets_in, without_password
+from sweeps.core.secrets import masked, remember_uri, secrets_in, without_password
 from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import RESULT, SweepFolder
 
@@ -97,6 +97,7 @@ def remember(url: str) -> str:
     """
     bare = without_password(url)
     _whole[bare] = url
+    remember_uri(url)
     return bare
 
 

@@ -21,6 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sweeps.core.checkpoint_files import checkpoint_names, checkpoint_root, newest_checkpoints
 from sweeps.core.errors import shorten
 from sweeps.core.resources import costs
+from sweeps.core.secrets import masked
 from sweeps.core.trial import Checkpoint, Report, Result, State, Trial
 from sweeps.space import Dimension, Space
 from sweeps.study import ranking, record, storage, trial_building
@@ -281,8 +282,10 @@ class StudyStore:
         if state is State.COMPLETE and score.missing is not None:
             state, error = State.FAIL, error or self._missing_metric(live, score.missing)
             score = self.objectives.score(state, live.steps, curve, live.other_curves, cost)
-        error = error and shorten(error)
-        final = dict(final or {}) if state is State.COMPLETE else {}
+        error = error and shorten(masked(error))
+        reason = reason and masked(reason)
+        final = {masked(name): value for name, value in (final or {}).items()}
+        final = final if state is State.COMPLETE else {}
         self._record_progress(
             number,
             (),

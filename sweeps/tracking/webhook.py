@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,7 +15,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, JsonValue, StrictStr
 
 from sweeps.core.result import outcome_of
-from sweeps.core.secrets import masked
+from sweeps.core.secrets import masked, remember_variables
 from sweeps.tracking.events import Event, SweepEnded, SweepStarted
 from sweeps.tracking.json_values import json_value
 
@@ -52,6 +53,7 @@ class WebhookTracker:
 
     def __init__(self, options: Options):
         self._url, self._timeout = os.path.expandvars(options.url), options.timeout
+        remember_variables(re.findall(r"\$\{?(\w+)", options.url))
         if not self._url.startswith(("http://", "https://")) or not host(self._url):
             raise ValueError(
                 f"`url` must begin with http:// or https:// after its variables are replaced, got {shown(self._url)}"

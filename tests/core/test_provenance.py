@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from sweeps.core import provenance
+from sweeps.core.secrets import remember
 from sweeps.core.sweep_folder import PROVENANCE
 
 
@@ -45,6 +46,13 @@ def test_what_differs_is_kept_for_each_driver(repository, tmp_path):
         "code.diff",
         "code-2.diff",
     ]
+
+
+def test_a_diff_shows_no_secret(repository, tmp_path):
+    remember("my-own-secret")
+    (repository / "loop.py").write_text("key = 'my-own-secret'\n")
+    provenance.record(tmp_path, repository, 7, "abc", 1e9)
+    assert "+key = '***'" in (tmp_path / "code.diff").read_text()
 
 
 def test_a_diff_is_bounded(repository, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from sweeps.core.secrets import remember
 from sweeps.execution import trial_logs
 
 SAID = """
@@ -47,6 +48,53 @@ def test_all_that_a_process_prints_goes_to_the_trials_log(tmp_path, unbuffered):
     )
     said = {"printed", "to stderr", "by a handler that was made earlier", "by C", "by a child"}
     assert set(lines[1:-1]) == said
+
+
+LEAKS = """
+import os, sys
+from sweeps.core.secrets import remember
+from sweeps.execution import trial_logs
+remember(os.environ["MY_TOKEN"])
+with trial_logs.into(trial_logs.log_of(sys.argv[1], 0), "trial 0001"):
+    print("printed", os.environ["MY_TOKEN"])
+    os.write(2, b"by native code " + os.environb[b"MY_TOKEN"] + b"\\xff\\n")
+    os.system("echo by a child $MY_TOKEN")
+"""
+
+
+def test_a_log_has_no_secret_of_any_process(tmp_path):
+    environment = {**os.environ, "MY_TOKEN": "a/secret é"}
+    subprocess.run([sys.executable, "-c", LEAKS, tmp_path], check=True, env=environment)
+    lines = (tmp_path / "logs" / "rank-0.log").read_bytes().splitlines()
+    assert lines[1:] == [b"printed ***", b"by native code ***\xff", b"by a child ***"]
+
+
+def test_the_log_of_a_killed_worker_has_no_secret_but_links_stay(tmp_path):
+    remember("my-own-secret")
+    mine = tmp_path / "mine"
+    mine.write_text("my-own-secret")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "rank-0.log").write_text("my-own-secret")
+    logs = [tmp_path / "sweep" / "trials" / trial / "logs" for trial in ("0000", "0001")]
+    logs[0].mkdir(parents=True)
+    (logs[0] / "rank-0.log").write_text("it is my-own-secret\n")
+    (logs[0] / "rank-1.log").symlink_to(mine)
+    logs[1].parent.mkdir()
+    logs[1].symlink_to(tmp_path / "other")
+    trial_logs.hide_secrets_in(tmp_path / "sweep")
+    assert (logs[0] / "rank-0.log").read_text() == "it is ***\n"
+    assert mine.read_text() == (logs[1] / "rank-0.log").read_text() == "my-own-secret"
+
+
+def test_a_cut_log_has_no_part_of_a_secret(tmp_path, monkeypatch):
+    monkeypatch.setattr(trial_logs, "LARGEST", 60)
+    monkeypatch.setattr(trial_logs, "FIRST", 20)
+    monkeypatch.setattr(trial_logs, "LAST", 20)
+    log = tmp_path / "rank-0.log"
+    log.write_text("first\nbefore my-own-secret\n" + "x" * 30 + "\nmy-own-secret after\nlast\n")
+    trial_logs.shorten(log)
+    assert log.read_text().splitlines()[0] == "first"
+    assert "my-own" not in log.read_text() and log.read_text().endswith("\nlast\n")
 
 
 def test_a_second_attempt_is_appended_and_an_error_passes_through(tmp_path):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sweeps.core import variables
 from sweeps.core.errors import InputError
+from sweeps.core.secrets import masked
 from sweeps.core.variables import VariableError, resolve
 from sweeps.space import load
 from sweeps.space.saved_space import save_space, saved_space
@@ -188,6 +189,32 @@ def test_a_loader_gets_the_value(space, tmp_path, monkeypatch):
         {"key": "${API_KEY}", "plain": "$${API_KEY}"},
     )
     assert table.to_pylist() == [{"a": "hunter2", "b": "${API_KEY}"}]
+
+
+@pytest.mark.parametrize("key", ["API_KEY", "SHOP"])
+def test_the_error_of_a_loader_shows_no_value(tmp_path, monkeypatch, key):
+    from sweeps.data.sources import read_source
+
+    code = "def rows(key):\n    raise OSError(f'{key!r} and {key.partition(chr(64))[0]}')\n"
+    (tmp_path / "failing_rows.py").write_text(code)
+    monkeypatch.setenv(key, """mysql://me:it's/a "key"@host""")
+    with pytest.raises(InputError) as caught:
+        read_source("failing_rows:rows", tmp_path, "data.train", {"key": f"${{{key}}}"})
+    assert "OSError: " in str(caught.value)
+    assert "it" not in str(caught.value).partition("OSError")[2]
+
+
+def test_a_problem_shows_no_value_of_env_vars(space):
+    text = f"{SQL}runtime_env: {{env_vars: {{A: true, HF_TOKEN: {'hf-secret' * 20}}}}}\n"
+    found = problem(space, text, DB_PASSWORD="hunter2")
+    assert "hf-secr" not in found and "HF_TOKEN: ***" in found
+
+
+def test_a_variable_that_gets_a_secret_is_one(space):
+    text = f"{SQL}runtime_env: {{env_vars: {{A: 'key ${{DB_PASSWORD}}', B: plain-text}}}}\n"
+    made = space(text, DB_PASSWORD="hunter2-hunter2")
+    shown = [masked(value) for value in made.runtime_env.env_vars.values()]
+    assert shown == ["key ***", "plain-text"]
 
 
 # ---- texts
