@@ -122,7 +122,12 @@ def test_a_metric_that_is_never_reported_is_named_at_the_first_report():
     from sweeps.execution.trial_session import TrialSession
 
     job = SimpleNamespace(
-        sweep="s", metric="loss", goals={"loss": "minimize"}, max_t=None, rungs=frozenset()
+        sweep="s",
+        metric="loss",
+        asked=("loss",),
+        goals={"loss": "minimize"},
+        max_t=None,
+        rungs=frozenset(),
     )
     assignment = SimpleNamespace(trial=SimpleNamespace(id="0000"), folder="", checkpoint=None)
     with pytest.raises(ValueError) as e:

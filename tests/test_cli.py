@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from sweeps import cli
 from sweeps.core.result import SweepResult
+from sweeps.core.secrets import remember
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
 from sweeps.study import record
@@ -57,6 +58,12 @@ def test_the_end_shows_the_best_trial_the_bundle_and_the_next_commands():
         and "sweeps ui --dir /runs" in text
         and "sweeps show /runs/x-1" in text
     )
+
+
+def test_a_note_of_a_result_shows_no_secret():
+    remember("my-own-secret")
+    noted = result(notes=("no my-own-secret",)).with_note("my-own-secret")
+    assert noted.to_json()["notes"] == ["no ***", "***"]
 
 
 def test_the_end_names_the_report_if_there_is_one(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import json
+import logging
 import shlex
 from urllib.parse import quote, quote_plus
 
@@ -13,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core import secrets
+from sweeps.core import logging_setup, secrets
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.secrets import (
     LONG_VALUE,
@@ -24,6 +25,7 @@ from sweeps.core.secrets import (
     masked,
     remember,
 )
+from tests.commands import invoke
 
 WRITERS = {
     "plain": str,
@@ -117,6 +119,23 @@ def test_an_error_shows_no_secret():
     error = InputError(Problem("data.train", "no first-part"))
     assert str(error) == "data.train: no ***"
     assert str(SweepsError("no first-part")) == "no ***"
+
+
+def test_the_log_of_a_sweep_has_no_secret(tmp_path):
+    remember("first-part")
+    with logging_setup.redirect_to_file(tmp_path / "sweep.log"):
+        logging.getLogger("sweeps").warning("no first-part")
+        print("printed first-part")
+    assert (tmp_path / "sweep.log").read_text().splitlines()[-1] == "printed ***"
+    assert "first-part" not in (tmp_path / "sweep.log").read_text()
+
+
+def test_the_command_line_hides_secrets_of_older_logs(old_sweep):
+    remember("first-part")
+    with (old_sweep / "trials" / "0000" / "logs" / "rank-0.log").open("a") as log:
+        log.write("no first-part\n")
+    done = invoke("logs", old_sweep, "0000")
+    assert done.exit_code == 0 and done.stdout.endswith("no ***\n")
 
 
 @pytest.mark.parametrize("name", ["PWD", "OLDPWD", "TOKENIZERS_PARALLELISM"])

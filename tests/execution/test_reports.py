@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from sweeps.core.secrets import remember
 from sweeps.core.trial import Report, State
-from sweeps.execution.metric_values import flatten, numeric
+from sweeps.execution.metric_values import QUOTED, flatten, numeric, quote
 from tests.execution.driving import Driving, Gang, job, trial
 from tests.processes import wait_until_clean
 from tests.waiting import wait_until
@@ -23,6 +24,11 @@ def test_nested_metrics_are_flatten():
         "e": 3,
     }
     assert numeric(flatten({"a": {"b": 1, "text": "x", "flag": True}})) == {"a.b": 1.0}
+
+
+def test_a_quoted_value_has_no_part_of_a_secret():
+    remember("my-own-secret")
+    assert quote(f"{'x' * (QUOTED - 5)}my-own-secret").endswith("***'")
 
 
 def losses(reports: list[Report]) -> list[float]:

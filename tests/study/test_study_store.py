@@ -11,6 +11,7 @@ import pytest
 
 from sweeps.core.errors import SweepLocked
 from sweeps.core.folder_lock import FolderLock
+from sweeps.core.secrets import remember
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.search_loop import SearchLoop
@@ -39,6 +40,17 @@ def fill(loop: SearchLoop, n: int) -> None:
             trial.number, ProgressUpdate(reports(0.5, 0.4, trial.params["eta"]), None, None, 1, 0.1)
         )
         loop.tell(trial.number, State.COMPLETE if trial.number % 2 else State.PRUNED)
+
+
+def test_the_end_of_a_trial_is_recorded_without_secrets(make_space, tmp_path):
+    remember("my-own-secret")
+    loop = SearchLoop.open(tmp_path, make_space(BODY))
+    failed, ended = loop.ask(), loop.ask()
+    loop.tell(failed.number, State.FAIL, "no my-own-secret", "my-own-secret")
+    loop.report(ended.number, ProgressUpdate(reports(0.5), None, None, 1, 0.1))
+    result = loop.tell(ended.number, State.COMPLETE, None, None, {"of my-own-secret": 1.0})
+    assert result.final == {"of ***": 1.0}
+    assert "my-own-secret" not in (tmp_path / JOURNAL).read_text()
 
 
 def test_a_trial_has_its_cell_its_shape_and_values_within_bounds(make_space, tmp_path):

@@ -14,12 +14,13 @@ import pandas as pd
 import psutil
 import pytest
 
+from sweeps.core.secrets import remember
 from sweeps.core.trial import Current
 from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop
 from sweeps.testing.pytest_trainers import TrainerTests
 from sweeps.trainers import command
 from sweeps.trainers._mlflow_files import MlflowFiles
-from sweeps.trainers._script import CALL, LINE, MLFLOW, ScriptReport, Sources, metrics_in
+from sweeps.trainers._script import CALL, LINE, MLFLOW, TAIL, ScriptReport, Sources, metrics_in
 from sweeps.trainers.command import ScriptFailed, train_func
 from tests.commands import REPO
 from tests.waiting import wait_until
@@ -192,6 +193,17 @@ def test_lines_report_each_step_with_a_consistent_checkpoint(tmp_path, capfd):
         )
         assert first == second and first[0] == step
     assert capfd.readouterr().out.count('"epoch"') == 20, "the output goes to the log"
+
+
+def test_the_error_of_a_script_has_no_part_of_a_secret(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "my-own-secret")
+    remember("my-own-secret")
+    code = (
+        f"import os, sys\nsys.stderr.write(os.environ['MY_TOKEN'] + 'x' * {TAIL - 5})\nsys.exit(1)"
+    )
+    with pytest.raises(ScriptFailed) as failed:
+        run(tmp_path, code)
+    assert "ecret" not in str(failed.value)
 
 
 def test_a_script_waits_while_a_line_is_reported(tmp_path, monkeypatch):
