@@ -315,6 +315,15 @@ def fails_once(config):
             )
 
 
+def prints_a_secret_and_dies(config):
+    """Print a secret from Python, look whether the trial's log shows it, print it from native code, and end the process."""
+    print("printed", os.environ["MY_TOKEN"], flush=True)
+    log = Path(config["folder"], "0000", "logs", "rank-0.log").read_text()
+    print("hidden at once:", os.environ["MY_TOKEN"] not in log, flush=True)
+    os.write(1, b"by native code " + os.environb[b"MY_TOKEN"] + b"\n")
+    os._exit(3)
+
+
 def returns_metrics(config):
     """Return the metrics, as in the first example of Ray Tune."""
     return {"loss": config["x"], "ranks": 1.0}

@@ -114,6 +114,25 @@ def test_exceptions_are_retried_up_to_max_failures(clean_ray, tmp_path):
 
 
 @pytest.mark.integration
+def test_the_log_of_a_lost_worker_has_no_secret(clean_ray, tmp_path):
+    settings = replace(
+        job("tests.execution.loops:prints_a_secret_and_dies", "none"),
+        secrets={"MY_TOKEN": "my-own-secret"},
+        secret_names=("MY_TOKEN",),
+    )
+    driving = Driving(settings, tmp_path, max_failures=0)
+    try:
+        started = trial(0, {"folder": str(tmp_path)}, 1, "none")
+        driving.start(started)
+        driving.finish(started)
+    finally:
+        driving.close()
+    log = (tmp_path / "0000" / "logs" / "rank-0.log").read_text()
+    assert "printed ***\nhidden at once: True\nby native code ***\n" in log
+    assert "my-own-secret" not in log
+
+
+@pytest.mark.integration
 def test_a_lost_worker_is_not_retried_where_retry_on_leaves_lost_out(clean_ray, tmp_path):
     driving = driving_of(tmp_path, ("ConnectionError",), loop="tests.faults.loops:kills_itself")
     try:
