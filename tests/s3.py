@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from threading import Thread
 from types import ModuleType
@@ -86,6 +87,14 @@ class Storage:
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(
             "bucket", key, value.read_bytes() if isinstance(value, Path) else value
         )
+
+    def age(self, key: str, seconds: float) -> None:
+        """Make an object older."""
+        self._bucket.keys[key].last_modified -= timedelta(seconds=seconds)
+
+    def delete(self, key: str) -> None:
+        """Delete an object."""
+        del self._bucket.keys[key]
 
     def close(self) -> None:
         """Stop the server and forget its objects."""

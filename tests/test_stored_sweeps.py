@@ -137,7 +137,7 @@ def test_a_killed_sweep_continues_on_another_machine_from_the_bucket(tmp_path, m
         "checkpoint/state.json",
     } <= names
     assert {"trials/0000/logs/rank-0.log", "trials/0001/logs/rank-0.log"} <= names
-    assert not names & {"lock", "ray.json", "stages.json", "driver.json", "mlflow.db"} and not any(
+    assert not names & {"lock", "ray.json", "stages.json", "mlflow.db"} and not any(
         "/." in f"/{name}" for name in names
     )
     assert all(len(kept) <= 2 for kept in checkpoints(bucket, folder.name).values()), checkpoints(
@@ -210,6 +210,32 @@ def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(
     assert sorted(
         f.name.split("started-at-")[1].split(".")[0] for f in tmp_path.glob("own-0000.started-at-*")
     ) == ["0", "2"]
+
+
+@pytest.mark.extended
+def test_a_sweep_whose_files_are_deleted_in_the_bucket_continues_and_copies_them_again(
+    tmp_path, monkeypatch, bucket
+):
+    here = machine(tmp_path, "here", monkeypatch)
+    file = space_of(tmp_path, "held", limits="max_trials: 2, max_concurrent_trials: 1")
+    process = command("run", file, "--dir", "s3://bucket/sweeps", "--json")
+    wait_until(lambda: list(tmp_path.glob("own-0000.two")), 120, "the first trial to hold")
+    folder = next((here / "sweeps-runs").glob("own-*"))
+    prefix = f"sweeps/{folder.name}"
+    wait_until(lambda: f"{prefix}/study.journal" in bucket.files(), 60, "the study to be there")
+    before = set(bucket.files())
+    for key in before:
+        bucket.delete(key)
+    kept = {key for key in before if "/trials/" not in key}
+    wait_until(lambda: kept <= set(bucket.files()), 60, "the files to be copied again")
+    (tmp_path / "go").touch()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    result = json.loads(out)
+    assert result["trials"] == {"completed": 2, "pruned": 0, "failed": 0}
+    lost = "somebody has deleted files of this sweep"
+    assert [note for note in result["notes"] if lost in note]
+    assert bucket.files()[f"{prefix}/study.journal"] == (folder / "study.journal").read_bytes()
 
 
 @pytest.mark.extended
@@ -497,7 +523,8 @@ def test_a_driver_that_slept_stops_when_another_process_has_continued_its_sweep(
     assert early.returncode != 0 and err.strip().splitlines()[-1].startswith(
         f"{address}: process {asleep.pid} on "
     ), err
-    bucket.put(f"{prefix}/driver.json", json.dumps(driver | {"time": driver["time"] - 60}).encode())
+    bucket.put(f"{prefix}/driver.json", json.dumps(driver | {"host": "elsewhere"}).encode())
+    bucket.age(f"{prefix}/driver.json", 60)
     taking = command("resume", address, "--cpus", "1", "--json")
     wait_until(
         lambda: list(tmp_path.glob("own-0001.two")),
@@ -517,7 +544,7 @@ def test_a_driver_that_slept_stops_when_another_process_has_continued_its_sweep(
         bucket.files()[f"{prefix}/study.journal"]
         == (tmp_path / "second" / "sweeps-runs" / folder.name / "study.journal").read_bytes()
     )
-    assert f"{prefix}/driver.json" not in bucket.files()
+    assert json.loads(bucket.files()[f"{prefix}/driver.json"])["ended"]
 
 
 def test_rows_of_a_bucket(tmp_path, bucket):

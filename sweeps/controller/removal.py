@@ -174,8 +174,7 @@ def _of_store(
         runs, notes = (None, []) if keep_runs else _mlflow(scratch, root, tracking_uri)
         study, more = _own_study(scratch, address)
         removal = Removal(local.name, None, study=study, runs=runs, notes=(*notes, *more))
-    with tempfile.TemporaryDirectory(prefix="sweeps-rm-", ignore_cleanup_errors=True) as driver:
-        refuse_running(store, Path(driver))
+    refuse_running(store)
     return Removal(
         **{
             **vars(removal),

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import time
 from pathlib import Path
 
 from sweeps.controller import commands
 from sweeps.controller.commands import Answer, Command
-from sweeps.controller.store_driver import driver_silence, read_driver, this_machine
+from sweeps.controller.store_driver import find_driver
 from sweeps.core.atomic_files import write_text
 from sweeps.core.stores import Store
 from sweeps.core.sweep_folder import COMMANDS
@@ -33,9 +32,7 @@ class StoreChannel:
 
     def is_driven(self) -> bool:
         """Return whether a process runs the sweep."""
-        with tempfile.TemporaryDirectory(prefix="sweeps-command-") as scratch:
-            driver = read_driver(self._store, Path(scratch, "driver.json"))
-        return driver_silence(driver, this_machine(), time.time()) is not None
+        return find_driver(self._store) is not None
 
     def send(self, command: Command) -> str:
         """Send a command, and return its name."""

@@ -1,51 +1,118 @@
-"""Find out from a sweep's store which process runs the sweep. This process renews the file `driver.json` every few seconds."""
+"""Find out from a sweep's store which process runs the sweep.
+
+This process renews the file `driver.json` every few seconds, and marks it when it ends. So the file names the process that runs the sweep,
+or that ran it last. A missing file names nobody: somebody has deleted it, or no process has run the sweep yet.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+import tempfile
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from sweeps.core.json_files import read_json_object
-from sweeps.core.processes import is_alive
+from pydantic import Field, TypeAdapter, ValidationError
+
+from sweeps.core.json_files import Count, Text
+from sweeps.core.processes import start_time
 from sweeps.core.stores import DRIVER, Store
 
-# A driver that has not renewed `driver.json` for this many seconds is dead.
+# A driver on another machine that has not renewed `driver.json` for this many seconds is dead.
 DEAD_AFTER = 60.0
+# A living driver writes a deleted `driver.json` again within this many seconds.
+WRITTEN_AGAIN_WITHIN = 8.0
+# A larger `driver.json` is not from sweeps.
+MAX_BYTES = 2**16
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A process that runs a sweep, or has run it.
+
+    Attributes:
+        host: Name of its machine; see `this_machine`.
+        pid: Id of the process.
+        started: When the process started; see `start_time`.
+        ended: True if the process has ended the sweep.
+        seen: When `driver.json` was last renewed, in seconds since the epoch. `read_driver` takes it from the clock of the storage.
+    """
+
+    host: Annotated[Text, Field(max_length=255)]
+    pid: Count
+    started: float | None = None
+    ended: bool = False
+    seen: float = 0.0
+
+    @classmethod
+    def here(cls, ended: bool = False) -> Driver:
+        """Return this process as a driver."""
+        pid = os.getpid()
+        return cls(this_machine(), pid, start_time(pid), ended, seen=time.time())
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the current process."""
+        return replace(Driver.here(), ended=self.ended, seen=self.seen) == self
+
+    def silence(self, now: float) -> float | None:
+        """Return for how many seconds the driver has not renewed `driver.json`. Return None if the driver is dead or has ended.
+
+        A driver on this machine lives as long as its process. Only the silence of a driver on another machine depends on the clocks: that
+        of the storage, and that of this machine.
+
+        Args:
+            now: Current time, in seconds since the epoch.
+        """
+        silent = now - self.seen
+        if self.host == this_machine():
+            is_dead = self.is_here or start_time(self.pid) != self.started
+        else:
+            is_dead = silent >= DEAD_AFTER
+        return None if self.ended or is_dead else max(0.0, silent)
+
+
+_RULES: TypeAdapter[Driver] = TypeAdapter(Driver)
 
 
 def this_machine() -> str:
-    """Return a name of this machine since its last start: its host name, and a part of the kernel's boot id."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return (
-        f"{socket.gethostname()}-{boot.read_text()[:8]}" if boot.exists() else socket.gethostname()
-    )
+    """Return a name of this machine since its last start: its host name, a part of the kernel's boot id, and its space of process ids.
 
-
-def read_driver(store: Store, scratch: Path) -> dict[str, Any]:
-    """Return the content of `driver.json` in a store; {} if there is none. `scratch` is the path of a temporary file."""
-    try:
-        store.get(DRIVER, scratch)
-    except FileNotFoundError:
-        return {}
-    driver = read_json_object(scratch) or {}
-    scratch.unlink()
-    return driver
-
-
-def driver_silence(driver: Mapping[str, Any], host: str, now: float) -> float | None:
-    """Return for how many seconds a driver has not renewed `driver.json`. Return None if the driver is dead.
-
-    Args:
-        driver: Content of `driver.json`.
-        host: Name of this machine.
-        now: Current time, in seconds since the epoch.
+    Two containers can have the same host name and the same kernel.
     """
-    seen, pid = driver.get("time"), driver.get("pid")
-    if not isinstance(seen, (int, float)) or not isinstance(pid, int) or now - seen >= DEAD_AFTER:
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    if not boot.exists():
+        return socket.gethostname()
+    processes = os.stat("/proc/self/ns/pid").st_ino
+    return f"{socket.gethostname()}-{boot.read_text()[:8]}-{processes}"
+
+
+def read_driver(store: Store) -> Driver | None:
+    """Return the driver that `driver.json` in a store names. Return None if there is no such file, or if sweeps did not write it."""
+    file = store.file(DRIVER)
+    if file is None or file.size > MAX_BYTES:
         return None
-    if driver.get("host") == host and (pid == os.getpid() or not is_alive(pid)):
-        return None
-    return now - seen
+    with tempfile.TemporaryDirectory(prefix="sweeps-driver-") as scratch:
+        try:
+            store.get(DRIVER, Path(scratch, DRIVER))
+            driver = _RULES.validate_json(Path(scratch, DRIVER).read_bytes(), strict=True)
+        except (FileNotFoundError, IsADirectoryError, ValidationError):
+            return None
+    return replace(driver, seen=file.time)
+
+
+def find_driver(store: Store) -> Driver | None:
+    """Return the living driver that `driver.json` in a store names; None if there is none.
+
+    If the file is missing, look again when a living driver would have written it again.
+    """
+    driver = read_driver(store)
+    if driver is None:
+        time.sleep(WRITTEN_AGAIN_WITHIN)
+        driver = read_driver(store)
+    return driver if driver is not None and driver.silence(time.time()) is not None else None

@@ -13,14 +13,16 @@ import contextlib
 import json
 import logging
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from sweeps.controller.store_commands import CommandExchange
-from sweeps.controller.store_driver import DEAD_AFTER, driver_silence, read_driver, this_machine
+from sweeps.controller.store_driver import DEAD_AFTER, Driver, find_driver, read_driver
 from sweeps.core.atomic_files import write_bytes, write_text
 from sweeps.core.errors import InputError, Problem, StoreError, SweepLocked, SweepsError
 from sweeps.core.stores import DRIVER, Store, open_store, store_of
@@ -34,6 +36,7 @@ from sweeps.core.sweep_folder import (
     RESULT,
     SCRATCH,
     STAGES,
+    SweepFolder,
 )
 
 log = logging.getLogger(__name__)
@@ -42,6 +45,8 @@ log = logging.getLogger(__name__)
 LEFT_OUT = frozenset({LOCK, RAY, STAGES, "trials", COMMANDS, *SCRATCH})
 # Seconds between two rounds, in each of which the changed files are copied.
 INTERVAL = 5.0
+# Seconds between two rounds that list the store, and copy again what somebody has deleted there.
+LIST_EVERY = 60.0
 # Seconds to wait for an answer of the pool.
 POOL_ANSWERS = 30.0
 # (size, time of the last change in nanoseconds) of each file, by its name relative to the sweep's folder.
@@ -129,6 +134,7 @@ class StoreMirror:
         self._copied: Files = {}
         self._journal_size = -1
         self._is_driver = False  # whether this process has written `driver.json`
+        self._list_at = 0.0  # when to list the store, by the monotonic clock
         self._lock, self._driver_lock = threading.RLock(), threading.Lock()
         self._stopping, self._ended = threading.Event(), threading.Event()
         self._copies = threading.Thread(target=self._run, name="sweeps-store", daemon=True)
@@ -176,10 +182,11 @@ class StoreMirror:
         if self._copies.ident is not None:
             self._copies.join()
         store = open_store(self.address, within=None if patient else 0)
+        self._list_at = 0.0
         try:
             self._copy_all(store)
             self._end_renewals()
-            store.delete(DRIVER)
+            self._save_driver(store, ended=True)
         except StoreError as e:
             advice = f"the newest files are only in {self.folder}; to copy them, resume the sweep on this machine"
             self.problem = f"{e}; {'this process has stopped' if self.taken_over else advice}"
@@ -206,7 +213,7 @@ class StoreMirror:
 
     def _renew_driver(self) -> None:
         while not self._ended.wait(INTERVAL):
-            with contextlib.suppress(StoreError):  # The next round of copies reports the error.
+            with contextlib.suppress(StoreError, OSError):  # The round of copies reports the error.
                 self._save_driver(open_store(self.address, within=0))
 
     def _end_renewals(self) -> None:
@@ -218,6 +225,8 @@ class StoreMirror:
         with self._lock:
             unneeded = self._unneeded()
             self._save_driver(store)
+            if time.monotonic() >= self._list_at:
+                self._forget_deleted(store)
             self._commands.exchange(store)
             result, journal = find_files(self.folder).get(RESULT), self._read_journal()
             now = find_files(self.folder)
@@ -235,22 +244,43 @@ class StoreMirror:
             if unneeded:
                 self.pool.delete_unneeded.remote(unneeded)
 
+    def _forget_deleted(self, store: Store) -> None:
+        """Forget that files have been copied which the store no longer has, so that they are copied again."""
+        stored = store.files()
+        deleted = [name for name in self._copied.keys() - stored if (self.folder / name).is_file()]
+        for name in deleted:
+            del self._copied[name]
+        if self._journal_size >= 0 and JOURNAL not in stored:
+            self._journal_size = -1
+            deleted.append(JOURNAL)
+        if deleted:
+            self.problem = (
+                f"{self.address}: somebody has deleted files of this sweep, such as {deleted[0]};"
+                f" sweeps has copied them again, but deleted checkpoints are lost"
+            )
+            log.warning("%s", self.problem)
+        self._list_at = time.monotonic() + LIST_EVERY
+
     def _refuse_other_driver(self, store: Store) -> None:
         """Raise a StoreError if another process runs the sweep, or has run it since this process wrote `driver.json`.
 
         This happens after this process was silent for a minute, for example because its machine slept. The other process may have ended.
+        A deleted `driver.json` alone does not mean this. But if the study in the store has other lines than the study of this process,
+        another process has written them.
         """
-        driver = read_driver(store, self.folder / ".store-driver.part")
-        is_ours = driver.get("host") == this_machine() and driver.get("pid") == os.getpid()
-        if is_ours or not (
-            self._is_driver or driver_silence(driver, this_machine(), time.time()) is not None
-        ):
-            return
-        self.taken_over = True
-        who = (
-            f"process {driver.get('pid')} on {driver.get('host')}" if driver else "another process"
-        )
-        raise StoreError(f"{self.address}: {who} has taken over this sweep")
+        driver = read_driver(store)
+        if driver is None and self._is_driver:
+            self._list_at = 0.0
+            is_other = not is_behind(store, self.folder)
+        elif driver is None or driver.is_here:
+            is_other = False
+        else:
+            is_other = self._is_driver or driver.silence(time.time()) is not None
+        if is_other:
+            self.taken_over = True
+            raise StoreError(
+                f"{self.address}: {driver or 'another process'} has taken over this sweep"
+            )
 
     def _unneeded(self) -> tuple[str, ...]:
         if self.pool is None:
@@ -281,7 +311,7 @@ class StoreMirror:
             copy.unlink()
             self._journal_size = len(lines)
 
-    def _save_driver(self, store: Store) -> None:
+    def _save_driver(self, store: Store, ended: bool = False) -> None:
         """Write `driver.json`.
 
         Raises:
@@ -290,9 +320,7 @@ class StoreMirror:
         with self._driver_lock:
             self._refuse_other_driver(store)
             file = self.folder / ".store-driver.part"
-            write_text(
-                file, json.dumps({"host": this_machine(), "pid": os.getpid(), "time": time.time()})
-            )
+            write_text(file, json.dumps(asdict(Driver.here(ended))))
             store.put(file, DRIVER)
             file.unlink()
             self._is_driver = True
@@ -326,21 +354,29 @@ def mirrored(folder: Path) -> Iterator[StoreMirror | None]:
             raise SweepsError(str(mirror.problem))
 
 
-def refuse_running(store: Store, scratch: Path) -> None:
+def refuse_running(store: Store) -> None:
     """Raise an error if another process runs the sweep in a store.
-
-    Args:
-        store: The sweep's store.
-        scratch: Folder for a temporary file.
 
     Raises:
         SweepLocked: A process has renewed `driver.json` less than a minute ago. A dead process of this machine does not count.
     """
-    driver = read_driver(store, scratch / DRIVER)
-    if (silent := driver_silence(driver, this_machine(), time.time())) is None:
+    driver = find_driver(store)
+    if driver is None:
         return
-    host, pid = driver.get("host"), driver.get("pid")
-    wait = f"if it is dead, try again in {DEAD_AFTER - silent:.0f} s"
+    silent = driver.silence(time.time()) or 0.0
+    wait = f"wait until it ends; if its machine is lost, try again in {DEAD_AFTER:.0f} s"
     raise SweepLocked(
-        f"{store.address}: process {pid} on {host} was running this sweep {max(0, silent):.0f} s ago; {wait}"
+        f"{store.address}: {driver} was running this sweep {silent:.0f} s ago; {wait}"
     )
+
+
+def is_behind(store: Store, folder: Path) -> bool:
+    """Return whether a local folder has all lines of the study in a store. This is also so if the store has no study."""
+    with tempfile.TemporaryDirectory(prefix="sweeps-study-") as scratch:
+        try:
+            store.get(JOURNAL, Path(scratch, JOURNAL))
+        except FileNotFoundError:
+            return True
+        stored = Path(scratch, JOURNAL).read_bytes()
+    local = SweepFolder(folder).journal
+    return local.is_file() and local.read_bytes().startswith(stored)

@@ -7,13 +7,15 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sweeps.controller import sweep_lookup
-from sweeps.controller.store_mirror import in_order, is_copied, refuse_running
+from sweeps.controller.store_driver import read_driver
+from sweeps.controller.store_mirror import in_order, is_behind, is_copied, refuse_running
 from sweeps.core.command_hints import DEFAULT_ROOT
-from sweeps.core.errors import InputError, Problem, StoreError, SweepLocked
+from sweeps.core.errors import InputError, Problem, StoreError
 from sweeps.core.folder_lock import FolderLock, is_driven
 from sweeps.core.stores import Store, allow, check_address, is_address, open_store, recorded_store
 from sweeps.core.sweep_folder import (
@@ -63,9 +65,10 @@ def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = N
     with tempfile.TemporaryDirectory(
         prefix=f".{folder.name}-", dir=folder.parent, ignore_cleanup_errors=True
     ) as scratch:
-        refuse_running(store, Path(scratch))
+        refuse_running(store)
         names = [name for name in _names(store) if is_copied(name)]
-        if not _is_older(store, names, folder, Path(scratch)):
+        # A driver on this machine may have been killed before it had copied the end of its study.
+        if not (SweepFolder(folder).journal.is_file() and is_behind(store, folder)):
             _download(store, names, Path(scratch))
             _check_origin(Path(scratch), store.address)
             _replace(folder, Path(scratch), names)
@@ -107,9 +110,8 @@ def opened(sweep: str, root: str | Path) -> Iterator[tuple[Path, bool]]:
             folder,
         )
         _check_origin(folder, store.address)
-        try:
-            refuse_running(store, folder)
-        except SweepLocked:
+        driver = read_driver(store)
+        if driver is not None and driver.silence(time.time()) is not None:
             stack.enter_context(FolderLock(folder))  # so that the sweep is shown as running
         yield folder, True
 
@@ -254,22 +256,6 @@ def _check_origin(folder: Path, address: str) -> None:
             f"names the store {recorded}; if the sweep was moved, correct `store` in its {ORIGIN}"
         )
         raise InputError(Problem(address, text))
-
-
-def _is_older(store: Store, names: list[str], folder: Path, scratch: Path) -> bool:
-    """Return whether the study in a store is an earlier state of the study in a local folder, or equal to it.
-
-    This is so if a driver on this machine was killed before it had copied the end of its study.
-    """
-    local = SweepFolder(folder).journal
-    if not local.is_file():
-        return False
-    if (
-        JOURNAL not in names
-    ):  # The driver was killed, or the storage failed, before the study was copied for the first time.
-        return True
-    store.get(JOURNAL, scratch / JOURNAL)
-    return local.read_bytes().startswith((scratch / JOURNAL).read_bytes())
 
 
 def _replace(folder: Path, new: Path, names: list[str]) -> None:

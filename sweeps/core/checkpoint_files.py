@@ -126,6 +126,9 @@ def copy_checkpoint(source: str | Path, target: str) -> str:
 
     Returns:
         `target`.
+
+    Raises:
+        FileNotFoundError: `source` does not exist.
     """
     if there := _in_store(source):
         name = target.removeprefix(f"{there[0].address}/")
@@ -161,9 +164,11 @@ def local_checkpoint(checkpoint: str | Path) -> Iterator[Path]:
     """Yield the local folder of a checkpoint. A checkpoint in a store is copied to a temporary folder, which exists within the block.
 
     Raises:
-        FileNotFoundError: The store has no such checkpoint.
+        FileNotFoundError: There is no such checkpoint.
         StoreError: The storage does not answer.
     """
+    if not checkpoint_exists(checkpoint):
+        raise FileNotFoundError(f"checkpoint {checkpoint} was deleted, so nothing can use it")
     if (there := _in_store(checkpoint)) is None:
         yield Path(checkpoint)
         return

@@ -109,10 +109,17 @@ def leftover_session(recorded: object) -> Path | None:
         made = datetime.datetime.strptime(name["made"], "%Y-%m-%d_%H-%M-%S_%f").timestamp()
     except (OSError, ValueError, RuntimeError):
         return None
-    started = start_time(int(name["pid"]))
-    return (
-        session if started is None or started > made else None
-    )  # if a process started later, it has only reused the id
+    pid = int(name["pid"])
+    is_live = _started_before(pid, made) or _writes_to(pid, session / "logs")
+    return None if is_live else session
+
+
+def _started_before(pid: int, moment: float) -> bool:
+    """Return whether a process runs that started before a moment. A process that started later has only reused the id."""
+    try:
+        return bool(psutil.Process(pid).create_time() <= moment)
+    except psutil.Error:
+        return False
 
 
 def _writes_to(pid: int, logs: Path) -> bool:

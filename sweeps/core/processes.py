@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 # Ray creates a deleted folder again within milliseconds. Time limit in seconds for a busy machine.
 RECREATED_WITHIN = 10.0
@@ -20,12 +21,19 @@ def is_alive(pid: int) -> bool:
 
 
 def start_time(pid: int) -> float | None:
-    """Return the time at which a process started, in seconds since the epoch; None if there is no such process."""
+    """Return a number that tells a process from later processes with the same id; None if there is no such process.
+
+    On Linux, this is the time from the start of the machine to the start of the process, in clock ticks. It stays the same if the
+    machine's clock is set. Elsewhere, it is the time at which the process started, in seconds since the epoch.
+    """
     import psutil
 
     try:
+        if psutil.LINUX:
+            after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+            return float(after_name.split()[19])
         return float(psutil.Process(pid).create_time())
-    except (psutil.Error, ValueError, OverflowError):
+    except (psutil.Error, OSError, ValueError, OverflowError):
         return None
 
 

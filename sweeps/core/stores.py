@@ -13,14 +13,14 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from sweeps.core.errors import InputError, Problem, StoreError
 from sweeps.core.secrets import is_secret_variable, remember_variables
 from sweeps.core.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+    from pyarrow.fs import FileInfo, FileSystem
 
 T = TypeVar("T")
 
@@ -67,11 +67,16 @@ class StoredFile(NamedTuple):
 
     Attributes:
         size: Size in bytes.
-        time: Time of the last change, in seconds since the epoch.
+        time: Time of the last change by the clock of the storage, in seconds since the epoch.
     """
 
     size: int
     time: float
+
+    @classmethod
+    def of(cls, info: FileInfo) -> Self:
+        """Return the file that Arrow describes."""
+        return cls(info.size or 0, (info.mtime_ns or 0) / 1e9)
 
 
 class Store(Protocol):
@@ -92,6 +97,9 @@ class Store(Protocol):
 
     def get(self, name: str, target: Path) -> None:
         """Copy a file of the store to a local file, or all files below a name to a local folder."""
+
+    def file(self, name: str) -> StoredFile | None:
+        """Return a file. Return None if there is no file of this name."""
 
     def files(self, name: str = "") -> dict[str, StoredFile]:
         """Return all files below a name, by their names relative to it. {} if there are none."""
@@ -148,16 +156,10 @@ class ArrowStore:
         """See `Store`."""
         from pyarrow import fs
 
-        inside = self.files(name)
-        if (
-            not inside
-            and self._retried(
-                "read", name, lambda: self.system.get_file_info(self._path(name))
-            ).type
-            != fs.FileType.File
-        ):
-            raise FileNotFoundError(f"{self.address}/{name}")
-        for relative in inside or [""]:
+        inside = [""] if self.file(name) else list(self.files(name))
+        if not inside:
+            raise FileNotFoundError(f"{self.address}/{name} does not exist")
+        for relative in inside:
             if ".." in PurePosixPath(relative).parts or relative.startswith("/"):
                 raise StoreError(
                     f"{self.address}/{name}/{relative} has a name that leads out of its folder; delete this object"
@@ -175,6 +177,11 @@ class ArrowStore:
             )
             self._retried("read", name, copy)
 
+    def file(self, name: str) -> StoredFile | None:
+        """See `Store`."""
+        found = self._retried("read", name, lambda: self.system.get_file_info(self._path(name)))
+        return StoredFile.of(found) if found.is_file else None
+
     def files(self, name: str = "") -> dict[str, StoredFile]:
         """See `Store`."""
         from pyarrow import fs
@@ -185,15 +192,14 @@ class ArrowStore:
             found = self._retried("listed", name, lambda: self.system.get_file_info(selector))
         except NotADirectoryError:
             return {}
-        return {
-            f.path.removeprefix(f"{root}/"): StoredFile(f.size or 0, (f.mtime_ns or 0) / 1e9)
-            for f in found
-            if f.type == fs.FileType.File
-        }
+        return {f.path.removeprefix(f"{root}/"): StoredFile.of(f) for f in found if f.is_file}
 
     def copy(self, source: str, target: str) -> None:
         """See `Store`."""
-        for relative in self.files(source):
+        files = self.files(source)
+        if not files:
+            raise FileNotFoundError(f"{self.address}/{source} does not exist")
+        for relative in files:
             old, new = self._path(f"{source}/{relative}"), self._path(f"{target}/{relative}")
             self._make_parent(new)
             self._retried("copied", source, functools.partial(self.system.copy_file, old, new))

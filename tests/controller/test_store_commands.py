@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 
 import pytest
 
@@ -34,9 +33,10 @@ def driver(bucket):
     """Say in the store that a process on another machine runs the sweep. The function that the fixture returns ends the process."""
     file = bucket / NAME / "driver.json"
     file.parent.mkdir()
-    file.write_text(json.dumps({"host": "there", "pid": 1, "time": time.time()}))
+    driver = {"host": "there", "pid": 1}
+    file.write_text(json.dumps(driver))
     (bucket / NAME / "origin.json").write_text(json.dumps({"store": ADDRESS}))
-    return file.unlink
+    return lambda: file.write_text(json.dumps(driver | {"ended": True}))
 
 
 def stored(bucket) -> set[str]:
@@ -118,10 +118,10 @@ def test_the_command_line_controls_a_sweep_of_another_machine(
         SweepControl.of(ADDRESS).pause()
 
 
-def test_a_silent_driver_is_dead():
-    assert (
-        store_driver.driver_silence(
-            {"host": "there", "pid": 1, "time": 0}, "here", store_driver.DEAD_AFTER
-        )
-        is None
-    )
+def test_a_sweep_whose_driver_was_deleted_still_takes_commands(bucket, folder, driver, monkeypatch):
+    """The process that runs the sweep writes the file again within seconds."""
+    file = bucket / NAME / "driver.json"
+    content = file.read_text()
+    file.unlink()
+    monkeypatch.setattr(store_driver.time, "sleep", lambda seconds: file.write_text(content))
+    assert StoreChannel(stores.open_store(ADDRESS)).is_driven()

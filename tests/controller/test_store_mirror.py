@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.controller import api, control, store_driver, store_mirror, stored_sweeps
-from sweeps.controller.store_driver import driver_silence
+from sweeps.controller.store_driver import DEAD_AFTER, Driver, read_driver
 from sweeps.controller.store_mirror import (
     StoreMirror,
     changed_files,
@@ -21,7 +23,7 @@ from sweeps.controller.store_mirror import (
 )
 from sweeps.core import stores
 from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
-from sweeps.core.json_files import read_json_object
+from sweeps.core.processes import start_time
 from sweeps.core.stores import ArrowStore
 from tests.commands import space_of
 from tests.s3 import folder_as_bucket
@@ -34,6 +36,7 @@ ADDRESS = f"s3://bucket/{NAME}"
 @pytest.fixture
 def bucket(tmp_path, monkeypatch):
     """A folder in place of the bucket."""
+    monkeypatch.setattr(store_driver, "WRITTEN_AGAIN_WITHIN", 0.0)
     return folder_as_bucket(
         tmp_path / "bucket", (stores, store_mirror, stored_sweeps, control), monkeypatch
     )
@@ -121,10 +124,16 @@ def test_a_round_copies_whole_lines_of_the_study_and_deletes_what_is_gone(bucket
     ).read_text() == "1\n2\n3\n" and "result.json" not in names_in(bucket)
     (folder / "bundle" / "manifest.json").unlink()
     mirror.close(patient=False)
-    assert (
-        names_in(bucket) == {"origin.json", "study.journal", "bundle/model/weights", "result.json"}
-        and mirror.problem is None
-    )
+    assert names_in(bucket) == {
+        "origin.json",
+        "study.journal",
+        "bundle/model/weights",
+        "result.json",
+        "driver.json",
+    }
+    assert mirror.problem is None
+    driver = read_driver(store_mirror.open_store(ADDRESS))
+    assert driver is not None and driver.ended and driver.is_here
     assert not [name for name in os.listdir(folder) if name.startswith(".") and name != ".part"]
 
 
@@ -144,10 +153,16 @@ def test_at_the_end_a_silent_storage_leaves_a_note(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "ended", [False, True], ids=["the other process runs", "the other process has ended"]
+    "left",
+    [
+        {"host": "elsewhere", "pid": 7},
+        {"host": "elsewhere", "pid": 7, "ended": True},
+        None,
+    ],
+    ids=["the other process runs", "it has ended", "its driver.json was deleted"],
 )
 def test_a_process_that_was_silent_changes_nothing_after_another_process_has_continued_the_sweep(
-    bucket, folder, monkeypatch, ended
+    bucket, folder, monkeypatch, left
 ):
     monkeypatch.setattr(stores, "_allowed", {ADDRESS})
     with (
@@ -159,17 +174,82 @@ def test_a_process_that_was_silent_changes_nothing_after_another_process_has_con
     ):
         (bucket / NAME / "study.journal").write_text("of the other process")
         driver = bucket / NAME / "driver.json"
-        if ended:
+        if left is None:
             driver.unlink()
         else:
-            driver.write_text(json.dumps({"host": "elsewhere", "pid": 7, "time": time.time()}))
+            driver.write_text(json.dumps(left))
         (folder / "study.journal").write_text("1\n2\n3\n4\n")
         with pytest.raises(StoreError, match="has taken over this sweep"):
             mirror.save_study()
         assert mirror.taken_over
-    assert (
-        bucket / NAME / "study.journal"
-    ).read_text() == "of the other process" and driver.exists() != ended
+    assert (bucket / NAME / "study.journal").read_text() == "of the other process"
+    assert driver.exists() == (left is not None)
+
+
+@pytest.mark.parametrize(
+    "deleted",
+    [["driver.json"], ["driver.json", "study.journal"], ["bundle"], ["study.journal"], ["."]],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("in_database", [False, True])
+def test_files_that_somebody_deletes_in_the_store_are_copied_again(
+    bucket, folder, deleted, in_database, monkeypatch
+):
+    if in_database:
+        (folder / "study.journal").unlink()
+    monkeypatch.setattr(stores, "_allowed", {ADDRESS})
+    with store_mirror.mirrored(folder) as mirror:
+        before = names_in(bucket)
+        for name in deleted:
+            path = bucket / NAME / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        (folder / "study.journal").touch()
+        mirror.save_study()
+        assert not mirror.taken_over
+    assert names_in(bucket) == before
+    lost = before - {"driver.json"} if deleted == ["."] else before & {*deleted}
+    lost |= {name for name in before if name.split("/")[0] in deleted}
+    if lost - {"driver.json"}:
+        assert "somebody has deleted files of this sweep" in str(mirror.problem)
+    else:
+        assert mirror.problem is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "x" * 2**17,
+        '{"host": 1, "pid": 1}',
+        '{"host": "a", "pid": true}',
+        '{"host": "a", "pid": -1}',
+        '{"host": "a", "pid": 1e300}',
+        '{"host": "a", "pid": 1, "ended": "yes"}',
+        f'{{"host": "{"a" * 300}", "pid": 1}}',
+        '{"host": "\\u0000", "pid": 1}',
+    ],
+)
+def test_an_odd_driver_file_names_nobody_and_is_written_again(bucket, folder, content):
+    (bucket / NAME).mkdir()
+    (bucket / NAME / "driver.json").write_text(content)
+    store = store_mirror.open_store(ADDRESS)
+    assert read_driver(store) is None
+    mirror = StoreMirror(folder, ADDRESS)
+    mirror._copy_all(store)
+    (bucket / NAME / "driver.json").write_text(content)
+    mirror._copy_all(store)
+    driver = read_driver(store)
+    assert driver is not None and driver.is_here and not mirror.taken_over
+
+
+def test_a_folder_in_place_of_the_driver_file_names_nobody(bucket):
+    (bucket / NAME / "driver.json" / "x").mkdir(parents=True)
+    (bucket / NAME / "driver.json" / "y").write_text("{}")
+    assert read_driver(store_mirror.open_store(ADDRESS)) is None
 
 
 def test_the_driver_is_renewed_while_a_large_file_is_copied(bucket, folder, monkeypatch):
@@ -181,7 +261,7 @@ def test_the_driver_is_renewed_while_a_large_file_is_copied(bucket, folder, monk
     put, renewed = ArrowStore.put, []
 
     def seen() -> float:
-        return (read_json_object(driver) or {}).get("time", 0.0)
+        return driver.stat().st_mtime if driver.exists() else 0.0
 
     def waits(store, source, name):
         if name == "large":
@@ -192,7 +272,7 @@ def test_the_driver_is_renewed_while_a_large_file_is_copied(bucket, folder, monk
     monkeypatch.setattr(ArrowStore, "put", waits)
     wait_until(lambda: "large" in names_in(bucket), 20, "the file to be copied")
     mirror.close(patient=False)
-    assert renewed and not driver.exists() and mirror.problem is None
+    assert renewed and mirror.problem is None
 
 
 def test_a_sweep_without_a_store_has_no_mirror(tmp_path):
@@ -200,32 +280,43 @@ def test_a_sweep_without_a_store_has_no_mirror(tmp_path):
         assert mirror is None
 
 
+HERE = Driver.here()
+
+
 @pytest.mark.parametrize(
-    ("change", "silence"),
+    ("driver", "silence"),
     [
-        ({}, 3),
-        ({"time": 39}, None),
-        ({"time": None}, None),
-        ({"pid": "x"}, None),
-        ({"host": "here", "pid": 2**22 + 1}, None),
-        ({"host": "here", "pid": os.getppid()}, 3),
-        ({"host": "here", "pid": os.getpid()}, None),
+        (Driver("there", 1, seen=97.0), 3.0),
+        (Driver("there", 1, seen=100.0 - DEAD_AFTER), None),
+        (Driver("there", 1, seen=97.0, ended=True), None),
+        (Driver("there", 1, seen=100.0 + 86400.0), 0.0),
+        (Driver(HERE.host, 2**22 + 1, 5.0, seen=97.0), None),
+        (Driver(HERE.host, os.getppid(), start_time(os.getppid()), seen=97.0), 3.0),
+        (Driver(HERE.host, os.getppid(), start_time(os.getppid()), seen=100.0 - 86400.0), 86400.0),
+        (Driver(HERE.host, os.getppid(), -1.0, seen=97.0), None),
+        (HERE, None),
     ],
 )
-def test_a_driver_lives_until_it_has_been_silent_for_a_minute(change, silence):
-    assert driver_silence({"host": "there", "pid": 1, "time": 97, **change}, "here", 100) == silence
+def test_a_driver_lives_until_it_ends_or_is_silent_on_another_machine(driver, silence):
+    """The driver of this machine lives as long as its process, also if the clock jumps."""
+    assert driver.silence(100.0) == silence
+
+
+def test_only_the_clock_of_the_storage_counts(bucket):
+    (bucket / NAME).mkdir()
+    file = bucket / NAME / "driver.json"
+    file.write_text(json.dumps({"host": "elsewhere", "pid": 7, "seen": time.time() + 86400}))
+    os.utime(file, (100, 100))
+    driver = read_driver(store_mirror.open_store(ADDRESS))
+    assert driver == Driver("elsewhere", 7, seen=100.0)
 
 
 def test_a_sweep_that_runs_elsewhere_cannot_be_fetched(bucket, folder, tmp_path):
     StoreMirror(folder, ADDRESS)._copy_all(store_mirror.open_store(ADDRESS))
-    (bucket / NAME / "driver.json").write_text(
-        json.dumps({"host": "elsewhere", "pid": 7, "time": time.time()})
-    )
+    (bucket / NAME / "driver.json").write_text(json.dumps({"host": "elsewhere", "pid": 7}))
     with pytest.raises(SweepLocked, match="process 7 on elsewhere was running this sweep"):
         stored_sweeps.fetch(ADDRESS, tmp_path / "other")
-    (bucket / NAME / "driver.json").write_text(
-        json.dumps({"host": store_driver.this_machine(), "pid": os.getpid(), "time": time.time()})
-    )
+    (bucket / NAME / "driver.json").write_text(json.dumps(asdict(Driver.here())))
     fetched = stored_sweeps.fetch(ADDRESS, tmp_path / "other")
     assert fetched == tmp_path / "other" / NAME and set(find_files(fetched)) == names_in(bucket) - {
         "driver.json"

@@ -3,8 +3,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 
+import psutil
 import pytest
 
 from sweeps.core import processes
@@ -14,7 +14,14 @@ from tests.waiting import wait_until
 
 def test_this_process_is_alive():
     started = start_time(os.getpid())
-    assert is_alive(os.getpid()) and started is not None and 0 < started < time.time()
+    assert is_alive(os.getpid()) and started is not None and started > 0
+
+
+def test_the_start_of_a_process_stays_the_same_if_the_clock_is_set(monkeypatch):
+    started = start_time(os.getpid())
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: 86400.0)
+    monkeypatch.setattr(psutil._psplatform, "BOOT_TIME", 86400.0, raising=False)
+    assert start_time(os.getpid()) == started
 
 
 def test_a_zombie_is_not_alive():
