@@ -1,7 +1,11 @@
-"""Let only one process at a time run a sweep. This process, the driver, locks a file in the sweep's folder until it ends or dies."""
+"""Let only one process at a time run a sweep. This process, the driver, locks the sweep's folder and a file in it until it ends or dies.
+
+The folder is locked because somebody may delete the file. The file is locked because NFS cannot lock folders.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -19,6 +23,11 @@ RETRY_SECONDS = 0.02
 def is_driven(folder: Path) -> bool:
     """Return whether a living process is running the sweep in this folder."""
     try:
+        opened = _open_folder(folder)
+        try:
+            _lock_folder(opened, fcntl.LOCK_SH)
+        finally:
+            os.close(opened)
         with os.fdopen(_open(SweepFolder(folder).lock, os.O_RDONLY)) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
@@ -26,6 +35,24 @@ def is_driven(folder: Path) -> bool:
     except OSError as e:
         return e.errno != errno.ELOOP  # a driver's lock is never a link
     return False
+
+
+def _open_folder(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _lock_folder(opened: int, operation: int) -> None:
+    """Lock a folder, if its file system can lock folders.
+
+    Raises:
+        BlockingIOError: Another process holds the lock.
+    """
+    try:
+        fcntl.flock(opened, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # NFS cannot lock folders.
+        pass
 
 
 def _open(file: Path, flags: int) -> int:
@@ -48,9 +75,14 @@ class FolderLock:
             )
         except OSError as e:
             raise InputError(Problem(str(folder), f"is not writable: {e.strerror}")) from None
+        self._opened = contextlib.ExitStack()
+        self._opened.enter_context(self._file)
+        opened = _open_folder(folder)
+        self._opened.callback(os.close, opened)
         for tries_left in reversed(range(TRIES)):
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock_folder(opened, fcntl.LOCK_EX)
                 break
             except OSError:
                 if tries_left:  # another process that calls `is_driven` holds the lock for a moment
@@ -58,7 +90,7 @@ class FolderLock:
                     continue
                 self._file.seek(0)
                 pid = self._file.read().strip() or "unknown"
-                self._file.close()
+                self.release()
                 raise SweepLocked(
                     f"{folder}: process {pid} is running this sweep; wait until the process ends, or stop the process"
                 ) from None
@@ -68,7 +100,7 @@ class FolderLock:
 
     def release(self) -> None:
         """Release the lock."""
-        self._file.close()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         """Return this lock. It is released when the `with` block ends."""
