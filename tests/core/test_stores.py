@@ -220,3 +220,11 @@ def test_checkpoints_in_a_store(tmp_path, monkeypatch, store):
     with checkpoint_files.local_checkpoint(second) as folder:
         assert (folder / "model").read_bytes() == b"123"
     assert not folder.exists() and checkpoint_files.checkpoint_exists(second)
+    for missing in (first, str(tmp_path / "checkpoint_000001")):
+        with (
+            pytest.raises(FileNotFoundError, match=f"checkpoint {missing} was deleted"),
+            checkpoint_files.local_checkpoint(missing),
+        ):
+            pass
+        with pytest.raises(FileNotFoundError):
+            checkpoint_files.copy_checkpoint(missing, second)

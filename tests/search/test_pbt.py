@@ -10,6 +10,7 @@ import shutil
 import time
 from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from sweeps.core.checkpoint_files import copy_checkpoint
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
 from sweeps.execution.messages import Progress, ResumeState
+from sweeps.search import exploit
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.record import Perturbation
@@ -247,6 +249,18 @@ def test_a_copy_is_made_without_its_bytes_where_files_can_be_linked(tmp_path, mo
     assert (target / "deep" / "state").samefile(source / "deep" / "state") is links
     shutil.rmtree(source)
     assert (target / "deep" / "state").read_text() == "7", "what the donor deletes stays"
+
+
+def test_a_trial_stays_unchanged_if_the_checkpoint_of_its_donor_was_deleted(monkeypatch, tmp_path):
+    own, donor = (
+        SimpleNamespace(trial=SimpleNamespace(id=id, number=n, preprocessor=0, data=0, shape=0))
+        for n, id in enumerate(("0000", "0001"))
+    )
+    donor.keys, donor.checkpoint = {}, Checkpoint(str(tmp_path / "checkpoint_000003"), 3, 3)
+    monkeypatch.setattr(exploit, "build_trial", lambda space, number, choose: own.trial)
+    before = vars(own).copy()
+    assert exploit.exploit_donor(None, own, donor, None, step=4, root=str(tmp_path)) is None
+    assert vars(own) == before
 
 
 @pytest.mark.timeout(120)
