@@ -48,14 +48,14 @@ def relative_path(path: Path) -> str:
 # Escape sequences that only set a color. The log of a training loop may contain such sequences.
 _COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
 _CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
 def printable(text: str, colors: bool = False) -> str:
     r"""Return a text that is safe to print: its characters cannot control the terminal. The text may come from a stranger's file.
 
-    Control characters, bidirectional marks and lone surrogates become escapes. Line feeds and tabs are not escaped.
+    Control characters, bidirectional marks, other separators of lines, and lone surrogates become escapes. Line feeds and tabs are not escaped.
 
     Args:
         text: The text to print.

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from sweeps.core.command_hints import printable
 from sweeps.core.secrets import masked
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -61,19 +62,22 @@ def set_environment() -> None:
 
 
 class _Log(io.TextIOBase):
-    """Text file to which log messages are appended, without secrets.
+    """Text file to which log messages are appended, without secrets and without characters that control a terminal.
 
     Text that cannot be written is dropped, so a full disk never ends a sweep.
+
+    Args:
+        file: Path or descriptor of the file.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, file: Path | int):
         self._file = io.FileIO(
-            path, "ab"
+            file, "ab"
         )  # unbuffered, because a buffer would try to write dropped text again
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
-            self._file.write(masked(text).encode(errors="replace"))
+            self._file.write(printable(masked(text)).encode(errors="replace"))
         return len(text)
 
     def fileno(self) -> int:
@@ -82,6 +86,20 @@ class _Log(io.TextIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+class _Formatter(logging.Formatter):
+    """Indents all lines of a record but the first, so that no message can look like another record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).replace("\n", "\n  ")
+
+
+def file_handler(file: Path | int) -> logging.StreamHandler[_Log]:
+    """Return a handler that appends records to a file, given by its path or its descriptor."""
+    handler = logging.StreamHandler(_Log(file))
+    handler.setFormatter(_Formatter(FORMAT))
+    return handler
 
 
 @contextlib.contextmanager
@@ -93,9 +111,8 @@ def redirect_to_file(path: Path) -> Iterator[None]:
     Args:
         path: The log file; text is appended.
     """
-    file = _Log(path)
-    handler = logging.StreamHandler(file)
-    handler.setFormatter(logging.Formatter(FORMAT))
+    handler = file_handler(path)
+    file = handler.stream
     before = []
     loggers = [logging.getLogger(name) for name in LOGGERS]
     for logger in loggers:

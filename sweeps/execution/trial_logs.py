@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.secrets import any_known, hide_known_bytes
+from sweeps.core.command_hints import printable
+from sweeps.core.secrets import any_known, hide_known, hide_known_bytes
 
 # Name of the folder with the logs, in the trial's folder.
 LOGS = "logs"
@@ -51,9 +52,7 @@ def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
 
     def say(line: str) -> None:
         _flush(*streams)
-        os.write(
-            log, f"--- {line}\n".encode(errors="replace")
-        )  # `print` would fail if the loop has closed `sys.stdout`.
+        os.write(log, _encoded(line))  # `print` would fail if the loop has closed `sys.stdout`.
 
     try:
         say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {title}")
@@ -73,7 +72,7 @@ def append_line(log: Path, line: str) -> None:
     with contextlib.suppress(OSError):
         opened = os.open(log, os.O_WRONLY | os.O_APPEND)
         try:
-            os.write(opened, hide_known_bytes(f"--- {line}\n".encode(errors="replace")))
+            os.write(opened, _encoded(line))
         finally:
             os.close(opened)
 
@@ -102,6 +101,11 @@ def hide_secrets_in(folder: Path) -> None:
     for log in folder.glob(f"trials/*/{LOGS}/rank-*.log"):
         if not any(path.is_symlink() for path in log.parents[:3]):
             hide_secrets(log)
+
+
+def _encoded(line: str) -> bytes:
+    """Return a line of sweeps. It may quote an exception, whose text may hold characters that control a terminal."""
+    return f"--- {printable(hide_known(line))}\n".encode()
 
 
 def shorten(log: int | Path) -> None:

@@ -103,3 +103,12 @@ def test_a_second_attempt_is_appended_and_an_error_passes_through(tmp_path):
         with pytest.raises(KeyError), trial_logs.into(log, f"attempt {attempt}"):
             raise KeyError
     assert [line.rpartition(" ")[2] for line in log.read_text().splitlines()] == ["1", "2"]
+
+
+def test_what_sweeps_adds_to_a_log_cannot_control_a_terminal(tmp_path):
+    log = trial_logs.log_of(tmp_path, 0)
+    with trial_logs.into(log, "trial \x1b[2J") as say:
+        say("\x9b31m\ud800")
+    trial_logs.append_line(log, "ended: \x1b]0;title\x07")
+    lines = [line.rpartition(" ")[2] for line in log.read_text().split("\n")]
+    assert lines == [r"\x1b[2J", r"\x9b31m\ud800", r"\x1b]0;title\x07", ""]

@@ -198,7 +198,9 @@ def main() -> None:
     status = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # Output of libraries goes to the sweep's log, not to the driver.
     logging_setup.set_environment()
-    logging.basicConfig(format=logging_setup.FORMAT, level=logging.WARNING)
+    handler = logging_setup.file_handler(2)
+    sys.stderr = handler.stream
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.captureWarnings(True)
     import mlflow.tracking  # noqa: F401 - The import runs at normal priority, because a short sweep would wait for it.
 

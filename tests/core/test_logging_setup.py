@@ -1,0 +1,59 @@
+"""What sweeps writes to `sweep.log` cannot control a terminal, and cannot look like another message."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from sweeps.core import logging_setup
+
+HOSTILE = "\x1b]0;title\x07 \x9b31m\r\u202eabc\u2028\ud800"
+FAKE = "one\n2026-01-02 03:04:05,678 ERROR sweeps: everything is lost"
+RECORD = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (?P<level>[A-Z]+) (?P<name>\S+): ")
+
+
+def test_hostile_texts_in_messages_tracebacks_and_prints_become_escapes(tmp_path):
+    with logging_setup.redirect_to_file(tmp_path / "sweep.log"):
+        logging.getLogger("sweeps.x").warning("command %s", HOSTILE)
+        try:
+            raise ValueError(HOSTILE)
+        except ValueError:
+            logging.getLogger("sweeps.x").exception("it failed")
+        print(HOSTILE)
+    text = (tmp_path / "sweep.log").read_text()
+    assert text.count(r"\x1b]0;title\x07 \x9b31m\r\u202eabc\u2028\ud800") == 3
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("as_error", [False, True])
+def test_no_message_looks_like_another_message(tmp_path, as_error):
+    with logging_setup.redirect_to_file(tmp_path / "sweep.log"):
+        log = logging.getLogger("sweeps.x")
+        log.warning("%s", FAKE, exc_info=ValueError(FAKE) if as_error else None)
+        log.info("done")
+    lines = (tmp_path / "sweep.log").read_text().splitlines()
+    records = [match for line in lines if (match := RECORD.match(line))]
+    assert [(match["level"], match["name"]) for match in records] == [
+        ("WARNING", "sweeps.x"),
+        ("INFO", "sweeps.x"),
+    ]
+    assert "  2026-01-02 03:04:05,678 ERROR sweeps: everything is lost" in lines
+
+
+def test_a_handler_writes_to_a_descriptor(tmp_path):
+    code = (
+        "import logging, sys; from sweeps.core.logging_setup import file_handler\n"
+        "handler = file_handler(2); sys.stderr = handler.stream\n"
+        "logging.basicConfig(handlers=[handler])\n"
+        "logging.warning('\\x1b[2J')\n"
+        "raise ValueError('\\x07')"
+    )
+    with open(tmp_path / "log", "ab") as file:
+        subprocess.run([sys.executable, "-c", code], stderr=file, env=os.environ, check=False)
+    text = (tmp_path / "log").read_text()
+    assert r"WARNING root: \x1b[2J" in text and text.endswith("ValueError: \\x07\n")
