@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -203,17 +205,39 @@ def test_a_ray_that_is_late_is_started_once_more_with_a_longer_limit(project, mo
     assert WAIT not in os.environ
 
 
-def test_the_processes_of_a_ray_that_was_late_are_ended_before_the_next_try(project, monkeypatch):
-    children = []
+@pytest.mark.parametrize("error", [Exception(LATE), Exception("the raylet died"), SystemExit(1)])
+def test_the_processes_of_a_ray_that_did_not_start_are_ended(project, monkeypatch, tmp_path, error):
+    """Also if their parent has died: the test's process stands for this parent."""
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    name = f"session_2026-11-23_10-00-00_12345{{}}_{os.getpid()}"
+    earlier, failed = (tmp_path / "ray" / name.format(number) for number in range(2))
+    hold = "import time; time.sleep(60)"
+    children: list[subprocess.Popen] = []
+
+    def start_child(session: Path, *names: str) -> None:
+        (session / "logs").mkdir(parents=True)
+        with open(session / "logs" / "agent.log", "w") as log:
+            command = [sys.executable, "-c", hold, *names]
+            children.append(subprocess.Popen(command, stdout=log if not names else None))
 
     def init(**_):
-        if not children:
-            children.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
-            raise Exception(LATE)
+        if len(children) == 1:
+            start_child(failed)
+            children.append(
+                subprocess.Popen([sys.executable, "-c", hold, f"--session_dir={failed}"])
+            )
+            raise error
 
     monkeypatch.setattr("ray.init", init)
-    local_ray.start(project, 2)
-    assert not psutil.pid_exists(children[0].pid)
+    start_child(earlier)
+    try:
+        with contextlib.suppress(SweepsError, SystemExit):
+            local_ray.start(project, 2)
+        assert [psutil.pid_exists(child.pid) for child in children] == [True, False, False]
+        assert earlier.exists() and not failed.exists()
+    finally:
+        children[0].kill()
+        children[0].wait()
 
 
 @pytest.mark.parametrize(
@@ -321,6 +345,53 @@ def test_r6_a_cluster_without_a_token_is_joined_though_there_is_one(project, tmp
         out, err = process.communicate(timeout=150)
         assert process.returncode == 0, err
         assert json.loads(out)["trials"]["completed"] == 1
+
+
+FAILING = """
+import os
+from pathlib import Path
+import psutil
+from sweeps.core import logging_setup
+from sweeps.core.errors import SweepsError
+from sweeps.execution import local_ray
+from tests.waiting import wait_until
+logging_setup.set_environment()
+from ray._private import services
+plain = services.get_node
+ended = []
+def get_node(*what):
+    raylet = next(child for child in psutil.Process().children() if child.name() == "raylet")
+    wait_until(lambda: len(raylet.children()) > 1, 30, "both agents")
+    ended.extend(psutil.Process().children(recursive=True))
+    raylet.kill()
+    raylet.wait()
+    raise KeyboardInterrupt if os.environ.get("INTERRUPTED") else OSError("the raylet has died")
+services.get_node = get_node
+try:
+    local_ray.start(Path("/"), 2)
+except (SweepsError, KeyboardInterrupt) as e:
+    print(type(e).__name__, str(e))
+print(len(ended), [process.name() for process in ended if process.is_running()])
+print(os.listdir(Path(os.environ["RAY_TMPDIR"], "ray")))
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("interrupted", ["", "1"])
+def test_a_ray_that_fails_to_start_or_is_interrupted_leaves_no_process(interrupted):
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as temporary:
+        done = subprocess.run(
+            [sys.executable, "-c", FAILING],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "RAY_TMPDIR": temporary, "INTERRUPTED": interrupted},
+        )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3, done.stderr
+    error = "KeyboardInterrupt " if interrupted else "SweepsError Ray did not start: "
+    assert lines[0].startswith(error)
+    assert lines[1] == "4 []", "the raylet, its two agents and the control store"
+    assert lines[2] in ("[]", "['session_latest']")
 
 
 LISTENING = """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from sweeps.bundle import integrity
-from sweeps.core import logging_setup
+from sweeps.core import crash_cleanup, logging_setup
 from sweeps.core.errors import SweepsError
 from sweeps.data.ray_data import quiet_ray_data
 
@@ -81,13 +81,14 @@ def predict_distributed(
     workers = max(1, min(workers, len(groups)))  # Ray Data warns of more workers than row groups.
     started = not ray.is_initialized()
     if started:
-        ray.init(
-            address="local",
-            num_cpus=workers + 1,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        with crash_cleanup.cleaned_up_on_failure():
+            ray.init(
+                address="local",
+                num_cpus=workers + 1,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
     folder = Path(bundle).resolve()
     digest = integrity.sha256(folder / integrity.MANIFEST)
     predict = functools.partial(

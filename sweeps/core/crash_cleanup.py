@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -21,6 +21,8 @@ from sweeps.core.processes import start_time
 from sweeps.core.sweep_folder import CHECKPOINTS, SCRATCH, SweepFolder
 
 END_WITHIN_SECONDS = 10.0
+# A process of Ray may start another process while it is killed. So killing is repeated, at most this often.
+KILL_ROUNDS = 5
 # The name of a Ray session's folder. The name contains the time at which the folder was made, and the id of the process that made it.
 SESSION = re.compile(r"session_(?P<made>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6})_(?P<pid>\d{1,9})")
 # Glob patterns of half-written files and folders in a sweep's folder.
@@ -72,18 +74,50 @@ def end_leftover_ray(folder: Path) -> int:
     pids = {pid for pid, time in started.items() if start_time(pid) == time}
     if session is not None:
         pids |= {pid for pid in psutil.pids() if _writes_to(pid, session / "logs")}
-    ended = []
-    for pid in pids - {os.getpid()}:
+    ended = _kill(pids)
+    if session is not None:
+        shutil.rmtree(session, ignore_errors=True)
+    delete_ray_record(folder)
+    return ended
+
+
+def _kill(pids: Iterable[int]) -> int:
+    """Kill those of these processes that belong to this user, but never this process. Return how many processes were killed."""
+    killed = []
+    for pid in {*pids} - {os.getpid()}:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)
             if process.uids().real == os.getuid():
                 process.kill()
-                ended.append(process)
-    psutil.wait_procs(ended, END_WITHIN_SECONDS)
-    if session is not None:
-        shutil.rmtree(session, ignore_errors=True)
-    delete_ray_record(folder)
-    return len(ended)
+                killed.append(process)
+    psutil.wait_procs(killed, END_WITHIN_SECONDS)
+    return len(killed)
+
+
+@contextlib.contextmanager
+def cleaned_up_on_failure() -> Iterator[None]:
+    """If the `with` block, which starts Ray, fails, end all processes of the new Ray session, and delete the session's folder.
+
+    The parent of some of these processes, the raylet, may have died already.
+    """
+    before = _own_sessions()
+    try:
+        yield
+    except BaseException:
+        for session in _own_sessions() - before:
+            for _ in range(KILL_ROUNDS):
+                if not _kill(pid for pid in psutil.pids() if _belongs_to(pid, session)):
+                    break
+            shutil.rmtree(session, ignore_errors=True)
+        raise
+
+
+def _own_sessions() -> set[Path]:
+    """Return the folders of the Ray sessions that this process has started."""
+    from ray._common.utils import get_default_ray_temp_dir
+
+    temporary = Path(get_default_ray_temp_dir())  # type: ignore[no-untyped-call]
+    return set(temporary.glob(f"session_*_{os.getpid()}"))
 
 
 def leftover_session(recorded: object) -> Path | None:
@@ -129,6 +163,15 @@ def _writes_to(pid: int, logs: Path) -> bool:
     except OSError:
         return False
     return any(f.startswith(f"{logs}/") for f in files)
+
+
+def _belongs_to(pid: int, session: Path) -> bool:
+    """Return whether a process has a log of a Ray session open, or names the session in its command."""
+    try:
+        command = psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
+    return _writes_to(pid, session / "logs") or any(str(session) in part for part in command)
 
 
 def remove_partial_files(folder: Path, checkpoints: Mapping[str, set[str]]) -> None:

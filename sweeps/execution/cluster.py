@@ -123,8 +123,10 @@ def ray_connection(
                 start(folder, cpus + SPARE_CPUS + parked + added, space.runtime_env.for_ray())
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
-    watch = RayWatch(folder, node) if node is not None else None
+    watch: RayWatch | None = None
     try:
+        if node is not None:
+            watch = RayWatch(folder, node)
         await_runtime_env(space)
         if address and (store := stores.store_of(folder)) is not None:
             check_store_on_nodes(store)

@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 # Time limits for the start of Ray's processes in the first and the second try, in seconds. A busy machine may need the second limit.
 START_WITHIN = (30, 120)
 LOOK_EVERY = 1.0
-END_WITHIN = 10.0
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
 
 
@@ -44,7 +43,9 @@ def only_gpus(gpu_ids: tuple[str, ...] | None) -> Iterator[None]:
 
 
 def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None) -> None:
-    """Start a Ray instance for this sweep. If this takes too long, end Ray's processes and try once more with a longer time limit.
+    """Start a Ray instance for this sweep. If this takes too long, try once more with a longer time limit.
+
+    A start that fails or is interrupted leaves no process of Ray.
 
     Args:
         folder: The sweep's folder.
@@ -57,9 +58,14 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
     import ray
 
     for limit in START_WITHIN:
-        before = {child.pid for child in psutil.Process().children()}
         try:
-            with _start_timeout(limit), minimal_processes(), _own_process_groups(), _on_loopback():
+            with (
+                crash_cleanup.cleaned_up_on_failure(),
+                _start_timeout(limit),
+                minimal_processes(),
+                _own_process_groups(),
+                _on_loopback(),
+            ):
                 # "local" ignores RAY_ADDRESS and `ray start`.
                 ray.init(
                     address="local",
@@ -80,7 +86,6 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
                 tried = f"Ray did not start in {len(START_WITHIN)} attempts (time limits: {limits})"
                 advice = "if the machine lacks CPU or memory, end other programs and try again"
                 raise SweepsError(f"{tried}: {why}; {advice}{_resume_hint(folder)}") from e
-        _end_ray(before)
 
 
 @contextlib.contextmanager
@@ -174,23 +179,6 @@ def _own_process_groups() -> Iterator[None]:
         yield
     finally:
         services.ConsolePopen = plain
-
-
-def _end_ray(before: set[int]) -> None:
-    """End the processes that a failed start of Ray has left behind.
-
-    Args:
-        before: Ids of the children of this process before the start. All newer children are killed, except the one that writes to MLflow.
-    """
-    left = [
-        child
-        for child in psutil.Process().children()
-        if child.pid not in before and not _tracks(child)
-    ]
-    for process in left:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    psutil.wait_procs(left, END_WITHIN)
 
 
 def _resume_hint(folder: Path) -> str:

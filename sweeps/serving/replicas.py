@@ -17,7 +17,7 @@ from typing import Any
 
 from sweeps.bundle import integrity
 from sweeps.bundle.model import Bundle, load_bundle
-from sweeps.core import logging_setup
+from sweeps.core import crash_cleanup, logging_setup
 from sweeps.core.errors import BundleError, InputError, Problem
 from sweeps.core.installed_package import install
 from sweeps.execution import cluster, ray_authentication, shared_storage
@@ -191,13 +191,14 @@ def _ray(address: str | None, replicas: int) -> Iterator[None]:
         cluster.check_reachable(address)
         cluster.join(address, own_code())
     else:
-        ray.init(
-            address="local",
-            num_cpus=replicas,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        with crash_cleanup.cleaned_up_on_failure():
+            ray.init(
+                address="local",
+                num_cpus=replicas,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
     node = None if address else ray._private.worker._global_node
     session = node.get_session_dir_path() if node is not None else None
     try:
