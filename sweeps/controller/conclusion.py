@@ -82,7 +82,7 @@ def conclude(
         checkpoint=exported.checkpoint if exported else None,
         mlflow=mlflow,
         fits=fits,
-        seconds=round(time.time() - controller.began, 2),
+        seconds=round(time.monotonic() - controller.began, 2),
         reason=controller.reason,
         notes=notes,
         front=tuple(trial_export.describe_recorded(store, n) for n in front),

@@ -70,7 +70,7 @@ class SweepController:
         search: The sweep's search, which holds the study, the trial queue, the sampler and the scheduler.
         pool: Handle of the worker pool.
         trackers: Hub that receives the events of the sweep.
-        began: Start of the sweep in seconds since the epoch, moved forward by the length of all breaks between runs.
+        began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks between runs.
         interrupted: Function that returns whether the user has asked to stop the sweep.
         publish_status: Function that is called with a `SweepStatus` a few times a second.
         configure_pool: Function that passes the data actor and a description of the label column to a pool that Ray has restarted.
@@ -136,7 +136,7 @@ class SweepController:
         self._unfinished_state = (
             State.RUNNING
         )  # state to record for the trials that are running when the sweep stops
-        search.store.clock = lambda: time.time() - began
+        search.store.clock = lambda: time.monotonic() - began
         ended = search.budget.ended
         # If an earlier driver stopped because its first trials all failed, this driver counts failures from zero.
         self._earlier_ended = len(ended) if ranking.should_abort(ended) else 0
@@ -395,7 +395,7 @@ class SweepController:
         budget, limits = self.search.budget, self.space.limits
         if len(budget.ended) >= self.search.queue.known_total:
             return
-        if limits.timeout is not None and time.time() - self.began > limits.timeout:
+        if limits.timeout is not None and time.monotonic() - self.began > limits.timeout:
             self.stop("limits.timeout", State.PRUNED)
             return
         spent = self.progress.usage.worker_seconds if self.progress.usage else {}

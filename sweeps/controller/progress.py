@@ -36,6 +36,7 @@ class TrialProgress:
         configuration: Short form of the trial's configuration, for display.
         first_report: The first report that this driver received from the trial; None before the first report.
         last_report: The latest report that this driver received from the trial; None before the first report.
+        reported_at: When this driver received the latest report, by the monotonic clock.
         best: The best value among the trial's reports; None before the first value.
         best_step: The step that reported the best value.
         attempt: Number of the current attempt; above 1 if the trial lost workers.
@@ -46,6 +47,7 @@ class TrialProgress:
     configuration: Pairs
     first_report: Report | None = None
     last_report: Report | None = None
+    reported_at: float = 0.0
     best: float | None = None
     best_step: int = 0
     attempt: int = 1
@@ -56,7 +58,7 @@ class SweepProgress:
 
     Args:
         search: The search of the sweep. Its study includes the trials of earlier drivers.
-        began: Start of the sweep in seconds since the epoch, moved forward by the length of all breaks between runs.
+        began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks between runs.
 
     Attributes:
         running: Running trials by id, in the order in which they started.
@@ -92,7 +94,7 @@ class SweepProgress:
         """Add a trial that starts."""
         self._started.add(trial.id)
         self.running[trial.id] = TrialProgress(
-            trial, time.time() - self._began, short_configuration(trial)
+            trial, time.monotonic() - self._began, short_configuration(trial)
         )
         self.concurrency = max(self.concurrency, len(self.running))
 
@@ -117,6 +119,7 @@ class SweepProgress:
             self._store.minimize,
         )
         running.attempt = attempt
+        running.reported_at = time.monotonic() if reports else running.reported_at
         for report in reports:
             running.first_report, running.last_report = running.first_report or report, report
             value = None if metric is None else report.metrics[metric]
@@ -131,7 +134,7 @@ class SweepProgress:
         """Remove a trial that has ended, was paused or was interrupted."""
         ended = self.running.pop(trial)
         if result.state is not State.RUNNING or result.paused:
-            self.spans.append((ended.began, time.time() - self._began))
+            self.spans.append((ended.began, time.monotonic() - self._began))
         if result.error is not None:
             self.failures.append((trial, result.error))
         if (
@@ -195,7 +198,7 @@ class SweepProgress:
         states = Counter(s.value for s in budget.ended)
         states["RUNNING"] = len(self.running)
         states.update(["PAUSED"] * len(self._search.view.paused))
-        now = time.time() - self._began
+        now = time.monotonic() - self._began
         failed, error = self.failures[-1] if self.failures else ("", "")
         return SweepStatus(
             states=states,
@@ -226,7 +229,12 @@ class SweepProgress:
         for r in self.running.values():
             first, last = r.first_report, r.last_report
             to_stops = (
-                time_to_stops((first.step, first.time), (last.step, last.time), stops, time.time())
+                time_to_stops(
+                    (first.step, first.time),
+                    (last.step, last.time),
+                    stops,
+                    now=last.time + time.monotonic() - r.reported_at,
+                )
                 if first and last
                 else None
             )

@@ -138,14 +138,14 @@ def starting_status(
         space: The search space.
         total: Expected number of trials in the whole sweep.
         name: Name of the sweep's folder.
-        began: Start of the sweep in seconds since the epoch, moved forward by the length of all breaks between runs.
+        began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks between runs.
         stage: Current phase of the sweep, such as "reading the data".
         messages: See `SweepStatus`.
     """
     objective = space.objective
     return SweepStatus(
         total=total,
-        seconds=time.time() - began,
+        seconds=time.monotonic() - began,
         name=name,
         metric=objective.metric,
         goal=objective.goal,

@@ -93,9 +93,8 @@ class SweepRun:
         self._earlier_front: frozenset[int] = (
             frozenset()
         )  # numbers of the trials on the Pareto front of an earlier process
-        self._began = (
-            self.first_began
-        )  # when the sweep would have started if it had run without breaks
+        # When the sweep would have started if it had run without breaks, by the monotonic clock.
+        self._began = time.monotonic()
 
     # Resume
 
@@ -129,7 +128,7 @@ class SweepRun:
             log.warning(
                 "ended %d Ray processes that an earlier run of this sweep had left behind", ended
             )
-        self._began = time.time() - search.store.spent
+        self._began = time.monotonic() - search.store.spent
         crash_cleanup.remove_partial_files(self.folder, search.store.checkpoints())
         return None
 

@@ -71,7 +71,7 @@ class WorkerPool:
         workers: The workers that have not ended, by id.
         nodes: Resources of each living node, by node id.
         misfits: Shapes of waiting trials that would not fit even on the empty cluster. Maps each shape to the time at which this was first
-            noticed, in seconds since the epoch.
+            noticed, by the monotonic clock.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ class WorkerPool:
     async def _wait_for(self, request: Request) -> Any:
         granted: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         position = allocation.queue_position([waiting for waiting, _, _ in self._queue], request)
-        self._queue.insert(position, (request, granted, time.time()))
+        self._queue.insert(position, (request, granted, time.monotonic()))
         self.serve()
         try:
             return await granted
@@ -404,7 +404,7 @@ class WorkerPool:
 
         On a single machine, do this immediately. A cluster may get new nodes, so there the requests first wait `FITS_WITHIN` seconds.
         """
-        now = time.time()
+        now = time.monotonic()
         self.misfits = {
             shape: self.misfits.get(shape, now)
             for request in too_large
@@ -427,7 +427,7 @@ class WorkerPool:
         """Return None if trials of this shape fit on the empty cluster; else a text that says for which nodes they wait, and since when."""
         if (since := self.misfits.get(shape)) is None:
             return None
-        clock = time.strftime("%H:%M:%S", time.localtime(since))
+        clock = time.strftime("%H:%M:%S", time.localtime(time.time() - time.monotonic() + since))
         return f"waiting since {clock} for nodes: {shape} needs {missing_resources(shape, self.total, list(self.nodes.values()))}"
 
     def _give_back(self, workers: Sequence[Worker]) -> None:

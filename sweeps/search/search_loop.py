@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 import warnings
 from collections import deque
 from collections.abc import Mapping
@@ -300,7 +301,7 @@ class SearchLoop:
 
     def _replay(self) -> None:
         """Rebuild the state of the search from the study."""
-        ended: list[tuple[datetime.datetime, int, FrozenTrial]] = []
+        ended: list[tuple[float, datetime.datetime, int, FrozenTrial]] = []
         for t in self.store.trials():
             enqueued = record.is_enqueued(t)
             if self._asker.add_interrupted(t):
@@ -314,11 +315,13 @@ class SearchLoop:
             if record.repeat_of(t) is None:
                 self.view.trials[t.number] = self._replayed_view(t)
             if t.state.is_finished():
-                ended.append((t.datetime_complete or datetime.datetime.max, t.number, t))
+                # The clock of the sweep decides, because the machine's clock may have been set back.
+                at = record.latest_progress(t).get("at", math.inf)
+                ended.append((at, t.datetime_complete or datetime.datetime.max, t.number, t))
             elif record.paused_at(t) is None:
                 self.interrupted.append(t.number)
         self.view.all_started = not self.queue.configurations_left
-        for _, number, t in sorted(ended, key=lambda e: e[:2]):
+        for *_, number, t in sorted(ended, key=lambda e: e[:3]):
             self._record_end(
                 number, record.repeat_of(t), record.result_of(t, self.store.objectives)
             )

@@ -42,7 +42,7 @@ def driver(space: Any, folder: Path) -> SweepController:
     pool: Any = deaf
     tracker: Any = deaf
     return SweepController(
-        loop, pool, tracker, time.time(), lambda: False, lambda s: None, lambda: None
+        loop, pool, tracker, time.monotonic(), lambda: False, lambda s: None, lambda: None
     )
 
 

@@ -73,7 +73,13 @@ def controller(space: Any, folder: Any) -> tuple[SweepController, Pool]:
     tracker: Any = deaf
     search = SearchLoop.open(folder, space)
     going = SweepController(
-        search, pool_handle, tracker, time.time(), lambda: False, lambda status: None, lambda: None
+        search,
+        pool_handle,
+        tracker,
+        time.monotonic(),
+        lambda: False,
+        lambda status: None,
+        lambda: None,
     )
     going.finish_leftover_trials()
     return going, pool
@@ -198,7 +204,7 @@ def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(
         SearchLoop.open(tmp_path, space),
         Pool(),
         tracker,
-        time.time() - 61,
+        time.monotonic() - 61,
         lambda: False,
         lambda s: None,
         lambda: None,

@@ -43,7 +43,7 @@ def controller_of(search: SearchLoop) -> SweepController:
     """A controller of a sweep that started 100 s ago, without a pool."""
     deaf: Any = Deaf()
     return SweepController(
-        search, deaf, deaf, time.time() - 100, lambda: False, lambda status: None, lambda: None
+        search, deaf, deaf, time.monotonic() - 100, lambda: False, lambda status: None, lambda: None
     )
 
 
@@ -73,6 +73,22 @@ def test_before_the_first_trial(controller):
         8,
         "reading the data",
     ) and early.seconds >= 100
+
+
+@pytest.mark.parametrize("days", [1, -1])
+def test_a_jump_of_the_clock_ends_no_sweep_and_changes_no_duration(controller, monkeypatch, days):
+    trial = controller.start_trial()
+    controller.on_trial_progress(trial, Progress(reports(3.0, 2.0)))
+    before = controller.status()
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + 86400 * days)
+    controller._check_budgets()
+    after = controller.status()
+    assert controller.reason is None
+    assert after.seconds == pytest.approx(before.seconds, abs=20)
+    assert after.rows[0].seconds == pytest.approx(before.rows[0].seconds, abs=20)
+    assert after.left is not None and before.left is not None
+    assert after.left.seconds == pytest.approx(before.left.seconds, abs=20)
 
 
 def test_failures_that_ended_a_sweep_do_not_end_it_again(controller):

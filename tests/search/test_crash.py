@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import random
 import shutil
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from optuna.storages.journal import _storage
 
 from sweeps.controller.controller import SweepController
 from sweeps.core.sweep_folder import JOURNAL
@@ -64,7 +66,7 @@ def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None
         loop,
         pool,
         deaf,
-        time.time() - loop.store.spent,
+        time.monotonic() - loop.store.spent,
         lambda: False,
         lambda s: None,
         lambda: None,
@@ -246,7 +248,7 @@ def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(
     assert records_of(tmp_path) == before + 2 + 3 * half
     loop = SearchLoop.open(tmp_path, space)
     going = SweepController(
-        loop, Pool(), Deaf(), time.time(), lambda: False, lambda s: None, lambda: None
+        loop, Pool(), Deaf(), time.monotonic(), lambda: False, lambda s: None, lambda: None
     )
     going.finish_leftover_trials()
     begun = [going.pool.started[going.start_trial()][0] for _ in range(2)]
@@ -258,6 +260,37 @@ def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(
     assert [SearchLoop.open(tmp_path, space).store.trial(t.number) for t in begun] == begun, (
         "what is on record is what runs"
     )
+
+
+def test_trials_are_replayed_in_the_order_of_their_ends_although_the_clock_was_set_back(
+    make_space, tmp_path, monkeypatch
+):
+    loop = SearchLoop.open(tmp_path, make_space(BODY, max_trials=9))
+    ends = [State.FAIL, State.COMPLETE, State.PRUNED]
+    for number, state in enumerate(ends):
+        loop.store.clock = lambda at=float(number): at
+        trial = loop.ask()
+        loop.report(
+            trial.number, ProgressUpdate((Report(1, {"loss": 1.0}, 1.0),), None, None, 1, 0.1)
+        )
+        loop.tell(trial.number, state)
+        now = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=number + 1)
+        monkeypatch.setattr(_storage, "datetime", _clock_at(now))
+    again = SearchLoop.open(tmp_path, make_space(BODY, max_trials=9))
+    ended = [t.datetime_complete for t in again.store.trials()]
+    assert ended == sorted(ended, reverse=True)
+    assert again.budget.ended == ends
+
+
+def _clock_at(moment: datetime.datetime) -> type[datetime.datetime]:
+    """Return a class in place of `datetime` whose current time stands still."""
+
+    class Still(datetime.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return moment
+
+    return Still
 
 
 def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
@@ -300,7 +333,7 @@ def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
     )
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
     going = SweepController(
-        loop, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None
+        loop, pool, deaf, time.monotonic(), lambda: False, lambda s: None, lambda: None
     )
     going.finish_leftover_trials()
     if expected is None:
@@ -337,7 +370,7 @@ def test_a_trial_that_waited_for_its_pause_gets_it_and_does_not_run(
             loop.decide(trial.number, 1)
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
     going = SweepController(
-        loop, pool, deaf, time.time(), lambda: False, lambda s: None, lambda: None
+        loop, pool, deaf, time.monotonic(), lambda: False, lambda s: None, lambda: None
     )
     going.finish_leftover_trials()
     paused = saved and not better
@@ -365,7 +398,13 @@ def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(
     loop.tell(done.number, State.COMPLETE)
     loop, pool, deaf = SearchLoop.open(tmp_path, space), Pool(), Deaf()
     going = SweepController(
-        loop, pool, deaf, time.time() - 3600 * hours, lambda: False, lambda s: None, lambda: None
+        loop,
+        pool,
+        deaf,
+        time.monotonic() - 3600 * hours,
+        lambda: False,
+        lambda s: None,
+        lambda: None,
     )
     going.finish_leftover_trials()
     assert going.reason.startswith(f"limits.{next(iter(limit))}")

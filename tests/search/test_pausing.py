@@ -56,7 +56,7 @@ class Pool(Deaf):
 def controller(space: Any, folder: Path) -> SweepController:
     loop = SearchLoop.open(folder, space)
     return SweepController(
-        loop, Pool(), Deaf(), time.time(), lambda: False, lambda s: None, lambda: None
+        loop, Pool(), Deaf(), time.monotonic(), lambda: False, lambda s: None, lambda: None
     )
 
 

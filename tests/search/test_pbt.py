@@ -94,7 +94,7 @@ class Told(Deaf):
 def conduct(space: Any, folder: Path, pool: Any, told: Any) -> SweepController:
     loop, deaf = SearchLoop.open(folder, space), lambda *more: None
     return SweepController(
-        loop, pool, told, time.time() - loop.store.spent, lambda: False, deaf, lambda: None
+        loop, pool, told, time.monotonic() - loop.store.spent, lambda: False, deaf, lambda: None
     )
 
 
