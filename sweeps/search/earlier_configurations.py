@@ -10,7 +10,6 @@ from sweeps.core.json_files import is_number
 from sweeps.search.configuration_search import equal_values, key_of_value
 from sweeps.space import Dimension, Space
 from sweeps.space.conditions import ABSENT
-from sweeps.space.domains import multiple
 from sweeps.space.enumeration import any_key
 from sweeps.space.option_labels import option_keys
 from sweeps.space.templates import Chain, enclosing_options
@@ -172,8 +171,7 @@ def key_in(dimension: Dimension, earlier: EarlierValue) -> Any:
         and not dimension.lower <= value <= dimension.highest
     ):
         raise OutsideDomain(dimension)
-    if dimension.q is not None:
-        value = multiple(value, dimension.q)
+    value = dimension.nearest(value)
     if dimension.is_integer:
         value = round(value)
     try:

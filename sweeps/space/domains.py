@@ -87,7 +87,7 @@ def domain_description(kind: str) -> str:
         else "A float"
     )
     if "q" in rule.args:
-        text += ", rounded to a multiple of `q`" if normal else ", a multiple of `q`"
+        text += ", rounded to a multiple of `q`" if normal else ", `lower` plus a multiple of `q`"
     if normal:
         text += ". The default is `[0, 1]`." if rule.needed == 0 else "."
     else:
@@ -127,7 +127,7 @@ class Dimension:
         lower: Lower bound as written. None for a grid, a choice and a normal distribution.
         upper: Upper bound as written. None if `lower` is None. As in Ray Tune, `randint` and `lograndint` exclude the upper bound, and so
             do `qrandint` and `qlograndint` with q = 1; see `highest`.
-        q: Values are multiples of this number. None if the domain has no `q`.
+        q: Step between the values, which begin at `lower`. Values of `qrandn` are multiples of `q`. None if the domain has no `q`.
         mean: Mean of `randn` and `qrandn`; None for other domains.
         sd: Standard deviation of `randn` and `qrandn`; None for other domains.
         when: Terms of the condition. The dimension is active only if all of them are true. () if the dimension has no condition.
@@ -184,11 +184,33 @@ class Dimension:
             return self.option(key).value
         if self.mean is not None and self.sd is not None:
             drawn = NormalDist(self.mean, self.sd).inv_cdf(min(max(float(key), _OPEN), 1 - _OPEN))
-            return drawn if self.q is None else multiple(drawn, self.q)
+            return self.nearest(drawn)
         if self.q is not None:
             assert self.lower is not None and self.highest is not None
-            key = min(max(multiple(key, self.q), self.lower), self.highest)
+            key = min(max(self.nearest(key), self.lower), self.highest)
         return int(key) if self.is_integer else float(key)
+
+    def nearest(self, x: Number, steps: int = 0) -> Number:
+        """Return the value of the domain that is nearest to a number, without regard to the bounds.
+
+        If the numbers are integers, the result is an exact integer. Otherwise the result is computed from decimal digits and then rounded
+        to a float. The third multiple of 0.1 is therefore 0.3, not 3 * 0.1.
+
+        Args:
+            x: The number.
+            steps: Number of steps `q` to add to the value. A continuous domain has no steps, and returns `x`.
+        """
+        q = 1 if self.q is None and self.is_integer else self.q
+        if q is None:
+            return x
+        start = self.lower or 0
+        if isinstance(q, int) and isinstance(start, int):
+            offset = start % q
+            near = offset + (round((Fraction(x) - offset) / q) + steps) * q
+            return near if isinstance(x, int) else float(near)
+        exact_offset = exact(start) % exact(q)
+        count = round((Fraction(x) - exact_offset) / exact(q)) + steps
+        return float(exact_offset + exact(q) * count)
 
     def option(self, key: Any) -> Option:
         """Return the option that has a key.
@@ -209,18 +231,6 @@ def cumulative_probability(dimension: Dimension, value: float) -> float:
     assert dimension.mean is not None and dimension.sd is not None
     low, high = EDGES
     return min(max(NormalDist(dimension.mean, dimension.sd).cdf(value), low), high)
-
-
-def multiple(x: Number, q: Number) -> Number:
-    """Return the multiple of `q` that is nearest to `x`.
-
-    If `x` and `q` are integers, the result is an exact integer. Otherwise the multiple is computed from the decimal digits of `q` and then
-    rounded to a float. The third multiple of 0.1 is therefore 0.3, not 3 * 0.1.
-    """
-    if isinstance(q, int):
-        near = round(Fraction(x) / q) * q
-        return near if isinstance(x, int) else float(near)
-    return float(exact(q) * round(Fraction(x) / exact(q)))
 
 
 def exact(x: Number) -> Fraction:
@@ -286,8 +296,8 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
         yield None, f"{kind} needs {rule.text}"
     elif not math.isfinite(float(given["upper"]) - float(given["lower"])):
         yield None, f"{kind} needs a range that a float can hold"
-    elif "q" in given and any(exact(given[name]) % exact(given["q"]) for name in _BOUNDS):
-        yield None, f"{kind} needs bounds that are multiples of q"
+    elif "q" in given and (exact(given["upper"]) - exact(given["lower"])) % exact(given["q"]):
+        yield None, f"{kind} needs an upper bound that is lower plus a multiple of q"
 
 
 def _number_rule(arg: Any, integer: bool) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeps.core.resources import Shape, shape_of
 from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import BRANCHING, EDGES, Dimension, cumulative_probability, multiple
+from sweeps.space.domains import BRANCHING, EDGES, Dimension, cumulative_probability
 from sweeps.space.templates import Template, children, dimensions, enclosing_options, fill
 
 MAX_CELLS = 100_000
@@ -156,13 +156,8 @@ def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
         lower, upper = dim.lower, dim.highest
     inside = sorted({lower, upper, *(number for number in numbers if lower <= number <= upper)})
     if dim.is_integer or dim.q is not None:
-        q = dim.q or 1
-        near = {
-            multiple(at if isinstance(at, int) else float(at), q) + k * q
-            for at in inside
-            for k in (-1, 0, 1)
-        }
-        return sorted({multiple(value, q) for value in near if lower <= value <= upper}) or [lower]
+        near = {dim.nearest(at, steps) for at in inside for steps in (-1, 0, 1)}
+        return sorted(value for value in near if lower <= value <= upper) or [lower]
     return [(a + b) / 2 for a, b in itertools.pairwise(inside)]
 
 

@@ -229,4 +229,5 @@ def _domain(kind: str, args: list[str]) -> str:
     if next(argument_problems(kind, [scalar(arg) for arg in args]), None) is None:
         return f"write {shown}"
     rule = RULES[kind]
-    return f"write {{{kind}: [{', '.join(rule.args)}]}} with {rule.text}{' and multiples of q' if 'q' in rule.args else ''}"
+    steps = " and an upper bound that is lower plus a multiple of q" if "q" in rule.args else ""
+    return f"write {{{kind}: [{', '.join(rule.args)}]}} with {rule.text}{steps}"

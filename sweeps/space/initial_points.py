@@ -7,7 +7,7 @@ from typing import Any
 
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import Dimension, cumulative_probability, multiple
+from sweeps.space.domains import Dimension, cumulative_probability
 from sweeps.space.nodes import Node, scalar_hint
 from sweeps.space.problems import Problems
 from sweeps.space.section_models import InitialPoint
@@ -167,8 +167,9 @@ def key_and_value(dim: Dimension, node: Node) -> tuple[Any, Any]:
         )
     if dim.lower is not None and dim.highest is not None and not dim.lower <= value <= dim.highest:
         raise InvalidValue(f"must be within its bounds, {describe_values(dim)}")
-    if dim.q is not None and multiple(value, dim.q) != value:
-        raise InvalidValue(f"must be a multiple of {dim.q:g}")
+    if dim.nearest(value) != value:
+        start = f"{dim.lower:g} plus " if dim.lower else ""
+        raise InvalidValue(f"must be {start}a multiple of {dim.q}")
     if dim.mean is not None:
         return cumulative_probability(dim, value), float(value)
     return (value, value) if dim.is_integer else (float(value), float(value))

@@ -85,7 +85,7 @@ def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
         )
     if names and not {"integer", "number"} & set(names):
         return rule
-    steps = dim.q is not None and float(dim.q).is_integer()
+    steps = dim.q is not None and float(dim.q).is_integer() and float(dim.lower or 0).is_integer()
     if names and "number" not in names and not (dim.is_integer or steps):
         return f"{rule}, but `{dim.kind}` also gives fractions; use {_INTEGERS.get(dim.kind, 'randint')}"
     if dim.lower is None or dim.highest is None:  # a normal distribution has no bounds

@@ -23,6 +23,10 @@ CHAINS = {
         (2, 2),
     ),
     "integers": ("preprocessor: {UniformKBinsDiscretizer: {bins: {randint: [2, 6]}}}", (1, 4)),
+    "steps of q from any bound": (
+        "preprocessor: {PowerTransformer: {power: {quniform: [0.6, 2.1, 0.5]}}}",
+        (1, 4),
+    ),
     "steps of q": ("preprocessor: {PowerTransformer: {power: {quniform: [0.5, 2, 0.5]}}}", (1, 4)),
     "more than trials": (
         "preprocessor: {UniformKBinsDiscretizer: {bins: {randint: [2, 500]}}}",

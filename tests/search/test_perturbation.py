@@ -18,11 +18,11 @@ members = st.lists(values, min_size=1, max_size=12).map(
 )
 DIMENSIONS = [
     build("params.a", "uniform", [-1, 3]),
-    build("params.b", "quniform", [0.2, 1.4, 0.1]),
+    build("params.b", "quniform", [0.25, 1.45, 0.1]),
     build("params.c", "loguniform", [1e-4, 1e-1]),
-    build("params.d", "qloguniform", [2, 64, 2]),
+    build("params.d", "qloguniform", [3, 65, 2]),
     build("params.e", "randint", [-3, 9]),
-    build("params.f", "qrandint", [0, 40, 5]),
+    build("params.f", "qrandint", [1, 41, 5]),
     build("params.g", "lograndint", [1, 100]),
     build("params.h", "randn", [5, 2]),
     build("params.i", "qrandn", [0, 3, 0.5]),
@@ -108,7 +108,8 @@ def test_what_is_explored_lies_within_its_domain(dimension, seed, resample):
         else:
             assert 0 < key < 1
         if dimension.q is not None:
-            assert abs(value / dimension.q - round(value / dimension.q)) < 1e-9
+            steps = (value - (dimension.lower or 0)) / dimension.q
+            assert abs(steps - round(steps)) < 1e-9
 
 
 @given(dimensions, st.integers(0, 10**6))

@@ -85,7 +85,7 @@ POINTS = [
 FAULTS = [
     ({"eta": 3}, ["params.eta: must be within its bounds, 0.01 to 0.5, got 3"]),
     ({"eta": "0.1"}, ["params.eta: must be a number, got '0.1'; write it without quotes"]),
-    ({"depth": 3}, ["params.depth: must be a multiple of 2, got 3"]),
+    ({"depth": 3}, ["params.depth: must be 2 plus a multiple of 2, got 3"]),
     ({"depth": True}, ["params.depth: must be an integer, got true"]),
     (
         {"booster": "gblinear"},

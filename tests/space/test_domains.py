@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import sweeps
 from sweeps.space import Dimension, Option
-from sweeps.space.domains import DOMAINS, RULES, argument_problems, build, exact, multiple
+from sweeps.space.domains import DOMAINS, RULES, argument_problems, build, exact
 
 floats = st.floats(-1e6, 1e6)
 integers = st.integers(-(10**9), 10**9)
@@ -56,28 +56,31 @@ def test_randint_excludes_its_upper_bound(b: list, data: st.DataObject) -> None:
 
 
 @given(st.integers(-1000, 1000), st.integers(1, 1000), qs, st.floats(0, 1))
-def test_quniform_gives_multiples_within_bounds(low: int, more: int, q: float, part: float) -> None:
-    b = [multiple(low * float(q), q), multiple((low + more) * float(q), q)]
-    dim = fine("quniform", [*b, q])
-    value = dim.value(b[0] + part * (b[1] - b[0]))
-    assert isinstance(value, float) and b[0] <= value <= b[1]
-    assert (exact(value) / exact(q)).denominator == 1
+def test_quniform_gives_lower_plus_multiples_of_q(
+    low: int, more: int, q: float, part: float
+) -> None:
+    lower = low / 100
+    upper = float(exact(lower) + more * exact(q))
+    dim = fine("quniform", [lower, upper, q])
+    value = dim.value(lower + part * (upper - lower))
+    assert isinstance(value, float) and lower <= value <= upper
+    assert ((exact(value) - exact(lower)) / exact(q)).denominator == 1
     assert dim.value(value) == value
-    assert dim.value(b[0] - 1) == b[0] and dim.value(b[1] + 1) == b[1]
+    assert dim.value(lower - 1) == lower and dim.value(upper + 1) == upper
 
 
 @given(
-    st.integers(1, 100),
+    st.integers(1, 5000),
     st.integers(1, 100),
     st.integers(2, 50),
     st.floats(0, 1),
     st.sampled_from(["qrandint", "qlograndint"]),
 )
 def test_quantized_integers(low: int, more: int, q: int, part: float, kind: str) -> None:
-    b = [low * q, (low + more) * q]
+    b = [low, low + more * q]
     dim = fine(kind, [*b, q])
     value = dim.value(b[0] + part * (b[1] - b[0]))
-    assert isinstance(value, int) and value % q == 0 and b[0] <= value <= b[1]
+    assert isinstance(value, int) and (value - low) % q == 0 and b[0] <= value <= b[1]
     assert dim.value(b[1]) == b[1] == dim.highest
 
 
@@ -104,8 +107,8 @@ def test_randn_defaults_to_the_standard_normal() -> None:
 
 @given(st.integers(-(10**6), 10**6), qs)
 def test_multiples_are_as_a_person_writes_them(n: int, q: float) -> None:
-    assert multiple(n * float(q), q) == float(n * Fraction(str(q)))
-    assert multiple(0.30000000000000004, 0.1) == 0.3
+    assert build("x", "qrandn", [0, 1, q]).nearest(n * float(q)) == float(n * Fraction(str(q)))
+    assert build("x", "quniform", [0, 1, 0.1]).nearest(0.30000000000000004) == 0.3
 
 
 def test_options_are_looked_up_by_key_and_true_is_not_one() -> None:
@@ -135,15 +138,20 @@ def test_options_are_looked_up_by_key_and_true_is_not_one() -> None:
         ("loguniform", [0, 0.1], None, "loguniform needs 0 < lower < upper"),
         ("loguniform", [-1, 1], None, "needs 0 < lower < upper"),
         ("quniform", [0, 1], None, "quniform takes 3 numbers [lower, upper, q]"),
-        ("quniform", [0, 1, 0.3], None, "quniform needs bounds that are multiples of q"),
-        ("quniform", [0.05, 1, 0.1], None, "multiples of q"),
+        (
+            "quniform",
+            [0, 1, 0.3],
+            None,
+            "quniform needs an upper bound that is lower plus a multiple of q",
+        ),
+        ("quniform", [0.05, 1, 0.1], None, "lower plus a multiple of q"),
         ("quniform", [0, 1, 0], None, "quniform needs q > 0"),
         ("quniform", [0, 1, -0.5], None, "quniform needs q > 0"),
         ("qloguniform", [0, 1, 0.1], None, "needs 0 < lower < upper"),
         ("randint", [3, 3], None, "randint needs lower < upper (upper is excluded)"),
         ("randint", [1.0, 3], 0, "lower must be an integer"),
         ("lograndint", [0, 3], None, "lograndint needs 0 < lower < upper"),
-        ("qrandint", [1, 9, 2], None, "multiples of q"),
+        ("qrandint", [1, 8, 2], None, "lower plus a multiple of q"),
         ("qrandint", [0, 9, 1.5], 2, "q must be an integer"),
         ("qlograndint", [2, 8], None, "qlograndint takes 3 numbers"),
         ("randn", [0, 0], None, "randn needs sd > 0"),

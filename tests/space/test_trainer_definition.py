@@ -153,6 +153,11 @@ def test_parameters_are_checked_by_name(tmp_path, params, problem):
     assert problem in found
 
 
+def test_steps_from_a_fraction_are_no_integers(tmp_path):
+    (found,) = problems(written(tmp_path, params="{depth: {quniform: [1.5, 4.5, 1]}}"))
+    assert "`quniform` also gives fractions" in found
+
+
 @pytest.mark.parametrize(
     "params",
     [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.space import Dimension
-from sweeps.space.domains import EDGES, cumulative_probability, multiple
+from sweeps.space.domains import EDGES, cumulative_probability
 
 # Factors for the perturbation of a number.
 FACTORS = (0.8, 1.2)
@@ -85,7 +85,7 @@ def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random)
     """Return a new key of a dimension: either a perturbation of the donor's key or a random key.
 
     To perturb a number, its value is multiplied by 0.8 or 1.2 and clipped to the bounds of the dimension. An integer changes by at least 1,
-    and a multiple of `q` by at least `q`, unless the bounds prevent this. To perturb an option, it is replaced by the next or the previous
+    and the value of a domain with `q` by at least `q`, unless the bounds prevent this. To perturb an option, it is replaced by the next or the previous
     option. `Dimension.value` converts the returned key to the new value.
 
     Args:
@@ -102,12 +102,10 @@ def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random)
         near = [i for i in (at - 1, at + 1) if 0 <= i < len(dimension.options)]
         return dimension.options[rng.choice(near)].key if near else key
     value, factor = dimension.value(key), rng.choice(FACTORS)
-    new = value * factor
-    if (step := 1 if dimension.is_integer and dimension.q is None else dimension.q) is not None:
-        up = (factor > 1) == (value >= 0)
-        new = multiple(new, step)
-        if new == value or (new > value) != up:
-            new = multiple(value + (step if up else -step), step)
+    new = dimension.nearest(value * factor)
+    up = (factor > 1) == (value >= 0)
+    if new == value or (new > value) != up:
+        new = dimension.nearest(value, steps=1 if up else -1)
     return _key(dimension, new)
 
 
@@ -128,9 +126,7 @@ def draw_key(dimension: Dimension, rng: random.Random) -> Any:
         value = rng.randint(int(low), int(high))
     else:
         value = rng.uniform(low, high)
-    if dimension.is_integer or dimension.q is not None:
-        value = multiple(value, 1 if dimension.q is None else dimension.q)
-    return _key(dimension, value)
+    return _key(dimension, dimension.nearest(value))
 
 
 def _key(dimension: Dimension, value: Any) -> Any:
