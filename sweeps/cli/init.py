@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +17,7 @@ from sweeps.core.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from sweeps.scaffold.from_data import Table
+    from sweeps.space import Space
 
 Found = TypeVar("Found")
 DEFAULT = Path("space.yaml")
@@ -100,21 +102,33 @@ def init(
             )
     if label is not None and given not in (["--data"], []):
         raise InputError(Problem("--label", f"cannot be combined with {given[0]}"))
-    if from_wandb is not None:
-        _from_wandb(file, from_wandb, force)
-    elif from_optuna is not None:
-        _from_optuna(file, from_optuna, study, force)
-    elif from_objective is not None:
-        _from_objective(file, from_objective, directions or ("minimize",), force)
-    else:
-        _from_data(file, data, label, force)
+    with _one_line_errors():
+        if from_wandb is not None:
+            _from_wandb(file, from_wandb, force)
+        elif from_optuna is not None:
+            _from_optuna(file, from_optuna, study, force)
+        elif from_objective is not None:
+            _from_objective(file, from_objective, directions or ("minimize",), force)
+        else:
+            _from_data(file, data, label, force)
+
+
+@contextlib.contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Print each problem in one line, although it may quote names of a stranger that contain line feeds."""
+    from sweeps.scaffold.yaml_text import one_line
+
+    try:
+        yield
+    except InputError as e:
+        shown = [Problem(one_line(p.place), one_line(p.text)) for p in e.problems]
+        raise InputError(shown) from e
 
 
 def _from_data(file: Path, data: str | None, label: str | None, force: bool) -> None:
     from sweeps.data.preflight import check_data
     from sweeps.scaffold import from_data, read_table
     from sweeps.scaffold.files import refuse_existing, write_files
-    from sweeps.space import load
 
     refuse_existing([file], force)
     asks = _asks()
@@ -143,14 +157,11 @@ def _from_data(file: Path, data: str | None, label: str | None, force: bool) -> 
             raise InputError(Problem("--label", text + (", ..." if len(names) > 20 else "")))
         click.echo(printable(f"Columns: {', '.join(names)}"))
     found = describe(label) if label is not None else _ask("Column to predict", describe, likely)
-    write_files({file: from_data.space_text(found, _name_given(file))}, force)
-    check_data(load(file))
-    _done(
-        file,
-        [file],
-        from_data.dropped_lines(from_data.columns_of(found.summary), str(file)),
-        data=True,
-    )
+    text = from_data.space_text(found, _name_given(file))
+    space = write_files(file, text, {}, force)
+    check_data(space)
+    dropped = from_data.dropped_lines(from_data.columns_of(found.summary), str(file))
+    _done(space, file, [file], dropped, data=True)
 
 
 def _ask(question: str, use: Callable[[str], Found], default: str | None = None) -> Found:
@@ -184,25 +195,25 @@ def _from_wandb(file: Path, config: Path, force: bool) -> None:
     from sweeps.space.yaml12 import parse, read_text
 
     text = space_text(parse(read_text(config, str(config)), str(config)), str(config))
-    write_files({file: text}, force)
-    _done(file, [file])
+    _done(write_files(file, text, {}, force), file, [file])
 
 
 def _from_optuna(file: Path, storage: str, study: str | None, force: bool) -> None:
     from sweeps.core.secrets import masked
     from sweeps.scaffold.files import write_files
-    from sweeps.scaffold.from_optuna import open_study, study_texts
+    from sweeps.scaffold.from_optuna import study_texts
 
-    found = open_study(storage, study)
-    texts = study_texts(found, file.stem, f"--from-optuna {masked(storage)}")
-    loop = file.parent / f"{module_name(file)}.py"
-    texts_by_path = {file: texts.space.replace("LOOP_MODULE", module_name(file))}
+    name = module_name(file)
+    loop = file.parent / f"{name}.py"
+    origin = f"--from-optuna {masked(storage)}"
+    texts = study_texts(storage, study, file.stem, origin, name)
+    modules = {}
     first = ""
     if not loop.exists():
-        texts_by_path[loop] = texts.loop
+        modules[loop] = texts.loop
         first = f"move your objective into {shell_quoted(loop)}, then "
-    write_files(texts_by_path, force)
-    _done(file, list(texts_by_path), first=first)
+    space = write_files(file, texts.space, modules, force)
+    _done(space, file, [file, *modules], first=first)
 
 
 def _from_objective(file: Path, reference: str, directions: tuple[str, ...], force: bool) -> None:
@@ -211,15 +222,19 @@ def _from_objective(file: Path, reference: str, directions: tuple[str, ...], for
     from sweeps.scaffold.from_objective import import_objective, loop_text, objective_space, record
 
     loop = file.parent / f"{module_name(file)}.py"
+    if reference.partition(":")[0] == loop.stem:
+        text = f"{loop} would be overwritten, which has the objective; name another FILE"
+        raise InputError(Problem("--from-objective", text))
     refuse_existing([file, loop], force)
-    with importable(file.parent.absolute(), Path.cwd()):
+    # The objective may change the working directory, to which the paths refer.
+    with importable(file.parent.absolute(), Path.cwd()), contextlib.chdir("."):
         found = record(import_objective(reference), reference, directions)
     name = _name_given(file) or reference.partition(":")[0].rpartition(".")[2]
     space = objective_space(
         name, found, directions, f"{module_name(file)}:train", f"--from-objective {reference}"
     )
-    write_files({file: space, loop: loop_text(reference, directions)}, force)
-    _done(file, [file, loop])
+    modules = {loop: loop_text(reference, directions)}
+    _done(write_files(file, space, modules, force), file, [file, loop])
     for parameter, at in found.not_run:
         click.echo(
             printable(
@@ -236,12 +251,14 @@ def module_name(file: Path) -> str:
 
 
 def _done(
-    file: Path, written: list[Path], about: Sequence[str] = (), data: bool = False, first: str = ""
+    space: Space,
+    file: Path,
+    written: list[Path],
+    about: Sequence[str] = (),
+    data: bool = False,
+    first: str = "",
 ) -> None:
-    """Check the space file, and print what was written, lines about it, and what to do next, beginning with `first`."""
-    from sweeps.space import load
-
-    space = load(file)
+    """Print what was written, lines about it, and what to do next, beginning with `first`."""
     click.echo(printable(f"wrote {' and '.join(map(str, written))}"))
     for text in about:
         click.echo(printable(text))

@@ -48,7 +48,7 @@ def relative_path(path: Path) -> str:
 # Escape sequences that only set a color. The log of a training loop may contain such sequences.
 _COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
 _CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 
 

@@ -1,12 +1,14 @@
-"""Write the files of `sweeps init`, and check that the space file is valid."""
+"""Write the files of `sweeps init`, after a check that they are valid."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from sweeps.core.atomic_files import write_text
+from sweeps.core.atomic_files import staged, write_text
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.references import absent_modules_allowed
+from sweeps.space import Space, load
 
 
 def refuse_existing(paths: list[Path], force: bool) -> None:
@@ -19,16 +21,44 @@ def refuse_existing(paths: list[Path], force: bool) -> None:
         )
 
 
-def write_files(texts: Mapping[Path, str], force: bool) -> None:
-    """Write files. Missing folders are made.
+def write_files(file: Path, text: str, modules: Mapping[Path, str], force: bool) -> Space:
+    """Write a space file and its Python modules, and return the space. Missing folders are made.
+
+    If one of the texts is not valid, no file is written or changed.
+
+    Args:
+        file: path of the space file.
+        text: its text.
+        modules: text of each Python module, by its path.
+        force: True to overwrite files that exist.
 
     Raises:
-        InputError: a file exists and `force` is false, or a file cannot be written.
+        InputError: a file exists and `force` is false, a text is not valid, or a file cannot be written.
     """
-    refuse_existing(list(texts), force)
-    for path, text in texts.items():
+    refuse_existing([file, *modules], force)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with staged(file) as part:
+            write_text(part, text)
+            _check(part, modules)
+            for path, code in modules.items():
+                write_text(path, code)
+    except InputError as e:
+        reason = f"cannot be written as a valid space file: {e.problems[0].text}"
+        raise InputError(Problem(str(file), reason)) from None
+    except OSError as e:
+        raise InputError(Problem(str(file), f"cannot be written: {e.strerror or e}")) from None
+    return load(file)
+
+
+def _check(file: Path, modules: Mapping[Path, str]) -> None:
+    """Raise an InputError if a space file or the text of a module is not valid."""
+    with absent_modules_allowed():  # the modules are written after the check
+        load(file)
+    for path, code in modules.items():
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(path, text)
-        except OSError as e:
-            raise InputError(Problem(str(path), f"cannot be written: {e.strerror or e}")) from None
+            compile(code, path, "exec")
+        except SyntaxError as e:
+            raise InputError(
+                Problem(str(path), f"{path.name}: {e.msg} (line {e.lineno})")
+            ) from None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sweeps.data.summary import ColumnSummary, DataSummary, Finding, percent, shown
 from sweeps.data.summary_text import one_line
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
+from sweeps.space.yaml_writer import flow
 
 # A column of texts with more different texts is encoded as one column of codes.
 ONE_HOT = 30
@@ -220,10 +221,10 @@ def _data(table: Table, columns: Columns, small: bool) -> list[str]:
         "drop", {f"- {quoted(name)}": reason for name, reason in columns.drop.items()}
     )
     rules = {
-        f"{quoted(name)}: {quoted(rule)}": reason for name, (rule, reason) in columns.parse.items()
+        f"{flow(name)}: {quoted(rule)}": reason for name, (rule, reason) in columns.parse.items()
     }
     own = (
-        {f"{quoted(table.label)}: {quoted(table.label_rule)}": "the label"}
+        {f"{flow(table.label)}: {quoted(table.label_rule)}": "the label"}
         if table.label_rule
         else {}
     )

@@ -6,7 +6,7 @@ import ast
 import inspect
 import textwrap
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,10 @@ from sweeps.scaffold.from_optuna import Parameter, space_text
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
+# Longest message or value of the user's code in an error.
+MOST_CHARACTERS = 200
+# Number of parameters after which the run of an objective ends. It suggests new names forever, or a space file cannot hold them.
+MOST_PARAMETERS = 2000
 # Names of the methods of a trial that suggest a value. The others are deprecated forms of these.
 SUGGESTS = (
     "suggest_float",
@@ -27,6 +31,10 @@ SUGGESTS = (
     "suggest_loguniform",
     "suggest_discrete_uniform",
 )
+
+
+class TooManyParameters(BaseException):
+    """The objective suggests more parameters than `MOST_PARAMETERS`. Its own `except Exception` does not catch this error."""
 
 
 @dataclass
@@ -63,7 +71,9 @@ def import_objective(reference: str) -> Callable[[Any], Any]:
         objective = references.resolve(reference)
     except references.RefError as e:
         raise InputError(Problem("--from-objective", str(e))) from e
-    except (Exception, SystemExit) as e:  # the user's code may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as e:  # the user's code may raise anything, such as SystemExit
         text = f"`{reference}` cannot be imported: {describe_error(e)}"
         raise InputError(Problem("--from-objective", text)) from e
     if not callable(objective):
@@ -75,7 +85,7 @@ def import_objective(reference: str) -> Callable[[Any], Any]:
 
 def describe_error(error: BaseException) -> str:
     """Return an error in one line, with the last line of the user's own code that led to it."""
-    message = " ".join(str(error).split())[:200]
+    message = _short(str, error)
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
     text = type(error).__name__ + (f": {message}" if message else "")
@@ -83,6 +93,15 @@ def describe_error(error: BaseException) -> str:
         frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)
     ]
     return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else text
+
+
+def _short(convert: Callable[[Any], str], value: Any) -> str:
+    """Return `str` or `repr` of a value of the user's code in one line, which is cut if it is long."""
+    try:
+        text = " ".join(convert(value).split())
+    except Exception as e:
+        text = f"{type(e).__name__} in {convert.__name__}()"
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
 
 
 def _is_users(file: str) -> bool:
@@ -114,7 +133,13 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
     study = optuna.create_study(directions=goals, sampler=optuna.samplers.RandomSampler(seed=0))
 
     class RecordingTrial(optuna.trial.Trial):
-        """A trial that records reports, and is never pruned."""
+        """A trial that records suggestions and reports, and is never pruned."""
+
+        def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
+            found.distributions.setdefault(name, distribution)
+            if len(found.distributions) > MOST_PARAMETERS:
+                raise TooManyParameters(f"more than {MOST_PARAMETERS:,} parameters were suggested")
+            return super()._suggest(name, distribution)
 
         def report(self, value: float, step: int) -> None:
             found.steps.append(int(step))
@@ -129,12 +154,12 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
         returned = objective(trial)
     except optuna.TrialPruned:
         returned = None
-    except Exception as e:  # the user's code may raise anything
-        text = (
-            f"`{name}` raised {describe_error(e)}; it must run once, with the values {trial.params}"
-        )
+    except KeyboardInterrupt:
+        raise
+    except BaseException as e:  # the user's code may raise anything, such as SystemExit
+        values = _short(repr, trial.params)
+        text = f"`{name}` raised {describe_error(e)}; it must run once, with the values {values}"
         raise InputError(Problem("--from-objective", text)) from e
-    found.distributions = dict(trial.distributions)
     if not found.distributions:
         raise InputError(
             Problem(
@@ -165,7 +190,7 @@ def _values(returned: Any, name: str, directions: Sequence[str]) -> tuple[float,
         raise InputError(
             Problem(
                 "--from-objective",
-                f"`{name}` returned {returned!r}, but must return a number, or several numbers",
+                f"`{name}` returned {_short(repr, returned)}, but must return a number, or several numbers",
             )
         )
     text = f"`{name}` returned {len(values)} values; give `--direction minimize` or `--direction maximize` once for each of them"
@@ -259,7 +284,7 @@ LOOP = '''"""Run the Optuna objective `{reference}` as a trial of sweeps. Writte
 
 import optuna
 import ray.train
-from {module} import {attr}
+from {module} import {imported}
 
 
 class Trial(optuna.trial.FixedTrial):
@@ -267,9 +292,9 @@ class Trial(optuna.trial.FixedTrial):
 
 {report}
 
-def train({config}):
+def train(config):
     """Run one trial. `config` has the values that sweeps chose under `space.params`."""
-    {returned} = {attr}(Trial(config))
+    {returned} = {called}(Trial(config))
     ray.train.report({metrics})
 '''
 REPORT = '''    def report(self, value, step):
@@ -295,16 +320,13 @@ def loop_text(reference: str, directions: Sequence[str]) -> str:
     metrics = ", ".join(
         f'"{name}": {f"values[{i}]" if several else "value"}' for i, name in enumerate(names)
     )
-    filled: Mapping[str, str] = {
-        "reference": reference,
-        "module": module,
-        "attr": attr.split(".")[0],
-        "config": "config",
-    }
-    text = LOOP.format(
-        **filled,
+    first, dot, rest = attr.partition(".")
+    return LOOP.format(
+        reference=reference,
+        module=module,
+        imported=first if first == "objective" else f"{first} as objective",
+        called=f"objective{dot}{rest}",
         report=REPORT,
         returned="values" if several else "value",
         metrics="{" + metrics + "}",
     )
-    return text.replace(f"{attr.split('.')[0]}(Trial", f"{attr}(Trial")

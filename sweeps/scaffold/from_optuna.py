@@ -1,4 +1,4 @@
-"""Translate an Optuna study into a space file. Only `open_study` reads a file; the other functions are pure."""
+"""Translate an Optuna study into a space file. The study is opened for reading only."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
-from sweeps.space.yaml_writer import number
+from sweeps.space.domains import RULES, argument_problems, build
+from sweeps.space.yaml_writer import flow
+from sweeps.study.storage import DRIVER
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
 
 TRIALS = 30
+# Engine options of SQLAlchemy with which a database refuses to write. An SQLite file is opened by a URL with `mode=ro`.
+READ_ONLY: Mapping[str, Mapping[str, Any]] = {
+    "postgresql": {"execution_options": {"postgresql_readonly": True}},
+    "mysql": {"connect_args": {"init_command": "SET SESSION TRANSACTION READ ONLY"}},
+}
 # Number of trials of a study that are run first.
 BEST = 3
 
@@ -46,57 +53,66 @@ def open_study(storage: str, name: str | None) -> Study:
         name: name of the study. None if the storage has only one study.
 
     Raises:
-        InputError: the storage cannot be read, or has no such study.
+        InputError: the storage has no such file, or no such study.
+        Exception: the storage cannot be read. The errors of SQLAlchemy and Optuna have no common class.
     """
     import optuna
 
     place = masked(storage)
-    try:
-        stored = _storage(storage)
-        names = [
-            study.study_name
-            for study in optuna.get_all_study_summaries(stored, include_best_trial=False)
-        ]
-    except InputError:
-        raise
-    except Exception as e:  # SQLAlchemy's and Optuna's errors have no common class
-        lines = str(e).splitlines() or [type(e).__name__]
-        raise InputError(
-            Problem("--from-optuna", f"{place} cannot be read: {masked(lines[0])}")
-        ) from e
+    stored = _storage(storage)
+    summaries = optuna.get_all_study_summaries(stored, include_best_trial=False)
+    names = [study.study_name for study in summaries]
     if not names:
         raise InputError(Problem("--from-optuna", f"{place} has no study"))
     if name is None and len(names) > 1:
-        raise InputError(
-            Problem(
-                "--study",
-                f"{place} has {len(names)} studies; name one of them: {', '.join(names[:10])}",
-            )
-        )
+        listed = ", ".join(names[:10])
+        text = f"{place} has {len(names)} studies; name one of them: {listed}"
+        raise InputError(Problem("--study", text))
     if name is not None and name not in names:
-        raise InputError(
-            Problem("--study", f"{place} has no study `{name}`; {did_you_mean(name, names)}")
-        )
+        text = f"{place} has no study `{name}`; {did_you_mean(name, names)}"
+        raise InputError(Problem("--study", text))
     return optuna.load_study(study_name=name or names[0], storage=stored)
 
 
 def _storage(storage: str) -> Any:
-    """Return Optuna's storage for a path or a URL."""
+    """Return Optuna's storage for a path or a URL. Optuna would create a missing file, and missing tables in a database."""
     import optuna
     from optuna.storages.journal import JournalFileBackend
+    from sqlalchemy.engine import make_url
 
-    if "://" in storage:
-        return optuna.storages.RDBStorage(storage)
     path = Path(storage)
+    if "://" in storage:
+        url = make_url(storage)
+        kind = url.get_backend_name()
+        if kind in READ_ONLY:
+            if url.drivername == "postgresql":
+                url = url.set(drivername=DRIVER)
+            return optuna.storages.RDBStorage(
+                url.render_as_string(hide_password=False),
+                engine_kwargs=dict(READ_ONLY[kind]),
+                skip_table_creation=True,
+            )
+        if kind != "sqlite":
+            known = ", ".join(["sqlite", *READ_ONLY])
+            raise InputError(
+                Problem("--from-optuna", f"{kind} is no database of Optuna; known are {known}")
+            )
+        path = _sqlite_file(url.database or "")
     if not path.is_file():
-        raise InputError(Problem("--from-optuna", f"{storage}: there is no such file"))
+        raise InputError(Problem("--from-optuna", f"{path}: there is no such file"))
     with path.open("rb") as opened:
         is_sqlite = opened.read(16).startswith(b"SQLite format 3")
-    if is_sqlite:  # read-only, because Optuna would create its tables in a database that has none
-        return optuna.storages.RDBStorage(
-            f"sqlite:///file:{quote(str(path.absolute()))}?mode=ro&uri=true"
-        )
-    return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+    if not is_sqlite:
+        return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+    url_of_file = f"sqlite:///file:{quote(str(path.absolute()))}?mode=ro&uri=true"
+    return optuna.storages.RDBStorage(url_of_file, skip_table_creation=True)
+
+
+def _sqlite_file(database: str) -> Path:
+    """Return the file that an SQLite URL names: as a path, or as a URI such as `file:study.db?mode=ro`."""
+    if not database.startswith("file:"):
+        return Path(database)
+    return Path(unquote(database.removeprefix("file:").partition("?")[0]))
 
 
 def parameters_of(
@@ -124,11 +140,11 @@ def parameters_of(
             f"Trials differ in the ranges of {', '.join(sorted(changed))}; the ranges of the last trials are used."
         )
     always = {name for name in latest if all(name in values for values, _ in trials)}
-    choices = [
-        name
+    choices = {
+        name: own.choices
         for name, own in latest.items()
         if isinstance(own, CategoricalDistribution) and name in always
-    ]
+    }
     found = []
     for name, distribution in latest.items():
         when = (
@@ -143,67 +159,70 @@ def parameters_of(
 
 
 def _condition(
-    name: str, choices: Sequence[str], trials: Sequence[Mapping[str, Any]]
+    name: str, choices: Mapping[str, Sequence[Any]], trials: Sequence[Mapping[str, Any]]
 ) -> tuple[str, tuple[Any, ...]] | None:
-    """Return the choice, and its values, with which exactly those trials were run that have the parameter `name`."""
-    for choice in choices:
+    """Return the choice, and its values, with which exactly those trials were run that have the parameter `name`.
+
+    Args:
+        name: name of the parameter.
+        choices: the options of each choice that every trial has.
+        trials: values of each trial.
+    """
+    for choice, options in choices.items():
         present = {values[choice] for values in trials if name in values}
         absent = {values[choice] for values in trials if name not in values}
-        if not present & absent:
+        if not present & absent and present <= set(options):
             return choice, tuple(sorted(present, key=str))
     return None
 
 
-def domain(distribution: BaseDistribution) -> str:
-    """Return the domain, or the constant, for one of Optuna's distributions.
+def domain(distribution: BaseDistribution) -> Any:
+    """Return the domain for one of Optuna's distributions as a mapping, such as {"uniform": [0, 1]}, or the constant.
 
     Raises:
-        ValueError: the distribution has options that a space file cannot hold.
+        ValueError: the distribution has no counterpart in a space file. The message says why.
     """
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+    from optuna.distributions import CategoricalDistribution, IntDistribution
 
-    if isinstance(distribution, CategoricalDistribution):
-        wrong = [
-            choice
-            for choice in distribution.choices
-            if not isinstance(choice, (str, int, float, bool, type(None)))
-        ]
-        if wrong:
-            raise ValueError(f"the option {wrong[0]!r} is no text, number or boolean")
-        options = list(distribution.choices)
-        return quoted(options[0]) if len(options) == 1 else f"{{choice: {quoted(options)}}}"
-    if isinstance(distribution, IntDistribution):
-        low, high, step = distribution.low, distribution.high, distribution.step
-        if low == high:
-            return str(low)
-        kind = "lograndint" if distribution.log else "randint"
-        if step == 1:
-            return f"{{{kind}: [{low}, {high + 1}]}}"
-        return (
-            f"{{qrandint: [{low}, {high}, {step}]}}"
-            if low % step == 0
-            else f"{{choice: {quoted(list(range(low, high + 1, step)))}}}"
-        )
-    assert isinstance(distribution, FloatDistribution)
-    ends = f"{number(distribution.low)}, {number(distribution.high)}"
-    if distribution.low == distribution.high:
-        return number(distribution.low)
-    if distribution.step is not None:
-        return _stepped(distribution.low, distribution.high, distribution.step)
-    return f"{{{'loguniform' if distribution.log else 'uniform'}: [{ends}]}}"
+    own: Any = distribution
+    if isinstance(own, CategoricalDistribution):
+        options = list(own.choices)
+        for option in options:
+            if not isinstance(option, (str, int, float, bool, type(None))):
+                raise ValueError(
+                    f"the option {option!r} is no text, number or boolean; "
+                    "suggest names, and map them to the values in the objective"
+                )
+        return options[0] if len(options) == 1 else {"choice": options}
+    if own.low == own.high:
+        return own.low
+    is_integer = isinstance(own, IntDistribution)
+    step = None if is_integer and own.step == 1 else own.step
+    kind = "randint" if is_integer else "uniform"
+    kind = f"log{kind}" if own.log else f"{'q' if step else ''}{kind}"
+    highest = own.high + 1 if is_integer and not step else own.high  # the upper bound is excluded
+    arguments = [own.low, highest, step] if step else [own.low, highest]
+    for _, problem in argument_problems(kind, arguments):
+        raise ValueError(f"{problem}, got {flow(arguments)}")
+    return {kind: arguments}
 
 
-def _stepped(low: float, high: float, step: float) -> str:
-    """Return the domain of floats with a step. Values of `quniform` are multiples of the step; other values become a choice."""
-    count = round((high - low) / step)
-    if abs(low / step - round(low / step)) < 1e-9:
-        return f"{{quniform: [{number(low)}, {number(high)}, {number(step)}]}}"
-    return f"{{choice: {quoted([float(f'{low + i * step:.12g}') for i in range(count + 1)])}}}"
+def point_of(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an initial point with the values of a trial. It has no constants, and 0.3 for Optuna's 0.30000000000000004."""
+    point = {}
+    for parameter in parameters:
+        found = domain(parameter.distribution)
+        kind = next(iter(found)) if isinstance(found, dict) else ""
+        if parameter.name not in values or not (kind or parameter.when):
+            continue
+        value = values[parameter.name]
+        if kind in RULES:
+            value = build(parameter.name, kind, found[kind]).nearest(value)
+        point[f"params.{parameter.name}"] = value
+    return point
 
 
-def params_lines(
-    parameters: Sequence[Parameter], comments: Mapping[str, str] | None = None
-) -> list[str]:
+def params_lines(parameters: Sequence[Parameter]) -> list[str]:
     """Return the lines of `space.params`.
 
     Raises:
@@ -212,27 +231,16 @@ def params_lines(
     lines, problems = [], []
     for parameter in parameters:
         try:
-            text = domain(parameter.distribution)
+            found = domain(parameter.distribution)
         except ValueError as e:
-            problems.append(
-                Problem(
-                    parameter.name,
-                    f"{e}; suggest names, and map them to the values in the objective",
-                )
-            )
+            problems.append(Problem(parameter.name, str(e)))
             continue
         if parameter.when is not None:
             name, values = parameter.when
-            condition = quoted(values[0] if len(values) == 1 else list(values))
-            when = f"when: {{{quoted('params.' + name)}: {condition}}}"
-            text = (
-                f"{{{text[1:-1]}, {when}}}"
-                if text.startswith("{")
-                else f"{{choice: [{text}], {when}}}"
-            )
-        lines.append(
-            line(f"{quoted(parameter.name)}: {text}", (comments or {}).get(parameter.name, ""), 4)
-        )
+            condition = values[0] if len(values) == 1 else list(values)
+            found = found if isinstance(found, dict) else {"choice": [found]}
+            found = {**found, "when": {f"params.{name}": condition}}
+        lines.append(line(f"{flow(parameter.name)}: {quoted(found)}", indent=4))
     if problems:
         raise InputError(problems)
     return lines
@@ -262,6 +270,8 @@ def space_text(
         initial: configurations to try first.
         scheduler: value of the key `scheduler`; "" to leave the key out.
     """
+    params = params_lines(parameters)
+    points = [point_of(parameters, values) for values in initial]
     head = comment_lines(f"Written by `sweeps init {origin}`.")
     for note in notes:
         head += ["#", *comment_lines(note)]
@@ -274,16 +284,11 @@ def space_text(
     )
     lines += [f"scheduler: {scheduler}"] if scheduler else []
     lines.append(f"limits: {{max_trials: {trials}}}")
-    if initial:
-        lines += [
-            "search:",
-            line("initial_points:", "the best trials of the study are run first", 2),
-        ]
-        lines += [
-            f"    - {quoted({f'params.{key}': value for key, value in point.items()})}"
-            for point in initial
-        ]
-    return "\n".join([*lines, "", "space:", "  params:", *params_lines(parameters)]) + "\n"
+    if any(points):
+        comment = "the best trials of the study are run first"
+        lines += ["search:", line("initial_points:", comment, 2)]
+        lines += [f"    - {quoted(point)}" for point in points]
+    return "\n".join([*lines, "", "space:", "  params:", *params]) + "\n"
 
 
 @dataclass(frozen=True)
@@ -291,31 +296,53 @@ class StudyTexts:
     """The files for a study.
 
     Attributes:
-        space: text of the space file. `LOOP_MODULE` stands for the name of the module with the loop.
-        loop: text of this module.
+        space: text of the space file.
+        loop: text of the module with the loop.
     """
 
     space: str
     loop: str
 
 
-LOOP = '''"""The training loop of the study `{study}`. Written by `sweeps init`: the study has no code, so move your objective here."""
+# Names from the study are in comments and literals only, so that they cannot become code.
+LOOP = '''{head}
 
 import ray.train
 
 
 def train(config):
-    """Train with the values of one trial, such as config[{first!r}], and report the result."""
-    raise NotImplementedError("move the body of your objective here, and end it with: ray.train.report({metrics})")
+    """Train with the values of one trial, and report the result."""
+    raise NotImplementedError({message!a})
 '''
 
 
-def study_texts(study: Study, name: str, origin: str) -> StudyTexts:
+def study_texts(
+    storage: str, study_name: str | None, name: str, origin: str, loop: str
+) -> StudyTexts:
     """Return the space file of a study, and a module for the loop. The best trials of the study are run first.
 
+    Args:
+        storage: path or URL of the storage.
+        study_name: name of the study. None if the storage has only one study.
+        name: text from which the name of the sweep is made.
+        origin: the options of `sweeps init`.
+        loop: name of the module with the loop.
+
     Raises:
-        InputError: the study has no trial with parameters, or a parameter has no counterpart in a space file.
+        InputError: the study cannot be read, has no trial with parameters, or a parameter has no counterpart in a space file.
     """
+    try:
+        return _study_texts(open_study(storage, study_name), name, origin, loop)
+    except InputError:
+        raise
+    except Exception as e:  # a stranger's study may contain anything
+        cause: Any = e.__cause__ or e  # Optuna's own message hides the cause
+        lines = str(getattr(cause, "orig", None) or cause).splitlines() or [type(cause).__name__]
+        text = f"{masked(storage)} cannot be read: {masked(lines[0])}"
+        raise InputError(Problem("--from-optuna", text)) from e
+
+
+def _study_texts(study: Study, name: str, origin: str, loop: str) -> StudyTexts:
     trials = [trial for trial in study.get_trials(deepcopy=False) if trial.distributions]
     if not trials:
         raise InputError(
@@ -334,17 +361,22 @@ def study_texts(study: Study, name: str, origin: str) -> StudyTexts:
     space = space_text(
         name,
         origin,
-        "LOOP_MODULE:train",
+        f"{loop}:train",
         parameters,
-        goals,
-        notes,
-        max(TRIALS, len(trials)),
-        initial,
+        goals=goals,
+        notes=notes,
+        trials=max(TRIALS, len(trials)),
+        initial=initial,
     )
-    metrics = "{" + ", ".join(f'\\"{metric}\\": ...' for metric, _ in goals) + "}"
-    return StudyTexts(
-        space, LOOP.format(study=study.study_name, first=parameters[0].name, metrics=metrics)
+    metrics = ", ".join(f"{metric!r}: ..." for metric, _ in goals)
+    head = comment_lines(
+        f"The training loop of the study `{study.study_name}`. Written by `sweeps init`: the study has no code, so move your objective here. "
+        f"`config` has the values of one trial, such as config[{parameters[0].name!r}]."
     )
+    message = (
+        f"move the body of your objective here, and end it with: ray.train.report({{{metrics}}})"
+    )
+    return StudyTexts(space, LOOP.format(head="\n".join(head), message=message))
 
 
 def best_points(
@@ -381,7 +413,9 @@ def best_points(
         )
         if trial.params and inside and trial.params not in points:
             points.append(dict(trial.params))
-    return points[:BEST]
+        if len(points) == BEST:
+            break
+    return points
 
 
 def _contains(distribution: BaseDistribution, value: Any) -> bool:

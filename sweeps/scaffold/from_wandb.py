@@ -11,7 +11,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
 from sweeps.space.foreign_syntax import translate_mapping
 from sweeps.space.nodes import Mark, Node
-from sweeps.space.yaml_writer import number
+from sweeps.space.yaml_writer import flow
 
 ALGORITHMS = {"grid": "grid", "random": "random", "bayes": "gp"}
 KNOWN = {
@@ -61,7 +61,7 @@ def space_text(root: Node, source: str) -> str:
         or not _child(root, "parameters").value
     ):
         raise InputError(Problem(source, "is not a W&B sweep: it has no mapping `parameters`"))
-    method = str(_child(root, "method").value or "bayes")
+    method = str(_child(root, "method").plain() or "bayes")
     found = _Translation(source, method)
     if method not in ALGORITHMS:
         found.problem(
@@ -110,7 +110,7 @@ def _parameters(node: Node, found: _Translation, indent: int) -> Iterator[str]:
     """Yield the lines of `space.params`."""
     for name, child in node.value.items():
         if child.is_map and _child(child, "parameters").is_map:
-            yield line(f"{quoted(str(name))}:", indent=indent)
+            yield line(f"{flow(str(name))}:", indent=indent)
             yield from _parameters(child.value["parameters"], found, indent + 2)
             continue
         if not child.is_map:
@@ -122,7 +122,7 @@ def _parameters(node: Node, found: _Translation, indent: int) -> Iterator[str]:
             continue
         domain = _domain(child, f"parameters.{name}", found)
         if domain is not None:
-            yield line(f"{quoted(str(name))}: {domain}", indent=indent)
+            yield line(f"{flow(str(name))}: {domain}", indent=indent)
 
 
 def _domain(node: Node, path: str, found: _Translation) -> str | None:
@@ -144,13 +144,17 @@ def _domain(node: Node, path: str, found: _Translation) -> str | None:
         if len(values) == 1:
             return quoted(values[0])
         return f"{{{'grid' if found.method == 'grid' else 'choice'}: {quoted(values)}}}"
-    ends = [given[key].value if key in given else None for key in ("min", "max")]
+    ends: list[Any] = [given[key].value if key in given else None for key in ("min", "max")]
     if kind in _DISTRIBUTIONS_OF_EXPONENTS and all(
         isinstance(end, (int, float)) and not isinstance(end, bool) for end in ends
     ):
-        step = [str(_child(node, "q").value or 1)] if kind.startswith("q") else []
-        bounds = [number(float(f"{math.exp(float(end)):.6g}")) for end in ends if end is not None]
-        return f"{{{_DISTRIBUTIONS_OF_EXPONENTS[kind]}: [{', '.join([*bounds, *step])}]}}"
+        step = [_child(node, "q").plain() or 1] if kind.startswith("q") else []
+        try:
+            bounds = [float(f"{math.exp(float(end)):.6g}") for end in ends]
+        except OverflowError:
+            found.problem(node.mark, path, "the exponents `min` and `max` must be at most 709")
+            return None
+        return quoted({_DISTRIBUTIONS_OF_EXPONENTS[kind]: [*bounds, *step]})
     named = {
         key: child for key, child in given.items() if key not in ("probabilities", "description")
     }
@@ -202,21 +206,21 @@ def _trainer(root: Node, found: _Translation) -> str:
     found.notes.append(
         "The script must print the metric as lines of JSON, or call sweeps.report: see docs/how-to/command.md."
     )
-    listed = ", ".join(f'"{word}"' if "{" in word else quoted(word) for word in words)
-    return f"trainer: {{command: [{listed}]}}"
+    return f"trainer: {{command: {flow(words)}}}"
 
 
 def _objective(root: Node, found: _Translation) -> str:
     """Return the key `objective`."""
     metric = _child(root, "metric")
-    name, goal = _child(metric, "name").value, _child(metric, "goal").value or "minimize"
+    name = _child(metric, "name").plain()
+    goal = _child(metric, "goal").plain() or "minimize"
     if name is None:
         found.notes.append(
             "The sweep had no metric: replace `loss` by the metric that the script reports."
         )
     if target := _child(metric, "target").value:
         found.notes.append(f"metric.target: add `target: {target}` to `limits`.")
-    return f"objective: {{metric: {quoted(str(name or 'loss'))}, goal: {goal}}}"
+    return f"objective: {{metric: {quoted(str(name or 'loss'))}, goal: {quoted(goal)}}}"
 
 
 def _search(root: Node, found: _Translation) -> Iterator[str]:
@@ -227,22 +231,23 @@ def _search(root: Node, found: _Translation) -> Iterator[str]:
     early = _child(root, "early_terminate")
     if early.is_map:
         values: dict[str, Any] = early.plain()
+        brackets = values.get("s")
         most = values.get("max_iter")
         if most is None:
             found.notes.append(
                 f"scheduler.max_t: {STEPS} is a guess: write the number of reports of a whole trial."
             )
         options = {
-            "name": "hyperband" if values.get("s", 0) and int(values["s"]) > 1 else "asha",
+            "name": "hyperband" if isinstance(brackets, int) and brackets > 1 else "asha",
             "max_t": most or STEPS,
         }
         options |= {"grace_period": values["min_iter"]} if "min_iter" in values else {}
         options |= {"reduction_factor": values["eta"]} if "eta" in values else {}
         yield f"scheduler: {quoted(options)}"
-    cap = _child(root, "run_cap").value
+    cap = _child(root, "run_cap").plain()
     if found.method != "grid" or cap:
         if cap is None:
             found.notes.append(
                 f"limits.max_trials: {TRIALS} is a guess, because the sweep had no `run_cap`."
             )
-        yield f"limits: {{max_trials: {cap or TRIALS}}}"
+        yield f"limits: {{max_trials: {quoted(cap or TRIALS)}}}"

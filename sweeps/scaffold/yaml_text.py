@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sweeps.core.command_hints import printable
 from sweeps.space.yaml_writer import flow
 
 # Column in which the comment of a line starts, if the line is short enough.
@@ -22,28 +23,37 @@ def quoted(value: Any) -> str:
 
 
 def _literal(value: Any) -> Any:
-    """Return a value in which each `${` of a text is escaped."""
+    """Return a value in which each `${` of a text is escaped. Keys stay as they are, because variables in keys are not replaced."""
     if isinstance(value, str):
         return value.replace("${", "$${")
     if isinstance(value, Mapping):
-        return {_literal(key): _literal(inner) for key, inner in value.items()}
+        return {key: _literal(inner) for key, inner in value.items()}
     return [_literal(inner) for inner in value] if isinstance(value, Sequence) else value
 
 
 def line(text: str, comment: str = "", indent: int = 0) -> str:
-    """Return one line of a space file, with a comment that starts in the same column in each line."""
+    """Return one line of a space file, with a comment that starts in the same column in each line.
+
+    Args:
+        text: the line without its indentation, as YAML.
+        comment: any text; "" for no comment.
+        indent: number of spaces before the line.
+    """
     head = " " * indent + text
-    return f"{head.ljust(COMMENT_AT)}  # {comment}" if comment else head
+    return f"{head.ljust(COMMENT_AT)}  # {one_line(comment)}" if comment else head
 
 
 def comment_lines(text: str, width: int = 100) -> list[str]:
-    """Return a text as lines of comments of at most `width` characters."""
+    """Return any text as lines of comments of at most `width` characters. A longer word has a line of its own."""
     import textwrap
 
-    return [
-        f"# {part}"
-        for part in textwrap.wrap(text, width - 2, break_on_hyphens=False, break_long_words=False)
-    ]
+    parts = textwrap.wrap(one_line(text), width - 2, break_on_hyphens=False, break_long_words=False)
+    return [f"# {part}" for part in parts]
+
+
+def one_line(text: str) -> str:
+    """Return a stranger's text in one line, which cannot end a comment or control a terminal."""
+    return printable(" ".join(text.split()))
 
 
 def sweep_name(text: str) -> str:

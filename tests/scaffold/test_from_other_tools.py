@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import math
 import re
 import sqlite3
 import sys
@@ -16,10 +19,20 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from sweeps.cli import main
 from sweeps.core.errors import InputError
 from sweeps.scaffold.from_objective import suggestions_in
-from sweeps.scaffold.from_optuna import best_points, domain, parameters_of, params_lines
+from sweeps.scaffold.from_optuna import (
+    best_points,
+    domain,
+    open_study,
+    parameters_of,
+    params_lines,
+)
 from sweeps.scaffold.from_wandb import space_text
+from sweeps.scaffold.yaml_text import comment_lines, line, quoted
 from sweeps.space import load
 from sweeps.space.yaml12 import parse
+from tests import postgres
+
+pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
 
 @pytest.fixture
@@ -100,12 +113,12 @@ def test_a_grid_and_a_command_with_variables(here, monkeypatch):
     monkeypatch.setenv("DATA", "d")
     (here / "fit.py").write_text("")
     (here / "sweep.yaml").write_text(
-        "method: grid\ncommand: ['${env}', python3, fit.py, --data, '${envvar:DATA}', '${args_no_hyphens}']\n"
+        "method: grid\ncommand: ['${env}', python3, fit.py, '{\"], a: b', '${envvar:DATA}', '${args_no_hyphens}']\n"
         "parameters: {a: {values: [1, 2]}, b: {values: [x]}}\n"
     )
     run("--from-wandb", "sweep.yaml")
     space = load("space.yaml")
-    assert space.trainer.options["command"] == ["python3", "fit.py", "--data", "d", "{args}"]
+    assert space.trainer.options["command"] == ["python3", "fit.py", '{"], a: b', "d", "{args}"]
     assert [dim.kind for dim in space.dimensions] == ["grid"] and space.limits.max_trials == 2
     text = (here / "space.yaml").read_text()
     assert "`${args_no_hyphens}` became" in text and "replace `loss` by the metric" in text
@@ -123,6 +136,32 @@ def test_a_distribution_without_counterpart_is_named():
     assert "parameters.b: must be a mapping" in second
     with pytest.raises(InputError, match="is not a W&B sweep"):
         space_text(parse("a: 1", "w.yaml"), "w.yaml")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("run_cap", "5}\nname: evil", "limits.max_trials: must be an integer"),
+        ("metric", {"name": "a", "goal": "minimize}\nname: evil"}, "objective.goal: must be"),
+        ("method", "a\nb", "method: must be grid, random, bayes, got a b"),
+        (
+            "parameters",
+            {"x": {"distribution": "q_log_uniform", "min": 0, "max": 2, "q": "1]}\ny: 1"}},
+            "q must be a number",
+        ),
+        (
+            "parameters",
+            {"x": {"distribution": "log_uniform", "min": 0, "max": 1000}},
+            "the exponents `min` and `max` must be at most 709",
+        ),
+    ],
+)
+def test_texts_of_a_wandb_sweep_do_not_become_keys(here, key, value, message):
+    (here / "fit.py").write_text("")
+    sweep = {"program": "fit.py", "parameters": {"x": {"min": 0.0, "max": 1.0}}, key: value}
+    (here / "sweep.yaml").write_text(json.dumps(sweep))
+    (shown,) = refused("--from-wandb", "sweep.yaml").splitlines()
+    assert message in shown and not (here / "space.yaml").exists()
 
 
 # ---- Optuna
@@ -159,7 +198,7 @@ DISTRIBUTIONS = (
         lambda t: FloatDistribution(t[0], t[0] * t[1], log=True)
     )
     | st.tuples(st.integers(-20, 20), st.integers(1, 20)).map(
-        lambda t: FloatDistribution(t[0] / 4, (t[0] + t[1]) / 4, step=0.25)
+        lambda t: FloatDistribution(t[0] / 10, round(t[0] / 10 + t[1] / 4, 2), step=0.25)
     )
     | st.lists(
         st.text("abc 1", max_size=4) | st.integers(-5, 5) | st.booleans() | st.none(),
@@ -174,12 +213,13 @@ DISTRIBUTIONS = (
 def test_every_distribution_is_a_valid_domain_with_the_same_ends(distribution):
     from sweeps.space.domains import RULES, argument_problems
 
-    read = parse(f"a: {domain(distribution)}", "").value["a"]
+    read = parse(f"a: {quoted(domain(distribution))}", "").value["a"]
     if not read.is_map:
         assert distribution.single()
         return
     ((kind, arguments),) = read.plain().items()
     if kind == "choice":
+        assert isinstance(distribution, CategoricalDistribution)
         return
     assert list(argument_problems(kind, arguments)) == []
     high = arguments[1] - 1 if kind in ("randint", "lograndint") else arguments[1]
@@ -281,11 +321,156 @@ def test_the_best_points_are_the_best_feasible_trials(rows, direction):
     assert points == list(dict.fromkeys(ranked))[:3]
 
 
+# A stranger's name, which ends a string, a comment and a line, names a variable, and controls a terminal.
+NAME = '\x1b[31m"""\nraise SystemExit\n# \u2028}]: ${HOME} LOOP_MODULE \ufffe <a> `x`'
+
+
+def write_study(here, params, distributions, name="s", metrics=("loss",)):
+    """Write a study with one trial into the journal `study`."""
+    storage = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(here / "study"))
+    )
+    study = optuna.create_study(
+        storage=storage, study_name=name, directions=["minimize"] * len(metrics)
+    )
+    study.set_metric_names(list(metrics))
+    study.add_trial(
+        optuna.trial.create_trial(
+            params=params, distributions=distributions, values=[1.0] * len(metrics)
+        )
+    )
+
+
+def test_texts_of_a_stranger_stay_texts_in_both_files(here):
+    params = {NAME: 0.5, "k": NAME}
+    distributions = {
+        NAME: FloatDistribution(0, 1),
+        "k": CategoricalDistribution([NAME, "${HOME}", math.inf, None]),
+    }
+    write_study(here, params, distributions, name=NAME, metrics=[NAME, "b"])
+    run("--from-optuna", "study")
+    space = load("space.yaml")
+    assert [dim.name for dim in space.dimensions] == [f"params.{NAME}", "params.k"]
+    assert [option.value for option in space.dimensions[1].options] == [
+        NAME,
+        "${HOME}",
+        math.inf,
+        None,
+    ]
+    assert [o.metric for o in space.objectives] == [NAME, "b"]
+    assert space.search.initial_points[0].keys == {f"params.{NAME}": 0.5, "params.k": NAME}
+    written = (here / "space.yaml").read_text() + (here / "space_loop.py").read_text()
+    assert all(c.isprintable() or c == "\n" for c in written)
+    tree = ast.parse((here / "space_loop.py").read_text())
+    assert [type(node) for node in tree.body] == [ast.Import, ast.FunctionDef]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(st.characters(exclude_categories=()), max_size=12), st.text(max_size=5))
+def test_a_comment_is_one_line_that_yaml_and_python_accept(text, word):
+    written = "\n".join([*comment_lines(f"{text} {word}"), line("a: 1", text)])
+    assert parse(written, "").plain() == {"a": 1}
+    assert compile("\n".join(comment_lines(text)), "", "exec").co_names == ()
+
+
+def test_a_wide_range_with_a_step_stays_a_range(here):
+    distributions = {
+        "n": IntDistribution(1, 10**9, step=3),
+        "x": FloatDistribution(0.05, 10**6 + 0.05, step=0.1),
+    }
+    write_study(here, {"n": 7, "x": 0.05 + 0.1 * 3}, distributions)
+    run("--from-optuna", "study")
+    found = {
+        dim.name: (dim.kind, dim.lower, dim.upper, dim.q) for dim in load("space.yaml").dimensions
+    }
+    assert found == {
+        "params.n": ("qrandint", 1, 10**9, 3),
+        "params.x": ("quniform", 0.05, 10**6 + 0.05, 0.1),
+    }
+    assert len((here / "space.yaml").read_text()) < 1000
+
+
+def test_an_initial_point_has_no_constants_and_no_rounding_errors(here):
+    distributions = {
+        "n": IntDistribution(3, 3),
+        "k": CategoricalDistribution(["only"]),
+        "x": FloatDistribution(0, 1, step=0.1),
+    }
+    write_study(here, {"n": 3, "k": "only", "x": 0.1 * 3}, distributions)
+    run("--from-optuna", "study")
+    (point,) = load("space.yaml").search.initial_points
+    assert point.keys == {"params.x": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("name", "distribution", "message"),
+    [
+        ("when", IntDistribution(0, 5), "`when` is allowed only beside a domain"),
+        ("\ud800", IntDistribution(0, 5), "half a surrogate pair"),
+        ("x", IntDistribution(0, 2**70), "upper must be within 64 bits"),
+        ("x", FloatDistribution(-math.inf, 1), "lower must be finite, got [-.inf, 1.0]"),
+        ("x", CategoricalDistribution(range(20_000)), "too many values"),
+    ],
+)
+def test_a_file_that_would_not_be_valid_is_not_written(here, name, distribution, message):
+    write_study(here, {name: 1}, {name: distribution}, name="a\nb")
+    (here / "space.yaml").write_text("old")
+    (shown,) = refused("--from-optuna", "study", "--force").splitlines()
+    assert message in shown
+    assert (here / "space.yaml").read_text() == "old"
+    assert sorted(path.name for path in here.iterdir()) == ["space.yaml", "study"]
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [
+        "missing.db",
+        "sqlite:///missing.db",
+        "sqlite+pysqlite:///missing.db",
+        "sqlite:///file:missing.db?mode=rwc&uri=true",
+    ],
+)
+def test_a_missing_database_is_not_created(here, storage):
+    assert refused("--from-optuna", storage) == "--from-optuna: missing.db: there is no such file\n"
+    assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [
+        "study.db",
+        "sqlite:///study.db",
+        "sqlite+pysqlite:///study.db?timeout=9",
+        "sqlite:///file:study.db?mode=rwc&uri=true",
+    ],
+)
+def test_a_database_is_opened_for_reading(here, storage):
+    optuna.create_study(storage="sqlite:///study.db", study_name="s")
+    study = open_study(storage, None)
+    with pytest.raises(optuna.exceptions.StorageInternalError) as caught:
+        study.set_user_attr("a", 1)
+    assert "readonly database" in str(caught.value.__cause__)
+
+
+@pytest.mark.integration
+def test_a_postgresql_database_is_opened_for_reading(here):
+    with postgres.server() as url:
+        message = refused("--from-optuna", url)
+        assert (
+            'relation "version_info" does not exist' in message and postgres.PASSWORD not in message
+        )
+        optuna.create_study(storage=url.replace(":", "+psycopg2:", 1), study_name="s")
+        with pytest.raises(optuna.exceptions.StorageInternalError) as caught:
+            open_study(url, None).set_user_attr("a", 1)
+        assert "read-only transaction" in str(caught.value.__cause__)
+
+
 def test_storages_that_cannot_be_read(here):
     assert "nothing.db: there is no such file" in refused("--from-optuna", "nothing.db")
     sqlite3.connect(here / "other.db").execute("create table t (x int)").connection.close()
     before = (here / "other.db").read_bytes()
-    assert "other.db cannot be read" in refused("--from-optuna", "other.db")
+    assert "other.db cannot be read: no such table" in refused("--from-optuna", "other.db")
+    assert "oracle is no database of Optuna" in refused("--from-optuna", "oracle://host/study")
     assert (here / "other.db").read_bytes() == before
     (here / "text.log").write_text("hello\n")
     assert re.search("text.log (cannot be read|has no study)", refused("--from-optuna", "text.log"))
@@ -316,6 +501,32 @@ def test_an_objective(here, monkeypatch):
     assert [report["objective"] for report in reports] == pytest.approx(
         [0.02, 0.01, 0.02 / 3, 0.005, 0.004, 0.02]
     )
+
+
+@pytest.mark.parametrize("reference", ["own_objective:train", "own_objective:Trial.run"])
+def test_an_objective_with_a_name_of_the_written_module(here, monkeypatch, reference):
+    (here / "own_objective.py").write_text(
+        "import os\n\ndef train(trial):\n    os.chdir('/')\n    return trial.suggest_float('x', 0, 1)\n\n"
+        "class Trial:\n    run = staticmethod(train)\n"
+    )
+    run("--from-objective", reference)  # the paths refer to the folder in which the command started
+    assert load("space.yaml").dimensions[0].name == "params.x"
+
+    import ray.train
+
+    reports = []
+    monkeypatch.setattr(ray.train, "report", reports.append)
+    from space_loop import train
+
+    train({"x": 0.25})
+    assert reports == [{"objective": 0.25}]
+
+
+def test_the_module_of_the_objective_is_not_overwritten(here):
+    (here / "space_loop.py").write_text(OBJECTIVE)
+    (shown,) = refused("--from-objective", "space_loop:objective", "--force").splitlines()
+    assert shown.startswith("--from-objective: space_loop.py would be overwritten")
+    assert (here / "space_loop.py").read_text() == OBJECTIVE
 
 
 def test_several_values(here):
@@ -363,6 +574,20 @@ def test_several_values(here):
         (
             "import sys\nsys.exit(3)\nobjective = 3\n",
             "cannot be imported: SystemExit: 3 (own_objective.py, line 2)",
+        ),
+        (
+            "import sys\ndef objective(trial):\n    trial.suggest_int('n', 1, 2)\n    sys.exit('a\\nb')\n",
+            "raised SystemExit: a b (own_objective.py, line 4)",
+        ),
+        (
+            "def objective(trial):\n    i = 0\n    while True:\n        try:\n            trial.suggest_int(f'n{i}', 1, 2)\n"
+            "        except Exception:\n            pass\n        i += 1\n",
+            "more than 2,000 parameters were suggested",
+        ),
+        (
+            "class Odd:\n    def __repr__(self):\n        raise KeyError\ndef objective(trial):\n"
+            "    trial.suggest_int('n', 1, 2)\n    return Odd()\n",
+            "returned KeyError in repr(), but must return a number",
         ),
         ("objective = 3\n", "has the type int, but must be a function"),
         ("other = 3\n", "has no `objective`"),
