@@ -8,6 +8,7 @@ from typing import Any
 
 from sweeps.bundle.manifest import Manifest
 from sweeps.core.label_columns import label_columns
+from sweeps.core.markdown_text import cell, code
 from sweeps.core.metrics import base_name
 
 # The most columns, classes and packages that are listed by name.
@@ -36,7 +37,7 @@ def _single(manifest: Manifest) -> Iterator[str]:
         for key in ("sweep", "trial")
         if key in facts
     ]
-    yield f"# {': '.join(names) or 'A model'}"
+    yield f"# {cell(': '.join(names)) or 'A model'}"
     yield "This folder is one model with its fitted preprocessor. It takes raw rows and returns predictions."
     rows = [[_code(name), _number(value)] for name, value in _values(facts).items()]
     if facts.get("test") is not None and "metric" in facts:
@@ -70,13 +71,11 @@ def _values(facts: dict[str, Any]) -> dict[str, Any]:
 def _ensemble(manifest: Manifest) -> Iterator[str]:
     """Yield the paragraphs about an ensemble: the models, their weights and their scores."""
     facts, about = manifest.training, manifest.training["ensemble"]
-    metric, count, total = (
-        base_name(facts["metric"]),
-        len(manifest.members),
-        sum(m.weight for m in manifest.members),
-    )
+    metric = _code(base_name(facts["metric"]))
+    count = len(manifest.members)
+    total = sum(m.weight for m in manifest.members)
     single = about["single"]
-    yield f"# {facts['sweep']}: ensemble of {count} model{'s' * (count != 1)}"
+    yield f"# {cell(facts['sweep'])}: ensemble of {count} model{'s' * (count != 1)}"
     yield "This folder is one model: it averages the predictions of its members. Each member has its own fitted preprocessor."
     scores = [["this ensemble", _number(facts["value"]), _number(facts["test"])]]
     scores += [
@@ -153,9 +152,8 @@ def _listed(items: Sequence[str], place: str) -> str:
 
 
 def _code(value: Any) -> str:
-    """Return a value as code that cannot end its cell of a table, or its line."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return f"`{' '.join(text.replace('`', ' ').replace('|', '/').split())}`"
+    """Return a value as code in one line."""
+    return code(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _number(value: Any) -> str:
@@ -164,4 +162,5 @@ def _number(value: Any) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    escaped = [[text.replace("|", "\\|") for text in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)

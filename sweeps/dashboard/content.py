@@ -12,8 +12,7 @@ from sweeps.dashboard.reader import Snapshot
 from sweeps.space.domains import short_names
 from sweeps.study.record import TrialRecord, lineage_text
 from sweeps.sweep_report.configuration import configuration_rows, value_text
-from sweeps.sweep_report.figures import PlotData
-from sweeps.sweep_report.plots import option_text
+from sweeps.sweep_report.figures import PlotData, option_text
 
 # Titles of the figures, in the order of the page.
 TITLES = {

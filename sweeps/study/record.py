@@ -650,13 +650,13 @@ def _recorded(t: FrozenTrial, objectives: Objectives, folder: Path) -> TrialReco
     if (
         result.checkpoint is not None and recorded_store(folder) is None
     ):  # the folder may have been moved, or the checkpoint deleted
-        path = SweepFolder(folder).trial(first["id"]) / Path(result.checkpoint.path).name
+        path = SweepFolder(folder).trial(t.number) / Path(result.checkpoint.path).name
         result = replace(
             result, checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None
         )
     return TrialRecord(
         number=t.number,
-        id=first["id"],
+        id=format_trial_id(t.number),
         seed=first["seed"],
         preprocessor=first["preprocessor"],
         scaling=first["scaling"],

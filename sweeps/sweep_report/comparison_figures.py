@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sweeps.sweep_report.comparison import Comparison, labels_of, leader_of, regret_of
-from sweeps.sweep_report.figures import Figure, thin, whole_axis
-from sweeps.sweep_report.plots import MAX_POINTS, axes, plain, rounded
+from sweeps.sweep_report.figures import Figure, Raw, thin, whole_axis
+from sweeps.sweep_report.plots import MAX_POINTS, axes, rounded
 
 # Titles of the x axes, by the attribute of `regret.Spent`.
 BUDGETS = {"trials": "trials", "seconds": "seconds"}
@@ -96,13 +96,12 @@ def _lines(
         line = {
             "type": "scatter",
             "mode": "lines",
-            "name": plain(name),
+            "name": name,
             "line": {"shape": "hv", "width": 2},
         }
         shown = {"x": rounded(x for x, _ in kept), "y": rounded(y for _, y in kept)}
-        traces.append(
-            line | shown | {"hovertemplate": "%{y} after %{x}<extra>%{fullData.name}</extra>"}
-        )
+        hover = Raw("%{y} after %{x}<extra>%{fullData.name}</extra>")
+        traces.append({**line, **shown, "hovertemplate": hover})
     layout["xaxis"] |= {
         "rangemode": "tozero",
         **whole_axis(x for points in lines.values() for x, _ in points),

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sweeps.core.markdown_text import cell
 from sweeps.sweep_report.comparison import Comparison, Row
 from sweeps.sweep_report.comparison_figures import comparison_figures
-from sweeps.sweep_report.content import cell, table
+from sweeps.sweep_report.content import table
 from sweeps.sweep_report.html_page import to_html
 
 UNITS = {"trials": "trials", "seconds": "s", "cpu_seconds": "CPU s", "gpu_seconds": "GPU s"}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
-import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.bundle.ensemble_summary import EnsembleSummary, ensembles_of
 from sweeps.core.atomic_files import write_text
 from sweeps.core.disk import DISK_ERRORS
+from sweeps.core.markdown_text import cell, code, code_block
 from sweeps.core.metrics import base_name
 from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult, read_result, relocate
@@ -177,14 +179,16 @@ def _head(record: Record, space: Space, result: SweepResult) -> str:
         if k in tuned
     )
     test = f"; on the test rows **{number(best['test'])}**" if best["test"] is not None else ""
-    value = f"**{cell(record.metric)} {number(best['value'])}**{test}: trial {best['trial']}"
+    value = f"**{cell(record.metric)} {number(best['value'])}**{test}: trial {cell(best['trial'])}"
     return f"# {cell(result.sweep)}\n\n{value}{f' with {values}' if values else ''}."
 
 
 def _front(front: Sequence[dict[str, Any]]) -> str:
     """Return a sentence about the Pareto front, and below it a table of the front's trials and their values."""
     names = list(front[0]["values"])
-    rows = [[best["trial"], *(number(best["values"][name]) for name in names)] for best in front]
+    rows = [
+        [cell(best["trial"]), *(number(best["values"][name]) for name in names)] for best in front
+    ]
     head = f"**{len(front)} trial{'s' * (len(front) != 1)} on the Pareto front** of {', '.join(map(cell, names))}"
     text = f"{head}. For each of these trials, no other trial is better in one objective and at least as good in the others."
     return f"{text}\n\n{table(['trial', *names], rows)}"
@@ -205,7 +209,7 @@ def _best(record: Record, result: SweepResult) -> str:
         )
         at = [["best step", f"{trial.result.best_step} of {trial.result.steps}{stopped}"]]
     scaling = best["scaling"]
-    each = ", ".join(f"{v:g} {k}" for k, v in scaling["resources_per_worker"].items())
+    each = ", ".join(f"{v:g} {cell(k)}" for k, v in scaling["resources_per_worker"].items())
     rows = [
         [cell(name), cell(text)] for name, text in configuration_rows(best.get("data", {}), "data.")
     ]
@@ -214,7 +218,7 @@ def _best(record: Record, result: SweepResult) -> str:
         ["workers", f"{number_text(scaling['num_workers'])} × {each}"],
     ]
     rows += [[cell(name), cell(text)] for name, text in configuration_rows(best["params"])]
-    return f"## Trial {best['trial']}\n\n" + table(["", ""], [*at, *rows])
+    return f"## Trial {cell(best['trial'])}\n\n" + table(["", ""], [*at, *rows])
 
 
 def _spent(result: SweepResult) -> str:
@@ -224,7 +228,7 @@ def _spent(result: SweepResult) -> str:
     )
     trials, ended = (
         sum(result.trials.values()),
-        f" Ended early: {result.reason}." if result.reason else "",
+        f" Ended early: {cell(result.reason)}." if result.reason else "",
     )
     fits = f"{result.fits} preprocessor{'s' * (result.fits != 1)} fitted"
     return f"{trials} trial{'s' * (trials != 1)} in {duration(result.seconds)}: {counts}; {fits}.{ended}"
@@ -270,11 +274,12 @@ def _ensembles(ensembles: Sequence[EnsembleSummary]) -> str:
         return ""
     rows = []
     for found in ensembles:
-        members = ", ".join(f"{trial} (weight {weight})" for trial, weight in found.members.items())
-        rows.append(
-            [f"`{cell(Path(found.path).name)}`", number(found.value), number(found.test), members]
+        members = ", ".join(
+            f"{cell(trial)} (weight {weight})" for trial, weight in found.members.items()
         )
-        single = f"the best single model, trial {found.single}"
+        name = cell(Path(found.path).name)
+        rows.append([name, number(found.value), number(found.test), members])
+        single = f"the best single model, trial {cell(found.single)}"
         rows.append([single, number(found.single_value), number(found.single_test), ""])
     head = ["", f"{cell(base_name(ensembles[0].metric))} on valid", "on test", "members"]
     return f"## Ensembles\n\n{table(head, rows)}\n\nThe members were chosen on the rows of valid, so their scores on valid are optimistic."
@@ -333,27 +338,28 @@ def _data(summary: DataSummary, space: Space) -> str:
 
 def _use(result: SweepResult) -> str:
     """Return a section that shows how to use the bundle. Without a bundle, the section gives the path of the best trial's checkpoint."""
+    folder = f"The sweep's folder: {code(str(result.dir))}"
     if result.bundle is None:
-        where = f"The checkpoint is in `{result.checkpoint}`." if result.checkpoint else ""
-        return (
-            f"## Files\n\n{where}\n\nThe sweep's folder: `{result.dir}`"
-            if where
-            else f"The sweep's folder: `{result.dir}`"
-        )
-    commands = f"```bash\nsweeps predict {result.bundle} rows.csv\n```"
-    python = f'```python\nimport sweeps\n\nbundle = sweeps.load_bundle("{result.bundle}")\nbundle.predict(frame)\n```'
-    return f"## Use the bundle\n\n{commands}\n\n{python}\n\nThe sweep's folder: `{result.dir}`"
+        if not result.checkpoint:
+            return folder
+        return f"## Files\n\nThe checkpoint is in {code(str(result.checkpoint))}.\n\n{folder}"
+    bundle = str(result.bundle)
+    commands = code_block("bash", f"sweeps predict {shlex.quote(bundle)} rows.csv")
+    loads = f"bundle = sweeps.load_bundle({json.dumps(bundle, ensure_ascii=False)})"
+    python = code_block("python", f"import sweeps\n\n{loads}\nbundle.predict(frame)")
+    return f"## Use the bundle\n\n{commands}\n\n{python}\n\n{folder}"
 
 
 def _space(space: Space) -> str:
     """Return a section with the text of the space file, and a list of the changes that were made with the option `--set`."""
     text = space.public(space.text).strip()
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    changed = "".join(f"\n\nChanged: `{space.public(override)}`" for override in space.overrides)
+    changed = "".join(
+        f"\n\nChanged: {code(space.public(override))}" for override in space.overrides
+    )
     changed += "".join(
         f"\n\nVariable: {cell(name)} = {cell(value)}" for name, value in space.variables.items()
     )
-    return f"## Space file\n\n{fence}yaml\n{text}\n{fence}{changed}"
+    return f"## Space file\n\n{code_block('yaml', text)}{changed}"
 
 
 def last_line(error: str | None) -> str:
@@ -365,12 +371,6 @@ def last_line(error: str | None) -> str:
 def number(value: Any) -> str:
     """Format a value for Markdown. A finite float is rounded to six significant digits."""
     return cell(value_text(value))
-
-
-def cell(value: Any) -> str:
-    """Escape a value, so that it can be used as text in Markdown and in a cell of a Markdown table."""
-    text = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"[\\`*\[\]>|#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", text)
 
 
 def duration(seconds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -32,8 +32,57 @@ HEIGHT = 400
 MIN_RUNG_TRIALS = 30
 # Smallest number of trials for which importances are computed. With fewer trials, importances are mostly noise.
 MIN_IMPORTANCE_TRIALS = 10
+# Longest text in a figure, and longest text of an option, which labels a tick of an axis.
+MOST_CHARACTERS, MOST_OPTION_CHARACTERS = 90, 24
 # The largest range of whole numbers of which an axis labels each.
 MAX_WHOLE_TICKS = 12
+
+
+class Raw(str):
+    """A text of a figure that Plotly gets unchanged: a template without names, or a text that Plotly does not read as HTML."""
+
+
+def literal(value: Any) -> Any:
+    """Return a part of Plotly's JSON with which Plotly shows each text as it is. Long texts are cut.
+
+    Plotly reads most texts as HTML, in which `<a>` is a link. It also reads `$...$` as TeX and `%{...}` as a template.
+    """
+    if isinstance(value, str) and not isinstance(value, Raw):
+        text = html.escape(shortened(value), quote=False)
+        return text.replace("$", "&#36;").replace("%{", "%&#123;")
+    if isinstance(value, Mapping):
+        return {key: literal(inner) for key, inner in value.items()}
+    return [literal(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
+    """Return a text of at most `most` characters. The middle of a longer text is cut out.
+
+    >>> shortened("learning_rate_schedule.yaml", 20)
+    'learning_ra…ule.yaml'
+    """
+    end = 2 * most // 5
+    return text if len(text) <= most else f"{text[: most - 1 - end]}…{text[-end:]}"
+
+
+def short_texts(texts: Sequence[str], most: int) -> list[str]:
+    """Return texts of about `most` characters. Texts that would be equal after the cut are numbered."""
+    short = [shortened(text, most) for text in texts]
+    if len(set(short)) == len(short):
+        return short
+    return [f"{number}: {text}" for number, text in enumerate(short, 1)]
+
+
+def option_texts(dimension: Dimension) -> dict[Any, str]:
+    """Return the text of each option of a dimension, by the option's key. Different options have different texts."""
+    keys = [option.key for option in dimension.options]
+    texts = short_texts([option_text(key) for key in keys], MOST_OPTION_CHARACTERS)
+    return dict(zip(keys, texts, strict=True))
+
+
+def option_text(key: Any) -> str:
+    """Return the text of an option: as in YAML, `null`, `true` and `false` for values without a text of their own."""
+    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
 
 
 @dataclass(frozen=True)
@@ -43,7 +92,8 @@ class Figure:
     Attributes:
         key: Name of the figure in addresses, such as `history`.
         title: The title above the figure.
-        plot: The figure as Plotly's JSON, an object with the keys `data` and `layout`; {} if there is nothing to draw.
+        plot: The figure as Plotly's JSON, an object with the keys `data` and `layout`; {} if there is nothing to draw. The figure is made
+            from names as they are. The attribute has them as Plotly needs them; see `literal`.
         note: The caption. It describes the figure, or says why there is nothing to draw.
     """
 
@@ -52,15 +102,18 @@ class Figure:
     plot: dict[str, Any] = field(default_factory=dict)
     note: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plot", literal(self.plot))
+
     def to_plotly(self) -> plotly.graph_objects.Figure:
         """Return the figure as an object of the package Plotly, for example for a notebook. The caption is below the title."""
         import plotly.graph_objects as go
 
         figure = go.Figure(self.plot or None)
         lines = textwrap.wrap(self.note, CAPTION_WIDTH)
-        subtitle = {"text": "<br>".join(html.escape(text, quote=False) for text in lines)}
+        subtitle = {"text": "<br>".join(map(literal, lines))}
         title = {
-            "text": self.title,
+            "text": literal(self.title),
             "subtitle": subtitle,
             "y": 1.0,
             "yanchor": "top",

@@ -6,6 +6,7 @@ import base64
 import gzip
 import html
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,7 +29,8 @@ def to_html(results: str, figures: Sequence[Figure] | None = None, appendix: str
     from markdown_it import MarkdownIt  # no extra dependency, because Rich needs it too
 
     render = MarkdownIt("commonmark", {"html": False}).enable("table").render
-    title = html.escape(results.split("\n", 1)[0].lstrip("# ").replace("\\", ""))
+    heading = re.sub(r"\\(.)", r"\1", results.split("\n", 1)[0].removeprefix("# "))
+    title = html.escape(html.unescape(heading))
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>'
     head += f"<style>{(STATIC / 'look.css').read_text()}</style>"
     body = [render(results), *(() if figures is None else _figures(figures)), render(appendix)]

@@ -11,12 +11,15 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sweeps.core.json_files import is_number
 from sweeps.space import Dimension
 from sweeps.sweep_report.figures import (
     MIN_IMPORTANCE_TRIALS,
     Figure,
     PlotData,
+    Raw,
     basis_of,
+    option_texts,
     thin,
     whole_axis,
 )
@@ -45,13 +48,19 @@ def distribution_of(
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if dimension.options:
-        return CategoricalDistribution([option.key for option in dimension.options])
+        return CategoricalDistribution(list(shown_options(dimension).values()))
     if dimension.lower is None or dimension.highest is None:
         return FloatDistribution(min(values), max(values))
     lower, upper = min([dimension.lower, *values]), max([dimension.highest, *values])
     if dimension.is_integer:
         return IntDistribution(int(lower), int(upper), log=dimension.is_log)
     return FloatDistribution(lower, upper, log=dimension.is_log)
+
+
+def shown_options(dimension: Dimension) -> dict[Any, Any]:
+    """Return what a plot shows for each option: a number, because Optuna orders numbers, or a text."""
+    texts = option_texts(dimension)
+    return {key: key if is_number(key) else text for key, text in texts.items()}
 
 
 def study_of(
@@ -75,11 +84,14 @@ def study_of(
     distributions = {
         d.name: distribution_of(d, seen[d.name]) for d in data.dimensions if seen[d.name]
     }
+    options = {d.name: shown_options(d) for d in data.dimensions}
     made = []
     for t in trials:
         if t.number in values:
             had = [name for name in distributions if name in t.labels]
-            params = {data.names[name]: t.labels[name] for name in had}
+            params = {
+                data.names[name]: options[name].get(t.labels[name], t.labels[name]) for name in had
+            }
             of_params = {data.names[name]: distributions[name] for name in had}
             made.append(
                 optuna.trial.create_trial(
@@ -214,7 +226,12 @@ def thinned(shown: int, of: int) -> str:
 
 def as_json(figure: Any) -> dict[str, Any]:
     """Return Optuna's figure as Plotly's JSON, without its title and its colors of the page, which our pages set."""
-    plot: dict[str, Any] = json.loads(figure.to_json())
+    plot: dict[str, Any] = json.loads(figure.to_json(), object_hook=_with_raw_arrays)
     for key in ("template", "title", "width", "height"):
         plot["layout"].pop(key, None)
     return plot
+
+
+def _with_raw_arrays(value: dict[str, Any]) -> dict[str, Any]:
+    """Mark the Base64 text of an array, which is not shown."""
+    return value | {"bdata": Raw(value["bdata"])} if "bdata" in value else value

@@ -7,7 +7,6 @@ has the trial's id in `customdata`, so that a click can open the trial.
 from __future__ import annotations
 
 import datetime
-import html
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,11 +16,16 @@ from sweeps.core.resources import workers_text
 from sweeps.space import Dimension
 from sweeps.sweep_report import optuna_plots
 from sweeps.sweep_report.figures import (
+    MOST_CHARACTERS,
     Figure,
     PlotData,
+    Raw,
     best_so_far,
     finite,
+    option_texts,
     resources_in_use,
+    short_texts,
+    shortened,
     thin,
     whole_axis,
 )
@@ -139,7 +143,8 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
             "customdata": [t.id] * len(curve),
         }
         at = "%{x:.3g}% of the train rows" if data.parts else "step %{x}"
-        traces.append({**trace, "hovertemplate": f"trial {t.id}, {at}: %{{y}}<extra></extra>"})
+        hover = Raw(f"trial %{{customdata}}, {at}: %{{y}}<extra></extra>")
+        traces.append({**trace, "hovertemplate": hover})
     note = f"The objective by {'share of the train rows' if data.parts else 'step'}. A click on the legend hides a trial."
     if not chosen and len(ranked) < len(having):
         note += f" The figure shows {len(ranked)} of {len(having):,} trials: the running and the best ones."
@@ -163,13 +168,13 @@ def importance(data: PlotData) -> Figure:
         "type": "bar",
         "orientation": "h",
         "x": rounded(v for _, v in shown),
-        "y": [plain(n) for n, _ in shown],
+        "y": short_texts([name for name, _ in shown], MOST_CHARACTERS - 5),
         "name": "importance",
     }
     bars |= {
         "text": [f"{v:.2f}" for _, v in shown],
         "textposition": "auto",
-        "hovertemplate": "%{y}: %{x}<extra></extra>",
+        "hovertemplate": Raw("%{y}: %{x}<extra></extra>"),
     }
     layout = axes("importance", "") | {"showlegend": False, "height": 120 + 26 * len(shown)}
     return Figure(
@@ -201,10 +206,10 @@ def parallel(data: PlotData) -> Figure:
     }
     line |= {
         "showscale": True,
-        "colorbar": {"title": {"text": plain(data.metric)}, "thickness": 12},
+        "colorbar": {"title": {"text": data.metric}, "thickness": 12},
     }
     tracks = [
-        {"label": plain(data.metric), "values": rounded(values)},
+        {"label": data.metric, "values": rounded(values)},
         *(parallel_axis(data, d, shown) for d in dimensions),
     ]
     plot = {
@@ -234,24 +239,21 @@ def parallel_axis(
     data: PlotData, dimension: Dimension, trials: Sequence[TrialRecord]
 ) -> dict[str, Any]:
     """Return one axis of the parallel coordinates. Trials in which the dimension was not active are at the lowest position, `not set`."""
-    label, had = plain(data.names[dimension.name]), [t.labels.get(dimension.name) for t in trials]
+    label = data.names[dimension.name]
+    had = [t.labels.get(dimension.name) for t in trials]
     unset = any(dimension.name not in t.labels for t in trials)
     if dimension.options:
-        texts = [option_text(o.key) for o in dimension.options]
-        places = {text: at for at, text in enumerate([*(["not set"] if unset else []), *texts])}
-        at = [
-            places[
-                "not set"
-                if dimension.name not in t.labels
-                else option_text(t.labels[dimension.name])
-            ]
-            for t in trials
-        ]
+        texts = option_texts(dimension)
+        places = {key: place for place, key in enumerate(texts, unset)}
         return {
             "label": label,
-            "values": at,
-            "tickvals": list(places.values()),
-            "ticktext": [shortened(text) for text in places],
+            "values": [
+                places[t.labels[dimension.name]] if dimension.name in t.labels else 0
+                for t in trials
+            ],
+            "tickvals": list(range(len(texts) + unset)),
+            # Plotly does not read these texts as HTML
+            "ticktext": list(map(Raw, [*["not set"] * unset, *texts.values()])),
         }
     scale: Callable[[float], float] = math.log10 if dimension.is_log else float
     numbers = [scale(v) for v in had if v is not None]
@@ -305,17 +307,18 @@ def slice_of(data: PlotData, name: str | None = None) -> Figure:
         )
     having = [t for t in data.ranked if dimension.name in t.labels]
     shown = thin(having, MAX_POINTS)
+    texts = option_texts(dimension)
     traces = []
     for state, chosen in by_state(data, shown).items():
         values = [t.labels[dimension.name] for t in chosen]
-        x = [shortened(option_text(v)) for v in values] if dimension.options else rounded(values)
+        x = [texts[v] for v in values] if dimension.options else rounded(values)
         traces.append(
             points(state, chosen, x, [t.result.value for t in chosen], data.metric, STATES[state])
         )
-    layout = axes(plain(data.names[dimension.name]), data.metric) | {"showlegend": True}
+    layout = axes(data.names[dimension.name], data.metric) | {"showlegend": True}
     if dimension.options:
-        order = [shortened(option_text(o.key)) for o in dimension.options]
-        layout["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": order}
+        order = {"categoryorder": "array", "categoryarray": list(texts.values())}
+        layout["xaxis"] |= {"type": "category", **order}
     elif dimension.is_log:
         layout["xaxis"] |= {"type": "log", "exponentformat": "power", "dtick": 1}
     else:
@@ -354,9 +357,8 @@ def timeline(data: PlotData) -> Figure:
             for t, (start, end) in zip(chosen, spans, strict=True)
         ]
         bar |= {"y": [t.number for t in chosen], "text": texts, "textposition": "none"}
-        traces.append(
-            {**bar, "hovertemplate": f"trial %{{customdata}}, {state}: %{{text}}<extra></extra>"}
-        )
+        hover = Raw(f"trial %{{customdata}}, {state}: %{{text}}<extra></extra>")
+        traces.append({**bar, "hovertemplate": hover})
     layout = axes("", "trial") | {"barmode": "overlay", "bargap": 0.1, "showlegend": True}
     layout["xaxis"] |= {"type": "date"}
     layout["yaxis"] |= {"autorange": "reversed", **whole_axis(t.number for t in shown)}
@@ -426,16 +428,15 @@ def pareto(data: PlotData) -> Figure:
         trace |= dict(zip("xyz", columns, strict=False)) | {
             "marker": {"color": color, "size": 7 if count == 2 else 4}
         }
-        shown = ", ".join(f"{plain(n)} %{{{axis}}}" for n, axis in zip(names, "xyz", strict=False))
-        traces.append({**trace, "hovertemplate": f"trial %{{customdata}}: {shown}<extra></extra>"})
+        shown = ", ".join(f"%{{meta[{at}]}} %{{{axis}}}" for at, axis in enumerate("xyz"[:count]))
+        hover = Raw(f"trial %{{customdata}}: {shown}<extra></extra>")
+        traces.append({**trace, "meta": names, "hovertemplate": hover})
     layout = axes(names[0], names[1]) | {"showlegend": True}
     if count == 3:
-        layout = {
-            "scene": {
-                f"{a}axis": {"title": {"text": plain(n)}} for a, n in zip("xyz", names, strict=True)
-            },
-            "height": 520,
-        }
+        # Plotly draws these titles without entities, and reads only a few tags, which a space of no width breaks.
+        titles = [Raw(shortened(name).replace("<", "<\u200b")) for name in names]
+        scene = {f"{a}axis": {"title": {"text": t}} for a, t in zip("xyz", titles, strict=True)}
+        layout = {"scene": scene, "height": 520}
     note = "For each trial on the front, no other trial is better in one objective and at least as good in the others."
     return Figure("pareto", title, {"data": traces, "layout": layout}, note)
 
@@ -457,7 +458,7 @@ def resources(data: PlotData) -> Figure:
         line = {
             "type": "scatter",
             "mode": "lines",
-            "name": plain(name),
+            "name": name,
             "line": {"shape": "hv", "width": 1.5},
         }
         traces.append(
@@ -552,18 +553,16 @@ def points(
         "customdata": [t.id for t in trials],
     }
     marker = {"size": 6, "opacity": 0.8} | ({} if color is None else {"color": color})
-    template = (
-        f"trial %{{customdata}}: {plain(metric)} %{{y}} at %{{x}}<extra>{plain(name)}</extra>"
-    )
+    hover = Raw("trial %{customdata}: %{meta[0]} %{y} at %{x}<extra>%{fullData.name}</extra>")
     on_top = {"zorder": 1} if name == "COMPLETE" else {}
-    return {**trace, **on_top, "marker": marker, "hovertemplate": template}
+    return {**trace, **on_top, "marker": marker, "meta": [metric], "hovertemplate": hover}
 
 
 def axes(x: str, y: str) -> dict[str, Any]:
     """Return the layout of a figure with two axes."""
     return {
-        "xaxis": {"title": {"text": plain(x)}},
-        "yaxis": {"title": {"text": plain(y)}},
+        "xaxis": {"title": {"text": x}},
+        "yaxis": {"title": {"text": y}},
         "hovermode": "closest",
     }
 
@@ -605,18 +604,3 @@ def rounded(values: Iterable[float | None]) -> list[float | int | None]:
         else None
         for v in values
     ]
-
-
-def option_text(key: Any) -> str:
-    """Return the text of an option: as in YAML, `null`, `true` and `false` for values without a text of their own."""
-    return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
-
-
-def shortened(text: str) -> str:
-    """Return a text of at most 24 characters for an axis."""
-    return plain(text if len(text) <= 24 else f"{text[:14]}…{text[-9:]}")
-
-
-def plain(text: str) -> str:
-    """Escape a text for Plotly, which interprets some tags of HTML."""
-    return html.escape(str(text), quote=False)

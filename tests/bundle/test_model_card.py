@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import html
+import json
 import textwrap
 from typing import Any
+
+from markdown_it import MarkdownIt
 
 from sweeps.bundle.manifest import ColumnSchema, Manifest
 from sweeps.bundle.model_card import model_card
@@ -107,6 +111,17 @@ def test_names_cannot_break_the_page_and_long_lists_are_cut():
     columns = [ColumnSchema(name=f"a|b`\n{n}", type="double", dtype="float64") for n in range(60)]
     text = model_card(manifest(columns=columns))
     assert (
-        "`a/b 49` (double), and 10 others, see `manifest.json`. Other columns are ignored." in text
-        and "a/b 50" not in text
+        "``a|b` 49`` (double), and 10 others, see `manifest.json`. Other columns are ignored."
+        in text
     )
+    assert "a|b` 50" not in text
+
+
+def test_names_are_shown_as_they_are_and_are_no_links():
+    name = "<a href=//e>x</a> a|b ``c`` [d](http://e) \\| &lt;"
+    facts = {**MADE, "sweep": name, "metric": name, "params": {name: 1}}
+    page = MarkdownIt("commonmark").enable("table").render(model_card(manifest(facts)))
+    assert "<a" not in page
+    assert f"<h1>{html.escape(name)}: trial 0007</h1>" in page
+    assert f"<td><code>{html.escape(name)}</code></td>" in page
+    assert html.escape(json.dumps({name: 1})) in page

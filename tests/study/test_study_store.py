@@ -71,6 +71,14 @@ def test_a_trial_has_its_cell_its_shape_and_values_within_bounds(make_space, tmp
     }
 
 
+def test_the_id_of_a_trial_is_its_number_whatever_a_database_says(make_space, tmp_path):
+    fill(SearchLoop.open(tmp_path, make_space(BODY)), 1)
+    objectives = record.read(tmp_path).objectives
+    (trial,) = record.trials_of(tmp_path)
+    trial.user_attrs["begun"]["id"] = "../<a href=//e>"
+    assert record._recorded(trial, objectives, tmp_path).id == "0000"
+
+
 def test_max_trials_are_begun_and_no_more(make_space, tmp_path):
     loop = SearchLoop.open(tmp_path, make_space(BODY, max_trials=5))
     assert [t is None for t in (loop.ask() for _ in range(6))] == [False] * 5 + [True]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sweeps.core.trial import Result, State
 from sweeps.space import Dimension, Space, load
+from sweeps.space.section_models import Objective
 from sweeps.study.record import TrialRecord
+from sweeps.sweep_report.figures import PlotData
 
 SPACE = """\
 name: made
@@ -110,3 +115,34 @@ def trials(space: Space, count: int) -> list[TrialRecord]:
         curve = [1 - rng.random() / step for step in range(1, steps + 1)]
         made.append(trial(space, number, State.COMPLETE if steps == 50 else State.PRUNED, curve))
     return made
+
+
+# A stranger's name. A figure shows it literally: it is no link, no entity, no formula and no template.
+MARKUP = "<a href=//e>&lt;$x$%{y}"
+# Two long options that differ only in their middle.
+LONG = [f"{'x' * 5000}{n}{'x' * 5000}" for n in (1, 2)]
+
+
+def marked_space(folder: Path) -> Space:
+    """Return a space whose metric, parameters and options have names with markup."""
+    text = SPACE.replace('"acc@5"', json.dumps(f"metric {MARKUP}"))
+    text = text.replace("    depth:", f"    {json.dumps(f'depth {MARKUP}')}:")
+    text = text.replace("    mixed:", f"    {json.dumps(f'mixed {MARKUP}')}:")
+    text = text.replace('[null, true, 1.5, "a_b|c"]', json.dumps([None, *LONG, MARKUP]))
+    file = folder / "marked.yaml"
+    file.write_text(text)
+    return load(file)
+
+
+def marked_data(folder: Path, count: int = 40, metrics: int = 1) -> PlotData:
+    """Return the trials of `marked_space`, which also held a resource with such a name."""
+    space = marked_space(folder)
+    at = datetime.datetime.fromtimestamp(1_000_000)
+    scaling = {"num_workers": 1, "resources_per_worker": {MARKUP: 1.0}}
+    made = []
+    for t in trials(space, count):
+        values = tuple([t.result.value] * metrics)
+        t = replace(t, began=at, ended=at, scaling=scaling)
+        made.append(replace(t, result=replace(t.result, values=values)))
+    objectives = tuple(Objective(f"{i} {MARKUP}", "maximize") for i in range(metrics))
+    return PlotData(space.dimensions, objectives, RUNGS, tuple(made), front=(1, 2))

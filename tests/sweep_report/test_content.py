@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import re
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import State
@@ -18,7 +14,7 @@ from sweeps.space.section_models import Objective
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record
 from sweeps.sweep_report import content as reports
-from sweeps.sweep_report.content import cell, duration, number, report
+from sweeps.sweep_report.content import duration, number, report
 from tests.sweep_report.made import space_in, trial, trials
 
 OBJECTIVES = Objectives((Objective("acc@5", "maximize"),))
@@ -125,18 +121,6 @@ def test_the_report_marks_a_stopped_winner_and_an_early_end(space):
     ).markdown
     assert "1 of 1, at which the trial was stopped (asha at step 5)" in text
     assert "Ended early: limits.timeout." in text
-
-
-@example("a&lt;b")
-@given(st.text(alphabet=st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=40))
-def test_a_cell_escapes_its_text_for_markdown(text):
-    shown = (
-        MarkdownIt("commonmark", {"html": False})
-        .enable("table")
-        .render(reports.table(["x"], [[cell(text)]]))
-    )
-    found = re.search(r"<td>(.*?)</td>", shown, re.S)
-    assert found and html.unescape(found.group(1)) == text, shown
 
 
 def test_numbers_and_durations_are_formatted_briefly():

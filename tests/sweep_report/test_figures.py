@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import html
 import json
 import math
+import re
 import time
 
 import pytest
@@ -20,18 +22,20 @@ from sweeps.space.section_models import Objective
 from sweeps.study.live_trial import ProgressUpdate
 from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import (
+    MOST_CHARACTERS,
     Figure,
     PlotData,
     basis_of,
     best_first,
     best_so_far,
     finite,
+    literal,
     read_plot_data,
     resources_in_use,
     thin,
     whole_axis,
 )
-from tests.sweep_report.made import RUNGS, space_in, trial, trials
+from tests.sweep_report.made import MARKUP, RUNGS, marked_data, space_in, trial, trials
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 GOALS = (Objective("acc@5", "maximize"),)
@@ -319,10 +323,53 @@ def test_unusual_sweeps_get_the_figures_that_can_be_drawn(space):
     assert [f.key for f in untuned] == ["history", "curves", "cost", "edf"]
 
 
-def test_names_are_not_read_as_tags(space):
-    odd = (Objective('<a href="javascript:alert(1)">', "maximize"),)
-    made = plots.history(data_of(space, trials(space, 3), objectives=odd))
-    assert "<a" not in json.dumps(made.plot["layout"])
+def strings(value, key="") -> list[tuple[str, str]]:
+    """Return all texts of a part of a figure, each with its key."""
+    if isinstance(value, dict):
+        return [found for name, inner in value.items() for found in strings(inner, name)]
+    if isinstance(value, list):
+        return [found for inner in value for found in strings(inner, key)]
+    return [(key, value)] if isinstance(value, str) else []
+
+
+def test_no_figure_has_a_name_that_plotly_reads_as_markup(tmp_path):
+    made = plots.all_figures(marked_data(tmp_path, metrics=2), 20)
+    assert {f.key for f in made} == set(plots.FIGURES)
+    for figure in made:
+        raw = ["hovertemplate", *["ticktext"] * (figure.key == "parallel"), "bdata"]
+        shown = [text for key, text in strings(figure.plot) if key not in raw]
+        assert not [text for text in shown if re.search(r"<|\$|%\{", text)]
+        assert max(map(len, shown)) < 6 * MOST_CHARACTERS
+        assert figure.key == "timeline" or any(MARKUP in html.unescape(text) for text in shown)
+        templates = [text for key, text in strings(figure.plot) if key == "hovertemplate"]
+        assert not any("//e" in text for text in templates)
+
+
+@given(st.text(max_size=MOST_CHARACTERS))
+def test_a_text_of_a_figure_is_escaped_once(text):
+    escaped = literal(text)
+    for entity, character in (("&lt;", "<"), ("&gt;", ">"), ("&#36;", "$"), ("&#123;", "{")):
+        escaped = escaped.replace(entity, character)
+    assert escaped.replace("&amp;", "&") == text
+
+
+def test_options_that_are_equal_after_the_cut_stay_different(tmp_path):
+    made = marked_data(tmp_path)
+    name = f"params.mixed {MARKUP}"
+    order = plots.slice_of(made, name).plot["layout"]["xaxis"]["categoryarray"]
+    assert len(order) == len(set(order)) == 4 and order[1] == f"2: {'x' * 14}…{'x' * 9}"
+    (track,) = [
+        axis
+        for axis in plots.parallel(made).plot["data"][0]["dimensions"]
+        if html.unescape(axis["label"]) == f"mixed {MARKUP}"
+    ]
+    assert track["tickvals"] == [0, 1, 2, 3] and track["ticktext"][3] == f"4: {MARKUP}"
+
+
+def test_titles_in_three_dimensions_have_no_tags(tmp_path):
+    figure = plots.pareto(marked_data(tmp_path, metrics=3))
+    title = figure.plot["layout"]["scene"]["zaxis"]["title"]["text"]
+    assert title == f"2 {MARKUP}".replace("<", "<\u200b")
 
 
 def test_a_failed_figure_does_not_affect_the_others(space, monkeypatch):

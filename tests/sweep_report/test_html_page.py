@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import gzip
+import html
 import json
 import re
 
+from sweeps.core.markdown_text import cell
 from sweeps.sweep_report.figures import Figure
 from sweeps.sweep_report.html_page import to_html
 
@@ -38,3 +40,10 @@ def test_the_file_needs_no_other_file():
 def test_a_report_without_figures_has_no_scripts():
     page = to_html("# made-1", [], "")
     assert "<script" not in page and "no trial has a value" in page and len(page) < 10_000
+
+
+def test_the_title_of_the_window_is_the_heading_without_escapes():
+    name = r"<b>a\b_ &lt; x</b>"
+    page = to_html(f"# {cell(name)}\n\ntext")
+    found = re.search("<title>(.*)</title>", page)
+    assert found and html.unescape(found[1]) == name

@@ -1,0 +1,37 @@
+"""Texts for Markdown, which a reader sees as they are. Names may come from a stranger and contain markup."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# Punctuation that Markdown reads as markup. `://` and `www.` begin a link for some readers, `~` strikes a text out, and `$` begins a formula.
+_MARKUP = re.compile(
+    r"[\\`*\[\]>|#~$]|:(?=//)|(?<=www)\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE
+)
+
+
+def cell(value: Any) -> str:
+    """Escape a value, so that it can be used as text in Markdown and in a cell of a Markdown table."""
+    text = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;")
+    return _MARKUP.sub(r"\\\g<0>", text)
+
+
+def code(text: str) -> str:
+    """Return a text in one line as code. A `|` in it must still be escaped in a table."""
+    line = " ".join(text.split())
+    marks = _fence(line, 1)
+    space = " " if "`" in (line[:1], line[-1:]) else ""
+    return f"{marks}{space}{line}{space}{marks}" if line else ""
+
+
+def code_block(language: str, text: str) -> str:
+    """Return a text of several lines as code."""
+    marks = _fence(text, 3)
+    return f"{marks}{language}\n{text}\n{marks}"
+
+
+def _fence(text: str, least: int) -> str:
+    """Return at least `least` backticks, and more than the text has in a row."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    return "`" * max(least, 1 + longest)

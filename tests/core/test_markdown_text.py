@@ -1,0 +1,70 @@
+"""Names in Markdown: a reader sees each text as it is, and no link."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from sweeps.core.markdown_text import cell, code, code_block
+
+texts = st.text(
+    st.sampled_from("`|\\<>&;*_~$[]()!#:/.w") | st.characters(exclude_categories=("C", "Z")),
+    min_size=1,
+    max_size=30,
+)
+
+
+def rendered(text: str) -> str:
+    """Return Markdown as HTML. Tags in the Markdown stay tags, as in a browser that shows a README."""
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
+
+
+@example("a&lt;b")
+@example("~~a~~")
+@given(texts)
+def test_a_cell_shows_its_text(text):
+    shown = rendered(f"| x |\n| --- |\n| {cell(text)} |")
+    found = re.search(r"<td>(.*?)</td>", shown, re.S)
+    assert found and html.unescape(found.group(1)) == text, shown
+
+
+@given(texts)
+def test_code_shows_its_text_in_a_sentence_and_in_a_table(text):
+    sentence = rendered(f"Look at {code(text)}.")
+    assert (
+        sentence
+        == f"<p>Look at <code>{html.escape(text, quote=False).replace(chr(34), '&quot;')}</code>.</p>\n"
+    )
+    escaped = code(text).replace("|", r"\|")
+    shown = rendered(f"| x |\n| --- |\n| {escaped} |")
+    found = re.search(r"<td><code>(.*?)</code></td>", shown, re.S)
+    assert found and html.unescape(found.group(1)) == text, shown
+
+
+@given(st.lists(texts, min_size=1, max_size=4).map("\n".join))
+def test_a_block_of_code_shows_its_text(text):
+    shown = rendered(code_block("yaml", text) + "\n\nafter")
+    found = re.fullmatch(
+        r'<pre><code class="language-yaml">(.*)\n</code></pre>\n<p>after</p>\n', shown, re.S
+    )
+    assert found and html.unescape(found.group(1)) == text, shown
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://e.org", r"http\://e.org"),
+        ("www.e.org", r"www\.e.org"),
+        ("WWW.e.org", r"WWW\.e.org"),
+        ("<http://e>", r"&lt;http\://e\>"),
+        ("[a](b)", r"\[a\](b)"),
+        ("a: b.c", "a: b.c"),
+    ],
+)
+def test_an_address_is_no_link_for_readers_that_make_links_of_addresses(text, expected):
+    assert cell(text) == expected
