@@ -362,7 +362,8 @@ def domains_section() -> Iterator[str]:
         rows.append((f"`{name}: [{', '.join(rule.args)}]`", domains.domain_description(name)))
     yield table(("domain", "values"), rows)
     yield (
-        "In a domain with `q`, `upper` must be `lower` plus a multiple of `q`. The options of `grid` and `choice` may be any values. The arguments of "
+        "In a domain with `q`, `upper` must be `lower` plus a multiple of `q`. "
+        "The options of `grid` and `choice` may be any values. The arguments of "
         "all other domains are numbers.\n\n"
         "In some other tools, a mapping such as `{min: 0, max: 1}` is a distribution. sweeps refuses such a mapping and names the domain "
         "to write. To pass such a mapping to your loop unchanged, make it the only option of a grid: `{grid: [{min: 0, max: 1}]}`.\n"

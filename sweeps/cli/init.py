@@ -115,7 +115,7 @@ def init(
 
 @contextlib.contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """Print each problem in one line, although it may quote names of a stranger that contain line feeds."""
+    """Print each problem in one line, although names that it quotes may contain line feeds."""
     from sweeps.scaffold.yaml_text import one_line
 
     try:

@@ -1,18 +1,19 @@
-"""Texts for Markdown, which a reader sees as they are. Names may come from a stranger and contain markup."""
+"""Texts for Markdown, which a reader sees as they are. A stranger's name may contain markup."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-# Punctuation that Markdown reads as markup. `://` and `www.` begin a link for some readers, `~` strikes a text out, and `$` begins a formula.
+# Punctuation that Markdown reads as markup. For some readers, `://` and `www.` begin a link, `~`
+# strikes a text out, and `$` begins a formula.
 _MARKUP = re.compile(
     r"[\\`*\[\]>|#~$]|:(?=//)|(?<=www)\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE
 )
 
 
 def cell(value: Any) -> str:
-    """Escape a value, so that it can be used as text in Markdown and in a cell of a Markdown table."""
+    """Escape a value for a sentence, or for a cell of a table."""
     text = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;")
     return _MARKUP.sub(r"\\\g<0>", text)
 

@@ -33,7 +33,8 @@ def write_files(file: Path, text: str, modules: Mapping[Path, str], force: bool)
         force: True to overwrite files that exist.
 
     Raises:
-        InputError: a file exists and `force` is false, a text is not valid, or a file cannot be written.
+        InputError: a file exists and `force` is false, a text is not valid, or a file cannot be
+            written.
     """
     refuse_existing([file, *modules], force)
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Longest message or value of the user's code in an error.
 MOST_CHARACTERS = 200
-# Number of parameters after which the run of an objective ends. It suggests new names forever, or a space file cannot hold them.
+# Number of parameters after which the run of an objective ends. A space file cannot hold as many.
 MOST_PARAMETERS = 2000
 # Names of the methods of a trial that suggest a value. The others are deprecated forms of these.
 SUGGESTS = (
@@ -34,7 +34,7 @@ SUGGESTS = (
 
 
 class TooManyParameters(BaseException):
-    """The objective suggests more parameters than `MOST_PARAMETERS`. Its own `except Exception` does not catch this error."""
+    """An objective suggests too many parameters. Its `except Exception` cannot catch this."""
 
 
 @dataclass
@@ -96,7 +96,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def _short(convert: Callable[[Any], str], value: Any) -> str:
-    """Return `str` or `repr` of a value of the user's code in one line, which is cut if it is long."""
+    """Return `str` or `repr` of a value of the user's code in one line. A long line is cut."""
     try:
         text = " ".join(convert(value).split())
     except Exception as e:
@@ -187,12 +187,9 @@ def _values(returned: Any, name: str, directions: Sequence[str]) -> tuple[float,
     if len(values) == len(directions):
         return values
     if not values:
-        raise InputError(
-            Problem(
-                "--from-objective",
-                f"`{name}` returned {_short(repr, returned)}, but must return a number, or several numbers",
-            )
-        )
+        text = f"`{name}` returned {_short(repr, returned)}, "
+        text += "but must return a number, or several numbers"
+        raise InputError(Problem("--from-objective", text))
     text = f"`{name}` returned {len(values)} values; give `--direction minimize` or `--direction maximize` once for each of them"
     raise InputError(Problem("--direction", text))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 TRIALS = 30
-# Engine options of SQLAlchemy with which a database refuses to write. An SQLite file is opened by a URL with `mode=ro`.
+# Options of SQLAlchemy's engine with which a database refuses to write. SQLite needs `mode=ro`.
 READ_ONLY: Mapping[str, Mapping[str, Any]] = {
     "postgresql": {"execution_options": {"postgresql_readonly": True}},
     "mysql": {"connect_args": {"init_command": "SET SESSION TRANSACTION READ ONLY"}},
@@ -54,7 +54,7 @@ def open_study(storage: str, name: str | None) -> Study:
 
     Raises:
         InputError: the storage has no such file, or no such study.
-        Exception: the storage cannot be read. The errors of SQLAlchemy and Optuna have no common class.
+        Exception: the storage cannot be read. The errors of the libraries have no common class.
     """
     import optuna
 
@@ -75,7 +75,7 @@ def open_study(storage: str, name: str | None) -> Study:
 
 
 def _storage(storage: str) -> Any:
-    """Return Optuna's storage for a path or a URL. Optuna would create a missing file, and missing tables in a database."""
+    """Return Optuna's storage for a path or a URL. Missing files and tables are not created."""
     import optuna
     from optuna.storages.journal import JournalFileBackend
     from sqlalchemy.engine import make_url
@@ -109,7 +109,7 @@ def _storage(storage: str) -> Any:
 
 
 def _sqlite_file(database: str) -> Path:
-    """Return the file that an SQLite URL names: as a path, or as a URI such as `file:study.db?mode=ro`."""
+    """Return the file that an SQLite URL names, as a path or as `file:study.db?mode=ro`."""
     if not database.startswith("file:"):
         return Path(database)
     return Path(unquote(database.removeprefix("file:").partition("?")[0]))
@@ -161,7 +161,7 @@ def parameters_of(
 def _condition(
     name: str, choices: Mapping[str, Sequence[Any]], trials: Sequence[Mapping[str, Any]]
 ) -> tuple[str, tuple[Any, ...]] | None:
-    """Return the choice, and its values, with which exactly those trials were run that have the parameter `name`.
+    """Return the choice, and its values, that decide which trials have the parameter `name`.
 
     Args:
         name: name of the parameter.
@@ -177,7 +177,9 @@ def _condition(
 
 
 def domain(distribution: BaseDistribution) -> Any:
-    """Return the domain for one of Optuna's distributions as a mapping, such as {"uniform": [0, 1]}, or the constant.
+    """Return the domain for one of Optuna's distributions, or the constant.
+
+    A domain is a mapping, such as {"uniform": [0, 1]}.
 
     Raises:
         ValueError: the distribution has no counterpart in a space file. The message says why.
@@ -208,7 +210,10 @@ def domain(distribution: BaseDistribution) -> Any:
 
 
 def point_of(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an initial point with the values of a trial. It has no constants, and 0.3 for Optuna's 0.30000000000000004."""
+    """Return an initial point with the values of a trial, except constants.
+
+    The point has 0.3 where Optuna has 0.30000000000000004.
+    """
     point = {}
     for parameter in parameters:
         found = domain(parameter.distribution)
@@ -329,7 +334,8 @@ def study_texts(
         loop: name of the module with the loop.
 
     Raises:
-        InputError: the study cannot be read, has no trial with parameters, or a parameter has no counterpart in a space file.
+        InputError: the study cannot be read, has no trial with parameters, or a parameter has no
+            counterpart in a space file.
     """
     try:
         return _study_texts(open_study(storage, study_name), name, origin, loop)
@@ -370,7 +376,8 @@ def _study_texts(study: Study, name: str, origin: str, loop: str) -> StudyTexts:
     )
     metrics = ", ".join(f"{metric!r}: ..." for metric, _ in goals)
     head = comment_lines(
-        f"The training loop of the study `{study.study_name}`. Written by `sweeps init`: the study has no code, so move your objective here. "
+        f"The training loop of the study `{study.study_name}`. Written by `sweeps init`: "
+        "the study has no code, so move your objective here. "
         f"`config` has the values of one trial, such as config[{parameters[0].name!r}]."
     )
     message = (

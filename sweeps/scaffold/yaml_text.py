@@ -23,7 +23,7 @@ def quoted(value: Any) -> str:
 
 
 def _literal(value: Any) -> Any:
-    """Return a value in which each `${` of a text is escaped. Keys stay as they are, because variables in keys are not replaced."""
+    """Return a value in which each `${` of a text is escaped. Keys have no variables, and stay."""
     if isinstance(value, str):
         return value.replace("${", "$${")
     if isinstance(value, Mapping):
@@ -44,7 +44,7 @@ def line(text: str, comment: str = "", indent: int = 0) -> str:
 
 
 def comment_lines(text: str, width: int = 100) -> list[str]:
-    """Return any text as lines of comments of at most `width` characters. A longer word has a line of its own."""
+    """Return any text as lines of comments. Only a single word makes a line longer than `width`."""
     import textwrap
 
     parts = textwrap.wrap(one_line(text), width - 2, break_on_hyphens=False, break_long_words=False)

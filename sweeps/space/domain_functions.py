@@ -81,7 +81,7 @@ def uniform(lower: float, upper: float, *, when: When = None) -> dict[str, Any]:
 
 @_checked
 def quniform(lower: float, upper: float, q: float, *, when: When = None) -> dict[str, Any]:
-    """Return the domain of the values `lower`, `lower + q`, ... to `upper`. For `when`, see `grid`."""
+    """Return the domain of `lower`, `lower + q` and so on to `upper`. For `when`, see `grid`."""
     return _domain("quniform", [lower, upper, q], when)
 
 
@@ -93,7 +93,10 @@ def loguniform(lower: float, upper: float, *, when: When = None) -> dict[str, An
 
 @_checked
 def qloguniform(lower: float, upper: float, q: float, *, when: When = None) -> dict[str, Any]:
-    """Return the domain of the values `lower`, `lower + q`, ... to `upper`, sampled on a logarithmic scale. For `when`, see `grid`."""
+    """Return the domain of `lower`, `lower + q` and so on to `upper`, on a logarithmic scale.
+
+    For `when`, see `grid`.
+    """
     return _domain("qloguniform", [lower, upper, q], when)
 
 
@@ -105,7 +108,7 @@ def randint(lower: int, upper: int, *, when: When = None) -> dict[str, Any]:
 
 @_checked
 def qrandint(lower: int, upper: int, q: int | None = None, *, when: When = None) -> dict[str, Any]:
-    """Return the domain of the values `lower`, `lower + q`, ... to `upper`. For `when`, see `grid`.
+    """Return the domain of `lower`, `lower + q` and so on to `upper`. For `when`, see `grid`.
 
     Without `q`, or with q = 1, these are the integers from `lower` to `upper - 1`.
     """
@@ -120,7 +123,7 @@ def lograndint(lower: int, upper: int, *, when: When = None) -> dict[str, Any]:
 
 @_checked
 def qlograndint(lower: int, upper: int, q: int, *, when: When = None) -> dict[str, Any]:
-    """Return the domain of the values `lower`, `lower + q`, ... to `upper`, sampled on a logarithmic scale.
+    """Return the domain of `lower`, `lower + q` and so on to `upper`, on a logarithmic scale.
 
     With q = 1, `upper` is excluded. For `when`, see `grid`.
     """

@@ -127,7 +127,8 @@ class Dimension:
         lower: Lower bound as written. None for a grid, a choice and a normal distribution.
         upper: Upper bound as written. None if `lower` is None. As in Ray Tune, `randint` and `lograndint` exclude the upper bound, and so
             do `qrandint` and `qlograndint` with q = 1; see `highest`.
-        q: Step between the values, which begin at `lower`. Values of `qrandn` are multiples of `q`. None if the domain has no `q`.
+        q: Step between the values, which begin at `lower`. Values of `qrandn` are multiples of `q`.
+            None if the domain has no `q`.
         mean: Mean of `randn` and `qrandn`; None for other domains.
         sd: Standard deviation of `randn` and `qrandn`; None for other domains.
         when: Terms of the condition. The dimension is active only if all of them are true. () if the dimension has no condition.
@@ -193,12 +194,13 @@ class Dimension:
     def nearest(self, x: Number, steps: int = 0) -> Number:
         """Return the value of the domain that is nearest to a number, without regard to the bounds.
 
-        If the numbers are integers, the result is an exact integer. Otherwise the result is computed from decimal digits and then rounded
-        to a float. The third multiple of 0.1 is therefore 0.3, not 3 * 0.1.
+        If the numbers are integers, the result is an exact integer. Otherwise the result is
+        computed from decimal digits and then rounded to a float. The third multiple of 0.1 is
+        therefore 0.3, not 3 * 0.1.
 
         Args:
             x: The number.
-            steps: Number of steps `q` to add to the value. A continuous domain has no steps, and returns `x`.
+            steps: Number of steps to add. A continuous domain has no steps, and returns `x`.
         """
         q = 1 if self.q is None and self.is_integer else self.q
         if q is None:

@@ -39,13 +39,14 @@ MAX_WHOLE_TICKS = 12
 
 
 class Raw(str):
-    """A text of a figure that Plotly gets unchanged: a template without names, or a text that Plotly does not read as HTML."""
+    """A text that Plotly gets unchanged: a template, or a text that is not read as HTML."""
 
 
 def literal(value: Any) -> Any:
-    """Return a part of Plotly's JSON with which Plotly shows each text as it is. Long texts are cut.
+    """Return a part of Plotly's JSON, so that Plotly shows its texts as they are. Cut long texts.
 
-    Plotly reads most texts as HTML, in which `<a>` is a link. It also reads `$...$` as TeX and `%{...}` as a template.
+    Plotly reads most texts as HTML, in which `<a>` is a link. Plotly also reads `$...$` as TeX, and
+    `%{...}` as a template.
     """
     if isinstance(value, str) and not isinstance(value, Raw):
         text = html.escape(shortened(value), quote=False)
@@ -66,7 +67,7 @@ def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def short_texts(texts: Sequence[str], most: int) -> list[str]:
-    """Return texts of about `most` characters. Texts that would be equal after the cut are numbered."""
+    """Return texts of about `most` characters. Texts are numbered if the cut makes some equal."""
     short = [shortened(text, most) for text in texts]
     if len(set(short)) == len(short):
         return short
@@ -74,14 +75,14 @@ def short_texts(texts: Sequence[str], most: int) -> list[str]:
 
 
 def option_texts(dimension: Dimension) -> dict[Any, str]:
-    """Return the text of each option of a dimension, by the option's key. Different options have different texts."""
+    """Return the text of each option of a dimension, by the option's key. The texts differ."""
     keys = [option.key for option in dimension.options]
     texts = short_texts([option_text(key) for key in keys], MOST_OPTION_CHARACTERS)
     return dict(zip(keys, texts, strict=True))
 
 
 def option_text(key: Any) -> str:
-    """Return the text of an option: as in YAML, `null`, `true` and `false` for values without a text of their own."""
+    """Return the text of an option: as in YAML, `null`, `true` or `false` for such a value."""
     return "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
 
 
@@ -92,8 +93,9 @@ class Figure:
     Attributes:
         key: Name of the figure in addresses, such as `history`.
         title: The title above the figure.
-        plot: The figure as Plotly's JSON, an object with the keys `data` and `layout`; {} if there is nothing to draw. The figure is made
-            from names as they are. The attribute has them as Plotly needs them; see `literal`.
+        plot: The figure as Plotly's JSON, an object with the keys `data` and `layout`; {} if there
+            is nothing to draw. The constructor takes names as they are, and escapes them; see
+            `literal`.
         note: The caption. It describes the figure, or says why there is nothing to draw.
     """
 

@@ -58,7 +58,7 @@ def distribution_of(
 
 
 def shown_options(dimension: Dimension) -> dict[Any, Any]:
-    """Return what a plot shows for each option: a number, because Optuna orders numbers, or a text."""
+    """Return what a plot shows for each option: a number, which Optuna orders, or a text."""
     texts = option_texts(dimension)
     return {key: key if is_number(key) else text for key, text in texts.items()}
 

@@ -433,7 +433,7 @@ def pareto(data: PlotData) -> Figure:
         traces.append({**trace, "meta": names, "hovertemplate": hover})
     layout = axes(names[0], names[1]) | {"showlegend": True}
     if count == 3:
-        # Plotly draws these titles without entities, and reads only a few tags, which a space of no width breaks.
+        # Plotly reads tags in these titles, but no entities. A space of no width breaks the tags.
         titles = [Raw(shortened(name).replace("<", "<\u200b")) for name in names]
         scene = {f"{a}axis": {"title": {"text": t}} for a, t in zip("xyz", titles, strict=True)}
         layout = {"scene": scene, "height": 520}

@@ -65,7 +65,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "q that does not divide the bounds",
             "eta: {quniform: [0, 1, 0.3]}",
-            "5:24: params.eta: quniform needs an upper bound that is lower plus a multiple of q, got [0, 1, 0.3]",
+            "5:24: params.eta: quniform needs an upper bound that is lower plus a multiple of q, "
+            "got [0, 1, 0.3]",
         ),
         params(
             "q of zero",

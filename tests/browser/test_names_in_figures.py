@@ -1,4 +1,4 @@
-"""Names with markup in the figures of a report, of a comparison and of a notebook, in a headless Chromium."""
+"""Names with markup in the figures of a report, a comparison and a notebook, in Chromium."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ texts = st.text(
 
 
 def rendered(text: str) -> str:
-    """Return Markdown as HTML. Tags in the Markdown stay tags, as in a browser that shows a README."""
+    """Return Markdown as HTML. Tags in the Markdown stay tags, as where a README is shown."""
     return MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
 
 
@@ -36,10 +36,8 @@ def test_a_cell_shows_its_text(text):
 @given(texts)
 def test_code_shows_its_text_in_a_sentence_and_in_a_table(text):
     sentence = rendered(f"Look at {code(text)}.")
-    assert (
-        sentence
-        == f"<p>Look at <code>{html.escape(text, quote=False).replace(chr(34), '&quot;')}</code>.</p>\n"
-    )
+    found = re.fullmatch(r"<p>Look at <code>([^<]*)</code>\.</p>\n", sentence)
+    assert found and html.unescape(found.group(1)) == text, sentence
     escaped = code(text).replace("|", r"\|")
     shown = rendered(f"| x |\n| --- |\n| {escaped} |")
     found = re.search(r"<td><code>(.*?)</code></td>", shown, re.S)

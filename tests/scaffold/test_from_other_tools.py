@@ -113,7 +113,8 @@ def test_a_grid_and_a_command_with_variables(here, monkeypatch):
     monkeypatch.setenv("DATA", "d")
     (here / "fit.py").write_text("")
     (here / "sweep.yaml").write_text(
-        "method: grid\ncommand: ['${env}', python3, fit.py, '{\"], a: b', '${envvar:DATA}', '${args_no_hyphens}']\n"
+        "method: grid\ncommand: ['${env}', python3, fit.py, '{\"], a: b', '${envvar:DATA}', "
+        "'${args_no_hyphens}']\n"
         "parameters: {a: {values: [1, 2]}, b: {values: [x]}}\n"
     )
     run("--from-wandb", "sweep.yaml")
@@ -321,7 +322,7 @@ def test_the_best_points_are_the_best_feasible_trials(rows, direction):
     assert points == list(dict.fromkeys(ranked))[:3]
 
 
-# A stranger's name, which ends a string, a comment and a line, names a variable, and controls a terminal.
+# A stranger's name, which ends strings and lines, names a variable, and controls a terminal.
 NAME = '\x1b[31m"""\nraise SystemExit\n# \u2028}]: ${HOME} LOOP_MODULE \ufffe <a> `x`'
 
 
@@ -506,7 +507,8 @@ def test_an_objective(here, monkeypatch):
 @pytest.mark.parametrize("reference", ["own_objective:train", "own_objective:Trial.run"])
 def test_an_objective_with_a_name_of_the_written_module(here, monkeypatch, reference):
     (here / "own_objective.py").write_text(
-        "import os\n\ndef train(trial):\n    os.chdir('/')\n    return trial.suggest_float('x', 0, 1)\n\n"
+        "import os\n\ndef train(trial):\n    os.chdir('/')\n"
+        "    return trial.suggest_float('x', 0, 1)\n\n"
         "class Trial:\n    run = staticmethod(train)\n"
     )
     run("--from-objective", reference)  # the paths refer to the folder in which the command started
@@ -576,11 +578,13 @@ def test_several_values(here):
             "cannot be imported: SystemExit: 3 (own_objective.py, line 2)",
         ),
         (
-            "import sys\ndef objective(trial):\n    trial.suggest_int('n', 1, 2)\n    sys.exit('a\\nb')\n",
+            "import sys\ndef objective(trial):\n    trial.suggest_int('n', 1, 2)\n"
+            "    sys.exit('a\\nb')\n",
             "raised SystemExit: a b (own_objective.py, line 4)",
         ),
         (
-            "def objective(trial):\n    i = 0\n    while True:\n        try:\n            trial.suggest_int(f'n{i}', 1, 2)\n"
+            "def objective(trial):\n    i = 0\n    while True:\n"
+            "        try:\n            trial.suggest_int(f'n{i}', 1, 2)\n"
             "        except Exception:\n            pass\n        i += 1\n",
             "more than 2,000 parameters were suggested",
         ),

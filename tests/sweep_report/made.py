@@ -117,7 +117,7 @@ def trials(space: Space, count: int) -> list[TrialRecord]:
     return made
 
 
-# A stranger's name. A figure shows it literally: it is no link, no entity, no formula and no template.
+# A stranger's name. In a figure, it is no link, no entity, no formula and no template.
 MARKUP = "<a href=//e>&lt;$x$%{y}"
 # Two long options that differ only in their middle.
 LONG = [f"{'x' * 5000}{n}{'x' * 5000}" for n in (1, 2)]

@@ -85,8 +85,9 @@ def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random)
     """Return a new key of a dimension: either a perturbation of the donor's key or a random key.
 
     To perturb a number, its value is multiplied by 0.8 or 1.2 and clipped to the bounds of the dimension. An integer changes by at least 1,
-    and the value of a domain with `q` by at least `q`, unless the bounds prevent this. To perturb an option, it is replaced by the next or the previous
-    option. `Dimension.value` converts the returned key to the new value.
+    and a value of a domain with `q` by at least `q`, unless the bounds prevent this. To perturb an
+    option, it is replaced by the next or the previous option. `Dimension.value` converts the
+    returned key to the new value.
 
     Args:
         dimension: A dimension that is not a grid.
