@@ -105,5 +105,5 @@ def test_a_resume_waits_for_no_pipe(sweep):
     os.mkfifo(file_of(sweep, "0001"))
     done = invoke("resume", sweep)
     assert done.exit_code == 2 and done.stderr.startswith(
-        f"{file_of(sweep, '0001')}: is not a regular file"
+        f"{file_of(sweep, '0001')}: is a pipe, but must be a file"
     ), done.stderr

@@ -18,7 +18,14 @@ from sweeps.bundle import write
 from sweeps.core import metrics, provenance, references
 from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_root, local_checkpoint
 from sweeps.core.disk import disk_error
-from sweeps.core.errors import BundleError, InputError, Problem, SweepsError, unknown_trial
+from sweeps.core.errors import (
+    BundleError,
+    InputError,
+    Problem,
+    SweepsError,
+    UnreadableFile,
+    unknown_trial,
+)
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import refuse_special_files
@@ -30,7 +37,7 @@ from sweeps.core.trial import (
     complete_trial_id,
     format_trial_id,
 )
-from sweeps.core.trust import UnreadableFile, refuse_unsigned
+from sweeps.core.trust import refuse_unsigned
 from sweeps.data.prepared_store import PreparedStore
 from sweeps.space import Space
 from sweeps.space.saved_space import how_to_get_a_bundle

@@ -24,7 +24,7 @@ from sweeps.bundle.manifest import (
 from sweeps.core import old_pickles, references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
 from sweeps.core.label_columns import MULTIOUTPUT, SEVERAL, label_columns
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.sweep_folder import is_sweep
 from sweeps.data.column_values import InvalidValue
 from sweeps.data.columns import InputColumn
 from sweeps.data.preprocessing import step_files
@@ -329,7 +329,7 @@ def load_bundle(path: str | Path) -> Bundle:
         BundleError: a file is missing, changed or unexpected, or the bundle cannot be loaded.
     """
     path = Path(path).resolve()
-    if not (path / integrity.MANIFEST).is_file() and SweepFolder(path).origin.is_file():
+    if not (path / integrity.MANIFEST).is_file() and is_sweep(path):
         from sweeps.space.saved_space import (
             bundle_of,
         )  # imported here, because bundles do not contain this module

@@ -8,7 +8,7 @@ from sweeps.checkpoints.cleaner import CheckpointCleaner, CleanupResult
 from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import FolderLock
-from sweeps.core.sweep_folder import refuse_links
+from sweeps.core.sweep_folder import refuse_other_entries
 from sweeps.space import value_types
 from sweeps.space.saved_space import saved_space
 from sweeps.study.study_store import StudyStore
@@ -33,7 +33,7 @@ def collect_garbage(folder: Path, policy: RetentionPolicy, dry_run: bool = False
         SweepLocked: The sweep is running.
     """
     space, _ = saved_space(folder)
-    refuse_links(folder)
+    refuse_other_entries(folder)
     with FolderLock(folder):
         return CheckpointCleaner.of_study(StudyStore(folder, space), policy).clean(dry_run)
 

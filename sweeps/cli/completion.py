@@ -12,7 +12,7 @@ from sweeps.cli.group import main
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import SweepsError
 from sweeps.core.stores import is_address
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.sweep_folder import SweepFolder, is_sweep
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -27,11 +27,7 @@ def complete_sweep(
     root, folders = _root(ctx), CompletionItem(incomplete, type="dir")
     if "/" in incomplete or root is None:
         return [folders]
-    names = (
-        sorted(path.name for path in root.iterdir() if SweepFolder(path).origin.is_file())
-        if root.is_dir()
-        else []
-    )
+    names = sorted(path.name for path in root.iterdir() if is_sweep(path)) if root.is_dir() else []
     latest = ["latest"] if names else []
     # Click's script for bash forgets the names that come before an item of type `dir`.
     return [

@@ -28,7 +28,7 @@ from sweeps.core.origin import read_origin
 from sweeps.core.result import SweepResult, refuse_invalid_result
 from sweeps.core.secrets import without_password
 from sweeps.core.stores import check_address, is_address, store_of
-from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_links
+from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_other_entries
 from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.passed_tables import check_recipes, named_tables, save_tables
 from sweeps.data.preflight import check_data, check_root, locate_problems
@@ -350,7 +350,7 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
             )
         )
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
-    refuse_links(folder)
+    refuse_other_entries(folder)
     refuse_untrusted(folder, trust)
     check_recipes(SweepFolder(folder).tables, trust)
     return origin

@@ -38,6 +38,7 @@ class CommandHandler:
         controller: The controller of the sweep.
 
     Attributes:
+        queue: Queue from which the commands are taken.
         paused: True while no new trials may start.
         notes: Notes for the sweep's result.
     """
@@ -46,7 +47,7 @@ class CommandHandler:
         self.paused = False
         self.notes: tuple[str, ...] = ()
         self._controller, self._search = controller, controller.search
-        self._queue = CommandQueue(controller.folder)
+        self.queue = CommandQueue(controller.folder)
         self._stopping: set[str] = set()  # ids of the commands whose trials are being stopped
         self._search.store.record_sweep_pause(
             False
@@ -54,7 +55,7 @@ class CommandHandler:
 
     def poll(self) -> None:
         """Carry out the commands that have arrived."""
-        self._queue.poll(self._handle)
+        self.queue.poll(self._handle)
 
     def end_pause(self) -> None:
         """Let trials start again after a pause."""

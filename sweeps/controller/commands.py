@@ -6,11 +6,15 @@ writes an answer beside the command and deletes the command. The sender reads th
 sender's side.
 
 Anyone who can write to the sweep's folder can put files there. Both sides therefore read only regular files of their own user, and never
-follow a link. Any other file stays in the folder, and the controller reports the file once.
+follow a link. Any other entry stays in the folder, and the controller reports the entry once.
+
+A command is meant for the process that runs the sweep when it is sent. A new process therefore remembers the names of the commands that it
+finds, and never carries them out, even if their files cannot be deleted. Only configurations of `enqueue` stay in the queue.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -28,6 +32,8 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from sweeps.core.atomic_files import write_text
+from sweeps.core.errors import UnreadableFile
+from sweeps.core.regular_files import open_regular
 from sweeps.core.sweep_folder import COMMANDS
 
 log = logging.getLogger(__name__)
@@ -203,32 +209,16 @@ def read_answer(file: Path) -> Answer | None:
         text = _read(answer)
     except FileNotFoundError:
         return None
-    except OSError as e:
-        raise CommandError(f"{answer} cannot be read: {e.strerror}") from None
-    answer.unlink(missing_ok=True)
+    except (UnreadableFile, OSError) as e:
+        raise CommandError(f"{answer} cannot be read: {e}") from None
+    discard(answer)
     return parse_answer(text)
 
 
-def discard_stale(folder: Path) -> None:
-    """Delete the commands that were meant for an earlier process, and all answers. Configurations of `enqueue` stay in the queue.
-
-    Call this function when a process starts to run the sweep.
-
-    Args:
-        folder: The sweep's folder.
-    """
-    queue = CommandQueue(folder)
-    for file in queue.answers():
-        file.unlink(missing_ok=True)
-
-    def drop(command: Command, name: str) -> Answer | None:
-        if isinstance(command, Enqueue):
-            return None
-        raise CommandError(
-            "the command was sent to an earlier process of this sweep; if it is still needed, send it again"
-        )
-
-    queue.poll(drop)
+def discard(file: Path) -> None:
+    """Delete a command or an answer. An entry that cannot be deleted, such as a folder, stays."""
+    with contextlib.suppress(OSError):
+        file.unlink()
 
 
 class CommandQueue:
@@ -240,7 +230,7 @@ class CommandQueue:
 
     def __init__(self, folder: Path):
         self._folder = folder / COMMANDS
-        self._ignored: set[str] = set()  # names of the files that were reported and are not deleted
+        self._ignored: set[str] = set()  # names of the files that were handled or reported
         self._answers: deque[Path] = (
             deque()
         )  # the answers that may not have been read yet, the oldest first
@@ -255,7 +245,7 @@ class CommandQueue:
         for file in self._new_files():
             try:
                 command = parse(_read(file))
-            except (CommandError, OSError) as e:
+            except (CommandError, UnreadableFile, OSError) as e:
                 self._ignore(file.name, f"the file {file}", e)
                 continue
             try:
@@ -265,8 +255,26 @@ class CommandQueue:
             except CommandError as e:
                 log.warning("the command %s cannot be carried out: %s", command, e)
                 answer = Answer(problems=e.problems, invalid=e.invalid)
+            self._ignored.add(file.name)
             self._answer(file, answer)
-            file.unlink(missing_ok=True)
+            discard(file)
+
+    def discard_stale(self) -> None:
+        """Refuse the commands that were meant for an earlier process, and delete all answers. Configurations of `enqueue` stay.
+
+        Call this method when a process starts to run the sweep.
+        """
+        for file in self.answers():
+            discard(file)
+
+        def refuse(command: Command, name: str) -> Answer | None:
+            if isinstance(command, Enqueue):
+                return None
+            raise CommandError(
+                "the command was sent to an earlier process of this sweep; if it is still needed, send it again"
+            )
+
+        self.poll(refuse)
 
     def answers(self) -> list[Path]:
         """Return the files of all answers that have not been read."""
@@ -281,7 +289,7 @@ class CommandQueue:
             log.warning("the answer to a command cannot be written to %s: %s", path, e)
         self._answers.append(path)
         if len(self._answers) > KEPT_ANSWERS:
-            self._answers.popleft().unlink(missing_ok=True)
+            discard(self._answers.popleft())
 
     def _ignore(self, name: str, description: str, reason: object) -> None:
         """Report once that a file or the folder is ignored."""
@@ -323,15 +331,12 @@ def _read(file: Path) -> bytes:
     """Return the content of a command file or of an answer.
 
     Raises:
-        CommandError: The file is not a regular file of this user, or is too large.
-        OSError: The file cannot be read, or it is a symbolic link.
+        CommandError: The file belongs to another user, or is too large.
+        UnreadableFile: The file is not a regular file, or cannot be opened.
+        OSError: The file does not exist, or cannot be read.
     """
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as opened:
-        status = os.fstat(opened.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise CommandError("it is not a regular file")
-        if status.st_uid != os.getuid():
+    with open(file, "rb", opener=open_regular) as opened:
+        if os.fstat(opened.fileno()).st_uid != os.getuid():
             raise CommandError("it belongs to another user, not to the user who runs the sweep")
         data = opened.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:

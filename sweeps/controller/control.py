@@ -124,7 +124,7 @@ class FolderChannel:
 
     def withdraw(self, name: str) -> None:
         """Take back a command that was not carried out."""
-        (self._folder / COMMANDS / name).unlink(missing_ok=True)
+        commands.discard(self._folder / COMMANDS / name)
 
 
 class DriverEnded(Exception):

@@ -19,7 +19,7 @@ from sweeps.core.folder_lock import FolderLock
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.result import read_result, to_json_value
 from sweeps.core.stores import store_of
-from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_links
+from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_other_entries
 from sweeps.core.trial import format_trial_id
 from sweeps.data.passed_tables import check_recipes
 from sweeps.space import Space
@@ -195,7 +195,7 @@ class _Export:
             )
         refit = refit or space.data.folds > 0
         store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
-        refuse_links(folder)
+        refuse_other_entries(folder)
         if not refit and space.trainer.load is not None:
             refuse_untrusted(folder, trust)
         if refit or space.trainer.load is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sweeps.controller.sweep_lookup import trial_of
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.regular_files import FILE, kind_of, open_regular
 from sweeps.core.sweep_folder import SweepFolder
 
 # Seconds between two reads of a log with `--follow`.
@@ -66,7 +67,7 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
         offsets: Number of bytes of each log that earlier calls have read. This function updates the numbers.
         ended: True if the log is complete. If False, an unfinished last line is left for the next call.
     """
-    with file.open("rb") as opened:
+    with open(file, "rb", opener=open_regular) as opened:
         start = opened.seek(
             min(offsets.get(file, 0), opened.seek(0, 2))
         )  # A log that grows too large is cut, so it may be shorter now.
@@ -82,6 +83,6 @@ def _log_files(logs: Path) -> list[Path]:
         return []
     files = [path for path in logs.glob("rank-*.log") if re.fullmatch(r"rank-\d{1,9}", path.stem)]
     return sorted(
-        (path for path in files if path.is_file() and not path.is_symlink()),
+        (path for path in files if kind_of(path) == FILE),
         key=lambda path: int(path.stem.partition("-")[2]),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.json_files import read_json_object
 from sweeps.core.origin import read_origin
+from sweeps.core.regular_files import FOLDER, read_bytes, refuse_other_kind
 from sweeps.core.result import best_trials, read_result, result_file_error, to_json_value
 from sweeps.core.secrets import without_password
 from sweeps.core.stores import recorded_store
@@ -103,7 +103,7 @@ def _repair(folder: Path) -> RepairResult:
     from sweeps.study.journal import whole_lines
 
     journal, result = SweepFolder(folder).journal, SweepFolder(folder).result
-    data = journal.read_bytes() if journal.exists() else b""
+    data = read_bytes(journal) if journal.exists() else b""
     lines, shown = whole_lines(data), read_result(folder)
     rebuilt, problems = None, list[str]()
     if (fault := first_fault(lines)) is not None:
@@ -211,37 +211,18 @@ def _best_checkpoint(folder: Path, trial: str) -> Checkpoint | None:
 
 
 def _check_owner(folder: Path) -> None:
-    """Check that this user owns the sweep's folder and the files that a repair writes, and that none of them is a symbolic link.
+    """Check that this user owns the sweep's folder and the files that a repair changes, and that the journal is a regular file.
 
     Raises:
-        InputError: A path belongs to another user or is a symbolic link, or the journal is not a regular file.
+        InputError: A path belongs to another user, or holds another kind than sweeps writes.
     """
-    for path in (
-        folder,
-        SweepFolder(folder).journal,
-        SweepFolder(folder).result,
-        SweepFolder(folder).trials,
-    ):
-        if not os.path.lexists(path):
-            continue
-        status = path.lstat()
-        if stat.S_ISLNK(status.st_mode):
-            raise InputError(
-                Problem(
-                    str(path),
-                    "is a link, but a repair changes only files inside the sweep's folder",
-                )
-            )
-        if status.st_uid != os.getuid():
+    sweep = SweepFolder(folder)
+    refuse_other_kind(sweep.journal)
+    refuse_other_kind(sweep.trials, FOLDER)
+    for path in (folder, sweep.journal, sweep.result, sweep.trials):
+        if os.path.lexists(path) and path.lstat().st_uid != os.getuid():
             raise InputError(
                 Problem(str(path), "belongs to another user; only its owner can repair it")
-            )
-        if path.name == JOURNAL and not stat.S_ISREG(status.st_mode):
-            raise InputError(
-                Problem(
-                    str(path),
-                    "is not a regular file, so it cannot be repaired; restore the journal from a backup",
-                )
             )
 
 

@@ -22,7 +22,7 @@ from sweeps.core.origin import read_origin
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.stores import open_store, store_of
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.sweep_folder import SweepFolder, refuse_other_entries
 from sweeps.core.trial import GangSizePeriod, Report, Result, State
 from sweeps.data.passed_tables import check_recipes
 from sweeps.data.preflight import locate_problems
@@ -150,6 +150,7 @@ def rerun(
 
     folder = stored_sweeps.fetch(sweep)
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
+    refuse_other_entries(folder)
     space, roots = runnable_space(folder, trust)
     check_recipes(SweepFolder(folder).tables, trust)
     study = record.read(folder)

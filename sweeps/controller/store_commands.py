@@ -6,7 +6,7 @@ This process moves new commands to its local folder, where the controller finds 
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import tempfile
 from pathlib import Path
 
@@ -14,8 +14,11 @@ from sweeps.controller import commands
 from sweeps.controller.commands import Answer, Command
 from sweeps.controller.store_driver import find_driver
 from sweeps.core.atomic_files import write_text
+from sweeps.core.regular_files import FILE, kind_of
 from sweeps.core.stores import Store
 from sweeps.core.sweep_folder import COMMANDS
+
+log = logging.getLogger(__name__)
 
 
 class StoreChannel:
@@ -87,17 +90,21 @@ class CommandExchange:
         self._began = True
         for name in sorted(self._unanswered):
             answer = self._folder / commands.answer_name(name)
-            if answer.is_file():
+            if kind_of(answer) == FILE:
                 store.put(answer, f"{COMMANDS}/{answer.name}")
-                answer.unlink()
+                commands.discard(answer)
                 self._unanswered.discard(name)
 
     def _fetch(self, store: Store, name: str) -> None:
         """Move a command to the sweep's folder. If it was moved before, and only its deletion in the store failed, it is moved again."""
-        self._folder.mkdir(exist_ok=True)
         part = self._folder / f".{name}"
-        with contextlib.suppress(FileNotFoundError):  # The sender has taken it back.
+        try:
+            self._folder.mkdir(exist_ok=True)
             store.get(f"{COMMANDS}/{name}", part)
             part.replace(self._folder / name)
             self._unanswered.add(name)
+        except FileNotFoundError:  # The sender has taken it back.
+            pass
+        except OSError as e:  # The local place of the command holds a folder, for example.
+            log.warning("the command %s from %s is ignored: %s", name, store.address, e)
         store.delete(f"{COMMANDS}/{name}")

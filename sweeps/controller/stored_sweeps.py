@@ -27,6 +27,8 @@ from sweeps.core.sweep_folder import (
     SPACE,
     STAMP,
     SweepFolder,
+    is_sweep,
+    refuse_other_entries,
 )
 
 # The files that `show` and `compare` read.
@@ -50,7 +52,7 @@ def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = N
         return Path(sweep).resolve()
     store = _open(str(sweep))
     folder = Path(root or DEFAULT_ROOT).resolve() / store.address.rpartition("/")[2]
-    if SweepFolder(folder).origin.is_file():
+    if is_sweep(folder):
         if (recorded := recorded_store(folder)) != store.address:
             where = recorded or "a sweep on this disk"
             raise InputError(
@@ -61,6 +63,7 @@ def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = N
             )
         if is_driven(folder):
             return folder
+        refuse_other_entries(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(
         prefix=f".{folder.name}-", dir=folder.parent, ignore_cleanup_errors=True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sweeps.core.errors import InputError, Problem, unknown_trial
 from sweeps.core.origin import valid_origin_keys
 from sweeps.core.suggestions import did_you_mean
-from sweeps.core.sweep_folder import ORIGIN, STAMP, SweepFolder
+from sweeps.core.sweep_folder import ORIGIN, STAMP, is_sweep
 from sweeps.core.trial import complete_trial_id
 from sweeps.space import saved_space
 
@@ -33,7 +33,7 @@ def find(sweep: str | Path, root: Path) -> Path:
     """
     path, name = Path(sweep), str(sweep).rstrip("/")
     _refuse_long_path(name)
-    if SweepFolder(path).origin.is_file():
+    if is_sweep(path):
         return path.resolve()
     if len(path.parts) > 1 and not path.is_dir() and path.parent.is_dir():
         return _find_name(path.name, path.parent, str(sweep))
@@ -78,7 +78,7 @@ def bundle_of(bundle: str | Path, root: Path) -> Path:
     """
     path = Path(bundle)
     _refuse_long_path(str(bundle))
-    if SweepFolder(path).origin.is_file():
+    if is_sweep(path):
         return saved_space.bundle_of(path)
     if path.exists() or len(path.parts) > 1:  # An invalid bundle is reported when it is loaded.
         return path

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.controller import conclusion, mlflow_summary
-from sweeps.controller.commands import discard_stale
+from sweeps.controller.commands import CommandQueue
 from sweeps.controller.conclusion import Conclusion
 from sweeps.controller.notebook_view import NotebookView, StatusCallback, live_view
 from sweeps.controller.session import SweepSession
@@ -31,6 +31,7 @@ from sweeps.core.origin import valid_origin_keys
 from sweeps.core.resources import auto_concurrency
 from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.signals import Interrupt
+from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_special_files
 from sweeps.core.trust import refuse_unsigned
 from sweeps.data.preflight import locate_problems
@@ -87,6 +88,7 @@ class SweepRun:
         last = f"\nstopped at once; to continue the sweep: {resume_command(self.folder)}\n"
         self._interrupt = Interrupt(last, keeps_process=in_notebook())
         self._mirror: StoreMirror | None = None  # None if the sweep has no store
+        self._commands = CommandQueue(self.folder)
         self._search_loop: SearchLoop | None = (
             None  # None until `resume` has run, or in a new sweep until the data is loaded
         )
@@ -137,11 +139,14 @@ class SweepRun:
         pickles = definition_of(
             references.parse(self.space.trainer.loop)[0], roots_of(self.space)
         ).pickles
-        for number in (*search.interrupted, *search.view.paused) if pickles else ():
-            if (checkpoint := search.store.live_trial(number).checkpoint) is not None:
-                with local_checkpoint(checkpoint.path) as files:
-                    refuse_special_files(files)
-                    refuse_unsigned(files, pickles, self.trust)
+        for number in (*search.interrupted, *search.view.paused):
+            if (checkpoint := search.store.live_trial(number).checkpoint) is None:
+                continue
+            if not pickles and is_address(checkpoint.path):  # A store has only regular files.
+                continue
+            with local_checkpoint(checkpoint.path) as files:
+                refuse_special_files(files)
+                refuse_unsigned(files, pickles, self.trust)
 
     def _earlier_result(
         self, search: SearchLoop, earlier: dict[str, Any], limit: str | None
@@ -235,8 +240,7 @@ class SweepRun:
     def _run(self, trackers: TrackerHub) -> SweepResult:
         concluded: Conclusion | None = None
         report, timeout = "", CLOSE_WITHIN
-        with contextlib.suppress(OSError):
-            discard_stale(self.folder)
+        self._commands.discard_stale()
         try:
             self._publish_stage("starting Ray", () if self._search_loop else self._learned_from)
             with self._check_started_early(), self._session() as session:
@@ -339,6 +343,7 @@ class SweepRun:
             slots=concurrency if follows else None,
             slots_of=slots_of if follows else None,
         )
+        controller.commands.queue = self._commands  # It knows the commands to earlier processes.
         if self._mirror is not None and controller.trials.cleaner is not None:
             controller.trials.cleaner.before_delete = self._mirror.save_study
         try:

@@ -13,12 +13,12 @@ from pydantic import JsonValue
 
 from sweeps.controller.conclusion import count_trials
 from sweeps.core.command_hints import repair_command
-from sweeps.core.errors import DamagedStudy, InputError, Problem
+from sweeps.core.errors import DamagedStudy, InputError, Problem, UnreadableFile
 from sweeps.core.json_files import is_text, read_json_object
 from sweeps.core.origin import origin_error, valid_origin_keys
 from sweeps.core.result import outcome_of, read_result, relocate, result_file_error, to_json_value
 from sweeps.core.stores import recorded_store
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.sweep_folder import SweepFolder, is_sweep
 
 if TYPE_CHECKING:
     from sweeps.study.record import Record, TrialRecord
@@ -124,11 +124,7 @@ def list_sweeps(root: Path) -> list[SweepSummary]:
         raise InputError(
             Problem("--dir", f"the folder {root} does not exist; `sweeps run` creates it")
         )
-    summaries = [
-        summarize(folder)
-        for folder in sorted(root.iterdir())
-        if SweepFolder(folder).origin.is_file()
-    ]
+    summaries = [summarize(folder) for folder in sorted(root.iterdir()) if is_sweep(folder)]
     return sorted(summaries, key=lambda s: s.began, reverse=True)
 
 
@@ -190,7 +186,7 @@ def _read_study(folder: Path) -> tuple[Record | None, tuple[Problem, ...]]:
 
     try:
         return record.read(folder), ()
-    except DamagedStudy as e:
+    except (DamagedStudy, UnreadableFile) as e:
         return None, tuple(e.problems)
     except InputError:  # The database cannot be reached. `ls` must still list the other sweeps.
         return None, ()

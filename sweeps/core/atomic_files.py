@@ -33,17 +33,11 @@ def write_bytes(file: Path, data: bytes, sync: bool = False) -> None:
         data: The new content.
         sync: True to force the content to the disk before the rename. The content then survives a crash of the machine.
     """
-    part = part_of(file)
-    part.unlink(missing_ok=True)
-    try:
-        with open(part, "xb") as opened:
-            opened.write(data)
-            if sync:
-                opened.flush()
-                os.fsync(opened.fileno())
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
+    with staged(file) as part, open(part, "xb") as opened:
+        opened.write(data)
+        if sync:
+            opened.flush()
+            os.fsync(opened.fileno())
 
 
 @contextmanager
@@ -59,7 +53,7 @@ def staged(target: Path) -> Iterator[Path]:
     try:
         yield part
         if part.is_dir():
-            shutil.rmtree(target, ignore_errors=True)
+            remove(target)
         part.rename(target)
     finally:
         remove(part)

@@ -3,7 +3,7 @@
 SweepsError                 base class; `sweeps` prints these errors without a traceback
 ├── InputError              a file, an option or an argument is wrong; lists all problems (exit 2)
 │   ├── DamagedStudy        a sweep's study is damaged, or has fewer trials than the sweep's result says
-│   └── UnreadableFile      a file in a sweep's folder is damaged (`core/trust.py`)
+│   └── UnreadableFile      a file in a sweep's folder is damaged, or is a link, a pipe or a folder
 │       └── UntrustedFile   a file would run code when it is loaded, and this user did not write it
 ├── StoreError              S3-compatible storage does not answer, or refuses a request (exit 1)
 ├── SweepFailed             the sweep ran, but no trial has a value (exit 1)
@@ -81,6 +81,10 @@ class InputError(SweepsError):
 
 class DamagedStudy(InputError):
     """A sweep's study is damaged, or has fewer trials than the sweep's result says."""
+
+
+class UnreadableFile(InputError):
+    """A file in a sweep's folder is damaged, or is not read because a stranger may have written it."""
 
 
 class SweepFailed(SweepsError):

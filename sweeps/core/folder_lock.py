@@ -6,14 +6,14 @@ The folder is locked because somebody may delete the file. The file is locked be
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import time
 from pathlib import Path
 from typing import Self
 
-from sweeps.core.errors import InputError, Problem, SweepLocked
+from sweeps.core.errors import InputError, Problem, SweepLocked, UnreadableFile
+from sweeps.core.regular_files import FILE, kind_of, open_regular
 from sweeps.core.sweep_folder import SweepFolder
 
 TRIES = 5
@@ -22,18 +22,19 @@ RETRY_SECONDS = 0.02
 
 def is_driven(folder: Path) -> bool:
     """Return whether a living process is running the sweep in this folder."""
+    lock = SweepFolder(folder).lock
     try:
         opened = _open_folder(folder)
         try:
             _lock_folder(opened, fcntl.LOCK_SH)
         finally:
             os.close(opened)
-        with os.fdopen(_open(SweepFolder(folder).lock, os.O_RDONLY)) as file:
+        with open(lock, opener=open_regular) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
-    except OSError as e:
-        return e.errno != errno.ELOOP  # a driver's lock is never a link
+    except (OSError, UnreadableFile):
+        return kind_of(lock) == FILE  # a driver's lock is never a link or a pipe
     return False
 
 
@@ -55,26 +56,20 @@ def _lock_folder(opened: int, operation: int) -> None:
         pass
 
 
-def _open(file: Path, flags: int) -> int:
-    """Open a file. Symbolic links are refused, because a link may lead out of the folder. Opening a pipe does not block."""
-    return os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-
-
 class FolderLock:
     """Exclusive lock on a sweep's folder. The file `lock` holds the driver's process id, for people to read.
 
     Raises:
         SweepLocked: Another living process holds the lock.
-        InputError: The folder is not writable.
+        InputError: The folder is not writable, or its lock is not a regular file.
     """
 
     def __init__(self, folder: Path):
         try:
-            self._file = os.fdopen(
-                _open(SweepFolder(folder).lock, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+"
-            )
+            lock = open_regular(SweepFolder(folder).lock, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         except OSError as e:
             raise InputError(Problem(str(folder), f"is not writable: {e.strerror}")) from None
+        self._file = os.fdopen(lock, "a+")
         self._opened = contextlib.ExitStack()
         self._opened.enter_context(self._file)
         opened = _open_folder(folder)

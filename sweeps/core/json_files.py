@@ -10,6 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
+from sweeps.core.errors import UnreadableFile
+from sweeps.core.regular_files import read_bytes
+
 # Largest allowed nesting depth of lists and objects. The depth is limited because the code that shows or copies values is recursive.
 DEPTH = 60
 _LARGEST = 10**300
@@ -17,11 +20,9 @@ _LARGEST = 10**300
 
 def read_json(file: Path) -> Any:
     """Return the JSON value in a file. Return None if the file is not regular, cannot be read, is not JSON, or is nested too deeply."""
-    if not file.is_file():  # reading a pipe would block
-        return None
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        value = json.loads(read_bytes(file).decode())
+    except (OSError, UnreadableFile, ValueError, RecursionError):
         return None
     return None if is_deep(value) else value
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
@@ -15,9 +14,10 @@ from typing_extensions import TypedDict
 
 from sweeps.core.command_hints import relative_path, repair_command
 from sweeps.core.durations import format_clock
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem, UnreadableFile
 from sweeps.core.html_tables import facts
 from sweeps.core.json_files import Count, Number, Text, find_errors, is_deep, read_json_object
+from sweeps.core.regular_files import read_bytes
 from sweeps.core.resources import workers_text
 from sweeps.core.secrets import masked
 from sweeps.core.sweep_folder import RESULT, SweepFolder
@@ -196,14 +196,12 @@ def refuse_invalid_result(folder: Path) -> None:
 
 def result_file_error(file: Path) -> str | None:
     """Return a message that says what is wrong with a `result.json`; None if the file is valid, missing or not JSON."""
-    if not file.is_file():
-        return "is not a regular file" if os.path.lexists(file) else None
     try:
-        shown = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
+        shown = json.loads(read_bytes(file).decode())
+    except (FileNotFoundError, ValueError):
         return None
-    except OSError as e:
-        return f"cannot be read: {e.strerror}"
+    except UnreadableFile as e:
+        return e.problems[0].text.partition(";")[0]
     except RecursionError:
         return "is nested too deeply"
     if not isinstance(shown, dict):

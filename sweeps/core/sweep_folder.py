@@ -33,9 +33,11 @@ from __future__ import annotations
 import datetime
 import fnmatch
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.regular_files import FILE, FOLDER, kind_of, refuse_other_kind
 from sweeps.core.trial import format_trial_id
 
 SPACE = "space.yaml"
@@ -58,37 +60,39 @@ ROW_RUNS = "row_runs"
 # Folders that a sweep deletes when it ends. Ray Tune and Ray Train write data for their own restores into the first two, which sweeps does
 # not use. In the third, trials that train on more and more rows keep their latest checkpoint.
 SCRATCH = ("tune", "gangs", ROW_RUNS)
-# Everything that sweeps writes into a sweep's folder, as glob patterns for names. `sweeps rm` deletes nothing else.
-OWN = (
-    *(
-        SPACE,
-        ORIGIN,
-        EARLIER_TRIALS,
-        PROVENANCE,
-        "code.diff",
-        "code-*.diff",
-        JOURNAL,
-        LOCK,
-        RAY,
-        STAGES,
-        RESULT,
-    ),
-    *("sweep.log", "events.jsonl"),
-    *(
-        "tensorboard",
-        "commands",
-        "trials",
-        "functions",
-        "tables",
-        "prepared",
-        "exports",
-        "bundle",
-        "checkpoint",
-        "report.md",
-        "report.html",
-    ),
-    *("driver.json", "*.damaged-*", ".*.part", *SCRATCH),
+# The files and folders that sweeps writes into a sweep's folder, as glob patterns for names.
+OWN_FILES = (
+    SPACE,
+    ORIGIN,
+    EARLIER_TRIALS,
+    PROVENANCE,
+    "code.diff",
+    "code-*.diff",
+    JOURNAL,
+    LOCK,
+    RAY,
+    STAGES,
+    RESULT,
+    "sweep.log",
+    "events.jsonl",
+    "report.md",
+    "report.html",
+    "driver.json",
 )
+OWN_FOLDERS = (
+    "tensorboard",
+    COMMANDS,
+    "trials",
+    "functions",
+    "tables",
+    "prepared",
+    "exports",
+    "bundle",
+    "checkpoint",
+    *SCRATCH,
+)
+# Everything that sweeps writes into a sweep's folder. `sweeps rm` deletes nothing else.
+OWN = (*OWN_FILES, *OWN_FOLDERS, "*.damaged-*", ".*.part")
 # The end of a sweep folder's name, after the sweep's name, as a regular expression.
 STAMP = r"-\d{8}-\d{6}(-\d+)?"
 
@@ -154,6 +158,11 @@ class SweepFolder:
         return self.path / f"report.{suffix}"
 
 
+def is_sweep(folder: Path) -> bool:
+    """Return whether a folder is a sweep's folder, which has the file `origin.json`. A folder that cannot be read is none."""
+    return os.path.isfile(folder / ORIGIN)
+
+
 def create_sweep_folder(root: Path, name: str, started: float) -> Path:
     """Make the folder of a new sweep, such as `ROOT/NAME-20260102-120000`. If this folder exists already, append a number to the name.
 
@@ -187,41 +196,40 @@ def create_sweep_folder(root: Path, name: str, started: float) -> Path:
 
 def is_own(name: str) -> bool:
     """Return whether sweeps writes a file or folder of this name into a sweep's folder."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in OWN)
+    return _matches(name, OWN)
 
 
-def refuse_links(folder: Path) -> None:
-    """Raise an error if files or folders of a sweep are symbolic links, which may lead out of the sweep's folder.
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
-    Call this function before a command deletes or writes anything in the folder.
+
+def refuse_other_entries(folder: Path) -> None:
+    """Raise an error if a place in a sweep's folder holds anything but the file or the folder that sweeps writes there.
+
+    A link may lead out of the folder, and a pipe blocks. Call this function before a command writes or deletes anything in the folder, or
+    passes its files to a library. Checkpoints are looked at only from outside; see `refuse_special_files`.
 
     Raises:
-        InputError: The folder of a trial, a checkpoint, or another file or folder of the sweep is a link.
+        UnreadableFile: A file or a folder of the sweep is a link, a pipe, or another kind than sweeps writes.
     """
     sweep = SweepFolder(folder)
-    own = [
-        sweep.trials,
-        sweep.commands,
-        sweep.prepared,
-        sweep.tables,
-        sweep.functions,
-        sweep.bundle,
-        sweep.checkpoint,
-        sweep.exports,
-        sweep.events,
-        sweep.tensorboard,
-    ]
-    trials = [] if sweep.trials.is_symlink() else list(sweep.trials.glob("*"))
-    inside = [
-        path
-        for trial in trials
-        if not trial.is_symlink()
-        for path in (trial / "logs", *trial.glob(CHECKPOINTS))
-    ]
-    for path in (*own, *trials, *inside):
-        if path.is_symlink():
-            rule = "is a link, but sweeps reads and writes only files inside the sweep's folder; replace the link with the files"
-            raise InputError(Problem(str(path), rule))
+    _refuse_kinds(folder, files=OWN_FILES, folders=OWN_FOLDERS)
+    _refuse_kinds(sweep.trials, folders=("[0-9]*",))
+    for trial in sweep.trials.glob("[0-9]*"):
+        _refuse_kinds(trial, files=(MLFLOW_RUN,), folders=("logs", FILES, CHECKPOINTS))
+        _refuse_kinds(trial / "logs", files=("rank-*.log",))
+    for tree in (sweep.prepared, sweep.tables, sweep.functions, sweep.tensorboard):
+        refuse_special_files(tree)
+
+
+def _refuse_kinds(folder: Path, files: Sequence[str] = (), folders: Sequence[str] = ()) -> None:
+    """Raise an error if an entry whose name matches a pattern in `files` or `folders` has another kind."""
+    if not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        for wanted, patterns in ((FILE, files), (FOLDER, folders)):
+            if _matches(path.name, patterns):
+                refuse_other_kind(path, wanted)
 
 
 def refuse_special_files(folder: Path) -> None:
@@ -230,15 +238,9 @@ def refuse_special_files(folder: Path) -> None:
     Reading a pipe would block, and a symbolic link may lead out of the folder.
 
     Raises:
-        InputError: The folder holds a link, a pipe, a socket or a device.
+        UnreadableFile: The folder holds a link, a pipe, a socket or a device.
     """
     for parent, folders, files in os.walk(folder):
         for path in (Path(parent, name) for name in (*folders, *files)):
-            if path.is_symlink() or not (path.is_dir() or path.is_file()):
-                kind = "a link" if path.is_symlink() else "not a regular file"
-                raise InputError(
-                    Problem(
-                        str(path),
-                        f"is {kind}; sweeps reads only regular files inside the sweep's folder",
-                    )
-                )
+            if kind_of(path) != FOLDER:
+                refuse_other_kind(path)

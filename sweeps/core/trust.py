@@ -16,16 +16,14 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.atomic_files import write_text
+from sweeps.core.errors import InputError, Problem, UnreadableFile
+from sweeps.core.regular_files import read_bytes
 
 KEY_FILE = "SWEEPS_KEY_FILE"
 KEY_BYTES = 32
 MIN_KEY_BYTES = 16
 SUFFIX = ".mac"
-
-
-class UnreadableFile(InputError):
-    """A file in a sweep's folder is damaged, or the file is not read because a stranger may have written it."""
 
 
 class UntrustedFile(UnreadableFile):
@@ -112,7 +110,7 @@ def sign(file: Path) -> None:
     """
     secret = key(make=True)
     assert secret is not None
-    file.with_name(file.name + SUFFIX).write_text(mac(file.read_bytes(), file.name, secret))
+    write_text(file.with_name(file.name + SUFFIX), mac(read_bytes(file), file.name, secret))
 
 
 def read(file: Path, trust: bool = False) -> bytes:
@@ -124,19 +122,18 @@ def read(file: Path, trust: bool = False) -> bytes:
 
     Raises:
         UntrustedFile: The file has no MAC, or its MAC does not match the file and this user's key.
+        UnreadableFile: The file is not a regular file.
         FileNotFoundError: The file does not exist.
     """
-    data = file.read_bytes()
+    data = read_bytes(file)
     if trust:
         return data
     try:
-        signature = file.with_name(file.name + SUFFIX).read_text()
-    except (OSError, UnicodeDecodeError):
-        signature = ""
+        signature = read_bytes(file.with_name(file.name + SUFFIX))
+    except (FileNotFoundError, UnreadableFile):
+        signature = b""
     secret = key()
-    if secret is None or not hmac.compare_digest(
-        signature.encode(), mac(data, file.name, secret).encode()
-    ):
+    if secret is None or not hmac.compare_digest(signature, mac(data, file.name, secret).encode()):
         reason = "was not written with your key" if signature else "has no signature"
         text = (
             f"{reason}, and reading this file can run code; if you trust the person who made this folder, add "

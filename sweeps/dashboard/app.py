@@ -28,7 +28,7 @@ from sweeps.controller.control import DriverEnded, FolderChannel, wait_for_answe
 from sweeps.controller.log_reader import read_logs
 from sweeps.controller.sweep_lookup import trial_of
 from sweeps.core.errors import InputError, SweepsError
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.sweep_folder import is_sweep
 from sweeps.dashboard import content
 from sweeps.dashboard.mlflow_pages import HEADERS as MLFLOW_HEADERS
 from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
@@ -93,9 +93,7 @@ class Dashboard:
     def _names(self) -> list[str]:
         if not self.root.is_dir():
             return []
-        return sorted(
-            folder.name for folder in self.root.iterdir() if SweepFolder(folder).origin.is_file()
-        )
+        return sorted(folder.name for folder in self.root.iterdir() if is_sweep(folder))
 
     def sweeps(self) -> dict[str, Any]:
         """Return all sweeps of the root, the newest first."""
@@ -104,10 +102,8 @@ class Dashboard:
             try:
                 reader = self.reader(name)
                 version, summary = reader.summary()
-            except (
-                SweepsError,
-                HTTPException,
-            ) as e:  # the sweep was removed meanwhile, or is damaged
+            # The sweep was removed meanwhile, is damaged, or cannot be read.
+            except (SweepsError, HTTPException, OSError) as e:
                 listed.append(
                     {
                         "sweep": name,

@@ -119,11 +119,11 @@ def read(folder: Path, version: str) -> Snapshot:
 
 
 def version_of(folder: Path) -> str:
-    """Return a text that changes if what the page shows of a sweep changes."""
+    """Return a text that changes if what the page shows of a sweep changes. This function raises no error."""
     paths, parts = SweepFolder(folder), [is_driven(folder)]
     states: list[Any] = [
         *parts,
-        *map(_stamp, (storage.journal_in(folder), paths.origin, paths.result, paths.stages)),
+        *map(_stamp, (paths.journal, paths.origin, paths.result, paths.stages)),
     ]
     try:
         if parts[0] and storage.place_of(folder) is not None:
@@ -135,7 +135,7 @@ def version_of(folder: Path) -> str:
 
 def _stamp(file: Path) -> tuple[int, int] | None:
     try:
-        status = file.stat()
+        status = file.lstat()
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size

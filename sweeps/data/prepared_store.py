@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 from sweeps.core import old_pickles
 from sweeps.core import trust as trusting
 from sweeps.core.atomic_files import staged
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem, UnreadableFile
 from sweeps.core.label_columns import Label, label_columns
-from sweeps.core.sweep_folder import SweepFolder, refuse_special_files
-from sweeps.core.trust import UnreadableFile, UntrustedFile
+from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.trust import UntrustedFile
 from sweeps.data.column_values import json_scalar
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fit import data_key
@@ -290,16 +290,11 @@ def load_summary(folder: Path) -> DataSummary | None:
 
 
 def refuse_untrusted(folder: Path, trust: bool) -> None:
-    """Raise an error if the prepared data of a sweep cannot be read safely.
+    """Raise an UntrustedFile error if an earlier version stored pickles in the folder, and `trust` is false.
 
-    Call this function before you change anything in the sweep's folder.
-
-    Raises:
-        UntrustedFile: an earlier version stored pickles in the folder, and `trust` is false.
-        InputError: the prepared data contains a link or a pipe.
+    Call this function before you change anything in the sweep's folder, and after `refuse_other_entries`.
     """
     prepared = SweepFolder(folder).prepared
-    refuse_special_files(prepared)
     if not trust and not (prepared / INFO_FILE).exists() and (prepared / "facts.pkl").exists():
         text = (
             "was written by an earlier version, and reading this file can run code; if you trust the person who "

@@ -16,6 +16,7 @@ from sweeps.core.command_hints import shell_command, shell_quoted
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.folder_lock import is_driven
 from sweeps.core.origin import read_origin
+from sweeps.core.regular_files import refuse_other_kind
 from sweeps.core.result import read_result
 from sweeps.core.sweep_folder import MANIFEST, SweepFolder
 from sweeps.space.load import load
@@ -148,6 +149,7 @@ def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     )  # sweeps that began before 2026-11-23 did not save the algorithm; the default was `tpe`
     functions = SweepFolder(folder).functions if SweepFolder(folder).functions.is_dir() else None
     variables = origin.get("variables")
+    refuse_other_kind(SweepFolder(folder).space)
     space = load(
         SweepFolder(folder).space, (*tables, *overrides), base, algorithm, variables, functions
     )

@@ -17,7 +17,8 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import BaseJournalFileLock
 
 from sweeps.core.command_hints import repair_command
-from sweeps.core.errors import DamagedStudy, Problem
+from sweeps.core.errors import DamagedStudy, InputError, Problem
+from sweeps.core.regular_files import open_regular, read_bytes, unreadable
 from sweeps.study.journal_records import NOTHING, RECORD, is_valid, parse_line
 from sweeps.study.journal_rules import Rules
 
@@ -47,7 +48,7 @@ class JournalReader(JournalFileBackend):
     """
 
     def __init__(self, path: Path):
-        super().__init__(str(path.resolve()), lock_obj=_NoLock())
+        super().__init__(str(path.absolute()), lock_obj=_NoLock())
         self.path = path
         self.line = 0
 
@@ -61,10 +62,9 @@ class JournalReader(JournalFileBackend):
             DamagedStudy: A record is damaged, or is not allowed after the records before it.
         """
         rules, offsets = Rules() if log_number_from == 0 else None, self._log_number_offset
-        with open(self._file_path, "rb") as f:
-            end = os.stat(
-                self._file_path
-            ).st_size  # records that are written from now on are read by the next call
+        with open(self._file_path, "rb", opener=open_regular) as f:
+            # Records that are written from now on are read by the next call.
+            end = os.fstat(f.fileno()).st_size
             at = f.seek(offsets.get(log_number_from, 0))
             number, torn = (log_number_from if log_number_from in offsets else 0), False
             for line in f:
@@ -92,11 +92,14 @@ class JournalReader(JournalFileBackend):
 
         Raises:
             DamagedStudy: A record is damaged, or is not allowed after the records before it.
+            UnreadableFile: The journal is not a regular file, or cannot be read.
         """
         try:
             return JournalStorage(self)
-        except (DamagedStudy, OSError):
+        except InputError:
             raise
+        except OSError as e:
+            raise unreadable(self.path, e) from e
         except Exception as e:  # our rules accept the record, but Optuna cannot load it
             raise damaged(
                 self.path,
@@ -127,7 +130,7 @@ class Journal(JournalReader):
         remaining = memoryview(
             "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode()
         )
-        with open(self._file_path, "ab", buffering=0) as f:
+        with open(self._file_path, "ab", buffering=0, opener=open_regular) as f:
             size = f.tell()
             try:
                 while remaining:
@@ -140,7 +143,7 @@ class Journal(JournalReader):
     def sync(self) -> None:
         """Flush all records to the disk, so that they survive a crash of the machine."""
         if self._written:
-            with open(self._file_path, "ab") as f:
+            with open(self._file_path, "ab", opener=open_regular) as f:
                 os.fsync(f.fileno())
             self._written = False
 
@@ -156,7 +159,7 @@ def damaged(journal: Path, number: int, problem: str) -> DamagedStudy:
     Returns:
         The exception. Its message also gives the number of lines that can be read, and the command that repairs the study.
     """
-    with open(journal, "rb") as f:
+    with open(journal, "rb", opener=open_regular) as f:
         after = sum(is_valid(RECORD, parse_line(line)) for i, line in enumerate(f, 1) if i > number)
     before = "1 record" if number == 2 else f"{number - 1} records"
     command = repair_command(journal.parent)
@@ -194,10 +197,10 @@ def cut_torn_tail(journal: Path) -> int:
     """
     if not journal.exists():
         return 0
-    data = journal.read_bytes()
+    data = read_bytes(journal)
     end = torn_tail_start(data)
     if end < len(data):
-        with open(journal, "r+b") as f:
+        with open(journal, "r+b", opener=open_regular) as f:
             f.truncate(end)
             f.flush()
             os.fsync(f.fileno())

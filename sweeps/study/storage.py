@@ -18,6 +18,7 @@ from sweeps.core.disk import disk_error
 from sweeps.core.errors import DamagedStudy, InputError, Problem
 from sweeps.core.installed_package import install
 from sweeps.core.json_files import is_text, read_json_object
+from sweeps.core.regular_files import refuse_other_kind
 from sweeps.core.result import contradiction, read_result
 from sweeps.core.secrets import masked, remember_uri, secrets_in, without_password
 from sweeps.core.stores import recorded_store
@@ -141,7 +142,7 @@ def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]
 
     Raises:
         DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
-        InputError: The database cannot be reached, or the journal is a symbolic link.
+        InputError: The database cannot be reached, or the journal is not a regular file.
     """
     from sweeps.study.journal import Journal
 
@@ -155,10 +156,6 @@ def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]
     path = journal_in(folder)
     if not path.exists():
         check_trial_count(folder)
-    if path.is_symlink():
-        raise InputError(
-            Problem(str(path), "is a symbolic link; a journal must be a file in the sweep's folder")
-        )
     journal = Journal(path)
     opened = journal.storage()
     # The study's name is read from the journal: a space without `name` is named by its path, and the path changes if the folder is copied.
@@ -178,13 +175,10 @@ def journal_in(folder: Path) -> Path:
         folder: The sweep's folder.
 
     Raises:
-        DamagedStudy: The path exists, but is not a file.
+        UnreadableFile: The path holds anything but a regular file.
     """
     journal = SweepFolder(folder).journal
-    if journal.exists() and not journal.is_file():
-        raise DamagedStudy(
-            Problem(str(journal), "is not a file; restore the journal from a backup")
-        )
+    refuse_other_kind(journal)
     return journal
 
 

@@ -21,7 +21,6 @@ from sweeps.controller.commands import (
     Pause,
     Resume,
     Stop,
-    discard_stale,
     parse,
     parse_answer,
     read_answer,
@@ -82,13 +81,13 @@ def test_answers_that_nobody_reads_are_deleted(tmp_path):
         send(tmp_path, Pause())
         queue.poll(lambda command, name: Answer("done"))
     assert len(queue.answers()) == KEPT_ANSWERS
-    discard_stale(tmp_path)
+    CommandQueue(tmp_path).discard_stale()
     assert not list((tmp_path / FOLDER).iterdir())
 
 
 def test_a_command_for_an_earlier_process_is_dropped_but_a_configuration_stays_queued(tmp_path):
     files = [send(tmp_path, command) for command in COMMANDS]
-    discard_stale(tmp_path)
+    CommandQueue(tmp_path).discard_stale()
     answers = [read_answer(file) for file in files]
     assert all(
         answer is not None and "sent to an earlier process" in answer.problems[0]

@@ -15,11 +15,11 @@ import pytest
 from sweeps.controller.commands import (
     Answer,
     Command,
+    CommandQueue,
     Enqueue,
     Pause,
     Resume,
     Stop,
-    discard_stale,
     read_answer,
     send,
 )
@@ -521,7 +521,7 @@ def test_an_enqueued_configuration_survives_the_driver_and_is_enqueued_once(make
     first._status_time = 0.0
     first.poll()
     file.write_bytes(text)  # The driver died before it could delete the command.
-    discard_stale(tmp_path)
+    CommandQueue(tmp_path).discard_stale()
     going, _ = controller(space, tmp_path)
     going._monitor, going._status_time = Monitor(), 0.0
     going.poll()

@@ -234,7 +234,7 @@ def test_r8_a_sweep_that_runs_is_not_repaired(damaged):
     assert files_of(damaged) == before
 
 
-@pytest.mark.parametrize("name", [JOURNAL, RESULT, "trials", "lock"])
+@pytest.mark.parametrize("name", [JOURNAL, "trials", "lock"])
 def test_r8_a_repair_follows_no_link_out_of_the_folder(damaged, tmp_path, name):
     outside = tmp_path / "outside"
     if (damaged / name).exists():
@@ -247,6 +247,23 @@ def test_r8_a_repair_follows_no_link_out_of_the_folder(damaged, tmp_path, name):
         repair(damaged)
     assert str(damaged) in str(e.value)
     assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_a_repair_moves_a_result_of_another_kind_out_of_the_way(damaged, tmp_path, kind):
+    result, outside = damaged / RESULT, tmp_path / "outside"
+    result.rename(outside)
+    before = outside.read_bytes()
+    if kind == "link":
+        result.symlink_to(outside)
+    elif kind == "pipe":
+        os.mkfifo(result)
+    else:
+        result.mkdir()
+    repaired = repair(damaged)
+    assert f"{RESULT}: is a {kind}, but must be a file" in "\n".join(repaired.problems)
+    assert not os.path.lexists(result) and not repair(damaged).problems
+    assert outside.read_bytes() == before
 
 
 def test_r8_a_folder_of_another_user_is_not_repaired(damaged, monkeypatch):

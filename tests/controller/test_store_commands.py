@@ -14,7 +14,6 @@ from sweeps.controller.commands import (
     CommandQueue,
     Enqueue,
     Pause,
-    discard_stale,
     read_answer,
 )
 from sweeps.controller.control import SweepControl
@@ -82,7 +81,7 @@ def test_a_configuration_in_the_store_waits_for_the_next_process(bucket, folder,
     channel, exchange = StoreChannel(store), CommandExchange(folder)
     names = [channel.send(Pause()), channel.send(Enqueue({"eta": 0.5}))]
     exchange.exchange(store)
-    discard_stale(folder)
+    CommandQueue(folder).discard_stale()
     exchange.exchange(store)
     answer = channel.answer(names[0])
     assert answer is not None and "sent to an earlier process" in answer.problems[0]

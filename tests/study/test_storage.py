@@ -221,7 +221,7 @@ def test_a_record_that_could_not_be_written_leaves_no_part_of_itself(tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(
             "sweeps.study.journal.open",
-            lambda path, mode, buffering=-1: Full(path, mode),
+            lambda path, mode, **how: Full(path, mode),
             raising=False,
         )
         with pytest.raises(OSError, match="no space"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.core.sweep_folder import refuse_links
+from sweeps.core.sweep_folder import refuse_other_entries
 from sweeps.core.trial import Result, State
 from sweeps.testing.pytest_trackers import sample_events, trial_events
 from sweeps.tracking.events import SweepStarted, TrialEnded
@@ -117,4 +117,4 @@ def test_a_link_out_of_the_sweeps_folder_is_refused(tmp_path, name):
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=f"{name}: is a link"):
-        refuse_links(tmp_path / "sweep")
+        refuse_other_entries(tmp_path / "sweep")

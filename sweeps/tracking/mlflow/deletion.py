@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from sweeps.core.errors import SweepsError
 from sweeps.core.secrets import without_password
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.sweep_folder import is_sweep
 from sweeps.tracking.mlflow import views
 from sweeps.tracking.mlflow.client import impatient_client
 
@@ -50,7 +50,7 @@ class SweepRuns:
     @property
     def of_another_folder(self) -> bool:
         """True if the runs belong to another folder in which the sweep still is. The folder to delete is then a copy."""
-        return self.recorded_in is not None and SweepFolder(Path(self.recorded_in)).origin.is_file()
+        return self.recorded_in is not None and is_sweep(Path(self.recorded_in))
 
 
 def sqlite_file(uri: str) -> Path | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweeps.core.secrets import without_password
-from sweeps.core.sweep_folder import SweepFolder
+from sweeps.core.sweep_folder import is_sweep
 from sweeps.tracking.mlflow.client import encodable, impatient_client
 from sweeps.tracking.mlflow.deletion import sqlite_file
 from sweeps.tracking.mlflow.run_contents import NOTE, renewed_description
@@ -34,7 +34,7 @@ def replace_report(uri: str, run: str, folder: Path, markdown: Path, html: Path)
         recorded = Path(tags.get("sweeps.dir", folder))
         if tags.get("sweeps.sweep") != folder.name:
             return f"the run {run} at {shown} is not the run of this sweep"
-        if recorded.resolve() != folder.resolve() and SweepFolder(recorded).origin.is_file():
+        if recorded.resolve() != folder.resolve() and is_sweep(recorded):
             return f"the run {run} at {shown} belongs to the sweep in {recorded}"
         for artifact in (markdown, html):
             client.log_artifact(run, str(artifact))

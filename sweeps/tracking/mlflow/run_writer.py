@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.atomic_files import write_text
 from sweeps.core.origin import valid_origin_keys
+from sweeps.core.regular_files import FILE, kind_of
 from sweeps.core.resources import COSTS
 from sweeps.core.secrets import masked, without_password
 from sweeps.core.sweep_folder import FILES, MLFLOW_RUN, SweepFolder
@@ -485,11 +486,11 @@ class RunWriter:
             write_text(folder / MLFLOW_RUN, json.dumps(run) + "\n")
 
     def _log_files(self, number: int) -> None:
-        """Log the files that a trial's loop wrote, if they changed since they were last logged."""
+        """Log the files that a trial's loop wrote, if they changed since they were last logged. Links are left out."""
         logged, top = self._logged_files.setdefault(number, {}), self._folder(number) / FILES
         for path in sorted(top.rglob("*")):
             try:
-                if not path.is_file() or logged.get(path) == (
+                if kind_of(path) != FILE or logged.get(path) == (
                     now := (path.stat().st_size, path.stat().st_mtime_ns)
                 ):
                     continue
