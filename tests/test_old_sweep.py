@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
+from sweeps.controller import commands
 from tests.commands import REPO, command, invoke
 from tests.serving.slow import post
 
@@ -39,7 +40,10 @@ def test_show_lists_its_trials(old_sweep):
 
 @pytest.mark.integration
 @pytest.mark.timeout(240)
-def test_resume_adds_a_trial_and_keeps_earlier_trials(old_sweep, clean_ray):
+def test_resume_adds_a_trial_and_keeps_earlier_trials(old_sweep, clean_ray, monkeypatch):
+    monkeypatch.setattr(commands, "discard", lambda file: None)
+    stale = commands.send(old_sweep, commands.Stop())  # It cannot be deleted.
+    stale.with_name(commands.answer_name(stale.name)).mkdir()
     before = {
         t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]
     }
@@ -48,6 +52,7 @@ def test_resume_adds_a_trial_and_keeps_earlier_trials(old_sweep, clean_ray):
         t["trial"]: t["value"] for t in json.loads(answered("show", old_sweep, "--json"))["all"]
     }
     assert {trial: after[trial] for trial in before} == before and set(after) == {*before, "0004"}
+    assert stale.exists()
 
 
 @pytest.mark.integration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 from pathlib import Path
@@ -14,6 +15,7 @@ from sweeps.core import trust
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space, saved_space
+from sweeps.space.trainer_definition import definition_of
 from sweeps.study.live_trial import ProgressUpdate
 from tests.commands import invoke
 
@@ -100,7 +102,13 @@ def test_a_resume_accepts_checkpoints_that_are_signed_or_trusted(sweep, why):
     )
 
 
-def test_a_resume_waits_for_no_pipe(sweep):
+@pytest.mark.parametrize("pickles", [("model.pkl",), ()])
+def test_a_resume_waits_for_no_pipe(sweep, monkeypatch, pickles):
+    definition = definition_of("sweeps.trainers.sklearn")
+    monkeypatch.setattr(
+        "sweeps.controller.sweep_run.definition_of",
+        lambda *_: dataclasses.replace(definition, pickles=pickles),
+    )
     file_of(sweep, "0001").unlink()
     os.mkfifo(file_of(sweep, "0001"))
     done = invoke("resume", sweep)

@@ -173,7 +173,7 @@ class _Export:
         """Check that a sweep can be exported, and read its space file."""
         from sweeps.data.prepared_store import refuse_untrusted
 
-        if not SweepFolder(folder).journal.is_file() and storage.place_of(folder) is None:
+        if not storage.journal_in(folder).exists() and storage.place_of(folder) is None:
             storage.check_trial_count(folder)
             raise InputError(
                 Problem(str(folder), "is not a sweep's folder, because it has no study")

@@ -43,7 +43,7 @@ def refuse_other_kind(path: str | Path, wanted: str = FILE) -> None:
 
 
 def _other_kind(path: str | Path, found: str | None, wanted: str = FILE) -> UnreadableFile:
-    rule = f"but must be {wanted} inside the sweep's folder; move it away, or restore {wanted} from a backup"
+    rule = f"but must be {wanted} inside the sweep's folder; move it away, or restore the original from a backup"
     return UnreadableFile(Problem(str(path), f"is {found}, {rule}"))
 
 

@@ -218,7 +218,10 @@ def refuse_other_entries(folder: Path) -> None:
     for trial in sweep.trials.glob("[0-9]*"):
         _refuse_kinds(trial, files=(MLFLOW_RUN,), folders=("logs", FILES, CHECKPOINTS))
         _refuse_kinds(trial / "logs", files=("rank-*.log",))
-    for tree in (sweep.prepared, sweep.tables, sweep.functions, sweep.tensorboard):
+    _refuse_kinds(sweep.prepared, files=("[!.]*.*",))  # The folder of a fitted chain has no suffix.
+    for tree in (sweep.tables, sweep.functions):
+        _refuse_kinds(tree, files=("*",))
+    for tree in (sweep.prepared, sweep.tensorboard):
         refuse_special_files(tree)
 
 

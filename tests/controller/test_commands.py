@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.controller import commands
 from sweeps.controller.commands import (
     FOLDER,
     KEPT_ANSWERS,
@@ -21,6 +22,7 @@ from sweeps.controller.commands import (
     Pause,
     Resume,
     Stop,
+    answer_name,
     parse,
     parse_answer,
     read_answer,
@@ -34,19 +36,21 @@ COMMANDS: list[Command] = [
     Resume(),
     Enqueue({"params.eta": 0.1, "params.depth": 3}),
 ]
+NAME = f"{time.time_ns() + 10**12:020d}-1.json"
 
 
 def received(queue: CommandQueue) -> list[Command]:
-    commands: list[Command] = []
+    handled: list[Command] = []
 
     def handle(command: Command, name: str) -> Answer:
-        commands.append(command)
+        handled.append(command)
         return Answer("done")
 
     queue.poll(handle)
     for answer in queue.answers():
-        answer.unlink()
-    return commands
+        if answer.is_file():
+            answer.unlink()
+    return handled
 
 
 def test_commands_arrive_once_in_the_order_of_sending(tmp_path):
@@ -98,6 +102,44 @@ def test_a_command_for_an_earlier_process_is_dropped_but_a_configuration_stays_q
     assert not list((tmp_path / FOLDER).iterdir())
 
 
+def test_each_entry_is_discarded_for_itself(tmp_path):
+    files = [send(tmp_path, Stop()), send(tmp_path, Pause())]
+    for file in files:
+        file.with_name(answer_name(file.name)).mkdir()
+    stale = f"{0:020d}-1.answer"
+    (tmp_path / FOLDER / stale).write_text("{}")
+    queue = CommandQueue(tmp_path)
+    queue.discard_stale()
+    assert not any(file.exists() for file in files)
+    assert not (tmp_path / FOLDER / stale).exists()
+    assert received(queue) == []
+
+
+def test_commands_to_an_earlier_process_are_never_carried_out_even_if_they_cannot_be_deleted(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(commands, "discard", lambda file: None)
+    stale = [send(tmp_path, command) for command in COMMANDS]
+    (tmp_path / FOLDER / NAME).write_text('{"command": "stop"}')  # Its clock was ahead.
+    queue = CommandQueue(tmp_path)
+    queue.discard_stale()
+    assert all(file.exists() for file in stale)
+    send(tmp_path, Pause())
+    assert received(queue) == [COMMANDS[-1], Pause()]
+    assert received(queue) == [], "a command is carried out once"
+
+
+def test_a_folder_in_the_place_of_an_answer_does_not_end_the_queue(tmp_path):
+    queue = CommandQueue(tmp_path)
+    first = send(tmp_path, Pause())
+    first.with_name(answer_name(first.name)).mkdir()
+    queue.poll(lambda command, name: Answer("done"))
+    for _ in range(KEPT_ANSWERS + 30):
+        send(tmp_path, Pause())
+        queue.poll(lambda command, name: Answer("done"))
+    assert len(queue.answers()) == KEPT_ANSWERS + 1, "the folder stays"
+
+
 def test_a_command_that_cannot_be_carried_out_is_reported_and_deleted(tmp_path, caplog):
     def refuse(command: Command, name: str) -> Answer:
         raise CommandError("there is no trial 0099", "the trials are 0000 to 0003", invalid=True)
@@ -109,9 +151,6 @@ def test_a_command_that_cannot_be_carried_out_is_reported_and_deleted(tmp_path, 
     assert read_answer(file) == Answer(
         problems=("there is no trial 0099", "the trials are 0000 to 0003"), invalid=True
     )
-
-
-NAME = f"{time.time_ns() + 10**12:020d}-1.json"
 
 
 def plant(folder, kind: str) -> str:

@@ -14,6 +14,7 @@ from sweeps.controller.commands import (
     CommandQueue,
     Enqueue,
     Pause,
+    answer_name,
     read_answer,
 )
 from sweeps.controller.control import SweepControl
@@ -89,6 +90,19 @@ def test_a_configuration_in_the_store_waits_for_the_next_process(bucket, folder,
         read_answer(folder / COMMANDS / names[1]) is None
         and (folder / COMMANDS / names[1]).exists()
     )
+
+
+def test_entries_of_another_kind_do_not_stop_the_exchange(bucket, folder, driver, tmp_path):
+    channel, exchange = StoreChannel(stores.open_store(ADDRESS)), CommandExchange(folder)
+    names = [channel.send(Pause()), channel.send(Pause())]
+    local = folder / COMMANDS
+    (local / names[0]).mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    (local / answer_name(names[1])).symlink_to(tmp_path / "secret")
+    exchange.exchange(stores.open_store(ADDRESS))
+    exchange.exchange(stores.open_store(ADDRESS))
+    assert not stored(bucket), "a link is not copied to the store"
+    assert (local / names[1]).is_file() and (local / names[0]).is_dir()
 
 
 def test_the_command_line_controls_a_sweep_of_another_machine(

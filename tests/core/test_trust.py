@@ -36,6 +36,19 @@ def test_a_signed_file_is_read_and_the_key_is_this_users_alone(signed, home):
     assert [path.name for path in home.iterdir()] == ["key"]
 
 
+def test_a_signature_that_is_a_link_is_replaced(signed, tmp_path):
+    signature, elsewhere = signed.with_name(signed.name + trust.SUFFIX), tmp_path / "elsewhere"
+    elsewhere.write_bytes(signature.read_bytes())
+    signature.unlink()
+    signature.symlink_to(elsewhere)
+    with pytest.raises(trust.UntrustedFile):
+        trust.read(signed)
+    before = elsewhere.read_bytes()
+    signed.write_bytes(b"other bytes")
+    trust.sign(signed)
+    assert elsewhere.read_bytes() == before and trust.read(signed) == b"other bytes"
+
+
 def test_the_key_is_made_once(home):
     assert trust.key() is None
     found = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 
 import pytest
@@ -11,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from sweeps.controller.commands import Answer, Enqueue, Stop, parse
 from sweeps.core.folder_lock import FolderLock
-from sweeps.core.sweep_folder import COMMANDS
+from sweeps.core.sweep_folder import COMMANDS, JOURNAL
 from sweeps.dashboard import app as pages
 from sweeps.dashboard.app import Dashboard, make_app
 from sweeps.serving.access import Access
@@ -240,6 +241,29 @@ def test_the_page_needs_no_network(root):
             and "//" not in answer.text.replace("// ", "").replace("https://", "//", 1)
         )
     assert server.get("/plotly.min.js").text.startswith("/**\n* plotly.js")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_a_study_of_another_kind_affects_only_its_own_sweep(root, kind):
+    other = sweep_folder(root, 3, "other-20260102-120000")
+    journal = root / NAME / JOURNAL
+    journal.unlink()
+    if kind == "pipe":
+        os.mkfifo(journal)
+    elif kind == "folder":
+        journal.mkdir()
+    else:
+        journal.symlink_to(other / JOURNAL)
+    listed = {sweep["sweep"]: sweep for sweep in client(root).get("/api/sweeps").json()["sweeps"]}
+    assert listed[other.name]["trials"] and f"is a {kind}" in listed[NAME]["problems"][0]
+    assert f"is a {kind}" in client(root).get(AT).json()["problems"][0]
+    assert "no trials" in client(root).get(f"{AT}/figures/history").json()["note"]
+
+    async def first_event() -> str:
+        return await anext((await Dashboard(root, may_command=True).events()).body_iterator)
+
+    event = asyncio.run(asyncio.wait_for(first_event(), 10))
+    assert set(json.loads(event.partition("data: ")[2])) == {NAME, other.name}
 
 
 def test_events_follow_changes_and_end_with_the_server(root, monkeypatch):

@@ -287,6 +287,8 @@ def test_files_are_logged_when_the_trial_ends_and_changed_files_when_the_sweep_e
     )
     (files / "traces").mkdir(parents=True)
     (files / "traces" / "one.json").write_text("1")
+    (tmp_path / "secret").touch()
+    (files / "traces" / "link.json").symlink_to(tmp_path / "secret")
     tracker = MlflowTracker(Destination(default_uri(tmp_path), tmp_path, "exp", "sweep-1", 1.0))
     for number in (0, 1, 2):
         tracker.handle(begin(trial(number), 1.0))
