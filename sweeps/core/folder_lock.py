@@ -31,6 +31,8 @@ def is_driven(folder: Path) -> bool:
             os.close(opened)
         with open(lock, opener=open_regular) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     except FileNotFoundError:
         return False
     except (OSError, UnreadableFile):
