@@ -19,7 +19,7 @@ params:
   c: {loguniform: [1e-4, 1e-1]}
   d: {qloguniform: [1, 1000, 5]}
   e: {randint: [1, 9]}
-  f: {qrandint: [0, 20, 5]}
+  f: {qrandint: [1, 21, 5]}
   g: {lograndint: [1, 1000]}
   h: {qlograndint: [8, 512, 8]}
   i: {randn: [10, 2]}
@@ -40,7 +40,7 @@ def test_every_domain_has_a_distribution_and_values_within_its_bounds(make_space
             p["d"] % 5 == 0
             and 5 <= p["d"] <= 1000
             and p["e"] in range(1, 9)
-            and p["f"] in (0, 5, 10, 15, 20)
+            and p["f"] in (1, 6, 11, 16, 21)
         )
         assert 1 <= p["g"] < 1000 and p["h"] % 8 == 0 and 8 <= p["h"] <= 512
         assert 0 < p["i"] < 20 and (p["j"] / 0.5) % 1 == 0
