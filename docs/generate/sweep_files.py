@@ -35,7 +35,8 @@ FILES: Mapping[str, str] = {
     "functions/": "Functions and classes of a script that uses sweeps. See [Run from Python](../how-to/run-from-python.md#functions).",
     "prepared/": "Fitted preprocessors and the test split. Exports read them.",
     "exports/ID/": "The bundles that `sweeps export` wrote. An ensemble of at most N models is in `exports/ensemble-N/`.",
-    "lock": "A lock file. It is locked, as the folder is, while a process runs the sweep, and it is never deleted.",
+    "lock": "A lock file. While a process runs the sweep, the file and the folder are locked. "
+    "sweeps never deletes the file.",
     "ray.json": "The Ray processes of the sweep. The file exists while the sweep runs.",
     "stages.json": "The trials that are preparing, waiting or starting. The file exists while the sweep runs.",
     "commands/": "Commands to the process that runs the sweep, and its answers. See [Control a running sweep](../how-to/control.md).",

@@ -70,7 +70,8 @@ class SweepController:
         search: The sweep's search, which holds the study, the trial queue, the sampler and the scheduler.
         pool: Handle of the worker pool.
         trackers: Hub that receives the events of the sweep.
-        began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks between runs.
+        began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks
+            between runs.
         interrupted: Function that returns whether the user has asked to stop the sweep.
         publish_status: Function that is called with a `SweepStatus` a few times a second.
         configure_pool: Function that passes the data actor and a description of the label column to a pool that Ray has restarted.

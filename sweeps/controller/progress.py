@@ -58,7 +58,8 @@ class SweepProgress:
 
     Args:
         search: The search of the sweep. Its study includes the trials of earlier drivers.
-        began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks between runs.
+        began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks
+            between runs.
 
     Attributes:
         running: Running trials by id, in the order in which they started.

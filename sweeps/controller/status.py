@@ -138,7 +138,8 @@ def starting_status(
         space: The search space.
         total: Expected number of trials in the whole sweep.
         name: Name of the sweep's folder.
-        began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks between runs.
+        began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks
+            between runs.
         stage: Current phase of the sweep, such as "reading the data".
         messages: See `SweepStatus`.
     """

@@ -1,7 +1,8 @@
 """Find out from a sweep's store which process runs the sweep.
 
-This process renews the file `driver.json` every few seconds, and marks it when it ends. So the file names the process that runs the sweep,
-or that ran it last. A missing file names nobody: somebody has deleted it, or no process has run the sweep yet.
+This process renews the file `driver.json` every few seconds, and marks the file when the process
+ends. So the file names the process that runs the sweep, or the last process that ran the sweep. A
+missing file names nobody: somebody has deleted it, or no process has run the sweep yet.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Driver:
         pid: Id of the process.
         started: When the process started; see `start_time`.
         ended: True if the process has ended the sweep.
-        seen: When `driver.json` was last renewed, in seconds since the epoch. `read_driver` takes it from the clock of the storage.
+        seen: When `driver.json` was last renewed, in seconds since the epoch. `read_driver` takes
+            this time from the storage.
     """
 
     host: Annotated[Text, Field(max_length=255)]
@@ -61,10 +63,11 @@ class Driver:
         return replace(Driver.here(), ended=self.ended, seen=self.seen) == self
 
     def silence(self, now: float) -> float | None:
-        """Return for how many seconds the driver has not renewed `driver.json`. Return None if the driver is dead or has ended.
+        """Return for how many seconds the driver has not renewed `driver.json`.
 
-        A driver on this machine lives as long as its process. Only the silence of a driver on another machine depends on the clocks: that
-        of the storage, and that of this machine.
+        Return None if the driver is dead or has ended. A driver on this machine lives as long as
+        its process. Two clocks decide about a driver on another machine: the clock of the
+        storage, and the clock of this machine.
 
         Args:
             now: Current time, in seconds since the epoch.
@@ -81,9 +84,10 @@ _RULES: TypeAdapter[Driver] = TypeAdapter(Driver)
 
 
 def this_machine() -> str:
-    """Return a name of this machine since its last start: its host name, a part of the kernel's boot id, and its space of process ids.
+    """Return a name of this machine since its last start.
 
-    Two containers can have the same host name and the same kernel.
+    The name has the host name, a part of the kernel's boot id, and the id of the namespace of
+    process ids. Two containers can have the same host name and the same kernel.
     """
     boot = Path("/proc/sys/kernel/random/boot_id")
     if not boot.exists():
@@ -93,7 +97,10 @@ def this_machine() -> str:
 
 
 def read_driver(store: Store) -> Driver | None:
-    """Return the driver that `driver.json` in a store names. Return None if there is no such file, or if sweeps did not write it."""
+    """Return the driver that `driver.json` in a store names.
+
+    Return None if there is no such file, or if sweeps did not write the file.
+    """
     file = store.file(DRIVER)
     if file is None or file.size > MAX_BYTES:
         return None

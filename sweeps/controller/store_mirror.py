@@ -245,7 +245,7 @@ class StoreMirror:
                 self.pool.delete_unneeded.remote(unneeded)
 
     def _forget_deleted(self, store: Store) -> None:
-        """Forget that files have been copied which the store no longer has, so that they are copied again."""
+        """Forget the copies that the store no longer has, so that their files are copied again."""
         stored = store.files()
         deleted = [name for name in self._copied.keys() - stored if (self.folder / name).is_file()]
         for name in deleted:
@@ -265,8 +265,8 @@ class StoreMirror:
         """Raise a StoreError if another process runs the sweep, or has run it since this process wrote `driver.json`.
 
         This happens after this process was silent for a minute, for example because its machine slept. The other process may have ended.
-        A deleted `driver.json` alone does not mean this. But if the study in the store has other lines than the study of this process,
-        another process has written them.
+        A deleted `driver.json` alone does not mean this. But if the study in the store has other
+        lines than the study of this process, another process has written these lines.
         """
         driver = read_driver(store)
         if driver is None and self._is_driver:
@@ -371,7 +371,10 @@ def refuse_running(store: Store) -> None:
 
 
 def is_behind(store: Store, folder: Path) -> bool:
-    """Return whether a local folder has all lines of the study in a store. This is also so if the store has no study."""
+    """Return whether a local folder has all lines of the study in a store.
+
+    Return True if the store has no study.
+    """
     with tempfile.TemporaryDirectory(prefix="sweeps-study-") as scratch:
         try:
             store.get(JOURNAL, Path(scratch, JOURNAL))

@@ -34,7 +34,8 @@ class TrialLifecycle:
         search: The sweep's search, which holds the study, the trial queue, the sampler and the scheduler.
         pool: Handle of the worker pool.
         trackers: Hub that receives the events of the trials.
-        began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks between runs.
+        began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks
+            between runs.
 
     Attributes:
         progress: Running and ended trials, from which the live view is made.

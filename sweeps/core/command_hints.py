@@ -55,7 +55,8 @@ _CONTROL = re.compile(
 def printable(text: str, colors: bool = False) -> str:
     r"""Return a text that is safe to print: its characters cannot control the terminal. The text may come from a stranger's file.
 
-    Control characters, bidirectional marks, other separators of lines, and lone surrogates become escapes. Line feeds and tabs are not escaped.
+    Control characters, bidirectional marks, Unicode's separators of lines and paragraphs, and lone
+    surrogates become escapes. Line feeds and tabs are not escaped.
 
     Args:
         text: The text to print.

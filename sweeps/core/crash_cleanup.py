@@ -21,7 +21,7 @@ from sweeps.core.processes import start_time
 from sweeps.core.sweep_folder import CHECKPOINTS, SCRATCH, SweepFolder
 
 END_WITHIN_SECONDS = 10.0
-# A process of Ray may start another process while it is killed. So killing is repeated, at most this often.
+# Rounds of killing. A process of Ray may start another process before it is killed.
 KILL_ROUNDS = 5
 # The name of a Ray session's folder. The name contains the time at which the folder was made, and the id of the process that made it.
 SESSION = re.compile(r"session_(?P<made>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6})_(?P<pid>\d{1,9})")
@@ -82,7 +82,11 @@ def end_leftover_ray(folder: Path) -> int:
 
 
 def _kill(pids: Iterable[int]) -> int:
-    """Kill those of these processes that belong to this user, but never this process. Return how many processes were killed."""
+    """Kill those of these processes that belong to this user, but never this process.
+
+    Returns:
+        The number of processes that were killed.
+    """
     killed = []
     for pid in {*pids} - {os.getpid()}:
         with contextlib.suppress(psutil.Error):
@@ -96,9 +100,10 @@ def _kill(pids: Iterable[int]) -> int:
 
 @contextlib.contextmanager
 def cleaned_up_on_failure() -> Iterator[None]:
-    """If the `with` block, which starts Ray, fails, end all processes of the new Ray session, and delete the session's folder.
+    """Clean up if the `with` block, which starts Ray, fails.
 
-    The parent of some of these processes, the raylet, may have died already.
+    All processes of the new Ray session are ended, and the session's folder is deleted. The
+    parent of some of these processes, the raylet, may have died already.
     """
     before = _own_sessions()
     try:
@@ -149,7 +154,10 @@ def leftover_session(recorded: object) -> Path | None:
 
 
 def _started_before(pid: int, moment: float) -> bool:
-    """Return whether a process runs that started before a moment. A process that started later has only reused the id."""
+    """Return whether a process runs that started before a moment.
+
+    A process that started later has only reused the id.
+    """
     try:
         return bool(psutil.Process(pid).create_time() <= moment)
     except psutil.Error:
@@ -166,7 +174,7 @@ def _writes_to(pid: int, logs: Path) -> bool:
 
 
 def _belongs_to(pid: int, session: Path) -> bool:
-    """Return whether a process has a log of a Ray session open, or names the session in its command."""
+    """Return whether a process has a log of a Ray session open, or has its path in the command."""
     try:
         command = psutil.Process(pid).cmdline()
     except psutil.Error:

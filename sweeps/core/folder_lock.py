@@ -1,6 +1,8 @@
-"""Let only one process at a time run a sweep. This process, the driver, locks the sweep's folder and a file in it until it ends or dies.
+"""Let only one process at a time run a sweep.
 
-The folder is locked because somebody may delete the file. The file is locked because NFS cannot lock folders.
+Until this process, the driver, ends or dies, it locks the sweep's folder and a file in the
+folder. The folder is locked because somebody may delete the file. The file is locked because NFS
+cannot lock folders.
 """
 
 from __future__ import annotations

@@ -62,9 +62,10 @@ def set_environment() -> None:
 
 
 class _Log(io.TextIOBase):
-    """Text file to which log messages are appended, without secrets and without characters that control a terminal.
+    """Text file to which log messages are appended, without secrets.
 
-    Text that cannot be written is dropped, so a full disk never ends a sweep.
+    Characters that control a terminal become escapes. Text that cannot be written is dropped, so
+    a full disk never ends a sweep.
 
     Args:
         file: Path or descriptor of the file.
@@ -89,7 +90,7 @@ class _Log(io.TextIOBase):
 
 
 class _Formatter(logging.Formatter):
-    """Indents all lines of a record but the first, so that no message can look like another record."""
+    """Indents the further lines of a record, so that no message looks like another record."""
 
     def format(self, record: logging.LogRecord) -> str:
         return super().format(record).replace("\n", "\n  ")

@@ -21,10 +21,11 @@ def is_alive(pid: int) -> bool:
 
 
 def start_time(pid: int) -> float | None:
-    """Return a number that tells a process from later processes with the same id; None if there is no such process.
+    """Return when a process started. Return None if there is no such process.
 
-    On Linux, this is the time from the start of the machine to the start of the process, in clock ticks. It stays the same if the
-    machine's clock is set. Elsewhere, it is the time at which the process started, in seconds since the epoch.
+    Later processes with the same id have other times. On Linux, the time is counted in clock
+    ticks from the start of the machine, so that it does not change if the machine's clock is set.
+    Elsewhere, it is counted in seconds since the epoch.
     """
     import psutil
 

@@ -43,9 +43,10 @@ def only_gpus(gpu_ids: tuple[str, ...] | None) -> Iterator[None]:
 
 
 def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None) -> None:
-    """Start a Ray instance for this sweep. If this takes too long, try once more with a longer time limit.
+    """Start a Ray instance for this sweep.
 
-    A start that fails or is interrupted leaves no process of Ray.
+    If this takes too long, try once more with a longer time limit. A start that fails or is
+    interrupted leaves no process of Ray.
 
     Args:
         folder: The sweep's folder.

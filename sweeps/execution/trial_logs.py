@@ -104,7 +104,10 @@ def hide_secrets_in(folder: Path) -> None:
 
 
 def _encoded(line: str) -> bytes:
-    """Return a line of sweeps. It may quote an exception, whose text may hold characters that control a terminal."""
+    """Return a line of sweeps for a log.
+
+    The line may quote an exception, whose text may have characters that control a terminal.
+    """
     return f"--- {printable(hide_known(line))}\n".encode()
 
 

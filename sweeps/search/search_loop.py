@@ -315,7 +315,8 @@ class SearchLoop:
             if record.repeat_of(t) is None:
                 self.view.trials[t.number] = self._replayed_view(t)
             if t.state.is_finished():
-                # The clock of the sweep decides, because the machine's clock may have been set back.
+                # The machine's clock may have been set back. The clock of the sweep always
+                # advances.
                 at = record.latest_progress(t).get("at", math.inf)
                 ended.append((at, t.datetime_complete or datetime.datetime.max, t.number, t))
             elif record.paused_at(t) is None:

@@ -1,4 +1,4 @@
-"""What sweeps writes to `sweep.log` cannot control a terminal, and cannot look like another message."""
+"""The lines of `sweep.log` cannot control a terminal, and cannot look like other messages."""
 
 from __future__ import annotations
 
