@@ -18,6 +18,7 @@ from sweeps.bundle.export import (
     describe_recorded,
     model_to_export,
     predict_checkpoint,
+    recorded_predictions,
     refuse_unsigned_checkpoint,
     score_test,
     sweep_facts,
@@ -30,7 +31,7 @@ from sweeps.core.label_columns import MULTILABEL, label_columns
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
 from sweeps.core.sweep_folder import refuse_special_files
-from sweeps.core.trial import CHECK_PREDICTIONS, format_trial_id
+from sweeps.core.trial import format_trial_id
 from sweeps.core.trust import UntrustedFile
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key
@@ -487,13 +488,12 @@ class _Exporter:
         self, checkpoints: Sequence[Path], weights: Sequence[int], info: DatasetInfo
     ) -> np.ndarray | None:
         """Return the average of the predictions that the trainer recorded for the check; None if it did not record those of a member."""
-        files = [checkpoint / CHECK_PREDICTIONS for checkpoint in checkpoints]
-        if not all(file.exists() for file in files):
-            return None
-        recorded = [
-            averaging.to_numbers(np.load(file), info.task, len(info.classes or ()))
-            for file in files
-        ]
+        recorded = []
+        for checkpoint in checkpoints:
+            predictions = recorded_predictions(checkpoint)
+            if predictions is None:
+                return None
+            recorded.append(averaging.to_numbers(predictions, info.task, len(info.classes or ())))
         return averaging.average(recorded, weights)
 
     def _problem_lines(self) -> list[str]:

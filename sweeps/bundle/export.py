@@ -201,9 +201,7 @@ class _Exporter:
             task=info.task,
             classes=info.classes,
             raw=info.check if space.data.given else None,
-            expected=np.load(source / CHECK_PREDICTIONS)
-            if (source / CHECK_PREDICTIONS).exists()
-            else None,
+            expected=recorded_predictions(source),
             training=to_json_value(
                 self._training(exported.best, best["test"], step, trial.seed, info.fingerprint)
             ),
@@ -242,6 +240,32 @@ class _Exporter:
                 "steps": self.refitted.steps,
             }
         return training
+
+
+def recorded_predictions(checkpoint: Path) -> np.ndarray | None:
+    """Return the predictions that the trainer recorded for the check of a bundle.
+
+    Args:
+        checkpoint: folder of the checkpoint.
+
+    Returns:
+        The predictions, shape (n,) or (n, k); None if the trainer recorded none.
+
+    Raises:
+        UnreadableFile: the file holds no array of numbers.
+    """
+    file = checkpoint / CHECK_PREDICTIONS
+    if not file.exists():
+        return None
+    try:
+        loaded = np.load(file, allow_pickle=False)
+        if not isinstance(loaded, np.ndarray):
+            raise ValueError("it is an archive")
+    except (OSError, ValueError, EOFError, MemoryError) as e:
+        reason = " ".join(str(e).split())
+        rule = f"holds no array of NumPy ({reason}); restore the file, or export another trial"
+        raise UnreadableFile(Problem(str(file), rule)) from e
+    return loaded
 
 
 def refuse_unsigned_checkpoint(
