@@ -265,5 +265,7 @@ def ui(root: Path, **given: Any) -> None:
         raise click.UsageError("--no-token cannot be used with --token or --token-file")
     token = token_of(*chosen) if needs_token else None
     mlflow = not given.pop("no_mlflow")
+    if not mlflow and given["tracking_uri"] is not None:
+        raise click.UsageError("--tracking-uri cannot be used with --no-mlflow")
     page = PageOptions(token=token, needs_token=needs_token, mlflow=mlflow, **given)
     serve(root, page, click.echo)

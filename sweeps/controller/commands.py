@@ -138,7 +138,11 @@ def parse(text: str | bytes) -> Command:
     try:
         return _COMMAND.validate_json(text)
     except ValidationError as e:
-        raise CommandError(f"it does not contain a valid command: {e.errors()[0]['msg']}") from None
+        error = e.errors()[0]
+        field = ".".join(str(part) for part in error["loc"][1:])
+        named = f"`{field}`: " if field else ""
+        text = f"it does not contain a valid command: {named}{error['msg']}"
+        raise CommandError(text) from None
 
 
 def parse_answer(text: str | bytes) -> Answer:

@@ -35,7 +35,8 @@ _API = r"/(?:ajax-)?api/\d\.0/mlflow"
 _RECORDS = "experiments|runs|logged-models|registered-models|model-versions"
 _READ = re.compile(
     r"/|/version|/(?:static-files|build)/.+|/(?:model-versions/)?get-artifact|/graphql"
-    rf"|{_API}/(?:{_RECORDS}|artifacts|metrics|datasets|traces|server-info)(?:/.*)?"
+    rf"|{_API}/(?:{_RECORDS}|artifacts|metrics|datasets|traces)(?:/.*)?"
+    rf"|{_API}/(?:server-info|ui-telemetry|gateway-proxy)"
 )
 # Requests that only read, although their method is POST.
 _SEARCH = re.compile(
@@ -46,6 +47,7 @@ _WRITE = re.compile(rf"{_API}/(?:{_RECORDS})(?:/.*)?")
 _NO_WRITE = re.compile(r".*/(?:create-promptlab-run|upload-artifact|artifacts(?:/.*)?)")
 # Fields that tell MLflow where artifacts lie. MLflow also accepts `artifactLocation`.
 _LOCATIONS = ("artifactlocation", "source")
+_CODES = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED"}
 _OF_MLFLOW = ("runs", "models")  # schemes of addresses that lead to artifacts of other runs
 
 
@@ -197,7 +199,9 @@ class MlflowPages:
 
 def _refused(status: int, rule: str) -> Response:
     headers = {"www-authenticate": "Bearer"} if status == 401 else None
-    return JSONResponse({"detail": [{"rule": rule}]}, status, headers)
+    # MLflow's client prints `message`.
+    content = {"error_code": _CODES.get(status, "INVALID_PARAMETER_VALUE"), "message": rule}
+    return JSONResponse(content | {"detail": [{"rule": rule}]}, status, headers)
 
 
 def _cookie(request: Request) -> str:
@@ -241,6 +245,8 @@ def load(root: Path, uri: str, is_own: bool) -> ASGIApp:
             artifacts are then read only from the root.
     """
     logging_setup.set_environment()
+    # Without this address, MLflow's page of the gateway gets an empty list.
+    os.environ.pop("MLFLOW_DEPLOYMENTS_TARGET", None)
     os.environ.update(
         {
             # MLflow's own rules would let other servers on this machine use a session.

@@ -82,9 +82,15 @@ class SweepReader:
     def figure(self, key: str, **options: Any) -> Figure:
         """Return a figure of the sweep; see `sweeps.sweep_report.plots.figure`."""
         with self._lock:
-            data = self._read().data
+            snapshot = self._read()
+            data = snapshot.data
             if data is None:
-                return Figure(key, "", note="The sweep has no trials yet.")
+                note = (
+                    "The study cannot be read."
+                    if snapshot.problem
+                    else "The sweep has no trials yet."
+                )
+                return Figure(key, "", note=note)
             wanted = (key, *sorted(options.items()))
             if wanted not in self._figures:
                 if len(self._figures) >= KEPT_FIGURES:

@@ -24,6 +24,7 @@ from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.server import listening, url_of, warn_if_open
 from sweeps.tracking.mlflow.tracker import default_uri
 from sweeps.tracking.mlflow.ui import check_server, find_links
+from sweeps.tracking.mlflow.uris import check_uri
 
 if TYPE_CHECKING:
     import uvicorn
@@ -83,8 +84,10 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
     from sweeps.dashboard.mlflow_pages import MlflowPages
 
     if not root.is_dir():
-        rule = f"the folder {root} does not exist; `sweeps run` creates it"
-        raise InputError(Problem("--dir", rule))
+        rule = "is not a folder" if root.exists() else "does not exist; `sweeps run` creates it"
+        raise InputError(Problem("--dir", f"{root} {rule}"))
+    if options.tracking_uri is not None:
+        check_uri(options.tracking_uri, "--tracking-uri")
     root = root.resolve()
     shown = "" if options.sweep is None else f"#{quote(find(options.sweep, root).name)}"
     is_open = open_to_others(options.host)
@@ -94,11 +97,13 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
     access = Access.of(options.allowed_hosts, token)
     if not access.hosts and not is_open:
         access = Access((*LOOPBACK, options.host.lower()), access.digest)
-    warn_if_open(options.host, access, say)
     dashboard = Dashboard(root, may_command=token is not None or not is_open)
     pages = MlflowPages(root, access) if options.mlflow else None
     with listening(options.host, options.port) as listener:
-        server = _server(make_app(dashboard, access, pages), dashboard)
+        warn_if_open(options.host, access, say)
+        if not dashboard.may_command:
+            say("so the page takes no commands, and MLflow can only be read")
+        server = _server(make_app(dashboard, access, pages), dashboard, say)
         url = url_of(options.host, listener.getsockname()[1])
         with_token = f"{url}/?token={token}{shown}" if token is not None else f"{url}/{shown}"
         # A token that the user has chosen is not printed.
@@ -133,12 +138,14 @@ def _browser(url: str) -> Iterator[None]:
         yield
 
 
-def _server(app: Any, dashboard: Dashboard) -> uvicorn.Server:
+def _server(app: Any, dashboard: Dashboard, say: Callable[[str], None]) -> uvicorn.Server:
     """Return uvicorn's server, which ends the streams of events when it shuts down."""
     import uvicorn
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            if not dashboard.ended:
+                say("stopping")
             dashboard.ended = True
             super().handle_exit(sig, frame)
 

@@ -142,3 +142,11 @@ def test_the_command_line_hides_secrets_of_older_logs(old_sweep):
 def test_a_name_that_only_looks_like_that_of_a_secret(name):
     assert not is_secret_variable(name, "/home/me")
     assert is_secret_variable("DB_PWD", "x") and is_secret_variable("HF_TOKEN", "x")
+
+
+def test_lines_that_are_written_together_have_no_secret():
+    remember("tok-en-of-mine")
+    stream = io.StringIO()
+    hide_in_output(stream)
+    stream.writelines(["a tok-en-of-mine\n", "b\n"])
+    assert stream.getvalue() == "a ***\nb\n"

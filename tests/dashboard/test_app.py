@@ -257,7 +257,7 @@ def test_a_study_of_another_kind_affects_only_its_own_sweep(root, kind):
     listed = {sweep["sweep"]: sweep for sweep in client(root).get("/api/sweeps").json()["sweeps"]}
     assert listed[other.name]["trials"] and f"is a {kind}" in listed[NAME]["problems"][0]
     assert f"is a {kind}" in client(root).get(AT).json()["problems"][0]
-    assert "no trials" in client(root).get(f"{AT}/figures/history").json()["note"]
+    assert "cannot be read" in client(root).get(f"{AT}/figures/history").json()["note"]
 
     async def first_event() -> str:
         return await anext((await Dashboard(root, may_command=True).events()).body_iterator)
@@ -292,7 +292,7 @@ def test_a_damaged_sweep_is_shown_with_the_reason(root):
     server = client(root)
     shown = server.get(AT).json()
     assert shown["rows"] == [] and any("study.journal" in note for note in shown["notes"])
-    assert server.get(f"{AT}/figures/history").json()["note"] == "The sweep has no trials yet."
+    assert server.get(f"{AT}/figures/history").json()["note"] == "The study cannot be read."
     assert server.get("/api/sweeps").json()["sweeps"][0]["sweep"] == NAME
     (root / NAME / "origin.json").write_text("[]")
     assert server.get("/api/sweeps").status_code == 200 and json.dumps(server.get(AT).json())

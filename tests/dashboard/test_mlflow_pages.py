@@ -35,6 +35,8 @@ READS = [
     ("POST", "/api/3.0/mlflow/traces/search"),
     ("GET", f"{API}/logged-models/m-1/artifacts/files"),
     ("HEAD", "/version"),
+    ("GET", f"{API}/gateway-proxy"),
+    ("GET", "/ajax-api/3.0/mlflow/ui-telemetry"),
 ]
 WRITES = [
     ("POST", f"{API}/runs/delete"),
@@ -51,7 +53,7 @@ NEVER = [
     ("POST", f"{API}/artifacts/presigned-upload-url"),
     ("PUT", f"{API}/logged-models/m-1/artifacts/x"),
     ("POST", f"{API}/runs/create-promptlab-run"),
-    ("GET", f"{API}/gateway-proxy"),
+    ("POST", f"{API}/gateway-proxy"),
     ("POST", "/gateway/x/mlflow/invocations"),
     ("GET", "/ajax-api/3.0/mlflow/assistant/config"),
     ("POST", "/ajax-api/3.0/mlflow/gateway/secrets/create"),
@@ -199,6 +201,12 @@ def test_mlflow_needs_the_token_and_the_host_of_the_page(served):
     assert served.status("GET", f"{API}/runs/get", headers=TOKEN) == 200
     assert served.status("POST", f"{API}/runs/delete", json={"run_id": "1"}, headers=TOKEN) == 200
     assert served.got[1] == ("POST", f"{API}/runs/delete", b'{"run_id":"1"}')
+
+
+def test_a_refusal_has_the_form_of_mlflows_errors(served):
+    refused = served.client.get(f"/mlflow{API}/runs/get")
+    assert refused.json()["error_code"] == "UNAUTHENTICATED"
+    assert "Authorization: Bearer TOKEN" in refused.json()["message"]
 
 
 def test_without_a_token_mlflow_only_reads(tmp_path):

@@ -205,7 +205,9 @@ def test_a_token_is_printed_where_commands_are_possible_and_none_was_chosen(
     options, pattern, may_command, tmp_path, monkeypatch
 ):
     made = []
-    monkeypatch.setattr(server, "_server", lambda app, dashboard: made.append(dashboard) or Ended())
+    monkeypatch.setattr(
+        server, "_server", lambda app, dashboard, say: made.append(dashboard) or Ended()
+    )
     monkeypatch.setattr(server.signal, "signal", lambda *_: None)
     said = []
     serve(tmp_path, options, said.append)
@@ -238,8 +240,13 @@ def test_the_command_line_of_a_browser_has_no_token(tmp_path, monkeypatch):
 
 
 def test_a_root_that_does_not_exist_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"--dir: the folder .* does not exist; `sweeps run`"):
+    with pytest.raises(InputError, match=r"--dir: \S+/none does not exist; `sweeps run` creates"):
         serve(tmp_path / "none", PageOptions(), print)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"--dir: \S+/file is not a folder$"):
+        serve(tmp_path / "file", PageOptions(), print)
+    with pytest.raises(InputError, match="--tracking-uri: foo://x: MLflow has no store for `foo`"):
+        serve(tmp_path, PageOptions(tracking_uri="foo://x"), print)
 
 
 def test_a_server_that_does_not_answer_is_reported_once_and_found_later(tmp_path, monkeypatch):

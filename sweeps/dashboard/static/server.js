@@ -84,5 +84,6 @@ const Server = (() => {
     }
   }
 
-  return {json, address, command, listen};
+  const isLeaving = given.get("next") === "mlflow"; // the part of the address after `#` is for MLflow's pages
+  return {json, address, command, listen, isLeaving};
 })();
