@@ -212,7 +212,7 @@ def test_a_storage_that_fails_ends_the_sweep_in_one_line_and_a_resume_continues(
     ) == ["0", "2"]
 
 
-@pytest.mark.extended
+@pytest.mark.long
 def test_a_sweep_whose_files_are_deleted_in_the_bucket_continues_and_copies_them_again(
     tmp_path, monkeypatch, bucket
 ):
