@@ -59,7 +59,7 @@ class Driver:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the current process."""
+        """True if this is the current process."""
         return replace(Driver.here(), ended=self.ended, seen=self.seen) == self
 
     def silence(self, now: float) -> float | None:

@@ -19,7 +19,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sweeps.core import logging_setup
 from sweeps.serving.access import Access
 
 # The path of MLflow's interface, relative to the page.
@@ -244,7 +243,6 @@ def load(root: Path, uri: str, is_own: bool) -> ASGIApp:
         is_own: True if the database is that of the root. Its records may come from a stranger, so
             artifacts are then read only from the root.
     """
-    logging_setup.set_environment()
     # Without this address, MLflow's page of the gateway gets an empty list.
     os.environ.pop("MLFLOW_DEPLOYMENTS_TARGET", None)
     os.environ.update(

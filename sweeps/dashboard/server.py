@@ -17,6 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from sweeps.core import logging_setup
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import ORIGIN
@@ -180,6 +181,7 @@ def _run_mlflow(
         say: Function that prints a message.
         stop: Set by another thread to end this function.
     """
+    logging_setup.set_environment()  # before MLflow is imported
     own = default_uri(dashboard.root)
     said = ""
     while not stop.is_set():

@@ -14,6 +14,7 @@ from sweeps.controller.commands import Answer, Enqueue, Stop, parse
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.sweep_folder import COMMANDS, JOURNAL
 from sweeps.dashboard import app as pages
+from sweeps.dashboard import reader
 from sweeps.dashboard.app import Dashboard, make_app
 from sweeps.serving.access import Access
 from sweeps.sweep_report.plots import FIGURES
@@ -268,6 +269,7 @@ def test_a_study_of_another_kind_affects_only_its_own_sweep(root, kind):
 
 def test_events_follow_changes_and_end_with_the_server(root, monkeypatch):
     monkeypatch.setattr(pages, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(reader, "REST", 1e6)  # a slow machine must not end the rest
     dashboard = Dashboard(root, True)
 
     async def listen() -> list[str]:

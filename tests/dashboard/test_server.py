@@ -259,7 +259,10 @@ def test_a_server_that_does_not_answer_is_reported_once_and_found_later(tmp_path
     monkeypatch.setattr(server, "LINK_SECONDS", 0.0)
     tries = []
 
+    monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY", raising=False)
+
     def check(uri):
+        assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true", "MLflow is imported after this"
         tries.append(uri)
         if len(tries) < 4:
             raise SweepsError("MLflow at http://me@host does not answer: timed out")
