@@ -17,7 +17,7 @@ def test_handlers_of_other_loggers_stay_open(tmp_path):
     handler = logging.FileHandler(tmp_path / "log")
     with socket.socket() as listener:
         Server(make_app(served.bundle(), Limits()), listener, Limits())
-        dashboard._server(None, None)
+        dashboard._server(None, None, print)
     assert handler.stream is not None and not handler.stream.closed
     handler.close()
 
