@@ -80,7 +80,7 @@ def sweep_of(root: Path) -> Path:
 
 
 def names_in(sweep: Path) -> list[str]:
-    """Return the files and folders of a sweep. Leave out the content of the copies of sweeps in bundles."""
+    """Return the files and folders of a sweep, without the content of its copies in bundles."""
     names = sorted(str(path.relative_to(sweep)) for path in sweep.rglob("*"))
     return [name for name in names if "/_sweeps/" not in name]
 

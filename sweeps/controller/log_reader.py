@@ -47,7 +47,7 @@ def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
             text = (
                 f"no rank {rank}; the ranks are 0 to {len(files) - 1}"
                 if files
-                else "the trial has no log: it has not started, or somebody has deleted or replaced the log"
+                else "the trial has no log: it has not started, or the log was deleted or replaced"
             )
             raise InputError(Problem("--rank" if files else trial.id, text))
         for file in selected:
