@@ -77,6 +77,7 @@ def test_a_gang_of_three_loses_workers_continues_with_the_others_and_grows_again
         running = elastic_trial(0, tmp_path, 1, 3)
         driving.start(running)
         wait_until(lambda: len(held(tmp_path)) == 3, 60, "three ranks to hold")
+        wait_until(lambda: driving.checkpoint_step(running) == 2, 20, "the checkpoint to be known")
         before = held(tmp_path)
         for rank in victims:
             os.kill(before[rank], signal.SIGKILL)
