@@ -23,7 +23,7 @@ test: $(READY)  ## all that a change should pass: the unit tests and the integra
 test-unit: $(READY)  ## tests that start no Ray and no other processes; a minute and a half
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2
 
-test-extended: $(READY)  ## integration tests of rare combinations, which CI runs as well; twenty minutes
+test-extended: $(READY)  ## integration tests of rare combinations, which CI runs as well; a quarter of an hour
 	$(BIN)/python -m pytest -m "extended and not long" $(BY_FILE) --durations 10
 
 test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; a quarter of an hour

@@ -183,6 +183,7 @@ space: {{params: {{x: {{uniform: [0, 1]}}}}}}
 """
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_a_population_exploits_checkpoints_of_scripts(clean_ray, tmp_path):
     (tmp_path / "train.py").write_text(CALLS)

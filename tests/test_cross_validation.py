@@ -138,6 +138,7 @@ def test_a_trial_that_is_tried_again_keeps_the_folds_that_it_has(clean_ray, tmp_
     ]
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_two_workers_and_a_scheduler_that_stops_after_two_folds(clean_ray, tmp_path):
     more = "scheduler: {name: asha, max_t: 4, grace_period: 2, reduction_factor: 2}\nlimits: {max_concurrent_trials: 1, max_trials: 8}"

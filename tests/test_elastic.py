@@ -47,8 +47,8 @@ def the_trial(folder: Path) -> TrialRecord:
     "loop, backend, reruns",
     [
         ("train_func", "torch", False),
-        pytest.param("train_func", "torch", True, marks=pytest.mark.extended),
-        pytest.param("boost", "xgboost", True, marks=pytest.mark.extended),
+        pytest.param("train_func", "torch", True, marks=pytest.mark.long),
+        pytest.param("boost", "xgboost", True, marks=pytest.mark.long),
     ],
 )
 def test_a_sweep_with_an_elastic_gang_that_shrinks_and_grows(

@@ -63,6 +63,7 @@ def run(
     return sweeps.run(file, dir=folder / "runs")
 
 
+@pytest.mark.long
 def test_members_of_a_population_exploit_each_other(clean_ray, tmp_path):
     result = run(tmp_path, POPULATION, *NETWORK)
     assert result.trials == {"completed": 4, "pruned": 0, "failed": 0}
@@ -72,6 +73,7 @@ def test_members_of_a_population_exploit_each_other(clean_ray, tmp_path):
     }
 
 
+@pytest.mark.long
 def test_paused_trials_wait_and_the_best_one_continues(clean_ray, tmp_path):
     result = run(tmp_path, PAUSES, *NETWORK)
     trials = trials_of(result.dir)

@@ -19,7 +19,11 @@ SECONDS = 300.0
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(f, marks=[pytest.mark.long] * (f != NOTEBOOKS[0])) for f in NOTEBOOKS],
+    ids=lambda file: file.stem,
+)
 def test_an_example_notebook_runs_and_shows_what_is_stored_in_it(file, tmp_path):
     found = outputs(executed(file, tmp_path))
     assert found == outputs(nbformat.read(file, as_version=4))
@@ -121,6 +125,7 @@ def test_an_interrupt_of_the_kernel_stops_the_sweep_and_it_can_be_resumed(kernel
     assert "COMPLETE" in kernel.run("sweeps.open('latest')")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_second_interrupt_ends_the_cell_and_not_the_kernel(kernel, tmp_path):
     space_of(tmp_path, "held", limits="max_trials: 1")

@@ -128,6 +128,7 @@ def test_trials_train_again_on_more_rows_and_the_winner_has_all_of_them(clean_ra
     )
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_each_rank_has_its_part_of_the_rows_of_a_step(clean_ray, tmp_path):
     result, log = swept(tmp_path, "rows_two", workers=2)

@@ -83,6 +83,7 @@ def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(clean_ray, t
     )
 
 
+@pytest.mark.long
 @pytest.mark.extended  # tests/search has both without Ray
 def test_hyperband_stops_trials_at_the_rungs_of_their_brackets(clean_ray, tmp_path):
     file = space_of(tmp_path, "plain", limits="max_trials: 10, max_concurrent_trials: 1")
@@ -162,6 +163,7 @@ def test_paused_trials_continue_from_their_checkpoints_in_other_workers(clean_ra
     assert result.best["trial"] == "0000" and result.bundle is None
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_the_median_rule_stops_trials_below_the_median(clean_ray, tmp_path):
     file = space_of(

@@ -90,7 +90,10 @@ def frame(tmp_path, monkeypatch) -> pd.DataFrame:
     return rows
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.long] * (n in ("sklearn", "torch"))) for n in RUNS],
+)
 def test_a_sweep_predicts_each_label(clean_ray, frame, tmp_path, name):
     trainer, label, metric, params = RUNS[name]
     names = label.strip("[]").split(", ")

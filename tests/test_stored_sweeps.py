@@ -346,6 +346,7 @@ def reports(folder: Path) -> list[dict[str, float]]:
     return [report.metrics for report in reports_of(trials_of(folder)[0], "loss")]
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_members_of_a_population_copy_checkpoints_inside_the_bucket(
     clean_ray, tmp_path, monkeypatch, bucket
@@ -390,6 +391,7 @@ space:
 """
 
 
+@pytest.mark.long
 @pytest.mark.extended
 def test_refit_trust_and_gc_of_a_stored_sweep(
     clean_ray, tmp_path, monkeypatch, bucket, checked_in_this_process

@@ -312,6 +312,7 @@ def epochs_of(folder, trial: str) -> list[tuple[int, int, int]]:
     ]
 
 
+@pytest.mark.long
 def test_asha_stops_trials_in_the_middle_of_an_epoch(clean_ray, files):
     """An epoch has five batches, and each batch is a step. The gang reads the stream of the next trial afterwards."""
     asha = "{name: asha, max_t: 8, grace_period: 2, reduction_factor: 2}"
@@ -351,6 +352,7 @@ def test_members_of_a_population_read_streams(clean_ray, files):
         assert {rows for _, _, rows in epochs_of(files, t.id)} == {500}
 
 
+@pytest.mark.long
 def test_an_elastic_gang_loses_a_worker_while_it_streams(clean_ray, files):
     events = json.dumps({"0000": {"what": "die", "rank": 1}})
     _, (trial,) = swept_with_events(

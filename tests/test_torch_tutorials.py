@@ -199,6 +199,7 @@ class TestSweeps:
             "rows",
         }
 
+    @pytest.mark.long
     def test_the_vision_transformer_reads_batches_of_ray_data(self, tmp_path):
         half = "space.scaling.resources_per_worker.CPU=0.5"  # Ray Data has one of the two CPUs of this Ray
         result, _ = run(
@@ -206,6 +207,7 @@ class TestSweeps:
         )
         assert result.best["value"] < 3
 
+    @pytest.mark.long
     def test_each_trial_keeps_its_three_latest_checkpoints_and_its_best_one(self, tmp_path):
         result, _ = run("checkpoints", tmp_path)
         left = [sorted(folder.glob("checkpoint_*")) for folder in (result.dir / "trials").iterdir()]

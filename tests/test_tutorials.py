@@ -203,6 +203,7 @@ def test_dask_and_ray_data_give_the_rows_that_pandas_gives(local_ray, tmp_path, 
             assert other.equals(pandas)
 
 
+@pytest.mark.long
 @marked
 def test_the_points_run_on_two_and_on_four_workers(clean_ray, tmp_path):
     result = ran(tmp_path, "points")

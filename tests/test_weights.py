@@ -73,7 +73,7 @@ def frame(tmp_path, monkeypatch) -> pd.DataFrame:
     return rows
 
 
-@pytest.mark.parametrize("valid", ["0.25", "{folds: 2}"])
+@pytest.mark.parametrize("valid", ["0.25", pytest.param("{folds: 2}", marks=pytest.mark.long)])
 def test_each_rank_gets_the_weights_of_its_rows(clean_ray, frame, tmp_path, valid):
     (tmp_path / "own.yaml").write_text(SPACE.format(valid=valid, log=tmp_path / "log"))
     sweeps.run("own.yaml", dir=tmp_path / "runs")

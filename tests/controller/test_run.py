@@ -328,8 +328,8 @@ TASKS = {
 @pytest.mark.parametrize(
     "trainer, task",
     [
-        pytest.param("xgboost", "regression", marks=pytest.mark.extended),
-        pytest.param("xgboost", "multiclass", marks=pytest.mark.extended),
+        pytest.param("xgboost", "regression", marks=pytest.mark.long),
+        pytest.param("xgboost", "multiclass", marks=pytest.mark.long),
         pytest.param("torch_tabular", "binary", marks=pytest.mark.long),
         pytest.param("torch_tabular", "regression", marks=pytest.mark.long),
     ],
