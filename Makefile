@@ -23,7 +23,7 @@ test: $(READY)  ## all that a change should pass: the unit tests and the integra
 test-unit: $(READY)  ## tests that start no Ray and no other processes; a minute and a half
 	$(BIN)/python -m pytest -m "$(UNIT)" -n 2
 
-test-extended: $(READY)  ## integration tests of rare combinations, which CI runs as well; a quarter of an hour
+test-extended: $(READY)  ## integration tests of rare combinations; not in CI; a quarter of an hour
 	$(BIN)/python -m pytest -m "extended and not long" $(BY_FILE) --durations 10
 
 test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; a quarter of an hour
@@ -32,7 +32,7 @@ test-faults: $(READY)  ## kills, full disks, hangs and hostile folders; a quarte
 test-long: $(READY)  ## clusters, hangs, a pool that is killed, 200 stops on a gang; not in CI; half an hour
 	$(BIN)/python -m pytest -m long $(BY_FILE)
 
-test-all: test test-extended test-faults test-frameworks test-browser  ## the tests that CI runs
+test-all: test test-extended test-faults test-frameworks test-browser  ## the tests that CI runs, and test-extended
 
 test-frameworks: $(FRAMEWORKS)  ## one sweep for each trainer by name, and a loop for each framework; under ten minutes
 	$(BIN)/python -m pytest -m frameworks $(BY_FILE) --durations 10 tests/frameworks
