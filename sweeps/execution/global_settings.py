@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from sweeps.core.thread_pools import thread_pools
 
 # The setting cannot be read, or has no default.
 UNKNOWN: Any = object()
@@ -105,25 +106,12 @@ def _plots(parameters: Any) -> dict[str, Any]:
     return {name: value for name, value in dict.items(parameters) if name != "backend"}
 
 
-@functools.lru_cache(maxsize=1)
-def _thread_pools(threadpoolctl: Any, modules: int) -> Any:
-    """Return the BLAS and OpenMP libraries of this process.
-
-    Args:
-        threadpoolctl: The module.
-        modules: Number of imported modules. Finding the libraries takes milliseconds, so the result is cached until this number changes.
-    """
-    return threadpoolctl.ThreadpoolController().lib_controllers
-
-
 def _pool_sizes(threadpoolctl: Any) -> dict[str, int]:
-    return {
-        pool.filepath: pool.num_threads for pool in _thread_pools(threadpoolctl, len(sys.modules))
-    }
+    return {pool.filepath: pool.num_threads for pool in thread_pools().lib_controllers}
 
 
 def _set_pool_sizes(threadpoolctl: Any, before: dict[str, int]) -> None:
-    for pool in _thread_pools(threadpoolctl, len(sys.modules)):
+    for pool in thread_pools().lib_controllers:
         if pool.filepath in before and pool.num_threads != before[pool.filepath]:
             pool.set_num_threads(before[pool.filepath])
 

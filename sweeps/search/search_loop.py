@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_root
+from sweeps.core.thread_pools import single_threaded
 from sweeps.core.trial import Action, Report, Result, State, Trial
 from sweeps.search import earlier_trials
 from sweeps.search.exploit import exploit_donor
@@ -74,6 +75,7 @@ class SearchLoop:
         self._replay()
 
     @classmethod
+    @single_threaded()
     def open(cls, folder: Path, space: Space) -> SearchLoop:
         """Open the study in a sweep's folder, and rebuild the state of the search from the study.
 
@@ -102,6 +104,7 @@ class SearchLoop:
 
     # Start
 
+    @single_threaded()
     def ask(self) -> Trial | None:
         """Start the next trial of the queue, and record its start.
 
@@ -261,6 +264,7 @@ class SearchLoop:
 
     # End
 
+    @single_threaded()
     def tell(
         self,
         number: int,

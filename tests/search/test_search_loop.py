@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import threadpoolctl
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -281,3 +282,33 @@ def test_a_cost_is_searched_for_like_any_objective(make_space, tmp_path):
     end(loop, loop.ask(), P, seconds=0.5, whatever=1.0)
     assert loop.store.winner() == 1 and loop.store.study.best_value == 2.0
     assert loop.store.results()[1].best_step == 1 and loop.store.live_trial(1).curve.keys() == {1}
+
+
+# ---- threads
+
+
+def thread_counts() -> list[int]:
+    return [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
+
+
+class ThreadCounting:
+    """Sampler that notes the threads of BLAS and OpenMP: when it is built, and at each suggestion."""
+
+    def __init__(self):
+        self.seen = [thread_counts()]
+
+    def suggest(self, history, cell, rng):
+        self.seen.append(thread_counts())
+        return {}
+
+
+def test_samplers_have_one_thread_and_the_process_has_its_threads_again(make_space, tmp_path):
+    algorithm = '"tests.search.test_search_loop:ThreadCounting"'
+    with threadpoolctl.threadpool_limits(2):
+        before = thread_counts()
+        loop = SearchLoop.open(tmp_path, make_space(BODY, algorithm=algorithm))
+        end(loop, loop.ask())
+        loop.ask()
+        assert thread_counts() == before and 2 in before
+    assert len(loop.sampler.model.seen) == 3
+    assert all(set(counts) == {1} for counts in loop.sampler.model.seen)

@@ -95,7 +95,7 @@ class Activity:
         )
         if dimension.options:
             accepted = np.array([term.holds(option.key) for option in dimension.options])
-            chosen: np.ndarray = accepted[np.nan_to_num(column).astype(int)]
+            chosen: np.ndarray = accepted[np.where(np.isnan(column), 0, column).astype(int)]
             return chosen
         if dimension.q is not None or dimension.mean is not None:  # The value is not the key.
             column = np.array(

@@ -106,10 +106,10 @@ class Candidates:
 
     def _points(self, places: np.ndarray) -> Iterator[Point]:
         """Yield the configuration of each row as a point; see `point_of`."""
-        for row in self.axes.internal(places).tolist():
+        for row in self.axes.internal(places):
             yield frozenset(
                 (name, value)
-                for name, value in zip(self.axes.names, row, strict=True)
+                for name, value in zip(self.axes.names, row.tolist(), strict=True)
                 if value == value
             )
 

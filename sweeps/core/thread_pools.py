@@ -1,0 +1,34 @@
+"""The threads of the BLAS and OpenMP libraries that this process has loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+
+def thread_pools() -> Any:
+    """Return threadpoolctl's controller of the libraries.
+
+    Finding the libraries takes milliseconds, so they are searched again only after another import.
+    """
+    return _found(len(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _found(modules: int) -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextlib.contextmanager
+def single_threaded() -> Iterator[None]:
+    """Limit the libraries to one thread, for small matrices. More threads would wait for each other most of the time.
+
+    With one thread, results also do not depend on the number of cores. torch's operators use OpenMP, so they are limited, too.
+    """
+    with thread_pools().limit(limits=1):
+        yield
