@@ -52,7 +52,7 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     first = 1
     if (folder / "latest.pt").exists():  # the trial was interrupted, or the scheduler had paused it
-        state = torch.load(folder / "latest.pt")
+        state = torch.load(folder / "latest.pt", map_location="cpu")
         net.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         first = state["epoch"] + 1
@@ -100,7 +100,7 @@ class Digits:
 
 def load(folder: str) -> Digits:
     """Load the network of a checkpoint."""
-    state = torch.load(Path(folder, "latest.pt"))
+    state = torch.load(Path(folder, "latest.pt"), map_location="cpu")
     net = network(state["width"])
     net.load_state_dict(state["model"])
     return Digits(net)

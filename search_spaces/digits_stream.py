@@ -44,7 +44,7 @@ def train_func(config: dict[str, Any]) -> None:
     done = 0
     if checkpoint := ray.train.get_checkpoint():
         with checkpoint.as_directory() as folder:
-            saved = torch.load(Path(folder, "latest.pt"), weights_only=True)
+            saved = torch.load(Path(folder, "latest.pt"), map_location="cpu", weights_only=True)
         (model.module if hasattr(model, "module") else model).load_state_dict(saved["weights"])
         optimizer.load_state_dict(saved["optimizer"])
         done = saved["done"]
@@ -102,4 +102,4 @@ class Model:
 
 def load(folder: str) -> Model:
     """Load the model of a checkpoint."""
-    return Model(torch.load(Path(folder, "latest.pt"), weights_only=True))
+    return Model(torch.load(Path(folder, "latest.pt"), map_location="cpu", weights_only=True))

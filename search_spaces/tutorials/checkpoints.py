@@ -28,9 +28,10 @@ def network() -> nn.Module:
 def train_func(config: dict[str, Any]) -> None:
     """Train on this worker's rows. Report each epoch, and add a checkpoint to every tenth report."""
     current, workers = trial.current(), ray.train.get_context().get_world_size()
+    device = ray.train.torch.get_device()
     torch.set_num_threads(current.threads)  # the CPUs of this worker
-    x, y = tensors("train")
-    x_valid, y_valid = tensors("valid")
+    x, y = (tensor.to(device) for tensor in tensors("train"))
+    x_valid, y_valid = (tensor.to(device) for tensor in tensors("valid"))
     net = network()
     model = ray.train.torch.prepare_model(net)
     optimizer = torch.optim.SGD(net.parameters(), lr=config["lr"], momentum=0.9)
@@ -98,8 +99,8 @@ def resume(net: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     if (checkpoint := ray.train.get_checkpoint()) is None:
         return 1
     with checkpoint.as_directory() as folder:
-        net.load_state_dict(torch.load(Path(folder, "model.pt")))
-        state = torch.load(Path(folder, "optimizer.pt"))
+        net.load_state_dict(torch.load(Path(folder, "model.pt"), map_location="cpu"))
+        state = torch.load(Path(folder, "optimizer.pt"), map_location="cpu")
     optimizer.load_state_dict(state["optimizer"])
     return state["epoch"] + 1
 
@@ -124,5 +125,5 @@ class Digits:
 def load(folder: str) -> Digits:
     """Load the network of a checkpoint."""
     net = network()
-    net.load_state_dict(torch.load(Path(folder, "model.pt")))
+    net.load_state_dict(torch.load(Path(folder, "model.pt"), map_location="cpu"))
     return Digits(net)

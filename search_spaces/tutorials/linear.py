@@ -111,5 +111,5 @@ class Line:
 def load(folder: str) -> Line:
     """Load the line of a checkpoint."""
     layer = nn.Linear(1, 1)
-    layer.load_state_dict(torch.load(Path(folder, "layer.pt")))
+    layer.load_state_dict(torch.load(Path(folder, "layer.pt"), map_location="cpu"))
     return Line(layer)

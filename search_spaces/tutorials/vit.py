@@ -120,8 +120,8 @@ def resume(network: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     if (checkpoint := ray.train.get_checkpoint()) is None:
         return 1
     with checkpoint.as_directory() as folder:
-        network.load_state_dict(torch.load(Path(folder, "model.pt"))["weights"])
-        state = torch.load(Path(folder, "optimizer.pt"))
+        network.load_state_dict(torch.load(Path(folder, "model.pt"), map_location="cpu")["weights"])
+        state = torch.load(Path(folder, "optimizer.pt"), map_location="cpu")
     optimizer.load_state_dict(state["optimizer"])
     return state["epoch"] + 1
 
