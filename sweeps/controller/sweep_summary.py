@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,8 +128,13 @@ def list_sweeps(root: Path) -> list[SweepSummary]:
     return sorted(summaries, key=lambda s: s.began, reverse=True)
 
 
-def summarize(folder: Path) -> SweepSummary:
-    """Return the summary of the sweep in a folder."""
+def summarize(folder: Path, read: Callable[[], Record | None] | None = None) -> SweepSummary:
+    """Return the summary of the sweep in a folder.
+
+    Args:
+        folder: The sweep's folder.
+        read: Reads the study, such as `RecordReader.read` of a reader that is used again; by default, the whole study is read.
+    """
     from sweeps.core.folder_lock import is_driven
 
     origin, result, problems = (
@@ -141,7 +146,7 @@ def summarize(folder: Path) -> SweepSummary:
     ended = result is not None and not running
     study = None
     if not ended or origin.get("repeats", 1) > 1:
-        study, damage = _read_study(folder)
+        study, damage = _read_study(folder, read)
         problems += damage
     if result is not None:
         result = relocate(result, folder)
@@ -180,12 +185,14 @@ def _state(running: bool, study: Record | None, result: dict[str, Any] | None) -
     return "killed" if result is None else outcome_of(result)
 
 
-def _read_study(folder: Path) -> tuple[Record | None, tuple[Problem, ...]]:
+def _read_study(
+    folder: Path, read: Callable[[], Record | None] | None
+) -> tuple[Record | None, tuple[Problem, ...]]:
     """Return the study and its problems. The study is None if it does not exist yet, is damaged, or its database cannot be reached."""
     from sweeps.study import record
 
     try:
-        return record.read(folder), ()
+        return (read or record.RecordReader(folder).read)(), ()
     except (DamagedStudy, UnreadableFile) as e:
         return None, tuple(e.problems)
     except InputError:  # The database cannot be reached. `ls` must still list the other sweeps.

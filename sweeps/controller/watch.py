@@ -16,8 +16,7 @@ from sweeps.core.resources import shape_of
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import State, without_repetition
 from sweeps.space.saved_space import saved_space
-from sweeps.study import record
-from sweeps.study.record import Record, TrialRecord
+from sweeps.study.record import Record, RecordReader, TrialRecord
 
 # Seconds between two looks at the files of a sweep.
 LOOK_EVERY = 0.3
@@ -43,6 +42,7 @@ def statuses(
     before: object = None
     max_t: tuple[int | None] | None = None
     found = stored_sweeps.find(sweep, root)
+    reader: RecordReader | None = None
     while True:
         began, pause = time.monotonic(), LOOK_EVERY
         with stored_sweeps.opened(str(found), root) as (folder, is_copy):
@@ -50,11 +50,13 @@ def statuses(
             if is_copy or not SweepFolder(folder).journal.is_file():
                 now, pause = None, SLOW_LOOK_EVERY
             if now is None or now != before:
-                before, summary = now, summarize(folder)
+                if reader is None or is_copy:  # Each copy is in another folder.
+                    reader = RecordReader(folder)
+                before, summary = now, summarize(folder, reader.read)
                 if not summary.is_running:
                     return
                 max_t = max_t or (_max_t(folder),)
-                yield status_of(summary, record.read(folder), max_t[0], time.time())
+                yield status_of(summary, reader.read(), max_t[0], time.time())
         wait(max(pause, REST * (time.monotonic() - began)))
 
 

@@ -107,6 +107,8 @@ class Dashboard:
                 listed.append(
                     {
                         "sweep": name,
+                        "version": version_of(self.root / name),
+                        "rest": 0,
                         "state": "unreadable",
                         "problems": [str(e)],
                         "began": "",
@@ -119,11 +121,11 @@ class Dashboard:
         listed.sort(key=lambda sweep: str(sweep["began"]), reverse=True)
         return {"root": str(self.root), "sweeps": listed}
 
-    def sweep(self, sweep: str) -> dict[str, Any]:
-        """Return a sweep with its table of trials."""
+    def sweep(self, sweep: str, since: int = 0) -> dict[str, Any]:
+        """Return a sweep with the rows of its table that have changed since a time; see `sweep_json`."""
         reader = self.reader(sweep)
         return content.sweep_json(
-            reader.snapshot(), self.may_command, self.mlflow.get(sweep, {})
+            reader.snapshot(), self.may_command, self.mlflow.get(sweep, {}), since
         ) | {"rest": reader.rest()}
 
     def figure(self, sweep: str, key: str, request: Request) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sweeps.core.json_files import is_number
 from sweeps.core.result import to_json_value
 from sweeps.dashboard.reader import Snapshot
+from sweeps.space import Dimension
 from sweeps.space.domains import short_names
 from sweeps.study.record import TrialRecord, lineage_text
 from sweeps.sweep_report.configuration import configuration_rows, value_text
@@ -30,16 +32,23 @@ TITLES = {
 }
 
 
-def sweep_json(snapshot: Snapshot, may_command: bool, mlflow: Mapping[str, str]) -> dict[str, Any]:
+def sweep_json(
+    snapshot: Snapshot, may_command: bool, mlflow: Mapping[str, str], since: int = 0
+) -> dict[str, Any]:
     """Return what the page shows of a sweep: its state, a table of its trials, its dimensions, and its figures.
 
     Args:
         snapshot: The sweep.
         may_command: True if the server accepts commands.
         mlflow: Address of the sweep's pages in MLflow, by title.
+        since: The time `latest` of the answer that the page has. Rows that have not changed since then are left out.
     """
     summary, study, data = snapshot.summary, snapshot.study, snapshot.data
-    columns, rows = trial_table(snapshot)
+    columns, rows = trial_table(snapshot, since)
+    dimensions: Sequence[Dimension] = ()
+    if data is not None:  # The order by importance takes long to compute.
+        dimensions = data.dimensions if summary.is_running else data.sampled
+    names = short_names([d.name for d in dimensions])
     objectives = study.objectives.objectives if study is not None else ()
     notes = [*map(str, summary.problems), *((summary.result or {}).get("notes", ()))]
     reason = (summary.result or {}).get("reason")
@@ -48,9 +57,8 @@ def sweep_json(snapshot: Snapshot, may_command: bool, mlflow: Mapping[str, str])
         "objectives": [{"metric": o.metric, "goal": o.goal} for o in objectives],
         "columns": columns,
         "rows": rows,
-        "dimensions": [{"name": d.name, "label": data.names[d.name]} for d in data.sampled]
-        if data is not None
-        else [],
+        "latest": max((row.changed for row in snapshot.rows.values()), default=0),
+        "dimensions": [{"name": d.name, "label": names[d.name]} for d in dimensions],
         "figures": [
             {"key": key, "title": title}
             for key, title in TITLES.items()
@@ -68,45 +76,27 @@ def sweep_json(snapshot: Snapshot, may_command: bool, mlflow: Mapping[str, str])
     }
 
 
-def trial_table(snapshot: Snapshot) -> tuple[list[dict[str, Any]], list[list[Any]]]:
-    """Return the columns and the rows of the table of trials. A cell is a number, a text, or None."""
+def trial_table(snapshot: Snapshot, since: int = 0) -> tuple[list[dict[str, Any]], list[list[Any]]]:
+    """Return the columns, and the rows that have changed since a time. A cell is a number, a text, or None."""
     study = snapshot.study
     if study is None:
         return [], []
     metrics = [o.metric for o in study.objectives.objectives]
-    names = list(dict.fromkeys(name for t in study.trials for name in t.labels))
-    if snapshot.data is not None:
-        order = {d.name: at for at, d in enumerate(snapshot.data.dimensions)}
-        names.sort(key=lambda name: order.get(name, len(order)))
-    shorts = short_names(names)
+    dimensions = snapshot.data.dimensions if snapshot.data is not None else ()
+    names = short_names([d.name for d in dimensions])
     columns = [column("trial", "trial"), column("state", "state")]
     columns += [column(f"value.{at}", metric, True) for at, metric in enumerate(metrics)]
     columns += [column("steps", "steps", True), column("seconds", "seconds", True)]
+    for d in dimensions:
+        is_numeric = all(is_number(option.key) for option in d.options)
+        columns.append(column(d.name, names[d.name], is_numeric))
     rows = []
-    for t in study.trials:
-        values = [
-            t.result.values[at] if at < len(t.result.values) else None for at in range(len(metrics))
-        ]
-        fixed = [
-            t.id,
-            snapshot.summary.state_of(t),
-            *values,
-            t.result.steps,
-            round(t.result.seconds, 2),
-        ]
-        rows.append(
-            [
-                to_json_value(v)
-                for v in (*fixed, *(cell(t.labels.get(name), name in t.labels) for name in names))
-            ]
-        )
-    for name in names:
-        is_number = all(
-            isinstance(t.labels.get(name, 0), (int, float))
-            and not isinstance(t.labels.get(name), bool)
-            for t in study.trials
-        )
-        columns.append(column(name, shorts[name], is_number))
+    for t, state, changed in snapshot.rows.values():
+        if changed > since:
+            values = [*t.result.values, *[None] * len(metrics)][: len(metrics)]
+            fixed = [t.id, state, *values, t.result.steps, round(t.result.seconds, 2)]
+            labels = [cell(t.labels[d.name]) if d.name in t.labels else None for d in dimensions]
+            rows.append([to_json_value(v) for v in (*fixed, *labels)])
     return columns, rows
 
 
@@ -115,15 +105,9 @@ def column(key: str, label: str, number: bool = False) -> dict[str, Any]:
     return {"key": key, "label": label, "number": number}
 
 
-def cell(value: Any, is_set: bool) -> Any:
-    """Return the value of a dimension for the table: a number, or a text; None if the dimension was not active in the trial."""
-    if not is_set:
-        return None
-    return (
-        value
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
-        else option_text(value)
-    )
+def cell(value: Any) -> Any:
+    """Return the value of a dimension for the table: a number, or a text."""
+    return value if is_number(value) else option_text(value)
 
 
 def trial_json(t: TrialRecord, snapshot: Snapshot) -> dict[str, Any]:

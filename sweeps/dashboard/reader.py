@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweeps.controller.sweep_summary import SweepSummary, summarize
 from sweeps.core.errors import InputError, SweepsError
@@ -18,12 +19,28 @@ from sweeps.study import record, storage
 from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import Figure, PlotData, plot_data
 
-# A running sweep is read again at the earliest after this multiple of the time that reading took, so that the page leaves CPU to the sweep.
-REST = 4.0
+# After each reading and each figure, a running sweep is not read again for this multiple of the time that was spent, but at most for
+# `MAX_REST` seconds. So the page takes about 3% of a core.
+REST = 30.0
+MAX_REST = 30.0
 # Seconds after which a study in a database counts as changed, because the files in the folder do not show its changes.
 DATABASE_SECONDS = 5.0
 # The largest number of figures that are kept for one state of a sweep.
 KEPT_FIGURES = 64
+
+
+class Row(NamedTuple):
+    """A trial for the table of the page.
+
+    Attributes:
+        trial: The trial.
+        state: State of the trial; see `SweepSummary.state_of`.
+        changed: Time at which the page first read this trial in this state, in milliseconds since the epoch.
+    """
+
+    trial: record.TrialRecord
+    state: str
+    changed: int
 
 
 @dataclass(frozen=True)
@@ -36,6 +53,7 @@ class Snapshot:
         study: The study; None if there is none yet, or if it cannot be read.
         data: The values for the figures. None if there is no study, or if the space file cannot be read.
         problem: Message that says why the study or the space file cannot be read; "" if they can be read.
+        rows: The trials by their numbers.
     """
 
     version: str
@@ -43,6 +61,7 @@ class Snapshot:
     study: record.Record | None
     data: PlotData | None
     problem: str = ""
+    rows: Mapping[int, Row] = field(default_factory=dict)
 
 
 class SweepReader:
@@ -56,6 +75,7 @@ class SweepReader:
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic):
         self.folder = folder
         self._clock, self._lock = clock, threading.Lock()
+        self._record = record.RecordReader(folder)
         self._snapshot: Snapshot | None = None
         self._summary: tuple[str, SweepSummary] | None = None
         self._next = 0.0  # earliest time of the next reading
@@ -69,10 +89,10 @@ class SweepReader:
     def summary(self) -> tuple[str, SweepSummary]:
         """Return the version of the folder as it was last read, and the summary of the sweep. For an ended sweep, the study is not read."""
         with self._lock:
-            start, version = self._clock(), version_of(self.folder)
-            if self._summary is None or (self._summary[0] != version and start >= self._next):
-                self._summary = version, summarize(self.folder)
-                self._rest(start)
+            version = version_of(self.folder)
+            if self._summary is None or (self._summary[0] != version and not self.rest()):
+                with self._resting():
+                    self._summary = version, summarize(self.folder, self._record.read)
             return self._summary
 
     def rest(self) -> float:
@@ -95,33 +115,52 @@ class SweepReader:
             if wanted not in self._figures:
                 if len(self._figures) >= KEPT_FIGURES:
                     self._figures.clear()
-                self._figures[wanted] = plots.figure(data, key, **options)
+                with self._resting():
+                    self._figures[wanted] = plots.figure(data, key, **options)
             return self._figures[wanted]
 
     def _read(self) -> Snapshot:
-        start, version = self._clock(), version_of(self.folder)
-        if self._snapshot is not None and (self._snapshot.version == version or start < self._next):
-            return self._snapshot
-        self._snapshot = read(self.folder, version)
+        old, version = self._snapshot, version_of(self.folder)
+        if old is not None and (old.version == version or self.rest()):
+            return old
+        with self._resting():
+            self._snapshot = read(self._record, version, old.rows if old is not None else {})
         self._figures.clear()
-        self._rest(start)
         return self._snapshot
 
-    def _rest(self, start: float) -> None:
+    @contextlib.contextmanager
+    def _resting(self) -> Iterator[None]:
+        """Let the next reading wait for the time that the `with` block takes. The first reading takes longer than later ones."""
+        start = self._clock()
+        yield
         end = self._clock()
-        self._next = end + REST * (end - start)
+        rest = REST * (end - start) if self._next else 0.0
+        self._next = min(max(self._next, end) + rest, end + MAX_REST)
 
 
-def read(folder: Path, version: str) -> Snapshot:
-    """Read a sweep's folder. `version` becomes the version of the snapshot."""
-    summary, study, data, problem = summarize(folder), None, None, ""
+def read(reader: record.RecordReader, version: str, old: Mapping[int, Row]) -> Snapshot:
+    """Read a sweep's folder.
+
+    Args:
+        reader: Reads the study.
+        version: Version of the snapshot.
+        old: The rows of the snapshot before.
+    """
+    folder = reader.folder
+    summary, study, data, problem = summarize(folder, reader.read), None, None, ""
+    rows: dict[int, Row] = {}
     try:
-        study = record.read(folder)
+        study = reader.read()
         if study is not None:
             data = plot_data(study, recorded_space(folder), summary.is_running, time.time())
     except SweepsError as e:
         problem = str(e)
-    return Snapshot(version, summary, study, data, problem)
+    now = int(1000 * time.time())
+    for trial in study.trials if study is not None else ():
+        row = Row(trial, summary.state_of(trial), now)
+        known = old.get(trial.number, row)
+        rows[trial.number] = known if known[:2] == row[:2] else row
+    return Snapshot(version, summary, study, data, problem, rows)
 
 
 def version_of(folder: Path) -> str:

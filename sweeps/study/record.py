@@ -541,6 +541,91 @@ def result_of(t: FrozenTrial, objectives: Objectives) -> Result:
     )
 
 
+class RecordReader:
+    """Reads the study of a sweep's folder, also while another process writes to it. Later calls of `read` read only what is new.
+
+    A study in a database is read from the start each time.
+
+    Args:
+        folder: The sweep's folder.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._study: Any = None
+        self._journal: int | None = None  # number of the file in its file system
+        self._ended: dict[int, TrialRecord] = {}
+
+    def read(self) -> Record | None:
+        """Return the content of the study. See `read`, the function."""
+        journal = storage.journal_in(self.folder)
+        number = journal.stat().st_ino if journal.is_file() else None
+        if self._study is None or number is None or number != self._journal:
+            self._study, self._ended = _study(self.folder), {}
+            self._journal = number
+        if self._study is None:
+            return None
+        attributes = self._study.user_attrs
+        if (
+            "judged" not in attributes
+        ):  # the driver has created the study, but has not recorded the objectives yet
+            return None
+        objectives, repeats = (
+            Objectives.from_json(attributes["judged"]),
+            Repeats(**attributes.get("repeats", {})),
+        )
+        trials = tuple(
+            self._recorded(t, objectives)
+            for t in self._study.get_trials(deepcopy=False)
+            if "begun" in t.user_attrs
+        )
+        stops, paused = attributes.get("stops", True), bool(attributes.get(SWEEP_PAUSED, False))
+        return Record(objectives, trials, attributes.get("data"), repeats, stops, paused)
+
+    def _recorded(self, t: FrozenTrial, objectives: Objectives) -> TrialRecord:
+        if t.number in self._ended:
+            return self._ended[t.number]
+        first, last, lineage, result = (
+            t.user_attrs["begun"],
+            latest_progress(t),
+            lineage_of(t),
+            result_of(t, objectives),
+        )
+        if (
+            result.checkpoint is not None and recorded_store(self.folder) is None
+        ):  # the folder may have been moved, or the checkpoint deleted
+            path = SweepFolder(self.folder).trial(t.number) / Path(result.checkpoint.path).name
+            result = replace(
+                result,
+                checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None,
+            )
+        found = TrialRecord(
+            number=t.number,
+            id=format_trial_id(t.number),
+            seed=first["seed"],
+            preprocessor=first["preprocessor"],
+            scaling=first["scaling"],
+            params=lineage[-1].params if lineage else first["params"],
+            labels=lineage[-1].labels if lineage else first["labels"],
+            result=result,
+            curve=curve_of(t),
+            attempts=last.get("attempts", 0),
+            reason=last.get("reason"),
+            began=t.datetime_start,
+            ended=t.datetime_complete,
+            keys=keys_of(t),
+            lineage=lineage,
+            bracket=first.get("bracket"),
+            repeat_of=repeat_of(t),
+            data=first.get("data", {}),
+            sizes=sizes_of(t),
+            enqueued=is_enqueued(t),
+        )
+        if t.state.is_finished():
+            self._ended[t.number] = found
+        return found
+
+
 def read(folder: Path) -> Record | None:
     """Read the study of a sweep's folder. Another process may write to the study at the same time.
 
@@ -554,24 +639,7 @@ def read(folder: Path) -> Record | None:
         DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
         InputError: The study is in a database that cannot be reached.
     """
-    if (study := _study(folder)) is None:
-        return None
-    attributes = study.user_attrs
-    if (
-        "judged" not in attributes
-    ):  # the driver has created the study, but has not recorded the objectives yet
-        return None
-    objectives, repeats = (
-        Objectives.from_json(attributes["judged"]),
-        Repeats(**attributes.get("repeats", {})),
-    )
-    trials = tuple(
-        _recorded(t, objectives, folder)
-        for t in study.get_trials(deepcopy=False)
-        if "begun" in t.user_attrs
-    )
-    stops, paused = attributes.get("stops", True), bool(attributes.get(SWEEP_PAUSED, False))
-    return Record(objectives, trials, attributes.get("data"), repeats, stops, paused)
+    return RecordReader(folder).read()
 
 
 def trials_of(folder: Path) -> list[FrozenTrial]:
@@ -638,41 +706,3 @@ def _study(folder: Path) -> Any:
         folder, lambda: study.get_trials(deepcopy=False) if study is not None else []
     )
     return study
-
-
-def _recorded(t: FrozenTrial, objectives: Objectives, folder: Path) -> TrialRecord:
-    first, last, lineage, result = (
-        t.user_attrs["begun"],
-        latest_progress(t),
-        lineage_of(t),
-        result_of(t, objectives),
-    )
-    if (
-        result.checkpoint is not None and recorded_store(folder) is None
-    ):  # the folder may have been moved, or the checkpoint deleted
-        path = SweepFolder(folder).trial(t.number) / Path(result.checkpoint.path).name
-        result = replace(
-            result, checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None
-        )
-    return TrialRecord(
-        number=t.number,
-        id=format_trial_id(t.number),
-        seed=first["seed"],
-        preprocessor=first["preprocessor"],
-        scaling=first["scaling"],
-        params=lineage[-1].params if lineage else first["params"],
-        labels=lineage[-1].labels if lineage else first["labels"],
-        result=result,
-        curve=curve_of(t),
-        attempts=last.get("attempts", 0),
-        reason=last.get("reason"),
-        began=t.datetime_start,
-        ended=t.datetime_complete,
-        keys=keys_of(t),
-        lineage=lineage,
-        bracket=first.get("bracket"),
-        repeat_of=repeat_of(t),
-        data=first.get("data", {}),
-        sizes=sizes_of(t),
-        enqueued=is_enqueued(t),
-    )

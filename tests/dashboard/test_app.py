@@ -13,10 +13,13 @@ from fastapi.testclient import TestClient
 from sweeps.controller.commands import Answer, Enqueue, Stop, parse
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.sweep_folder import COMMANDS, JOURNAL
+from sweeps.core.trial import State
 from sweeps.dashboard import app as pages
 from sweeps.dashboard import reader
 from sweeps.dashboard.app import Dashboard, make_app
+from sweeps.search.search_loop import SearchLoop
 from sweeps.serving.access import Access
+from sweeps.space.saved_space import recorded_space
 from sweeps.sweep_report.plots import FIGURES
 from tests.dashboard.made import sweep_folder
 
@@ -82,6 +85,29 @@ def test_a_sweep_has_a_table_of_its_trials(root):
     )
     assert "pareto" not in [figure["key"] for figure in shown["figures"]] and not shown["running"]
     assert {d["name"] for d in shown["dimensions"]} >= {"params.eta", "scaling.num_workers"}
+
+
+def test_only_changed_rows_are_sent(root):
+    server = client(root)
+    shown = server.get(AT).json()
+    assert server.get(f"{AT}?since={shown['latest']}").json()["rows"] == []
+    loop = SearchLoop.open(root / NAME, recorded_space(root / NAME))
+    loop.tell(39, State.FAIL)
+    added = loop.ask().id
+    again = server.get(f"{AT}?since={shown['latest']}").json()
+    assert [row[0] for row in again["rows"]] == ["0039", added]
+    assert again["columns"] == shown["columns"] and again["latest"] > shown["latest"]
+    restarted = client(root).get(f"{AT}?since={shown['latest']}").json()
+    assert len(restarted["rows"]) == 41, "a new server does not know what the page has"
+
+
+def test_the_columns_are_those_of_the_space_from_the_start(root):
+    empty = sweep_folder(root, 1, "empty-20260102-120000")
+    labels = {
+        name: [c["key"] for c in client(root).get(f"/api/sweeps/{name}").json()["columns"]]
+        for name in (NAME, empty.name)
+    }
+    assert labels[NAME] == labels[empty.name]
 
 
 def test_every_figure_is_served(root):
@@ -286,7 +312,7 @@ def test_events_follow_changes_and_end_with_the_server(root, monkeypatch):
     assert first[NAME] != second[NAME]
     server = client(root)
     shown, listed = server.get(AT).json(), server.get("/api/sweeps").json()["sweeps"]
-    assert shown["version"] == second[NAME] == listed[0]["version"] and shown["rest"] > 0
+    assert shown["version"] == second[NAME] == listed[0]["version"]
 
 
 def test_a_damaged_sweep_is_shown_with_the_reason(root):

@@ -69,7 +69,9 @@ class SweepView {
 
   // Shows the sweep as the server has read it. Returns what was shown, as a list.
   async refresh() {
-    const data = await Server.json(Server.address(this.sweep));
+    const {rows = [], latest = 0} = this.data ?? {};
+    const data = await Server.json(`${Server.address(this.sweep)}?since=${latest}`);
+    data.rows = [...new Map([...rows, ...data.rows].map(row => [row[0], row])).values()]; // the server sends the rows that have changed
     if (view !== this) return [data]; // the reader has gone to another view meanwhile
     this.data = data;
     document.title = `${this.sweep} · sweeps`;
@@ -282,19 +284,25 @@ async function route() {
       view = made;
       const control = new AbortController(), stop = made.stop.bind(made);
       made.stop = () => { control.abort(); stop(); };
-      let running = null, again = false, versions = {}, later = null;
-      const refresh = async () => { // one at a time, and once more if something changed meanwhile
-        if (running) { again = true; return running; }
-        let shown = [];
-        try { shown = await (running = made.refresh()); } catch (error) { say(error.message); } finally { running = null; }
-        if (view !== made) return;
-        if (again) { again = false; return refresh(); }
-        // The server reads a folder again only after a rest. Until then, it returns an older state.
-        const old = shown.filter(({sweep, version}) => version && sweep in versions && versions[sweep] !== version);
-        clearTimeout(later);
-        if (old.length) later = setTimeout(refresh, 1000 * Math.max(1, ...old.map(({rest}) => rest)));
+      let running = false, versions = null, shown = {}, due = 0, later = null;
+      const refresh = async () => {
+        running = true;
+        try {
+          const sweeps = await made.refresh();
+          shown = Object.fromEntries(sweeps.map(({sweep, version}) => [sweep, version]));
+          due = Date.now() + 1000 * Math.max(1, ...sweeps.map(({rest}) => rest));
+        } catch (error) { say(error.message); shown = versions ?? {}; }
+        running = false;
+        check();
       };
-      const changed = found => { versions = found; refresh(); };
+      // The server reads a folder again only after a rest. Until then, it returns what the page shows already.
+      const check = () => {
+        clearTimeout(later);
+        const names = Object.keys({...versions, ...shown});
+        if (view === made && versions && !running && names.some(name => versions[name] !== shown[name]))
+          later = setTimeout(refresh, due - Date.now());
+      };
+      const changed = found => { versions = found; check(); };
       const status = text => { if (view === made) document.getElementById("live").textContent = text; };
       Server.listen(sweep, changed, status, control.signal);
       await refresh();

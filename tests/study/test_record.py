@@ -1,0 +1,53 @@
+"""Reading a study again while a sweep writes to it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from sweeps.core.trial import Report, State
+from sweeps.search.search_loop import SearchLoop
+from sweeps.space.saved_space import recorded_space
+from sweeps.study import record
+from sweeps.study.journal import JournalReader
+from sweeps.study.live_trial import ProgressUpdate
+from tests.dashboard.made import sweep_folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return sweep_folder(tmp_path / "runs", 8, running=2)
+
+
+def test_a_reader_sees_what_a_new_reading_sees(folder):
+    reader = record.RecordReader(folder)
+    first = reader.read()
+    assert first == record.read(folder)
+    loop = SearchLoop.open(folder, recorded_space(folder))
+    for number in (loop.ask().number, *loop.interrupted):
+        update = ProgressUpdate((Report(10, {"mlogloss": 0.5}, 1.0),), None, None, 1, 1.0)
+        loop.report(number, update)
+        loop.tell(number, State.COMPLETE)
+    second = reader.read()
+    assert second == record.read(folder) != first and len(second.trials) == 9
+    assert all(a is b for a, b in zip(first.trials[:6], second.trials, strict=False))
+    shutil.copy(folder / "study.journal", folder / "new")
+    (folder / "new").replace(folder / "study.journal")  # as `sweeps repair` does
+    assert reader.read() == second and reader.read().trials[0] is not second.trials[0]
+
+
+def test_a_reader_reads_each_line_once(folder, monkeypatch):
+    seen = []
+    original = JournalReader.read_logs
+
+    def counted(journal, first):
+        found = [*original(journal, first)]
+        seen.extend(found)
+        return iter(found)
+
+    monkeypatch.setattr(JournalReader, "read_logs", counted)
+    reader = record.RecordReader(folder)
+    for _ in range(3):
+        reader.read()
+    assert len(seen) == len((folder / "study.journal").read_text().splitlines())
