@@ -73,20 +73,19 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
     """Serve the page until SIGTERM or Ctrl-C.
 
     Args:
-        root: Root folder of all sweeps.
+        root: Root folder of all sweeps. It may not exist yet.
         options: Options of the page.
         say: Function that prints a message.
 
     Raises:
-        InputError: The root does not exist, there is no such sweep, or the server cannot listen.
+        InputError: The root is not a folder, there is no such sweep, or the server cannot listen.
     """
     from sweeps.controller.sweep_lookup import find
     from sweeps.dashboard.app import Dashboard, make_app
     from sweeps.dashboard.mlflow_pages import MlflowPages
 
-    if not root.is_dir():
-        rule = "is not a folder" if root.exists() else "does not exist; `sweeps run` creates it"
-        raise InputError(Problem("--dir", f"{root} {rule}"))
+    if root.exists() and not root.is_dir():
+        raise InputError(Problem("--dir", f"{root} is not a folder"))
     if options.tracking_uri is not None:
         check_uri(options.tracking_uri, "--tracking-uri")
     root = root.resolve()
@@ -110,6 +109,10 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
         # A token that the user has chosen is not printed.
         printed = with_token if options.token is None else f"{url}/{shown}"
         say(f"the page of the sweeps is at {printed}; press Ctrl-C to stop")
+        if not root.exists():
+            say(
+                f"{root} does not exist yet; the page shows its sweeps as soon as `sweeps run` creates it"
+            )
         stop = threading.Event()
         if pages is not None:
             uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")

@@ -136,6 +136,7 @@ class TrialRecord:
         data: Sampled values of `train`, `drop` and `rows` in the data section; {} if none of these keys is sampled.
         sizes: Numbers of workers that an elastic trial has had; () for other trials.
         enqueued: True if `sweeps enqueue` added the trial.
+        reported: Time of the trial's latest report, in seconds since the epoch; None if it has no report.
     """
 
     number: int
@@ -158,6 +159,7 @@ class TrialRecord:
     data: dict[str, Any] = field(default_factory=dict)
     sizes: tuple[GangSizePeriod, ...] = ()
     enqueued: bool = False
+    reported: float | None = None
 
     @property
     def first_trial(self) -> int:
@@ -620,6 +622,9 @@ class RecordReader:
             data=first.get("data", {}),
             sizes=sizes_of(t),
             enqueued=is_enqueued(t),
+            reported=max(
+                (row[1] for chunk in progress_records(t) for row in chunk["reports"]), default=None
+            ),
         )
         if t.state.is_finished():
             self._ended[t.number] = found

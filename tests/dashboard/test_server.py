@@ -239,9 +239,30 @@ def test_the_command_line_of_a_browser_has_no_token(tmp_path, monkeypatch):
     assert not opened[0][1].exists()
 
 
-def test_a_root_that_does_not_exist_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"--dir: \S+/none does not exist; `sweeps run` creates"):
-        serve(tmp_path / "none", PageOptions(), print)
+def test_the_page_waits_for_a_root_that_does_not_exist(tmp_path, monkeypatch):
+    root, seen = tmp_path / "later" / "runs", []
+
+    class Server:
+        handle_exit = None
+
+        def __init__(self, app, dashboard, say):
+            self.dashboard = dashboard
+
+        def run(self, listeners):
+            seen.append(self.dashboard.sweeps()["sweeps"])
+            root.parent.mkdir()
+            sweep_folder(root, 1, NAME)
+            seen.append([sweep["sweep"] for sweep in self.dashboard.sweeps()["sweeps"]])
+
+    monkeypatch.setattr(server, "_server", Server)
+    monkeypatch.setattr(server.signal, "signal", lambda *given: None)
+    said = []
+    serve(root, PageOptions(port=0, mlflow=False), said.append)
+    assert seen == [[], [NAME]]
+    assert said[-1].startswith(f"{root} does not exist yet; the page shows its sweeps as soon as")
+
+
+def test_a_root_that_is_no_folder_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"--dir: \S+/file is not a folder$"):
         serve(tmp_path / "file", PageOptions(), print)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.trial import GangSizePeriod, Report, State
+from sweeps.core.trial import GangSizePeriod, Report, Result, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.domains import short_names
 from sweeps.space.saved_space import save_space
@@ -285,6 +285,46 @@ def test_resources_follow_the_sizes_of_an_elastic_trial(space):
     assert [trace["name"] for trace in plots.cost(data_of(space, [elastic])).plot["data"]] == [
         "1 to 3 workers"
     ]
+
+
+def cpus(data) -> list[tuple[str, float]]:
+    (trace,) = (t for t in plots.resources(data).plot["data"] if t["name"] == "CPU")
+    return [(x[-6:-1], y) for x, y in zip(trace["x"], trace["y"], strict=True)]
+
+
+def test_trials_that_wait_for_workers_hold_nothing(space):
+    """Six trials start at once on a machine with two CPUs, and run in pairs for ten seconds."""
+    at = datetime.datetime(2026, 1, 1)
+    made = [
+        dataclasses.replace(
+            trial(space, n),
+            began=at,
+            ended=at + datetime.timedelta(seconds=10 * (n // 2 + 1) + 0.02 * (n % 3)),
+            scaling={"num_workers": 1, "resources_per_worker": {"CPU": 1.0}},
+            result=dataclasses.replace(trial(space, n).result, seconds=10.0),
+        )
+        for n in range(6)
+    ]
+    used = cpus(data_of(space, made))
+    assert max(amount for _, amount in used) == 2 and used[0] == ("00.10", 1)
+
+
+def test_running_trials_hold_workers_until_now_and_paused_ones_until_their_last_report(space):
+    at = datetime.datetime(2026, 1, 1)
+    made = [
+        dataclasses.replace(
+            trial(space, n, State.RUNNING),
+            began=at,
+            scaling={"num_workers": 1, "resources_per_worker": {"CPU": n + 1}},
+            result=Result(State.RUNNING, seconds=seconds, paused=paused),
+            reported=at.timestamp() + 20 if seconds else None,
+        )
+        for n, (seconds, paused) in enumerate([(0.0, False), (5.0, True), (10.0, False)])
+    ]
+    data = data_of(space, made, is_driven=True, now=at.timestamp() + 50)
+    assert cpus(data) == [("10.10", 3), ("15.10", 5), ("20.00", 3), ("50.00", 0)]
+    interrupted = dataclasses.replace(data, is_driven=False)
+    assert cpus(interrupted)[-1] == ("20.00", 0)
 
 
 def test_the_front_is_marked(space):
