@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +69,7 @@ class ComparedSweep:
             return ", ".join(f"{o.goal} {o.metric}" for o in self.record.objectives.objectives)
         return None
 
-    @property
+    @functools.cached_property
     def best(self) -> Result | None:
         """The result of the best configuration; None if there is none."""
         return None if self.record is None else best_result(self.record)

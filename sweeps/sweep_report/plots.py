@@ -409,8 +409,9 @@ def pareto(data: PlotData) -> Figure:
     ]
     if not having:
         return Figure("pareto", title, note=NO_VALUES)
-    front = [t for t in having if t.number in set(data.front)]
-    others = thin([t for t in having if t.number not in set(data.front)], MAX_POINTS)
+    best = set(data.front)
+    front = [t for t in having if t.number in best]
+    others = thin([t for t in having if t.number not in best], MAX_POINTS)
     names = [o.metric for o in data.objectives]
     traces = []
     for label, chosen, color in (

@@ -98,15 +98,19 @@ def _best_so_far(ended: Iterable[TrialRecord], record: Record) -> Iterator[Resul
     trials: dict[int, list[Result]] = {}
     results: dict[int, Result] = {}
     best: Result | None = None
+    leader: int | None = None  # number of the first trial of the best configuration
     for trial in ended:
         if repeats.count == 1:
             best = trial.result if ranking.ahead(trial.result, best, minimize) else best
         else:  # A repeat can make the value of its configuration worse.
             own = trials.setdefault(trial.first_trial, [])
             own.append(trial.result)
-            results[trial.first_trial] = merged(own, repeats)
-            first = ranking.winner(results.items(), minimize)
-            best = None if first is None else results[first]
+            result = results[trial.first_trial] = merged(own, repeats)
+            if ranking.ahead(result, best, minimize):
+                best, leader = result, trial.first_trial
+            elif trial.first_trial == leader:
+                leader = ranking.winner(results.items(), minimize)
+                best = None if leader is None else results[leader]
         yield best
 
 

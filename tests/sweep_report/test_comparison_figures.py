@@ -8,10 +8,12 @@ import pytest
 
 from sweeps.core.trial import State
 from sweeps.study.record import Record
+from sweeps.sweep_report import comparison
 from sweeps.sweep_report import comparison_figures as figures
 from sweeps.sweep_report.comparison import compare
 from sweeps.sweep_report.comparison_figures import comparison_figures
 from sweeps.sweep_report.comparison_tables import to_page
+from sweeps.sweep_report.regret import best_result
 from tests.sweep_report.test_comparison import space, sweep
 from tests.sweep_report.test_regret import MINIMIZE, trial
 
@@ -98,3 +100,16 @@ def test_the_page_has_the_figures_after_the_results(tmp_path):
 
 def test_the_examples_of_the_docstrings_are_right():
     assert doctest.testmod(figures).failed == 0
+
+
+def test_the_best_result_of_a_sweep_is_found_once_and_not_at_each_point(tmp_path, monkeypatch):
+    made, calls = space(tmp_path), []
+
+    def counted(record):
+        calls.append(record)
+        return best_result(record)
+
+    monkeypatch.setattr(comparison, "best_result", counted)
+    values = [1 / (n + 1) for n in range(50)]
+    to_page(compare([sweep("a", made, *values), sweep("b", made, *values[:20])]))
+    assert len(calls) == 2

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.trial import Result, State
 from sweeps.space.section_models import Constraint, Objective, Repeats
+from sweeps.study import ranking
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record, TrialRecord
 from sweeps.sweep_report.regret import best_result, pauses_of, progress_of, steps_of
@@ -161,3 +162,16 @@ def test_the_best_value_only_improves_and_ends_at_the_best_trial(drawn, goal):
 )
 def test_regret_is_shown_at_round_amounts(largest, steps):
     assert steps_of(largest) == steps
+
+
+def test_all_configurations_are_ranked_only_when_the_best_one_becomes_worse(monkeypatch):
+    calls = []
+    winner = ranking.winner
+    repeated = (
+        trial(n, State.COMPLETE, float(n), repeat_of=n - n % 2 if n % 2 else None)
+        for n in range(60)
+    )
+    record = Record(MINIMIZE, tuple(repeated), repeats=Repeats(count=2))
+    monkeypatch.setattr(ranking, "winner", lambda *args: calls.append(args) or winner(*args))
+    assert progress_of(record).best[-1] == 0.5
+    assert len(calls) < 5
