@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @options.edited_keys
 def validate(file: Path, overrides: tuple[str, ...]) -> None:
     """Check the space file FILE without running user code, and print every problem with its line."""
+    from sweeps.search.configurations import most_trials
     from sweeps.space import load
 
     space = load(file, tuple(overrides))
@@ -32,7 +33,7 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
     counts = {
         "dimension": len(space.dimensions),
         "cell": len(space.cells),
-        "trial": space.limits.max_trials,
+        "trial": most_trials(space),
     }
     only_seeds_differ = not space.dimensions and space.limits.max_trials > 1
     note = "; the trials differ only in their seeds" if only_seeds_differ else ""

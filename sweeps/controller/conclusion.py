@@ -68,11 +68,12 @@ def conclude(
         counts, failures, space.constraints, None if shown is None else results[shown], bool(front)
     )
     exported, error = None, None
+    reason = controller.reason or controller.search.queue.exhausted
     if number is not None:
         exported = _export(controller, number, trust)
         notes, error = (*notes, *exported.notes), exported.error
     elif not front:
-        error = failure_of(counts, failures, controller.reason, folder)
+        error = failure_of(counts, failures, reason, folder)
     result = SweepResult(
         sweep=folder.name,
         dir=folder,
@@ -83,7 +84,7 @@ def conclude(
         mlflow=mlflow,
         fits=fits,
         seconds=round(time.monotonic() - controller.began, 2),
-        reason=controller.reason,
+        reason=reason,
         notes=notes,
         front=tuple(trial_export.describe_recorded(store, n) for n in front),
         freed=dataclasses.asdict(cleaner.freed) if (cleaner := controller.trials.cleaner) else None,
@@ -231,5 +232,7 @@ def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> boo
 def nothing_left_note(reason: str | None) -> str:
     """Return the note for a resume that has no work left. The note says why the sweep ended, and how the user can continue the sweep."""
     if reason:
-        return f"nothing is left to do: the sweep has ended ({reason}); to continue with another limit, add --set limits.KEY=VALUE"
+        hint = "; to continue with another limit, add --set limits.KEY=VALUE"
+        hint *= reason.startswith("limits.")
+        return f"nothing is left to do: the sweep has ended ({reason}){hint}"
     return "nothing is left to do: every trial has ended; to add trials, use --add-trials N"

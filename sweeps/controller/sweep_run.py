@@ -36,6 +36,7 @@ from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_special_files
 from sweeps.core.trust import refuse_unsigned
 from sweeps.data.preflight import locate_problems
 from sweeps.execution import child_processes
+from sweeps.search.configurations import most_trials
 from sweeps.search.plugins import scheduler_of
 from sweeps.space import Space
 from sweeps.space.saved_space import roots_of, save_limits
@@ -312,7 +313,7 @@ class SweepRun:
         from sweeps.controller.controller import SweepController
         from sweeps.search.cells import first_shapes
 
-        space, max_trials = self.space, self.space.limits.max_trials
+        space, max_trials = self.space, most_trials(self.space)
         # If trials differ in size, one more than fits waits for workers, because a small trial may start before a large one that waits.
         waiting = int(len({frozenset(shape.total.items()) for shape in space.shapes}) > 1)
 
@@ -419,9 +420,7 @@ class SweepRun:
             total = self._search_loop.queue.known_total
         else:
             stops = bool(scheduler_of(self.space.scheduler).rungs())
-            total = repeats.known_total(
-                self.space.limits.max_trials, 0, 0, self.space.repeats, stops
-            )
+            total = repeats.known_total(most_trials(self.space), 0, 0, self.space.repeats, stops)
         self._publish_status(
             starting_status(self.space, total, self.folder.name, self._began, stage, messages)
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sweeps.data import sklearn_datasets
 from sweeps.plan.chains import values_of
+from sweeps.search.configurations import most_trials
 from sweeps.space import DataSpec, Dimension, Space, Step
 from sweeps.space.templates import Template, children
 
@@ -77,9 +78,7 @@ def estimate_disk(space: Space, free: int | None) -> DiskUse:
         free: Free bytes on the disk of the sweep's folder; None if this number is unknown.
     """
     count = (
-        max(MIN_CHECKPOINTS, space.checkpoints.per_trial)
-        * space.limits.max_trials
-        * space.repeats.count
+        max(MIN_CHECKPOINTS, space.checkpoints.per_trial) * most_trials(space) * space.repeats.count
     )
     formula = space.trainer_definition.checkpoint_bytes
     if formula is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
 from sweeps.plan.steps import StepCount, count_steps
 from sweeps.plan.workers import count_workers
 from sweeps.search.cells import Cell
+from sweeps.search.configurations import list_configurations, most_trials
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
 from sweeps.space.constants import constants
@@ -69,6 +71,12 @@ class Plan:
     ingest: Ingest | None
     earlier: tuple[EarlierSweep, ...] = ()
 
+    @functools.cached_property
+    def configurations(self) -> int | None:
+        """Number of configurations without a known result; None if they are not listed (see `list_configurations`)."""
+        listed = list_configurations(self.space)
+        return None if listed is None else len(listed)
+
     @property
     def trials(self) -> int:
         """Number of trials of all cells, without repeats."""
@@ -101,6 +109,7 @@ class Plan:
             ],
             "cells": [{"values": dict(cell), "trials": count} for cell, count in self.cells],
             "trials": self.trials,
+            "configurations": self.configurations,
             "repeats": {"least": self.repeats[0], "most": self.repeats[1]},
             "shapes": [
                 {
@@ -163,7 +172,7 @@ def plan(
     cluster = dict.fromkeys(BYTES, PLENTY) | known | dict(resources)
     if problems := find_infeasible_shapes(space, cluster):
         raise InputError(problems)
-    trials = space.limits.max_trials
+    trials = most_trials(space)
     counts = visited.trials_per_cell(space.cells, trials)
     scheduler, repeats = planned_scheduler(space.scheduler), space.repeats.count - 1
     min_complete = scheduler.min_complete(trials, space.search.seed)

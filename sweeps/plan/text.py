@@ -177,6 +177,9 @@ def _trials(plan: Plan) -> str:
         text += f", {least if least == most else f'{least} or {most}'} each"
         if not plan.counts_exact:
             text += ", approximately: a grid inside a choice is visited only when the sampler takes that option"
+    if plan.configurations is not None:
+        all_run = ", and each is tried once" * (plan.trials == plan.configurations)
+        text += f"; the space has {plan.configurations:,} configurations{all_run}"
     limits, repeats = plan.space.limits, plan.space.repeats.count
     if repeats > 1:
         least, most = (plan.trials + number for number in plan.repeats)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.resources import Shape, shape_of
+from sweeps.space.enumeration import any_key
 
 if TYPE_CHECKING:
     from sweeps.space import Dimension, Space
@@ -103,15 +104,7 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
 
         def choose(dimension: Dimension, cell: Cell = cell) -> Any:
             """Return the cell's key for a grid dimension. For another dimension, which does not affect the shape, return any valid key."""
-            if dimension.name in cell:
-                return cell[dimension.name]
-            return (
-                dimension.options[0].key
-                if dimension.options
-                else 0.5
-                if dimension.lower is None
-                else dimension.lower
-            )
+            return cell.get(dimension.name, any_key(dimension))
 
         filled = space.fill(choose)
         shapes.append(shape_of(filled["scaling"], space.trainer.backend))

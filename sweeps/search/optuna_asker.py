@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from typing import Any
 
@@ -14,18 +15,18 @@ from sweeps.study.distributions import suggest
 from sweeps.study.record import REPEAT_OF
 
 
-class _KeepingStorage:
-    """Storage that ignores writes to the parameters in `recorded`. A trial uses this storage while it is sampled again after a crash."""
+class _DraftStorage:
+    """Storage that keeps the parameters of a trial in `params`, and does not write them, until the trial's configuration is final."""
 
-    def __init__(self, storage: Any, recorded: set[str]):
-        self._storage, self._recorded = storage, recorded
+    def __init__(self, storage: Any):
+        self.storage = storage
+        self.params: dict[str, tuple[float, Any]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
+        return getattr(self.storage, name)
 
     def set_trial_param(self, trial_id: int, name: str, value: float, distribution: Any) -> None:
-        if name not in self._recorded:
-            self._storage.set_trial_param(trial_id, name, value, distribution)
+        self.params[name] = value, distribution
 
 
 class OptunaAsker:
@@ -58,18 +59,17 @@ class OptunaAsker:
             self._interrupted.append(t)
         return interrupted
 
-    def ask(self, item: QueueItem) -> optuna.Trial:
-        """Return the Optuna trial for a queue item.
+    def ask(self, item: QueueItem) -> int:
+        """Return Optuna's id of the trial for a queue item.
 
-        If the item is a trial whose start was interrupted by a crash, the existing trial is returned and must be sampled again. Otherwise a
-        new trial is created.
+        If the item is a trial whose start was interrupted by a crash, this is the existing trial. Otherwise a new trial is created.
 
         Args:
             item: Description of the trial to start, from the trial queue.
         """
-        interrupted, self._recorded = self._interrupted.popleft() if item.interrupted else None, {}
+        interrupted = self._interrupted.popleft() if item.interrupted else None
         if interrupted is not None and interrupted.state is TrialState.RUNNING:
-            return self._sample_again(interrupted)
+            return interrupted._trial_id
         if (
             interrupted is None and item.fixed is not None
         ):  # The sampler chooses the parameters that are not fixed.
@@ -77,21 +77,28 @@ class OptunaAsker:
                 dict(item.fixed), None if item.repeat_of is None else {REPEAT_OF: item.repeat_of}
             )
         if interrupted is not None or item.fixed is not None:
-            return self._study.ask()
+            return self._study.ask()._trial_id
         # `Study.ask` is slower: it first searches all trials for an enqueued one.
         self._study._thread_local.cached_all_trials = None
-        return optuna.Trial(
-            self._study, self._study._storage.create_new_trial(self._study._study_id)
-        )
+        return self._study._storage.create_new_trial(self._study._study_id)
 
-    def _sample_again(self, interrupted: FrozenTrial) -> optuna.Trial:
-        trial = optuna.Trial(self._study, interrupted._trial_id)
-        frozen = trial._cached_frozen_trial
-        self._recorded = dict(frozen.params)
-        storage: Any = _KeepingStorage(trial.storage, set(self._recorded))
+    def draft(self, trial_id: int) -> optuna.Trial:
+        """Return a trial of the study without parameters, which can be sampled. The parameters are not written before `save`."""
+        trial = optuna.Trial(self._study, trial_id)
+        frozen = trial._cached_frozen_trial = copy.copy(trial._cached_frozen_trial)
+        self._recorded = frozen.params
+        storage: Any = _DraftStorage(trial.storage)
         trial.storage = storage
         frozen.params, frozen.distributions = {}, {}
         return trial
+
+    def save(self, trial: optuna.Trial) -> None:
+        """Write the parameters of a draft to the study."""
+        draft: Any = trial.storage
+        trial.storage = draft.storage
+        for name, (value, distribution) in draft.params.items():
+            if name not in self._recorded:
+                draft.storage.set_trial_param(trial._trial_id, name, value, distribution)
 
     def key(self, trial: optuna.Trial, dimension: Dimension) -> Any:
         """Sample a value of a dimension, and return its key.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
+import random
 import warnings
 from collections import deque
 from collections.abc import Mapping
@@ -19,13 +20,14 @@ from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_root
 from sweeps.core.thread_pools import single_threaded
 from sweeps.core.trial import Action, Report, Result, State, Trial
 from sweeps.search import earlier_trials
+from sweeps.search.configurations import configuration_of
 from sweeps.search.exploit import exploit_donor
 from sweeps.search.optuna_asker import OptunaAsker
 from sweeps.search.plugins import scheduler_of
-from sweeps.search.samplers.cell_sampler import CellSampler
+from sweeps.search.samplers.cell_sampler import ASKED, CellSampler
 from sweeps.search.schedulers.base import CONTINUE, Decision, Scheduler, all_rungs, row_steps
 from sweeps.search.schedulers.view import StudyView, TrialView
-from sweeps.search.trial_queue import TrialQueue
+from sweeps.search.trial_queue import QueueItem, TrialQueue
 from sweeps.space import Space
 from sweeps.study import record, trial_building
 from sweeps.study.budgets import BudgetState
@@ -34,7 +36,13 @@ from sweeps.study.repeats import merged, settled
 from sweeps.study.study_store import StudyStore
 
 if TYPE_CHECKING:
+    import optuna
     from optuna.trial import FrozenTrial
+
+# How often a configuration is sampled until it is not a tried one. In the first `KEPT` attempts, the grid cell and the values of an
+# initial point are kept.
+KEPT = 50
+MOST_ATTEMPTS = 100
 
 
 class SearchLoop:
@@ -114,17 +122,9 @@ class SearchLoop:
         item = self.queue.next(lambda number: self.store.trials()[number].params)
         if item is None:
             return None
-        self.sampler.begin(item.cell, item.configurations_before, item.in_cell_before)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            optuna_trial = self._asker.ask(item)
-            trial = trial_building.build_trial(
-                self.space,
-                optuna_trial.number,
-                lambda dimension: self._asker.key(optuna_trial, dimension),
-                item.repeat_of,
-            )
+        optuna_trial, trial = self._sample(item)
         self.queue.record_start(optuna_trial.params, item.repeat_of, item.interrupted)
+        self.queue.record_tried(trial.labels)
         if record.is_enqueued(optuna_trial._cached_frozen_trial):
             trial = dataclasses.replace(trial, enqueued=True)
         bracket = self.scheduler.bracket(self.space.search.seed, trial.number)
@@ -137,6 +137,39 @@ class SearchLoop:
             )
             self.view.all_started = not self.queue.configurations_left
         return trial
+
+    def _sample(self, item: QueueItem) -> tuple[optuna.Trial, Trial]:
+        """Sample a configuration that is not tried, if one is left.
+
+        If the sampler suggests only tried configurations, others are drawn at random. An initial point that is tried already is replaced,
+        but a trial that a user enqueued is not.
+        """
+        trial_id = self._asker.ask(item)
+        for attempt in range(MOST_ATTEMPTS):
+            optuna_trial = self._asker.draft(trial_id)
+            cell = item.cell
+            if attempt >= ASKED and self.queue.untried:
+                rng = random.Random(
+                    f"{self.space.search.seed}/{item.configurations_before}/{attempt}"
+                )
+                cell = rng.choice([*self.queue.untried.values()])
+            if attempt >= KEPT and not record.is_enqueued(optuna_trial._cached_frozen_trial):
+                optuna_trial._fixed_params = {}
+                cell = {} if self.queue.untried is None else cell
+            self.sampler.begin(cell, item.configurations_before, item.in_cell_before, attempt)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                trial = trial_building.build_trial(
+                    self.space,
+                    optuna_trial.number,
+                    lambda dimension, draft=optuna_trial: self._asker.key(draft, dimension),
+                    item.repeat_of,
+                )
+            tried = configuration_of(trial.labels) in self.queue.tried
+            if item.repeat_of is not None or not tried:
+                break
+        self._asker.save(optuna_trial)
+        return optuna_trial, trial
 
     def enqueue(self, keys: Mapping[str, Any], command: str) -> int | None:
         """Add a configuration that starts before all others, after the configurations that were enqueued earlier.
@@ -313,6 +346,7 @@ class SearchLoop:
                     record.repeat_of(t), record.fixed_keys(t) if enqueued else None
                 )
                 continue
+            self.queue.record_tried(t.user_attrs["begun"]["labels"])
             if record.is_given(t):
                 continue
             self.queue.record_start(t.params, record.repeat_of(t), enqueued=enqueued)

@@ -17,6 +17,7 @@ from typing import Any
 
 from sweeps.core.trial import Result, State
 from sweeps.search import cells
+from sweeps.search.configurations import configuration_of, list_configurations
 from sweeps.space import Space
 from sweeps.study import repeats
 
@@ -49,7 +50,8 @@ class QueueItem:
 class TrialQueue:
     """Queue of the trials of one sweep.
 
-    A *configuration* is one point of the search space. Repeats with other seeds may follow the first trial of a configuration.
+    A *configuration* is one point of the search space. Repeats with other seeds may follow the first trial of a configuration. A
+    configuration with a trial or a known result is *tried*. Once all configurations are tried, no more trials start.
 
     Args:
         space: The search space, with its limits, initial points and repeats.
@@ -59,6 +61,8 @@ class TrialQueue:
 
     Attributes:
         configurations_started: Number of configurations that have a first trial.
+        tried: The tried configurations; see `configuration_of`.
+        untried: The other configurations, if they are few; see `list_configurations`.
         results: (trial number, result) pairs of the ended trials, by the number of the configuration's first trial.
     """
 
@@ -69,6 +73,8 @@ class TrialQueue:
         self._scheduler_stops = scheduler_stops
         points = [point.keys for point in space.search.initial_points if point.values is None]
         self._initial_points: list[Keys] = [*points, *starting_points]
+        self.tried: set[str] = set()
+        self.untried = list_configurations(space)
         self._started_in_cell = [0] * len(space.cells)
         self._enqueued = 0  # number of configurations that `sweeps enqueue` added; these are counted in `configurations_started`
         self._repeats_started: Counter[int] = Counter()  # by the number of the first trial
@@ -137,6 +143,12 @@ class TrialQueue:
             self.configurations_started += 1
             self._started_in_cell[self._cell_of(keys)] += 1
 
+    def record_tried(self, values: Mapping[str, Any]) -> None:
+        """Record that a configuration is tried, given the value of each of its active dimensions."""
+        configuration = configuration_of(values)
+        self.tried.add(configuration)
+        (self.untried or {}).pop(configuration, None)
+
     def record_end(self, number: int, repeat_of: int | None, result: Result) -> list[Result]:
         """Record that a trial has ended. If the trial is COMPLETE and not a repeat, its repeats are added to the queue.
 
@@ -174,13 +186,28 @@ class TrialQueue:
         """True if another configuration may start before `limits.max_trials` is reached."""
         return self.configurations_started < self._space.limits.max_trials
 
+    @property
+    def _limit(self) -> int:
+        """Largest number of configurations: `limits.max_trials`, or less if fewer are left."""
+        limit = self._space.limits.max_trials
+        if self.untried is None:
+            return limit
+        return min(limit, self.configurations_started + len(self.untried))
+
+    @property
+    def exhausted(self) -> str | None:
+        """Why the sweep ends before `limits.max_trials`; None if configurations are left."""
+        if self.untried == {} and self.takes_configurations:
+            return f"all {len(self.tried)} configurations of the space were tried"
+        return None
+
     def next(self, keys_of: Callable[[int], Keys]) -> QueueItem | None:
         """Return the next trial to start, or None if the queue is empty now. If `may_grow` is True, repeats may still be added to it.
 
         Args:
             keys_of: Function that returns the keys of a recorded trial, given the trial's number.
         """
-        limit = self._space.limits.max_trials
+        limit = self._limit
         interrupted = self._interrupted[0] if self._interrupted else None
         if isinstance(interrupted, QueueItem):
             return interrupted if interrupted.configurations_before < limit else None
@@ -202,7 +229,7 @@ class TrialQueue:
     @property
     def configurations_left(self) -> int:
         """Number of configurations still to start, without their repeats."""
-        limit = self._space.limits.max_trials
+        limit = self._limit
         interrupted = [item for item in self._interrupted if isinstance(item, QueueItem)]
         return max(0, limit - self.configurations_started) + sum(
             item.configurations_before < limit for item in interrupted
@@ -212,7 +239,7 @@ class TrialQueue:
     def known_total(self) -> int:
         """Expected number of trials in the whole sweep, with the repeats that are known to follow; see `repeats.known_total`."""
         return repeats.known_total(
-            self._space.limits.max_trials,
+            self._limit,
             self._first_trials_complete,
             self._first_trials_incomplete,
             self._space.repeats,

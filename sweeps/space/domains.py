@@ -168,6 +168,16 @@ class Dimension:
             return self.upper
         return self.upper - 1
 
+    @property
+    def size(self) -> float:
+        """Number of values; infinity for a continuous domain and for a normal distribution."""
+        if self.options:
+            return len(self.options)
+        step = self.q or self.is_integer
+        if self.lower is None or self.highest is None or not step:
+            return math.inf
+        return round((self.highest - self.lower) / step) + 1
+
     def value(self, key: Any) -> Any:
         """Return the value that belongs to a sampled key.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -75,15 +76,24 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
 def combinations(
     sections: Mapping[str, Template], names: Collection[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the sections with values in place of the dimensions, once for each combination of the values of some dimensions.
+    """Yield the sections with values in place of the dimensions; see `assignments`."""
+    return (filled for filled, _ in assignments(sections, names))
 
-    All other dimensions have the same values in all combinations.
+
+def assignments(
+    sections: Mapping[str, Template], names: Collection[str]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield each combination of the values of some dimensions. All other dimensions have the same values in all combinations.
 
     Args:
         sections: All sections of a space.
         names: Names of the dimensions that take all their values. If other dimensions decide whether one of these is active, they take
             several values too: a grid or a choice takes all its options, and a domain of numbers takes enough values to make each condition
             true once and false once (see `points`).
+
+    Yields:
+        The sections with values in place of the dimensions, and the value of each active dimension, by name. For a grid or a choice, this
+        is the key of the option.
     """
     dims = {dim.name: dim for dim in dimensions(dict(sections))}
     outer = enclosing_options(dict(sections))
@@ -116,7 +126,7 @@ def combinations(
             return keys[dim.name][made[-1]]
 
         values: dict[str, Any] = {}
-        yield {name: fill(template, choose, values) for name, template in sections.items()}
+        yield {name: fill(template, choose, values) for name, template in sections.items()}, values
 
 
 def any_key(dim: Dimension) -> Any:
@@ -127,12 +137,13 @@ def any_key(dim: Dimension) -> Any:
 def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
     """Return all keys of a dimension, or at least enough keys to make each condition of `dims` true once and false once.
 
-    For a grid or a choice, all keys are returned. For a domain of integers, all keys are returned if `whole` is true.
+    For a grid or a choice, all keys are returned. For any other domain with a finite number of values, all keys are returned if `whole` is
+    true.
     """
     if dim.options:
         return [option.key for option in dim.options]
-    if whole and dim.is_integer:
-        return list(_integers(dim))
+    if whole and dim.lower is not None and dim.size < math.inf:
+        return [dim.nearest(dim.lower, i) for i in range(int(dim.size))]
     terms = [term for other in dims for term in other.when if term.name == dim.name]
     keys = points(dim, {number for term in terms for _, number in term.tests})
     return keys if dim.mean is None else [cumulative_probability(dim, key) for key in keys]

@@ -139,7 +139,10 @@ def test_the_plan_warns_of_too_little_disk_space(make, tmp_path, monkeypatch):
 def test_a_grid_inside_a_choice_makes_the_counts_approximate(make):
     text = render(
         plan(
-            make("params:\n  a:\n    choice:\n      - {b: {grid: [1, 2]}}\n      - 3"), {"CPU": 2.0}
+            make(
+                "params:\n  a:\n    choice:\n      - {b: {grid: [1, 2]}}\n      - 3\n  eta: {uniform: [0, 1]}"
+            ),
+            {"CPU": 2.0},
         )
     )
     assert "12 in 2 cells, 6 each, approximately: a grid inside a choice" in text
@@ -176,7 +179,12 @@ def test_the_plan_as_json_is_plain_data(make, scheduler):
 )
 def test_repeats_are_in_every_figure(make, scheduler, trials, shapes, steps):
     made = plan(
-        make("scaling: {num_workers: {grid: [1, 2]}}", repeats=3, scheduler=scheduler), {"CPU": 8.0}
+        make(
+            "scaling: {num_workers: {grid: [1, 2]}}\nparams: {eta: {uniform: [0, 1]}}",
+            repeats=3,
+            scheduler=scheduler,
+        ),
+        {"CPU": 8.0},
     )
     text = " ".join(render(made, 200).split())
     for part in (

@@ -13,7 +13,10 @@ def test_a_single_shape_starts_one_worker_for_each_place(make):
 
 
 def test_workers_serve_trials_of_every_size(make):
-    limited = make("scaling: {num_workers: {grid: [1, 2]}}", limits="max_concurrent_trials: 2")
+    limited = make(
+        "scaling: {num_workers: {grid: [1, 2]}}\nparams: {eta: {uniform: [0, 1]}}",
+        limits="max_concurrent_trials: 2",
+    )
     assert plan(limited, {"CPU": 6.0}).workers == 4
     assert plan(limited, {"CPU": 2.0}).workers == 2
     assert plan(make("scaling: {num_workers: {choice: [1, 2, 3, 4]}}"), {"CPU": 4.0}).workers == 4
@@ -35,7 +38,8 @@ def test_elastic_trials_may_use_every_worker(make, bounds):
 
 def test_the_number_is_unknown_if_workers_of_different_resources_must_close(make):
     space = make(
-        "scaling: {resources_per_worker: {CPU: {grid: [1, 2]}}}", limits="max_concurrent_trials: 2"
+        "scaling: {resources_per_worker: {CPU: {grid: [1, 2]}}}\nparams: {eta: {uniform: [0, 1]}}",
+        limits="max_concurrent_trials: 2",
     )
     assert plan(space, {"CPU": 4.0}).workers == 4
     assert plan(space, {"CPU": 2.0}, memory=4e9).workers is None

@@ -41,7 +41,11 @@ def test_a_grid_inside_an_option_that_is_not_taken_starves_no_other_grid():
     limits, search = SimpleNamespace(max_trials=100), SimpleNamespace(initial_points=())
     queue = TrialQueue(
         SimpleNamespace(
-            cells=cells, search=search, limits=limits, repeats=SimpleNamespace(count=1)
+            cells=cells,
+            dimensions=(),
+            search=search,
+            limits=limits,
+            repeats=SimpleNamespace(count=1),
         ),
         False,
     )  # type: ignore[arg-type]

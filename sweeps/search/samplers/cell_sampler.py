@@ -26,6 +26,9 @@ from sweeps.study.distributions import distribution_of
 from sweeps.study.record import repeat_of
 from sweeps.study.trial_building import seed_of
 
+# How often the algorithm is asked for the values of a trial.
+ASKED = 4
+
 
 class CellSampler(BaseSampler):
     """Optuna sampler that fixes the values of the grid cell, and lets an algorithm suggest the other values.
@@ -42,7 +45,7 @@ class CellSampler(BaseSampler):
     """
 
     def __init__(self, space: Space, earlier: Sequence[EarlierSweep] = ()):
-        self.seed, self._number = space.search.seed, 0
+        self.seed = space.search.seed
         self.cell: Mapping[str, Any] = {}
         always = {d.name: distribution_of(d) for d in space.always}
         grids = frozenset(d.name for d in space.dimensions if d.is_grid)
@@ -63,26 +66,32 @@ class CellSampler(BaseSampler):
         built = build_sampler(space.search, context)
         self.model: Model | None = None if isinstance(built, ReseededSampler) else built
         self.optuna_sampler = built if isinstance(built, ReseededSampler) else independent_sampler()
+        self._random = independent_sampler()
         self.history = History(grids, space.repeats, always)
         self._distributions = {d.name: distribution_of(d) for d in space.dimensions}
         self._repeats = space.repeats
 
-    def begin(self, cell: Mapping[str, Any], number: int, index: int = 0) -> None:
+    def begin(self, cell: Mapping[str, Any], number: int, index: int = 0, attempt: int = 0) -> None:
         """Prepare the sampler for the next trial. Call this method before Optuna samples the trial.
 
         Args:
-            cell: The trial's value of each grid dimension, by name.
+            cell: The values that are fixed in this trial, by name of the dimension: those of the grids.
             number: Number of configurations that started before this trial.
             index: Number of configurations that started in this cell before this trial.
+            attempt: How often this trial was sampled already. Each attempt has random numbers of its own. After `ASKED` attempts, the
+                other values are random.
         """
-        self.cell, self._number = dict(cell), number
-        self.optuna_sampler.reseed(seed_of(self.seed, number, "sampler"), index)
+        self.cell = dict(cell)
+        self._attempt = str(attempt or "")
+        self._number = number
+        self._drawn_by = self._random if attempt >= ASKED else self.optuna_sampler
+        self._drawn_by.reseed(seed_of(self.seed, number, f"sampler{self._attempt}"), index)
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """Return the dimensions whose values are suggested together. Return {} for a repeat, because all values of a repeat are fixed."""
-        if repeat_of(trial) is not None:
+        if repeat_of(trial) is not None or self._drawn_by is self._random:
             return {}
         if self.model is None:
             return dict(self.optuna_sampler.space)
@@ -97,7 +106,7 @@ class CellSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Suggest the values of several dimensions together. Return {} for a repeat, because all values of a repeat are fixed."""
-        if repeat_of(trial) is not None:
+        if not search_space:
             return {}
         if self.model is None:
             visible_study: Any = (
@@ -108,7 +117,7 @@ class CellSampler(BaseSampler):
         return self.model.suggest(
             self.history,
             self.cell,
-            np.random.RandomState(seed_of(self.seed, self._number, "model")),
+            np.random.RandomState(seed_of(self.seed, self._number, f"model{self._attempt}")),
         )
 
     def sample_independent(
@@ -124,7 +133,7 @@ class CellSampler(BaseSampler):
         """
         if param_name in self.cell:
             return self.cell[param_name]
-        return self.optuna_sampler.sampler.sample_independent(
+        return self._drawn_by.sampler.sample_independent(
             study, trial, param_name, param_distribution
         )
 

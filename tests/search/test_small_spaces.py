@@ -1,0 +1,174 @@
+"""A space with few configurations: no configuration runs twice while others are left, and the search ends when all were tried."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweeps.core.trial import State
+from sweeps.plan import plan
+from sweeps.plan.text import render
+from sweeps.search.configurations import most_trials
+from sweeps.search.search_loop import SearchLoop
+from tests.search.test_search_loop import end
+
+NONE = "{name: none}"
+FOUR = "params: {max_depth: {choice: [3, 5]}, booster: {choice: [gbtree, dart]}}"
+
+
+def run(folder, space, reopen=False) -> list[dict]:
+    """Run all trials of a sweep without Ray, and return their values. `reopen` opens the study again before each trial."""
+    loop, found = SearchLoop.open(folder, space), []
+    while (trial := loop.ask()) is not None:
+        found.append(trial.labels)
+        end(loop, trial, loss=float(len(found) % 3))
+        loop = SearchLoop.open(folder, space) if reopen else loop
+    return found
+
+
+def distinct(found) -> int:
+    return len({repr(sorted(values.items(), key=str)) for values in found})
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        "random",
+        "tpe",
+        "gp",
+        "qmc",
+        "nsga2",
+        "'optuna.samplers:TPESampler'",
+        "'optuna.samplers:RandomSampler'",
+    ],
+)
+def test_each_configuration_runs_once_with_every_sampler(make_space, tmp_path, algorithm):
+    points = (
+        "[{params.max_depth: 3, params.booster: dart}, {params.max_depth: 3, params.booster: dart}]"
+    )
+    space = make_space(FOUR, algorithm=algorithm, max_trials=9, scheduler=NONE, points=points)
+    found = run(tmp_path, space)
+    assert len(found) == distinct(found) == 4
+    assert found[0] == {"params.max_depth": 3, "params.booster": "dart"}
+    assert (
+        SearchLoop.open(tmp_path, space).queue.exhausted
+        == "all 4 configurations of the space were tried"
+    )
+
+
+SPACES = {
+    "params: {max_depth: {grid: [3, 5]}, eta: {choice: [0.1, 0.2, 0.3]}}": 6,
+    "params: {max_depth: {grid: [3, 5]}}\nscaling: {num_workers: {grid: [1, 2]}}": 4,
+    "params: {max_depth: {randint: [1, 4]}, eta: {quniform: [0.1, 0.5, 0.1]}}": 15,
+    "params: {eta: {qloguniform: [0.1, 0.8, 0.1]}}": 8,
+    "params: {max_depth: {qlograndint: [2, 8, 2]}, seed: {qrandint: [0, 4, 2]}}": 12,
+    "params: {max_depth: {choice: [3, 5]}, eta: {choice: [0.1, 0.2], when: {params.max_depth: 3}}}": 3,
+    "params: {opts: {choice: [none, {depth: {grid: [1, 2]}}]}}": 3,
+    "preprocessor: {choice: [StandardScaler, MinMaxScaler, [StandardScaler, MinMaxScaler]]}": 3,
+    "params: {flag: {choice: [true, 1, 1.5, null]}}": 4,
+}
+
+
+@pytest.mark.parametrize("body", SPACES)
+def test_the_search_ends_when_all_configurations_were_tried(make_space, tmp_path, body):
+    body = body.replace("params: {", "params: {alpha: 1, ")
+    space = make_space(
+        body,
+        max_trials=30,
+        scheduler=NONE,
+        algorithm="tpe" if "choice" in body or "q" in body else "auto",
+    )
+    number = SPACES[body.replace("alpha: 1, ", "")]
+    found = run(tmp_path, space)
+    assert len(found) == distinct(found) == number == most_trials(space)
+    assert f"has {number} configurations, and each is tried once" in " ".join(
+        render(plan(space, {"CPU": 2.0})).split()
+    )
+
+
+def test_a_resumed_search_makes_the_same_decisions(make_space, tmp_path):
+    body = "params: {max_depth: {grid: [3, 5]}, eta: {choice: [0.1, 0.2, 0.3]}, booster: {choice: [gbtree, dart]}}"
+    space = make_space(body, max_trials=30, scheduler=NONE)
+    folders = tmp_path / "a", tmp_path / "b"
+    for folder in folders:
+        folder.mkdir()
+    assert run(folders[0], space) == run(folders[1], space, reopen=True)
+
+
+def test_an_exhausted_cell_leaves_its_trials_to_the_others(make_space, tmp_path):
+    body = "params: {opts: {grid: [{kind: plain}, {kind: deep, eta: {uniform: [0, 1]}}]}}"
+    space = make_space(body, max_trials=7, scheduler=NONE)
+    found = run(tmp_path, space)
+    assert len(found) == distinct(found) == 7
+    assert sum(len(values) > 1 for values in found) == 6
+
+
+def test_a_choice_without_numbers_is_not_repeated_beside_a_continuous_one(make_space, tmp_path):
+    body = "params: {opts: {choice: [plain, {eta: {uniform: [0, 1]}}]}}"
+    found = run(tmp_path, make_space(body, max_trials=12, scheduler=NONE))
+    assert len(found) == distinct(found) == 12
+
+
+def test_a_doubled_initial_point_is_sampled_instead(make_space, tmp_path):
+    space = make_space(
+        "params: {eta: {uniform: [0, 1]}, max_depth: {choice: [3, 5]}}",
+        max_trials=5,
+        scheduler=NONE,
+        points="[{params.eta: 0.5, params.max_depth: 3}, {params.eta: 0.5, params.max_depth: 3}, {params.eta: 0.5}]",
+    )
+    found = run(tmp_path, space)
+    assert distinct(found) == 5
+    assert found[2] == {"params.eta": 0.5, "params.max_depth": 5}, "a part of a point is kept"
+
+
+def test_a_known_result_counts_as_tried(make_space, tmp_path):
+    points = "[{params.max_depth: 3, params.booster: dart, value: 0.5}]"
+    space = make_space(FOUR, max_trials=9, scheduler=NONE, points=points)
+    found = run(tmp_path, space)
+    assert len(found) == distinct(found) == 3 == most_trials(space)
+    assert {"params.max_depth": 3, "params.booster": "dart"} not in found
+
+
+def test_an_enqueued_configuration_runs_again(make_space, tmp_path):
+    space = make_space(FOUR, max_trials=9, scheduler=NONE)
+    loop = SearchLoop.open(tmp_path, space)
+    first = loop.ask()
+    end(loop, first, loss=1.0)
+    loop.enqueue(first.labels, "again")
+    again = loop.ask()
+    assert again.labels == first.labels and again.enqueued
+    end(loop, again, loss=1.0)
+    rest = run(tmp_path, space)
+    assert len(rest) == 3 and distinct([first.labels, *rest]) == 4
+
+
+def test_repeats_are_trials_of_the_same_configuration(make_space, tmp_path):
+    space = make_space(FOUR, max_trials=9, scheduler=NONE, extra="repeats: 2")
+    found = run(tmp_path, space)
+    assert len(found) == 8 and distinct(found) == 4
+
+
+def test_a_failed_configuration_is_tried(make_space, tmp_path):
+    loop = SearchLoop.open(tmp_path, make_space(FOUR, max_trials=9, scheduler=NONE))
+    found = []
+    while (trial := loop.ask()) is not None:
+        found.append(trial.labels)
+        loop.tell(trial.number, State.FAIL, "no")
+    assert len(found) == distinct(found) == 4
+
+
+def test_the_known_total_is_the_number_of_configurations(make_space, tmp_path):
+    loop = SearchLoop.open(tmp_path, make_space(FOUR, max_trials=9, scheduler=NONE))
+    assert loop.queue.known_total == loop.to_run == 4
+    loop.ask()
+    assert loop.queue.known_total == 4 and loop.to_run == 3
+
+
+def test_a_population_is_filled_and_trials_without_dimensions_differ_in_their_seeds(
+    make_space, tmp_path
+):
+    pbt = make_space(
+        FOUR, max_trials=6, scheduler="{name: pbt, max_t: 9, perturbation_interval: 3}"
+    )
+    assert most_trials(pbt) == 6
+    constant = make_space("params: {max_depth: 3}", max_trials=3, scheduler=NONE)
+    assert len(run(tmp_path, constant)) == 3
