@@ -13,6 +13,7 @@ import json
 import math
 import os
 import queue
+import re
 import selectors
 import signal
 import socket
@@ -126,6 +127,7 @@ class Script:
             `command.ScriptRun.follow` only.
         source: The source whose reports count; None until it is known.
         unused: The last line of output that looked like JSON and was no report.
+        metric_text: The last part of the output that looked like the metric and its value, such as `loss: 0.5`, and was no report.
 
     Raises:
         FileNotFoundError: The program does not exist.
@@ -151,6 +153,9 @@ class Script:
             Sources(),
         )
         self.unused = b""
+        self.metric_text = b""
+        name = re.escape(metric or "").encode()
+        self._metric_text = re.compile(rb"(?<![\w.])" + name + rb"\W{1,5}[-+.\d]+\w*")
         self._line, self._errors, self._frozen, self._lock = b"", b"", 0, threading.Lock()
         self._calls: list[
             socket.socket
@@ -307,6 +312,8 @@ class Script:
                 self._offer(ScriptReport(LINE, metrics, saves=True))
             elif line.startswith(b"{"):
                 self.unused = line
+            elif found := self._metric_text.search(line):
+                self.metric_text = found[0]
         return bool(chunk)
 
     def _read_errors(self, stream: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import keyword
 import os
 import queue
 import shlex
@@ -289,10 +290,17 @@ class ScriptRun:
         _check(script, event)
         if self._last is None and not self._resumed and (metric := self.current.metric) is not None:
             names = " and ".join(f"`{name}`" for name in number_names_in(script.unused)[:10])
+            plain = metric.isidentifier() and not keyword.iskeyword(metric)
+            call = f"{metric}=..." if plain else f'{{"{metric}": ...}}'
+            text = script.metric_text.decode(errors="replace")
             raise ScriptFailed(
-                f"the command has ended, but has not reported `{metric}`; call sweeps.report({metric}=...), print a line of JSON such as "
+                f"the command has ended, but has not reported `{metric}`; call sweeps.report({call}), print a line of JSON such as "
                 f'{{"{metric}": 0.5}}, or log the metric with MLflow'
                 + (f"; its last line of JSON has {names}" if names else "")
+                + (
+                    f"; its output has lines such as `{text}`, which sweeps does not read"
+                    * bool(text)
+                )
             )
         if (
             self._last is not None

@@ -219,7 +219,13 @@ def _from_optuna(file: Path, storage: str, study: str | None, force: bool) -> No
 def _from_objective(file: Path, reference: str, directions: tuple[str, ...], force: bool) -> None:
     from sweeps.data.sources import importable
     from sweeps.scaffold.files import refuse_existing, write_files
-    from sweeps.scaffold.from_objective import import_objective, loop_text, objective_space, record
+    from sweeps.scaffold.from_objective import (
+        import_objective,
+        loop_text,
+        notes_of,
+        objective_space,
+        record,
+    )
 
     loop = file.parent / f"{module_name(file)}.py"
     if reference.partition(":")[0] == loop.stem:
@@ -227,27 +233,35 @@ def _from_objective(file: Path, reference: str, directions: tuple[str, ...], for
         raise InputError(Problem("--from-objective", text))
     refuse_existing([file, loop], force)
     # The objective may change the working directory, to which the paths refer.
+    notes: list[str] = []
     with importable(file.parent.absolute(), Path.cwd()), contextlib.chdir("."):
-        found = record(import_objective(reference), reference, directions)
+        found = record(import_objective(reference, notes), reference, directions)
+    found.notes += notes
     name = _name_given(file) or reference.partition(":")[0].rpartition(".")[2]
     space = objective_space(
         name, found, directions, f"{module_name(file)}:train", f"--from-objective {reference}"
     )
     modules = {loop: loop_text(reference, directions)}
     _done(write_files(file, space, modules, force), file, [file, loop])
-    for parameter, at in found.not_run:
-        click.echo(
-            printable(
-                f"note: this run did not reach suggest_...({parameter!r}) on line {at} of the function"
-            ),
-            err=True,
-        )
+    for note in notes_of(found)[1:]:
+        click.echo(printable(f"note: {note}"), err=True)
 
 
 def module_name(file: Path) -> str:
     """Return the name of the module that is written beside a space file, such as `space_loop` for `space.yaml`."""
     stem = "".join(c if c.isalnum() and c.isascii() else "_" for c in file.name.partition(".")[0])
     return f"{'_' * stem[:1].isdigit()}{stem}_loop"
+
+
+def _problems(file: Path) -> list[Problem]:
+    """Return the problems of the file that was written, such as a script that is elsewhere."""
+    from sweeps.space import load
+
+    try:
+        load(file)
+    except InputError as e:
+        return list(e.problems)
+    return []
 
 
 def _done(
@@ -262,7 +276,7 @@ def _done(
     click.echo(printable(f"wrote {' and '.join(map(str, written))}"))
     for text in about:
         click.echo(printable(text))
-    for note in space.notes:
+    for note in (*space.notes, *_problems(file)):
         click.echo(printable(f"note: {note}"), err=True)
     name = shell_quoted(file)
     click.echo(f"next: {first}sweeps plan {name}{' --data' * data}, then sweeps run {name}")

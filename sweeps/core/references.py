@@ -24,8 +24,8 @@ from sweeps.core.suggestions import did_you_mean
 PATTERN = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
 PARSE_TRIES = 5
 
-# True in a block of `absent_modules_allowed`.
-_absent_allowed = contextvars.ContextVar("absent_allowed", default=False)
+# True in a block of `absent_modules_allowed`. Scripts need not exist either then.
+absent_allowed = contextvars.ContextVar("absent_allowed", default=False)
 
 
 class RefError(Exception):
@@ -246,12 +246,12 @@ def _top_level_nodes(tree: ast.Module) -> Iterator[ast.AST]:
 
 @contextlib.contextmanager
 def absent_modules_allowed() -> Iterator[None]:
-    """Accept references to modules that are not found. A sweep is only looked at then, perhaps on a machine without the user's code."""
-    token = _absent_allowed.set(True)
+    """Accept references to modules, and scripts in commands, that are not found. A sweep is only looked at then, perhaps on a machine without the user's code."""
+    token = absent_allowed.set(True)
     try:
         yield
     finally:
-        _absent_allowed.reset(token)
+        absent_allowed.reset(token)
 
 
 def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
@@ -271,7 +271,7 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     path = source_of(module, roots)
     if path is None:
         hint = f"; write `{found}`, without `.py`" if (found := _without_suffix(ref)) else ""
-        return None if _absent_allowed.get() else f"`{ref}`: {_absent(module, roots)}{hint}"
+        return None if absent_allowed.get() else f"`{ref}`: {_absent(module, roots)}{hint}"
     defined = _defined_names(path)
     first = attr.split(".")[0]
     if defined is not None and first not in defined[0]:

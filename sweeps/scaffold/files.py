@@ -24,7 +24,7 @@ def refuse_existing(paths: list[Path], force: bool) -> None:
 def write_files(file: Path, text: str, modules: Mapping[Path, str], force: bool) -> Space:
     """Write a space file and its Python modules, and return the space. Missing folders are made.
 
-    If one of the texts is not valid, no file is written or changed.
+    If one of the texts is not valid, no file is written or changed. A script that the space file names may be elsewhere.
 
     Args:
         file: path of the space file.
@@ -49,7 +49,8 @@ def write_files(file: Path, text: str, modules: Mapping[Path, str], force: bool)
         raise InputError(Problem(str(file), reason)) from None
     except OSError as e:
         raise InputError(Problem(str(file), f"cannot be written: {e.strerror or e}")) from None
-    return load(file)
+    with absent_modules_allowed():
+        return load(file)
 
 
 def _check(file: Path, modules: Mapping[Path, str]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
@@ -47,6 +48,8 @@ class Recording:
         values: what the objective returned; () if it was pruned.
         asks_to_prune: True if the objective asked whether it should be pruned.
         not_run: parameter and line of each suggestion that this run did not reach.
+        computed: expression and line of each suggestion whose name is computed.
+        notes: what else one run cannot show.
     """
 
     distributions: dict[str, BaseDistribution] = field(default_factory=dict)
@@ -54,21 +57,33 @@ class Recording:
     values: tuple[float, ...] = ()
     asks_to_prune: bool = False
     not_run: tuple[tuple[str, int], ...] = ()
+    computed: tuple[tuple[str, int], ...] = ()
+    notes: list[str] = field(default_factory=list)
 
 
-def import_objective(reference: str) -> Callable[[Any], Any]:
+def import_objective(reference: str, notes: list[str] | None = None) -> Callable[[Any], Any]:
     """Import an objective. The import runs the module's code.
 
     Args:
         reference: the objective, as `module:function`.
+        notes: receives a note if the import runs a study.
 
     Raises:
         InputError: the module or the function does not exist, or the module cannot be imported. The error names the user's line.
     """
     if (problem := references.problem(reference)) is not None:  # before any code runs
         raise InputError(Problem("--from-objective", problem))
+    from optuna import Study
+
     try:
-        objective = references.resolve(reference)
+        with patch.object(Study, "ask", autospec=True, side_effect=Study.ask) as ask:
+            objective = references.resolve(reference)
+        if ask.called and notes is not None:
+            module = reference.partition(":")[0]
+            notes.append(
+                f"The import of `{module}` runs a study, and each worker imports `{module}` again: "
+                'put the code that runs the study below `if __name__ == "__main__":`.'
+            )
     except references.RefError as e:
         raise InputError(Problem("--from-objective", str(e))) from e
     except KeyboardInterrupt:
@@ -169,10 +184,10 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
         )
     if returned is not None:
         found.values = _values(returned, name, directions)
+    source = _source(objective)
+    found.computed = tuple(suggestions_in(source, computed=True))
     found.not_run = tuple(
-        (name, at)
-        for name, at in suggestions_in(_source(objective))
-        if name not in found.distributions
+        (name, at) for name, at in suggestions_in(source) if name not in found.distributions
     )
     return found
 
@@ -204,8 +219,13 @@ def _source(objective: Callable[..., Any]) -> str:
         return ""
 
 
-def suggestions_in(source: str) -> list[tuple[str, int]]:
-    """Return the parameter and the line of each `suggest_...("name", ...)` in a source. Names that are computed are left out. Pure."""
+def suggestions_in(source: str, computed: bool = False) -> list[tuple[str, int]]:
+    """Return the parameter and the line of each `suggest_...("name", ...)` in a source. Pure.
+
+    Args:
+        source: the source of a function or a class.
+        computed: True to return the expressions of the names that are computed instead, such as `f'layer_{i}'`.
+    """
     try:
         tree = references.syntax_tree(source)
     except SyntaxError:
@@ -220,11 +240,10 @@ def suggestions_in(source: str) -> list[tuple[str, int]]:
             names = node.args[:1] or [
                 keyword.value for keyword in node.keywords if keyword.arg == "name"
             ]
-            found += [
-                (name.value, node.lineno)
-                for name in names
-                if isinstance(name, ast.Constant) and isinstance(name.value, str)
-            ]
+            for name in names:
+                constant = isinstance(name, ast.Constant)
+                if constant is not computed:
+                    found.append((name.value if constant else ast.unparse(name), node.lineno))
     return sorted(dict.fromkeys(found), key=lambda item: item[1])
 
 
@@ -251,6 +270,13 @@ def notes_of(found: Recording) -> list[str]:
             f"This run did not reach these suggestions: {names}. Add their domains under `params`, with a condition such as "
             "`when: {params.NAME: value}`."
         )
+    if found.computed:
+        names = ", ".join(f"{name} (line {at} of the function)" for name, at in found.computed)
+        notes.append(
+            f"The names of these suggestions are computed: {names}. Another run may suggest other names: add them under `params`, with a "
+            "condition if only some trials use them, such as `when: {params.NAME: value}`."
+        )
+    notes += found.notes
     if len(found.steps) > 1:
         notes.append(
             f"The objective reported {len(found.steps)} values, up to step {max(found.steps)}; the scheduler can stop trials early."
@@ -286,6 +312,11 @@ from {module} import {imported}
 
 class Trial(optuna.trial.FixedTrial):
     """A trial whose suggestions are the values of `config`."""
+
+    def _suggest(self, name, distribution):
+        if name not in self._params:
+            raise KeyError(f"the objective suggests `{{name}}`: add it under space.params of the space file")
+        return super()._suggest(name, distribution)
 
 {report}
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
@@ -14,32 +12,40 @@ from sweeps.space.nodes import Mark, Node
 from sweeps.space.yaml_writer import flow
 
 ALGORITHMS = {"grid": "grid", "random": "random", "bayes": "gp"}
-KNOWN = {
-    "program",
-    "command",
-    "method",
-    "metric",
-    "parameters",
-    "early_terminate",
-    "run_cap",
-    "name",
-    "description",
-    "project",
-    "entity",
-}
 DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 # Number of trials if the configuration has no `run_cap`, and largest step if `early_terminate` names none.
 TRIALS, STEPS = 30, 100
-_DISTRIBUTIONS_OF_EXPONENTS = {"log_uniform": "loguniform", "q_log_uniform": "qloguniform"}
+# The keys of a parameter that define its values.
+DISTRIBUTION = ("distribution", "value", "values", "min", "max", "q", "mu", "sigma")
 
 
 class _Translation:
-    """Collects the notes and the problems of a translation."""
+    """Collects the notes and the problems of a translation, and remembers which keys were read."""
 
-    def __init__(self, source: str, method: str):
-        self.source, self.method = source, method
+    def __init__(self, source: str):
+        self.source, self.method = source, ""
         self.notes: list[str] = []
         self.problems: list[Problem] = []
+        self._read: set[int] = set()
+
+    def get(self, node: Node, key: str) -> Node:
+        """Return the value of a key, which counts as read; a node with the value None if the mapping has no such key."""
+        child: Node = node.value.get(key, Node(None, node.mark))
+        self._read.add(id(child))
+        return child
+
+    def section(self, node: Node, key: str) -> Node:
+        """Return the mapping under a key; an empty mapping if there is none. Another value does not count as read."""
+        child = node.value.get(key)
+        return self.get(node, key) if child is not None and child.is_map else Node({}, node.mark)
+
+    def unread(self, node: Node, path: str = "") -> Iterator[str]:
+        """Yield the dotted path of each key that was not read."""
+        for key, child in node.value.items():
+            if id(child) not in self._read:
+                yield f"{path}{key}"
+            elif child.is_map:
+                yield from self.unread(child, f"{path}{key}.")
 
     def problem(self, mark: Mark, key: str, text: str) -> None:
         self.problems.append(Problem(str(mark), f"{key}: {text}"))
@@ -55,31 +61,24 @@ def space_text(root: Node, source: str) -> str:
     Raises:
         InputError: the configuration has no parameters, or a parameter has no counterpart.
     """
-    if (
-        not root.is_map
-        or not _child(root, "parameters").is_map
-        or not _child(root, "parameters").value
-    ):
+    found = _Translation(source)
+    given = found.section(root, "parameters") if root.is_map else root
+    if not root.is_map or not given.value:
         raise InputError(Problem(source, "is not a W&B sweep: it has no mapping `parameters`"))
-    method = str(_child(root, "method").plain() or "bayes")
-    found = _Translation(source, method)
-    if method not in ALGORITHMS:
-        found.problem(
-            _child(root, "method").mark, "method", f"must be {', '.join(ALGORITHMS)}, got {method}"
-        )
-    parameters = list(_parameters(_child(root, "parameters"), found, 4))
+    method = found.get(root, "method")
+    found.method = str(method.plain() or "bayes")
+    if found.method not in ALGORITHMS:
+        found.problem(method.mark, "method", f"must be {', '.join(ALGORITHMS)}, got {found.method}")
+    parameters = list(_parameters(given, found, 4))
     trainer = _trainer(root, found)
     rest = [_objective(root, found), *_search(root, found)]
-    unknown = [str(key) for key in root.value if key not in KNOWN]
-    if unknown:
-        found.notes.append(
-            f"These keys have no counterpart and were left out: {', '.join(unknown)}."
-        )
+    name = sweep_name(
+        str(found.get(root, "name").value or source.rpartition("/")[2].partition(".")[0])
+    )
+    if unread := ", ".join(found.unread(root)):
+        found.notes.append(f"These keys have no counterpart and were left out: {unread}.")
     if found.problems:
         raise InputError(found.problems)
-    name = sweep_name(
-        str(_child(root, "name").value or source.rpartition("/")[2].partition(".")[0])
-    )
     head = comment_lines(f"Written by `sweeps init --from-wandb {source}`.")
     for note in found.notes:
         head += ["#", *comment_lines(note)]
@@ -101,17 +100,13 @@ def space_text(root: Node, source: str) -> str:
     )
 
 
-def _child(node: Node, key: str) -> Node:
-    """Return the value of a key; a node with the value None if the mapping has no such key."""
-    return node.value.get(key, Node(None, node.mark)) if node.is_map else Node(None, node.mark)
-
-
 def _parameters(node: Node, found: _Translation, indent: int) -> Iterator[str]:
     """Yield the lines of `space.params`."""
-    for name, child in node.value.items():
-        if child.is_map and _child(child, "parameters").is_map:
+    for name in node.value:
+        child = found.get(node, name)
+        if child.is_map and (inner := found.section(child, "parameters")).value:
             yield line(f"{flow(str(name))}:", indent=indent)
-            yield from _parameters(child.value["parameters"], found, indent + 2)
+            yield from _parameters(inner, found, indent + 2)
             continue
         if not child.is_map:
             found.problem(
@@ -127,12 +122,8 @@ def _parameters(node: Node, found: _Translation, indent: int) -> Iterator[str]:
 
 def _domain(node: Node, path: str, found: _Translation) -> str | None:
     """Return the domain of one parameter, or its constant value. Add a problem and return None if there is no counterpart."""
-    given = {str(key): child for key, child in node.value.items()}
+    given = {key: found.get(node, key) for key in DISTRIBUTION if key in node.value}
     kind = str(given["distribution"].value) if "distribution" in given else _implied(given)
-    if "probabilities" in given:
-        found.notes.append(
-            f"{path}: `probabilities` has no counterpart, so all values are equally likely."
-        )
     if kind == "constant" and "value" in given:
         return quoted(given["value"].plain())
     if (
@@ -144,23 +135,9 @@ def _domain(node: Node, path: str, found: _Translation) -> str | None:
         if len(values) == 1:
             return quoted(values[0])
         return f"{{{'grid' if found.method == 'grid' else 'choice'}: {quoted(values)}}}"
-    ends: list[Any] = [given[key].value if key in given else None for key in ("min", "max")]
-    if kind in _DISTRIBUTIONS_OF_EXPONENTS and all(
-        isinstance(end, (int, float)) and not isinstance(end, bool) for end in ends
-    ):
-        step = [_child(node, "q").plain() or 1] if kind.startswith("q") else []
-        try:
-            bounds = [float(f"{math.exp(float(end)):.6g}") for end in ends]
-        except OverflowError:
-            found.problem(node.mark, path, "the exponents `min` and `max` must be at most 709")
-            return None
-        return quoted({_DISTRIBUTIONS_OF_EXPONENTS[kind]: [*bounds, *step]})
-    named = {
-        key: child for key, child in given.items() if key not in ("probabilities", "description")
-    }
-    named["distribution"] = Node(kind, node.mark, raw=kind)
-    hint = translate_mapping(Node(named, node.mark, dict.fromkeys(named, node.mark)))
-    written = re.fullmatch(r"write (\{\w+: \[.*\]\})", hint or "", re.S)
+    given["distribution"] = Node(kind, node.mark, raw=kind)
+    hint = translate_mapping(Node(given, node.mark, dict.fromkeys(given, node.mark)))
+    written = re.fullmatch(r"write (\{\w+: \[[^]]*\]\})((?: \(.*\))?)", hint or "", re.S)
     if written is None:
         found.problem(
             node.mark,
@@ -168,6 +145,8 @@ def _domain(node: Node, path: str, found: _Translation) -> str | None:
             f"the distribution `{kind}` has no counterpart; {hint or 'write a domain of sweeps'}",
         )
         return None
+    if written[2]:
+        found.notes.append(f"{path}: the bounds are computed{written[2]}.")
     return written[1]
 
 
@@ -185,10 +164,11 @@ def _implied(given: dict[str, Node]) -> str:
 
 def _trainer(root: Node, found: _Translation) -> str:
     """Return the key `trainer`: the command of the configuration, without a shell."""
-    program = str(_child(root, "program").value or "train.py")
-    command = _child(root, "command").plain() or list(DEFAULT_COMMAND)
+    program = str(found.get(root, "program").value or "train.py")
+    given = found.get(root, "command")
+    command = given.plain() or list(DEFAULT_COMMAND)
     if not isinstance(command, list):
-        found.problem(_child(root, "command").mark, "command", "must be a list")
+        found.problem(given.mark, "command", "must be a list")
         command = []
     words: list[str] = []
     for part in map(str, command):
@@ -211,14 +191,14 @@ def _trainer(root: Node, found: _Translation) -> str:
 
 def _objective(root: Node, found: _Translation) -> str:
     """Return the key `objective`."""
-    metric = _child(root, "metric")
-    name = _child(metric, "name").plain()
-    goal = _child(metric, "goal").plain() or "minimize"
+    metric = found.section(root, "metric")
+    name = found.get(metric, "name").plain()
+    goal = found.get(metric, "goal").plain() or "minimize"
     if name is None:
         found.notes.append(
             "The sweep had no metric: replace `loss` by the metric that the script reports."
         )
-    if target := _child(metric, "target").value:
+    if (target := found.get(metric, "target").value) is not None:
         found.notes.append(f"metric.target: add `target: {target}` to `limits`.")
     return f"objective: {{metric: {quoted(str(name or 'loss'))}, goal: {quoted(goal)}}}"
 
@@ -228,9 +208,10 @@ def _search(root: Node, found: _Translation) -> Iterator[str]:
     yield line(
         f"search: {{algorithm: {ALGORITHMS.get(found.method, 'gp')}}}", f"method: {found.method}"
     )
-    early = _child(root, "early_terminate")
-    if early.is_map:
-        values: dict[str, Any] = early.plain()
+    early = found.section(root, "early_terminate")
+    if early.value:
+        keys = ("type", "s", "max_iter", "min_iter", "eta")
+        values = {key: found.get(early, key).plain() for key in keys if key in early.value}
         brackets = values.get("s")
         most = values.get("max_iter")
         if most is None:
@@ -244,7 +225,7 @@ def _search(root: Node, found: _Translation) -> Iterator[str]:
         options |= {"grace_period": values["min_iter"]} if "min_iter" in values else {}
         options |= {"reduction_factor": values["eta"]} if "eta" in values else {}
         yield f"scheduler: {quoted(options)}"
-    cap = _child(root, "run_cap").plain()
+    cap = found.get(root, "run_cap").plain()
     if found.method != "grid" or cap:
         if cap is None:
             found.notes.append(

@@ -8,6 +8,7 @@ from typing import Any
 
 from sweeps.core.command_template import ARGS, INTERPRETERS, problems, unused
 from sweeps.core.parameter_schema import COMMAND_FORMAT, allows
+from sweeps.core.references import absent_allowed
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.domains import Dimension
 from sweeps.space.nodes import Mark, Node
@@ -97,7 +98,7 @@ def _missing_script(command: Sequence[Any], roots: Sequence[Path]) -> tuple[int,
     takes_another = {"-m", "-c", "-X", "-W"} & set(words[:index])
     if words[0] not in INTERPRETERS or not index or takes_another or "{" in words[index]:
         return None
-    if any((root / words[index]).is_file() for root in roots):
+    if absent_allowed.get() or any((root / words[index]).is_file() for root in roots):
         return None
     found = sorted({file.name for root in roots for file in root.glob("*.py")})
     hint = did_you_mean(words[index], found) if found else "these folders have no Python file"

@@ -37,6 +37,11 @@ class _Invalid:
 
 
 INVALID = _Invalid()
+# End of the message about a bound that is a text, such as "{params.layers}".
+DEPENDENT = (
+    "; a bound cannot name another dimension: write {uniform: [0, 1]}, which samples a fraction, and compute the value in the loop: "
+    "lower + fraction * (upper - lower)"
+)
 MALFORMED = "broken"  # kind of a mapping that looks like a domain, but is not valid
 
 
@@ -243,7 +248,7 @@ class DimensionParser:
         wrong_args = list(argument_problems(kind, args.plain()))
         for index, rule in wrong_args:
             wrong = args if index is None else args.value[index]
-            hint = scalar_hint(wrong.value) if index is not None else ""
+            hint = scalar_hint(wrong.value) or (DEPENDENT if isinstance(wrong.value, str) else "")
             self.problems.add(
                 mark if index is None else wrong.mark, path, f"{rule}, got {wrong.show()}{hint}"
             )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping
 
-from sweeps.space.domains import DOMAINS, RULES, argument_problems
+from sweeps.space.domains import DOMAINS, RULES, argument_problems, exact
 from sweeps.space.nodes import Node, scalar
 from sweeps.space.synonyms import normalized, our_name
 
@@ -26,7 +27,8 @@ _KEYS: Mapping[str, str] = {
         "sd": "sigma std sd",
         "bounds": "bounds",
         "nested": "feasiblespace",
-        "ignored": "name default defaultvalue probabilities weights isordered sortvalues base",
+        "ignored": "name default defaultvalue probabilities weights isordered sortvalues",
+        "base": "base",
     }.items()
     for name in names.split()
 }
@@ -36,9 +38,9 @@ _WORDS: Mapping[str, frozenset[str]] = {
     for properties, names in {
         "float": "uniform float double real continuous floatuniform uniformfloat",
         "int": "int integer long intuniform uniformint uniforminteger randint",
-        "float step": "quniform discreteuniform",
+        "step": "quniform discreteuniform",
         "float log": "loguniform loguniformvalues reciprocal uniformlogfloat",
-        "float log step": "qloguniform qloguniformvalues",
+        "log step": "qloguniform qloguniformvalues",
         "log": "log logarithmic",
         "normal": "normal randn",
         "normal step": "qnormal qrandn",
@@ -51,9 +53,12 @@ _WORDS: Mapping[str, frozenset[str]] = {
     for name in names.split()
 }
 ANOTHER = "write {uniform: [lower, upper]}, {choice: [...]} or another domain"
-EXPONENTS = "write {loguniform: [lower, upper]} with 0 < lower < upper; its bounds are the values themselves, not exponents"
-# A call of Ray Tune, Hyperopt, Optuna or NumPy.
-_CALL = re.compile(r"(?:(?:ray\.)?tune|hp|trial|(?:np|numpy)\.random)\.(\w+)\((.*)\)", re.DOTALL)
+# A call of Ray Tune, Hyperopt, Optuna or NumPy. Or a domain of Hydra, which may be inside others, such as `tag(log, interval(1, 9))`.
+_CALL = re.compile(
+    r"((?:(?:tag|int|float|sort|shuffle)\((?:\w+\s*,\s*)*)*)"
+    r"(|(?:ray\.)?tune\.|hp\.|trial\.|(?:np|numpy)\.random\.)(\w+)\((.*?)\)+",
+    re.DOTALL,
+)
 
 
 def translate_mapping(node: Node, values: str = "anything") -> str | None:
@@ -81,6 +86,9 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
     }
     if set(named) == {"samplefrom"}:
         return "a value cannot be a function of other values; use `when`, or compute the value in the loop"
+    if "feasiblespace" in named and named["feasiblespace"].is_map:  # of Katib
+        inside = named.pop("feasiblespace").value.items()
+        named |= {"values" if key == "list" else normalized(key): child for key, child in inside}
     if not named or not set(named) <= set(_KEYS):
         return None
     words = _properties(named)
@@ -99,20 +107,32 @@ def translate_call(text: str) -> str | None:
     'write {loguniform: [1e-4, 1e-1]}'
     >>> translate_call("trial.suggest_int('depth', 1, 8)")
     'write {randint: [lower, upper]} with lower < upper (upper is excluded)'
+    >>> translate_call("tag(log, interval(1e-5, 1e-2))")
+    'write {loguniform: [1e-5, 1e-2]}'
     >>> translate_call("tune of the day") is None
     True
     """
     match = _CALL.fullmatch(text.strip())
-    if match is None:
+    if match is None or not (match[2] or match[3] in (*DOMAINS, "interval", "range")):
         return None
-    name = our_name("domain", match[1]) or match[1]
+    around, tool, called, inside = match.groups()
+    wrapped = set(re.findall(r"\w+", around))
+    args = [arg.strip() for arg in inside.split(",")]
+    name = our_name("domain", called) or called
+    if called == "interval":
+        name = f"{'log' * ('log' in wrapped)}{'randint' if 'int' in wrapped else 'uniform'}"
+    with contextlib.suppress(ValueError, IndexError):  # `_domain` refuses what is no number
+        if called == "interval" and "int" in wrapped:  # Hydra includes the upper bound
+            args[1] = str(int(args[1]) + 1)
+        if called == "range" and len(args) == 3:
+            name = "qrandint"
+            args[1] = str(range(*map(int, args))[-1])
     if name in RULES:
-        return _domain(name, [arg.strip() for arg in match[2].split(",")])
-    return (
-        f"write {{{name}: {match[2] if match[2].startswith('[') else '[...]'}}}"
-        if name in DOMAINS
-        else ANOTHER
-    )
+        return _domain(name, args)
+    if name in DOMAINS:
+        options = inside if inside.startswith("[") else "[...]" if tool else f"[{inside}]"
+        return f"write {{{name}: {options}}}"
+    return ANOTHER
 
 
 def _properties(named: Mapping[str, Node]) -> set[str] | None:
@@ -143,11 +163,11 @@ def _translate(
     given = {_KEYS[name]: child for name, child in named.items()}
     if "lognormal" in words:
         return "write {randn: [mean, sd]} for the logarithm of the value, and take the exponential in the loop"
-    if "base" in named or (
-        "distribution" in named
-        and normalized(named["distribution"].value) in ("loguniform", "qloguniform")
-    ):
-        return EXPONENTS
+    exponents = "distribution" in named and normalized(named["distribution"].value) in (
+        "loguniform",
+        "qloguniform",
+    )
+    words |= {"exponents"} if exponents or "base" in given else set()
     options = given.get("options") or (
         given.get("value") or given.get("bounds") if "choice" in words else None
     )
@@ -186,6 +206,18 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
         return None
     lower, upper = texts
     log, steps = "log" if "log" in words else "", [step] if step else []
+    note = ""
+    if "exponents" in words or (log and "log" not in given and float(lower) <= 0):
+        base = _number(given.get("base")) or "e"
+        note = f" ({base}^{lower}, {base}^{upper})"
+        factor = math.log(float(base)) if base != "e" else 1.0
+        lower, upper = (f"{math.exp(min(float(end) * factor, 709)):.6g}" for end in texts)
+    if step and float(step) > 0:
+        low, high, q = (exact(scalar(text)) for text in (lower, upper, step))
+        if (high - low) % q:
+            note += f" (the multiples of {step} from {lower} to {upper})"
+            ends = (math.ceil(low / q), math.floor(high / q))
+            lower, upper = (f"{float(end * q):.12g}" for end in ends)
     floats = (
         None
         if values == "integers"
@@ -197,11 +229,11 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
             integers = _domain(f"{log}randint", [lower, str(int(scalar(upper) or 0) + 1)])
         else:
             integers = _domain(f"q{log}randint", [lower, upper, step])
-    if "int" in words or floats is None:
-        return integers or floats
+    if floats is None or (integers and words & {"int", "step"}):
+        return integers and integers + note
     if "float" in words or integers is None:
-        return floats
-    return f"{integers} for integers, or {floats.removeprefix('write ')}"
+        return floats + note
+    return f"{integers} for integers, or {floats.removeprefix('write ')}{note}"
 
 
 def _number(node: Node | None) -> str | None:

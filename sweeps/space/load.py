@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.errors import InputError
+from sweeps.core.errors import InputError, Problem
 from sweeps.core.resources import jax_connects
 from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
@@ -22,7 +22,7 @@ from sweeps.space.ingest import row_obstacles, stream_obstacles
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
 from sweeps.space.nodes import places
-from sweeps.space.notes import goal_notes, list_notes
+from sweeps.space.notes import brace_notes, goal_notes, list_notes
 from sweeps.space.passed_tables import ROWS, overrides_of
 from sweeps.space.problems import Problems, SpaceFile, key_names, report_domains
 from sweeps.space.runtime_env_section import KEY, read_runtime_env
@@ -40,7 +40,7 @@ from sweeps.space.section_models import (
 from sweeps.space.source import TOP, override_tree, source_of
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
-from sweeps.space.synonyms import our_name, suggest
+from sweeps.space.synonyms import foreign_file, our_name, suggest
 from sweeps.space.templates import Template, dimensions, enclosing_options, walk
 from sweeps.space.tracker_section import read_trackers
 from sweeps.space.trainer_definition import NAME, definition_of
@@ -85,6 +85,8 @@ def load(
         root = override_tree(root, override, problems)
     if root is None or len(problems):
         raise InputError(problems.sorted())
+    if algorithm is None and root.is_map and (text := foreign_file(root.value)) is not None:
+        raise InputError(Problem(str(root.mark), text))
     found = Variables({**os.environ, **(variables or {})}, optional=algorithm is not None)
     if (
         algorithm is None or variables is not None
@@ -267,7 +269,8 @@ class _Loader:
         if self.started:
             return ()
         lists = () if self.parser.dimensions else list_notes(sections.get("params"))
-        return (*goal_notes(self.search.objectives), *lists, *self._algorithm_notes())
+        braces = brace_notes(sections, (dim.name for dim in self.parser.dimensions))
+        return (*goal_notes(self.search.objectives), *lists, *braces, *self._algorithm_notes())
 
     def _algorithm_notes(self) -> tuple[str, ...]:
         """Return a note if the file names a sampler, but has no dimension that the sampler can choose."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sweeps.core.metrics import usual_goal
+from sweeps.space.constants import constants
 from sweeps.space.section_models import Objective
 from sweeps.space.templates import Template
 
@@ -23,6 +24,24 @@ def goal_notes(objectives: Sequence[Objective]) -> tuple[str, ...]:
             text = f"a {better} `{objective.metric}` is usually better, but the goal is `{objective.goal}`"
             notes.append(f"{key}: {text}; write `goal: {usual}`")
     return tuple(notes)
+
+
+def brace_notes(sections: Mapping[str, Template], names: Iterable[str]) -> Iterator[str]:
+    """Yield a note for each constant of `params` with the name of a dimension in braces, such as "{params.layers} * 16".
+
+    Args:
+        sections: The templates of the sections.
+        names: Names of the dimensions.
+    """
+    written = {
+        text for name in names for text in (f"{{{name}}}", f"{{{name.removeprefix('params.')}}}")
+    }
+    for path, value in constants(sections):
+        if any(text in str(value) for text in written):
+            yield (
+                f"space.{path}: the loop gets the text {value}, because sweeps computes no values; compute the value in the loop, from "
+                "the values of the other parameters"
+            )
 
 
 def list_notes(params: Template) -> tuple[str, ...]:

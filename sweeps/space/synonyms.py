@@ -28,9 +28,9 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "choice": "categorical suggest_categorical",
         "randn": "normal",
         "qrandn": "qnormal",
-        "randint": "int int_uniform suggest_int",
+        "randint": "int int_uniform suggest_int range",
         "loguniform": "log_uniform reverse_loguniform",
-        "uniform": "float suggest_float",
+        "uniform": "float suggest_float interval",
     },
     "file": {
         _WHEN: "when",
@@ -43,7 +43,6 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         _STOPPING: "pruner early_terminate early_stopping",
         "write `scheduler: {max_t: N}`, which counts reports": "epochs",
         "write `space: {params: ...}`": "param_space parameters hyperparameters params config train_loop_config",
-        "this key belongs to Katib; docs/get-started.md shows a space file to start from": "spec api_version",
         "write `space: {preprocessor: [...]}`": "preprocessor preprocessing pipeline",
         "write `space: {scaling: {num_workers: 2}}`": "scaling scaling_config num_workers",
         "write `space: {scaling: {resources_per_worker: {CPU: 1}}}`": "resources_per_trial resources",
@@ -213,6 +212,38 @@ SUGGESTIONS = {
     place: {name: word for word, names in words.items() for name in names.split()}
     for place, words in _NAMES.items()
 }
+
+
+# What a file of another tool is, and where its keys go, by keys that only this tool has together at the top of its files.
+FOREIGN_FILES = {
+    "apiversion kind spec": "a Kubernetes resource, such as a Katib experiment: spec.parameters goes to `space.params`, spec.objective to `objective`, spec.algorithm to `search`, spec.maxTrialCount to `limits`, the command of spec.trialTemplate to `trainer`",
+    "hyperparameters searcher": "a file of Determined: hyperparameters goes to `space.params`, searcher to `objective`, `scheduler` and `limits`, entrypoint to `trainer`",
+    "hydra": "a file of Hydra: hydra.sweeper.params goes to `space.params`, its direction to `objective`, its n_trials to `limits`",
+    "defaults": "a file of Hydra: the keys that the script needs go to `space.params`, and the script goes to `trainer`",
+    "samplingalgorithm searchspace": "a sweep job of Azure ML: search_space goes to `space.params`, sampling_algorithm to `search`, early_termination to `scheduler`, trial.command to `trainer`",
+    "searchspace trialcommand": "an experiment of NNI: searchSpace goes to `space.params`, tuner to `search`, assessor to `scheduler`, trialCommand to `trainer`",
+    "searchspacefile trialcommand": "an experiment of NNI: the search space goes to `space.params`, tuner to `search`, assessor to `scheduler`, trialCommand to `trainer`",
+    "parameterranges": "a tuning job of SageMaker: ParameterRanges goes to `space.params`, the objective to `objective`, ResourceLimits to `limits`",
+    "hyperparametertuningjobconfig": "a tuning job of SageMaker: ParameterRanges goes to `space.params`, the objective to `objective`, ResourceLimits to `limits`",
+    "studyspec": "a tuning job of Vertex AI: studySpec.parameters goes to `space.params`, studySpec.metrics to `objective`, maxTrialCount to `limits`, trialJobSpec to `trainer`",
+    "method parameters": "a sweep of W&B: `sweeps init --from-wandb FILE` translates it",
+    "parameters program": "a sweep of W&B: `sweeps init --from-wandb FILE` translates it",
+    "component matrix": "a file of Polyaxon: matrix.params goes to `space.params`, matrix.metric to `objective`, the container's command to `trainer`",
+    "algorithm parameters spec": "a configuration of Comet's optimizer: parameters goes to `space.params`, algorithm to `search`, spec.metric and spec.objective to `objective`",
+    "inputfeatures outputfeatures": "a file of Ludwig: hyperopt.parameters goes to `space.params`, hyperopt.metric to `objective`, hyperopt.executor to `limits`",
+    "tuneconfig": "a file of Ray Tune: param_space goes to `space.params`, tune_config to `objective`, `search`, `scheduler` and `limits`",
+    "config run stop": "a file of Ray Tune: config goes to `space.params`, stop to `scheduler`, num_samples to `limits`, run to `trainer`",
+}
+
+
+def foreign_file(keys: Iterable[object]) -> str | None:
+    """Return a line about a file of another tool, given the keys at its top. Return None for any other file."""
+    names = {normalized(str(key)) for key in keys}
+    if names & {"trainer", "space"}:
+        return None
+    tools = (text for tool, text in FOREIGN_FILES.items() if {*tool.split()} <= names)
+    tool = next(tools, None)
+    return tool and f"not a space file, but {tool}; docs/get-started.md shows a space file"
 
 
 def normalized(name: str) -> str:

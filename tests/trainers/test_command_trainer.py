@@ -532,9 +532,10 @@ def test_a_signal_fails_the_trial(tmp_path):
 def test_a_script_without_a_report_fails_the_trial_with_the_three_ways_to_report(tmp_path):
     with pytest.raises(
         ScriptFailed,
-        match=r"has not reported `loss`; call sweeps.report\(loss=...\), print a line of JSON",
+        match=r"has not reported `loss`; call sweeps.report\(loss=...\), print a line of JSON"
+        r".*; its output has lines such as `loss: 1`, which sweeps does not read$",
     ):
-        run(tmp_path, "print('loss: 1')")
+        run(tmp_path, "print('epoch 1 | val_loss: 3 | loss: 1')\nprint('done')")
 
 
 def test_a_script_that_prints_another_metric_is_told_which(tmp_path):
