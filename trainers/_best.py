@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from sweeps import trial
 
@@ -18,28 +21,42 @@ class BestStep:
 
     Attributes:
         step: Number of the best step. None before the first step whose value is not NaN.
-        value: The objective's value at the best step. None if there is no best step yet.
+        metrics: The metrics at the best step. {} if there is no best step yet.
     """
 
     def __init__(self, cur: trial.Current):
         self.cur = cur
         self.step: int | None = None
-        self.value: float | None = None
+        self.metrics: dict[Any, float] = {}
 
-    def compare(self, step: int, value: float) -> bool:
-        """Compare a step's value with the best value so far. If the value is better, the step becomes the best step.
+    def compare(self, step: int, metrics: Mapping[str, float], lead: str) -> bool:
+        """Compare a step with the best step so far. If the step is better, it becomes the best step.
 
         Args:
             step: Number of the step.
-            value: The objective's value at the step.
+            metrics: Metrics of the step.
+            lead: The metric that decides among the steps that satisfy the constraints.
 
         Returns:
             Whether the step has become the best step.
         """
-        if not self.cur.better(value, self.value):
+        measured = {**metrics, self.cur.metric: metrics.get(lead, math.nan)}
+        if not self.cur.better(measured, self.metrics):
             return False
-        self.step, self.value = step, value
+        self.step, self.metrics = step, measured
         return True
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The best step as entries of a JSON object, which a checkpoint contains."""
+        return {"best_step": self.step, "best_metrics": list(self.metrics.items())}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the best step from an object with the entries of `state`."""
+        self.step = state["best_step"]
+        # Checkpoints of earlier versions have one value.
+        old = {} if self.step is None else {self.cur.metric: state.get("best_value")}
+        self.metrics = dict(state.get("best_metrics", old))
 
     def write(self, folder: Path, step: int) -> None:
         """Write the best step into a checkpoint's folder.
@@ -48,12 +65,10 @@ class BestStep:
             folder: Folder of the checkpoint.
             step: Number of the last step.
         """
-        (folder / STATE).write_text(
-            json.dumps({"step": step, "best_step": self.step, "best_value": self.value})
-        )
+        (folder / STATE).write_text(json.dumps({"step": step, **self.state}))
 
     def read(self, folder: Path) -> int:
         """Restore the best step that `write` wrote. Return the number of the last step before the checkpoint."""
         state = json.loads((folder / STATE).read_text())
-        self.step, self.value = state["best_step"], state["best_value"]
+        self.restore_state(state)
         return int(state["step"])

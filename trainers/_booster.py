@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -32,15 +33,18 @@ class BestRound(BestStep):
         self.check, self.whole, self.columns = check, whole, columns
         self.raw: bytearray | None = None
 
-    def compare_booster(self, booster: xgb.Booster, step: int, value: float) -> None:
-        """Compare a round's value with the best value so far; see `compare`. If needed, keep the booster of the best round.
+    def compare_booster(
+        self, booster: xgb.Booster, step: int, metrics: Mapping[str, float], lead: str
+    ) -> None:
+        """Compare a round with the best round so far; see `compare`. If needed, keep the booster of the best round.
 
         Args:
             booster: The booster after the round.
             step: Number of the round.
-            value: The objective's value at the round.
+            metrics: Metrics of the round.
+            lead: See `compare`.
         """
-        if self.compare(step, value) and self.whole:
+        if self.compare(step, metrics, lead) and self.whole:
             self.raw = booster.save_raw("ubj")
 
     def model(self, booster: xgb.Booster, step: int) -> xgb.Booster:

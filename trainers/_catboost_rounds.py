@@ -167,7 +167,7 @@ class Training:
     def _continues(self, step: int, history: Mapping[str, Mapping[str, list[float]]]) -> bool:
         self.step = step
         metrics = self._measured(history)
-        is_best = self.best.compare(step, metrics[self.requested.lead])
+        is_best = self.best.compare(step, metrics, self.requested.lead)
         self._due = step > self._done and self.cur.checkpoint_due(step, last=step == self.last)
         if (
             self._due

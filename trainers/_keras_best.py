@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,9 @@ class Best(BestStep):
                 f"does `get_config` of each of your layers return all arguments? See {GUIDE}"
             )
 
-    def see(self, network: Any, epoch: int, value: float) -> None:
-        """Compare an epoch's value with the best value so far. If the value is better, keep a copy of the network's weights."""
-        if self.compare(epoch, value):
+    def see(self, network: Any, epoch: int, metrics: Mapping[str, float], lead: str) -> None:
+        """Compare an epoch with the best epoch so far; see `compare`. If the epoch is better, keep a copy of the network's weights."""
+        if self.compare(epoch, metrics, lead):
             self.weights = network.get_weights()
 
     def save(self, network: Any, epoch: int, folder: Path) -> None:

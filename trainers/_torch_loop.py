@@ -383,9 +383,9 @@ def fit(
         found = {"train-loss": ranks.mean(total, training.used)} if "train-loss" in reported else {}
         if any(name.startswith("valid-") for name in reported):
             found |= training.measure("valid", valid, reported)
-        best.see(epoch, found[asked[0]], weights)
+        best.see(epoch, found, asked[0], weights)
         training.end_epoch(found[asked[0]])
-        ends = epoch == last or epoch - (best.epoch or 0) >= (settings.patience or epoch + 1)
+        ends = epoch == last or epoch - (best.step or 0) >= (settings.patience or epoch + 1)
         if ends and not set(usual) <= set(
             reported
         ):  # before `report`, which ends the trial at the scheduler's `max_t`
@@ -416,7 +416,7 @@ def _checkpoint(
         due = ranks.agree(due)
     if not due or (ranks.rank != 0 and not ranks.sharded):
         return None
-    latest = best.weights if best.epoch == training.epoch else weights()
+    latest = best.weights if best.step == training.epoch else weights()
     save = functools.partial(best.save, training.state(), latest, last)
     return save if ranks.rank == 0 else None
 
@@ -425,7 +425,7 @@ def _final(
     training: Training, best: Best, weights: Weights, data: tuple[Split, Split]
 ) -> dict[str, float]:
     """Measure all metrics of train and valid for the model of the best epoch. The network keeps its latest weights."""
-    other = best.epoch not in (None, training.epoch)
+    other = best.step not in (None, training.epoch)
     latest = weights() if other else {}
     if other:
         training.ranks.load(training.network, best.weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +15,7 @@ from torch import nn
 
 from sweeps import trial
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT
+from sweeps.trainers._best import BestStep
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +124,7 @@ class CheckRows:
         return predictions
 
 
-class Best:
+class Best(BestStep):
     """The best epoch so far, and the weights after this epoch, which only rank 0 has.
 
     Args:
@@ -131,22 +132,25 @@ class Best:
         definition: Definition of the network.
 
     Attributes:
-        epoch: Number of the best epoch. None before the first epoch whose value is not NaN.
-        value: The objective's value after the best epoch.
         weights: The weights after the best epoch, on a CPU; {} on ranks other than 0.
     """
 
     def __init__(self, cur: trial.Current, definition: NetworkDefinition):
-        self.cur, self.definition = cur, definition
-        self.epoch: int | None = None
-        self.value: float | None = None
+        super().__init__(cur)
+        self.definition = definition
         self.weights: dict[str, torch.Tensor] = {}
         self._check_rows = CheckRows(cur)
 
-    def see(self, epoch: int, value: float, weights: Callable[[], dict[str, torch.Tensor]]) -> None:
-        """Compare an epoch's value with the best value so far. If the value is better, keep the value and the weights."""
-        if self.cur.better(value, self.value):
-            self.epoch, self.value, self.weights = epoch, value, weights()
+    def see(
+        self,
+        epoch: int,
+        metrics: Mapping[str, float],
+        lead: str,
+        weights: Callable[[], dict[str, torch.Tensor]],
+    ) -> None:
+        """Compare an epoch with the best epoch so far; see `compare`. If the epoch is better, keep the weights."""
+        if self.compare(epoch, metrics, lead):
+            self.weights = weights()
 
     def save(
         self, latest: dict[str, Any], weights: dict[str, torch.Tensor], last: bool, folder: Path
@@ -162,13 +166,13 @@ class Best:
         model = self.weights or weights
         save_file(model, folder / "model.safetensors")
         self.definition.save(folder)
-        latest = latest | {"best_epoch": self.epoch, "best_value": self.value}
+        latest = latest | self.state
         torch.save(
-            latest if self.epoch == latest["epoch"] else latest | {"network": weights},
+            latest if self.step == latest["epoch"] else latest | {"network": weights},
             folder / "latest.pt",
         )
         check = self._check_rows.predict(lambda: self.definition.load(model), last)
-        self.cur.note_checkpoint(folder, self.epoch or latest["epoch"], check)
+        self.cur.note_checkpoint(folder, self.step or latest["epoch"], check)
 
     def restore(self, network: nn.Module) -> dict[str, Any]:
         """Load the checkpoint from which the trial continues, and return its state. Return {} if there is no checkpoint.
@@ -190,8 +194,8 @@ class Best:
                 Path(folder, "latest.pt"), map_location="cpu", weights_only=True
             )
             model = load_file(Path(folder, "model.safetensors"))
-        self.epoch, self.value = latest["best_epoch"], latest["best_value"]
-        self.weights = {} if self.epoch is None else model
+        self.restore_state({"best_step": latest.get("best_epoch")} | latest)
+        self.weights = {} if self.step is None else model
         weights = latest.get("network", model)
         if _shapes(network.state_dict()) != _shapes(weights):
             raise ValueError(

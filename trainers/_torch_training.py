@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -152,7 +151,7 @@ class Steps:
         """
         self.done, self._last = self.done + 1, last
         lead = next(iter([*self.names, *metrics]), "")
-        if self.best.compare(self.done, metrics.get(lead, math.nan)) and self.ranks.rank == 0:
+        if self.best.compare(self.done, metrics, lead) and self.ranks.rank == 0:
             self.weights = self.ranks.weights(network)
         # Rank 0 decides, because a checkpoint is due after a time, and each rank has another clock.
         return self.ranks.agree(self.cur.checkpoint_due(self.done, last=last))
@@ -204,8 +203,7 @@ class Steps:
         (folder / DESCRIPTION).write_text(json.dumps(asdict(description)))
         state = {
             "done": self.done,
-            "best_step": self.best.step,
-            "best_value": self.best.value,
+            **self.best.state,
             "settings": self.settings,
         }
         torch.save(state, folder / STATE)
@@ -215,11 +213,8 @@ class Steps:
     def restore(self, folder: Path) -> None:
         """Restore what `save` wrote."""
         state = torch.load(folder / STATE, weights_only=True)
-        self.done, self.best.step, self.best.value = (
-            state["done"],
-            state["best_step"],
-            state["best_value"],
-        )
+        self.done = state["done"]
+        self.best.restore_state(state)
         self.settings_before = state["settings"]
         if self.best.step is not None and self.ranks.rank == 0:
             self.weights = load_weights(folder)

@@ -639,7 +639,7 @@ def train_func(config: dict[str, Any]) -> None:
             if step <= done:  # a round before the checkpoint, which is trained again
                 continue
             metrics = metrics_of.measure(booster)
-            best.compare_booster(booster, step, metrics[requested.lead])
+            best.compare_booster(booster, step, metrics, requested.lead)
             resumable = (
                 not interval or step % interval == 0 or step == last or step in cur.milestones
             )

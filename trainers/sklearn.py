@@ -123,7 +123,7 @@ def train_func(config: dict[str, Any]) -> None:
             measured = best.model(training.estimator).measure(
                 x_valid, y_valid, all_names if ends else reported
             )
-            best.compare_estimator(step, measured[names[0]], is_last=ends)
+            best.compare_estimator(step, measured, names[0], is_last=ends)
             if ends:  # before `report`, which ends the trial at the scheduler's `max_t`
                 final = (
                     measured
@@ -195,15 +195,18 @@ class _Best(BestStep):
         """Return a model that predicts with an estimator."""
         return Model(estimator, str(self.cur.task), len(self.cur.classes or ()))
 
-    def compare_estimator(self, step: int, value: float, is_last: bool) -> None:
-        """Compare a step's value with the best value so far; see `compare`. If the value is better, keep the estimator.
+    def compare_estimator(
+        self, step: int, metrics: Mapping[str, float], lead: str, is_last: bool
+    ) -> None:
+        """Compare a step with the best step so far; see `compare`. If the step is better, keep the estimator.
 
         Args:
             step: Number of the step.
-            value: The objective's value at the step.
+            metrics: Metrics of the step.
+            lead: See `compare`.
             is_last: True if no later step changes the estimator, so that no copy is needed.
         """
-        if self.compare(step, value):
+        if self.compare(step, metrics, lead):
             self._snapshot = self.training.estimator if is_last else self.training.snapshot()
 
     def save(self, step: int, folder: Path) -> None:

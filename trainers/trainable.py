@@ -97,12 +97,12 @@ class Progress:
     Attributes:
         step: Number of the last step.
         done: True if the last step was done.
-        best: Best value of the objective's metric so far. None if there is none.
+        best: Metrics of the best step so far; a number in checkpoints of earlier versions. None if there is no best step.
     """
 
     step: int = 0
     done: bool = False
-    best: float | None = None
+    best: dict[Any, float] | float | None = None
 
 
 def train_func(config: dict[str, Any]) -> None:
@@ -203,10 +203,10 @@ def train(instance: Any, cur: trial.Current) -> None:
         result = instance.train()
         progress.step, progress.done = progress.step + 1, bool(result.get(DONE))
         metrics = {name: value for name, value in result.items() if name not in NOT_REPORTED}
-        value = number(metrics, cur.metric)
-        improved = not cur.keep_last and cur.better(value, progress.best)
+        measured = {name: number(metrics, name) for name in (cur.metric, *cur.asked)}
+        improved = not cur.keep_last and cur.better(measured, progress.best)
         if improved:
-            progress.best = value
+            progress.best = measured
         due = (
             cur.checkpoint_due(progress.step, last=progress.done)
             or improved

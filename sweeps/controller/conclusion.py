@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.core.best_step import Constraint
 from sweeps.core.command_hints import resume_command
 from sweeps.core.errors import SweepFailed, SweepsError
 from sweeps.core.result import SweepResult
 from sweeps.core.stores import recorded_store
 from sweeps.core.trial import Result, State, Trial
 from sweeps.space.saved_space import roots_of
-from sweeps.space.section_models import Constraint
 
 if TYPE_CHECKING:
     from sweeps.bundle.export import Exported

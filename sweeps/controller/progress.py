@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sweeps.controller.eta import RunningTrial, TimeLeft, time_left, time_to_stops
 from sweeps.controller.status import (
@@ -16,6 +16,7 @@ from sweeps.controller.status import (
     shape_text,
     short_configuration,
 )
+from sweeps.core.best_step import UNKNOWN
 from sweeps.core.trial import Report, Result, State, Trial, format_trial_id
 from sweeps.execution.messages import Stage, Usage
 from sweeps.search.schedulers.base import all_rungs
@@ -37,7 +38,9 @@ class TrialProgress:
         first_report: The first report that this driver received from the trial; None before the first report.
         last_report: The latest report that this driver received from the trial; None before the first report.
         reported_at: When this driver received the latest report, by the monotonic clock.
-        best: The best value among the trial's reports; None before the first value.
+        metrics: The latest value of each metric.
+        best: The value at the best step among the trial's reports; None before the first value.
+        best_key: Key of the best step; see `StepOrder.key`.
         best_step: The step that reported the best value.
         attempt: Number of the current attempt; above 1 if the trial lost workers.
     """
@@ -48,7 +51,9 @@ class TrialProgress:
     first_report: Report | None = None
     last_report: Report | None = None
     reported_at: float = 0.0
+    metrics: dict[str, float] = field(default_factory=dict)
     best: float | None = None
+    best_key: tuple[int, float] = UNKNOWN
     best_step: int = 0
     attempt: int = 1
 
@@ -114,20 +119,18 @@ class SweepProgress:
             attempt: Number of the trial's current attempt.
             reports: The new reports, in order.
         """
-        running, metric, minimize = (
-            self.running[trial],
-            self._store.objectives.metric,
-            self._store.minimize,
-        )
+        running, order = self.running[trial], self._store.objectives.order
         running.attempt = attempt
         running.reported_at = time.monotonic() if reports else running.reported_at
         for report in reports:
             running.first_report, running.last_report = running.first_report or report, report
-            value = None if metric is None else report.metrics[metric]
-            if value is not None and ranking.beats(value, running.best, minimize):
-                running.best, running.best_step = value, report.step
+            running.metrics |= report.metrics
+            key = order.key(running.metrics)
+            if key < running.best_key:
+                value = report.metrics[str(order.metric)]
+                running.best_key, running.best, running.best_step = key, value, report.step
                 if self._reports_decide and ranking.beats(
-                    value, self.best.value if self.best else None, minimize
+                    value, self.best.value if self.best else None, order.minimize
                 ):
                     self._set_best(running.trial, value, report.step)
 

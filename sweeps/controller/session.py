@@ -474,6 +474,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         metric=objectives.metric,
         goal="minimize" if objectives.minimize else "maximize",
         asked=objectives.reported_metrics,
+        constraints=objectives.order.constraints,
         max_t=scheduler.max_t,
         sweep_max_t=None if space.data.folds or space.scheduler.counts_rows else scheduler.max_t,
         rungs=rungs,

@@ -67,7 +67,7 @@ class TrialLifecycle:
     def resume(self, number: int) -> str:
         """Continue an interrupted or paused trial, and return its id."""
         live = self._store.live_trial(number)
-        return self.start(live.trial, _resume_state(live))
+        return self.start(live.trial, self._resume_state(live))
 
     def record_start(self, trial: Trial) -> None:
         """Tell the trackers that a trial has started, and add the trial to the running trials."""
@@ -123,7 +123,7 @@ class TrialLifecycle:
         # A trial that lost its workers after this step reaches the step again. The decision has then been made already.
         if step > live.decided_rung and self.perturb(live, step):
             self.progress.on_change(live.trial)
-            self._pool.renew.remote(live.trial, step, _resume_state(live))
+            self._pool.renew.remote(live.trial, step, self._resume_state(live))
         else:
             self._pool.answer.remote(trial, step, True)
         self._store.sync()
@@ -139,7 +139,7 @@ class TrialLifecycle:
                 str(self._folder.trial(running.trial.id)),
                 self._search.row_steps(running.trial),
             )
-            self._pool.start.remote(running.trial, folder, _resume_state(live), (), steps)
+            self._pool.start.remote(running.trial, folder, self._resume_state(live), (), steps)
 
     def end(
         self,
@@ -180,10 +180,9 @@ class TrialLifecycle:
         if self.cleaner is not None:
             self.cleaner.close()
 
-
-def _resume_state(live: LiveTrial) -> ResumeState:
-    """Return the state from which the pool continues a trial."""
-    spent = (live.seconds, live.worker_seconds, live.sizes)
-    return ResumeState(
-        max(1, live.attempts), tuple(live.curve.items()), live.checkpoint, live.best, *spent
-    )
+    def _resume_state(self, live: LiveTrial) -> ResumeState:
+        """Return the state from which the pool continues a trial."""
+        curve, others = tuple(live.curve.items()), live.other_curves
+        reports = tuple(self._store.objectives.step_metrics(curve, others))
+        spent = (live.seconds, live.worker_seconds, live.sizes)
+        return ResumeState(max(1, live.attempts), reports, live.checkpoint, live.best, *spent)

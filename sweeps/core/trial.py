@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.core.best_step import Constraint, StepOrder
+
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
@@ -292,6 +294,7 @@ class Current:
         final: The metrics that `report_final` has recorded.
         weight: Name of the column with the weights of the rows in the shard of train; None if the rows have no weights. The column is not a
             feature. The shard of valid and `check` do not have it.
+        constraints: Constraints on metrics that the loop reports. `better` uses them.
         train_share: Share of the train rows that the shard of train has, above 0 and at most 1. It is 1 unless the scheduler counts rows
             (`scheduler.resource: data.rows`). The loop then runs again on more rows.
         previous_run: Folder with this rank's files of the checkpoint that the loop's run on fewer rows reported last; None if there is no
@@ -319,6 +322,7 @@ class Current:
     roots: tuple[Path, ...] = ()
     final: dict[str, float] = field(default_factory=dict)
     weight: str | None = None
+    constraints: tuple[Constraint, ...] = ()
     train_share: float = 1.0
     previous_run: Path | None = None
     _folder: Path | None = field(default=None, repr=False)
@@ -340,18 +344,22 @@ class Current:
         self._folder.mkdir(parents=True, exist_ok=True)
         return self._folder
 
-    def better(self, a: float, b: float | None) -> bool:
-        """Return whether the later value `a` of the metric is better than the earlier value `b`. The trial's `goal` decides.
+    def better(self, a: float | Mapping[Any, float], b: float | Mapping[Any, float] | None) -> bool:
+        """Return whether the later step `a` is better than the earlier step `b`.
 
-        NaN is never better. Any other value is better than None and NaN. If `keep_last` is True, the later value always counts as better.
+        NaN is never better. Any other value is better than None and NaN. If `keep_last` is True, the later step always counts as better.
+
+        Args:
+            a: Metrics of the step, by name. Steps that satisfy the sweep's constraints are better than other steps; then the trial's `goal`
+                decides. A number is the value of the metric, without regard to constraints.
+            b: The same for the earlier step; None if there is no earlier step.
         """
-        if self.keep_last:
-            return True
-        if a != a:
-            return False
-        if b is None or b != b:
-            return True
-        return a < b if self.goal == "minimize" else a > b
+        order = StepOrder(self.metric, self.goal == "minimize", self.constraints)
+        later, earlier = (
+            order.key(step if isinstance(step, Mapping) else {self.metric: step})
+            for step in (a, {} if b is None else b)
+        )
+        return self.keep_last or later < earlier
 
     def cached(self, name: str, build: Callable[[], Any]) -> Any:
         """Return an object that an earlier trial on this worker built from the same prepared data. If there is none, build the object.

@@ -16,6 +16,7 @@ from pathlib import Path
 import ray.train
 
 from sweeps.core import trial
+from sweeps.core.best_step import StepOrder
 from sweeps.core.trial import BEST_FOLD_STEP, Current
 from sweeps.execution import ray_train_adapter
 from sweeps.execution.loop_run import LoopRun, best_step
@@ -60,23 +61,20 @@ def run_folds(session: TrialSession, current: Current, train: Callable[[LoopRun]
             raise ValueError(
                 f"the loop reported nothing in fold {number + 1} of {session.job.folds}"
             )
-        results.append(result_of(fold.metrics, session.job.metric, session.job.goal == "minimize"))
+        results.append(result_of(fold.metrics, session.job.order))
         finals.append(own.final)
         current.final = mean_of(finals)
         _report(session, results, finals)
 
 
-def result_of(
-    reports: Sequence[Mapping[str, float]], metric: str | None, minimize: bool
-) -> dict[str, float]:
+def result_of(reports: Sequence[Mapping[str, float]], order: StepOrder) -> dict[str, float]:
     """Return the metrics of a fold: those at the loop's best step, and the number of this step.
 
     Args:
         reports: Metrics of each report in the fold; at least one.
-        metric: The metric that decides which step is the best. None selects the last step.
-        minimize: True if smaller values of this metric are better.
+        order: See `best_step`.
     """
-    step = best_step(reports, metric, minimize)
+    step = best_step(reports, order)
     return {**reports[step - 1], BEST_FOLD_STEP: float(step)}
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import ray.train
 
+from sweeps.core.best_step import UNKNOWN, StepOrder
 from sweeps.execution.trial_session import DatasetCache, TrialSession
-from sweeps.study import ranking
 
 
 class LoopRun:
@@ -62,17 +62,12 @@ class LoopRun:
         return self._session.exchange(value)
 
 
-def best_step(reports: Sequence[Mapping[str, float]], metric: str | None, minimize: bool) -> int:
+def best_step(reports: Sequence[Mapping[str, float]], order: StepOrder) -> int:
     """Return the number of the best report of a run; the first report has the number 1.
 
     Args:
         reports: Metrics of each report; at least one.
-        metric: The metric that decides which report is the best. None selects the last one. So does a metric without any value.
-        minimize: True if smaller values of this metric are better.
+        order: Order of the reports. If its metric has no value, the last report is the best.
     """
-    curve = (
-        [(step, numbers[metric]) for step, numbers in enumerate(reports, 1) if metric in numbers]
-        if metric
-        else []
-    )
-    return ranking.best_of(curve, minimize)[0] or len(reports)
+    best = min(range(len(reports)), key=lambda i: order.key(reports[i]))
+    return len(reports) if order.key(reports[best]) == UNKNOWN else best + 1

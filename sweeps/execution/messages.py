@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweeps.core.best_step import Constraint, StepOrder
 from sweeps.core.label_columns import Label
 from sweeps.core.trial import LOST, Checkpoint, GangSizePeriod, Report, State, Trial
 from sweeps.data.streaming.settings import StreamSettings
@@ -23,6 +24,7 @@ class Job:
         roots: Folders that each worker adds to `sys.path`, to import the user's modules.
         metric: Metric of the main objective. Schedulers compare its values. None if there is no main objective.
         goal: "minimize" or "maximize", for `metric`.
+        constraints: The constraints on metrics that loops report.
         goals: Maps each objective that loops report to "minimize" or "maximize".
         asked: Metrics that loops must report: the metrics of all objectives and constraints. Costs are left out, because sweeps measures
             them itself.
@@ -70,6 +72,7 @@ class Job:
     tracking: str | None = field(default=None, repr=False)  # The URI may contain a password.
     keep_latest: int = 1
     reuse: str = "auto"
+    constraints: tuple[Constraint, ...] = ()
     goals: Mapping[str, str] = field(default_factory=dict)
     report_timeout: float | None = None
     heartbeat_timeout: float = 60.0
@@ -81,6 +84,11 @@ class Job:
     store: str | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret_names: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> StepOrder:
+        """Order that decides which step of a trial is the best."""
+        return StepOrder(self.metric, self.goal == "minimize", self.constraints)
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,7 @@ class ResumeState:
 
     Attributes:
         attempts: Number of attempts that were started.
-        curve: (step, value of the main objective) of each report.
+        curve: Step of each report, and the report's metrics that decide which step is the best.
         checkpoint: Latest checkpoint, from which the trial resumes. None if the trial starts from scratch.
         best: Checkpoint with the best model; None without checkpoints.
         seconds: Seconds that the trial's attempts took on workers.
@@ -136,7 +144,7 @@ class ResumeState:
     """
 
     attempts: int = 0
-    curve: tuple[tuple[int, float], ...] = ()
+    curve: tuple[tuple[int, Mapping[str, float]], ...] = ()
     checkpoint: Checkpoint | None = None
     best: Checkpoint | None = None
     seconds: float = 0.0

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from sweeps.core import exit_causes
+from sweeps.core.best_step import StepOrder
 from sweeps.core.resources import Shape
 from sweeps.core.secrets import remember_variables
 from sweeps.core.trial import GangSizePeriod, State, Trial
@@ -177,10 +178,10 @@ class _Pool:
                 choose the numbers.
             row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on more train rows. Otherwise ().
         """
-        metric = None if self.job.keep_last or self.job.folds or row_steps else self.job.metric
-        progress = TrialProgress(
-            trial.shape.workers, metric, self.job.goal == "minimize", self.job.keep_latest
-        )
+        order = self.job.order
+        if self.job.keep_last or self.job.folds or row_steps:
+            order = StepOrder(None, True)
+        progress = TrialProgress(trial.shape.workers, order, self.job.keep_latest)
         before = self.trials.get(
             trial.id
         )  # A trial that was paused may continue while its ranks still stop.

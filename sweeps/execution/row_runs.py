@@ -63,9 +63,7 @@ class RowRun(LoopRun):
 
         Without a checkpoint, these are the metrics at the loop's best step.
         """
-        step = self._model_step or best_step(
-            self.metrics, self.job.metric, self.job.goal == "minimize"
-        )
+        step = self._model_step or best_step(self.metrics, self.job.order)
         rows = self._data.rows // self.ranks.world_size * self.ranks.world_size
         return {**self.metrics[step - 1], BEST_LOOP_STEP: float(step), TRAIN_ROWS: float(rows)}
 

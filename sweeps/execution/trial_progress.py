@@ -9,10 +9,11 @@ report and checkpoint until the pool acknowledges it. `TrialProgress` records ea
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sweeps.core.best_step import UNKNOWN, StepOrder
 from sweeps.core.checkpoint_files import newest_checkpoints
 from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, State
 from sweeps.execution.messages import Progress, RankUpdate, ResumeState
@@ -27,8 +28,7 @@ class TrialProgress:
 
     Attributes:
         workers: Number of ranks in the current attempt.
-        metric: Metric by which the best checkpoint is chosen; None if the latest checkpoint is the best.
-        minimize: Whether smaller values of the metric are better.
+        order: Order of the steps, by which the best checkpoint is chosen. Without a metric, the latest checkpoint is the best.
         keep_latest: Number of latest checkpoints that are kept in addition to the best checkpoint, at least 1.
         attempt: Number of the current attempt; 0 before the first attempt.
         checkpoint: Latest complete checkpoint, to which every rank has contributed its part. The next attempt continues from it.
@@ -42,8 +42,7 @@ class TrialProgress:
     """
 
     workers: int
-    metric: str | None
-    minimize: bool
+    order: StepOrder
     keep_latest: int = 1
     attempt: int = 0
     checkpoint: Checkpoint | None = None
@@ -64,7 +63,8 @@ class TrialProgress:
         default_factory=set
     )  # Paths that the record names after the driver stores the last progress.
     _latest_step: int = 0
-    _values: dict[int, float] = field(default_factory=dict)
+    _keys: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _metrics: Mapping[str, float] = field(default_factory=dict)  # the latest value of each metric
     _steps: dict[int, int] = field(default_factory=dict)
     _failed: dict[int, int] = field(
         default_factory=dict
@@ -86,9 +86,10 @@ class TrialProgress:
         self._stored = {c.path: None for c in (self.best, self.checkpoint) if c}
         self._named, self._named_next = set(self._stored), set(self._stored)
         self._restored = True
-        self._values = dict(recorded.curve)
+        for step, self._metrics in recorded.curve:
+            self._keys[step] = self.order.key(self._metrics)
         self.sizes = recorded.sizes or self.sizes
-        self._latest_step = max(self._values, default=0)
+        self._latest_step = max(self._keys, default=0)
 
     def begin(self, workers: int | None = None) -> int:
         """Start a new attempt and return its number. Incomplete checkpoints of earlier attempts are discarded.
@@ -147,9 +148,9 @@ class TrialProgress:
         for report in update.reports:
             if report.step > self._latest_step:
                 self._latest_step = report.step
-                self._values[report.step] = (
-                    float("nan") if self.metric is None else report.metrics[self.metric]
-                )
+                # A metric that is missing keeps its latest value, as in `Objectives.step_metrics`.
+                self._metrics = {**self._metrics, **report.metrics}
+                self._keys[report.step] = self.order.key(self._metrics)
                 self._undelivered.append(report)
         for part in update.checkpoints:
             if self.checkpoint is None or part.step > self.checkpoint.step:
@@ -180,7 +181,7 @@ class TrialProgress:
 
     def _keep(self, new: Checkpoint) -> None:
         """Make `new` the trial's latest checkpoint. If no earlier checkpoint is better, also make `new` the best checkpoint."""
-        if self.best is None or self._badness(new) <= self._badness(self.best):
+        if self.best is None or self._key(new) <= self._key(self.best):
             self.best = new
         self.checkpoint, self._fresh = new, True
         self._complete.append(new)
@@ -211,12 +212,9 @@ class TrialProgress:
             del self._stored[path]
         return gone
 
-    def _badness(self, checkpoint: Checkpoint) -> float:
-        """Return a number by which checkpoints are compared: the smaller, the better. It is infinite if the metric is NaN or unknown."""
-        value = self._values.get(checkpoint.best_step, float("nan"))
-        if value != value:
-            return float("inf")
-        return value if self.minimize else -value
+    def _key(self, checkpoint: Checkpoint) -> tuple[int, float]:
+        """Return a key by which checkpoints are compared: the smaller, the better."""
+        return self._keys.get(checkpoint.best_step, UNKNOWN)
 
     def all_have_reached(self, step: int) -> bool:
         """Return whether every rank has reported this step in this attempt, or has ended."""

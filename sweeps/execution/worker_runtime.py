@@ -318,6 +318,7 @@ class WorkerRuntime:
             classes=assignment.labels.classes,
             metric=self.job.metric,
             goal=self.job.goal,
+            constraints=self.job.constraints,
             max_t=self.job.max_t,
             sweep_max_t=self.job.sweep_max_t,
             threads=max(1, math.floor(dict(assignment.trial.shape.per_worker).get("CPU", 1))),

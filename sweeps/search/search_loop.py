@@ -223,8 +223,8 @@ class SearchLoop:
         """
         new = self.store.record_reports(number, progress)
         if number in self.view.trials:
-            live, trial = self.store.live_trial(number), self.view.trials[number]
-            trial.values.update((report.step, live.curve[report.step]) for report in new)
+            trial, values = self.view.trials[number], self.store.compared_values(number)
+            trial.values.update((report.step, values[report.step]) for report in new)
             trial.seconds = progress.seconds
         return new
 
@@ -367,11 +367,13 @@ class SearchLoop:
 
     def _replayed_view(self, t: FrozenTrial) -> TrialView:
         bracket = self.scheduler.bracket(self.space.search.seed, t.number)
-        running = not t.state.is_finished()
+        running, judge = not t.state.is_finished(), self.store.objectives
         return TrialView(
             t.number,
             bracket,
-            record.reported_values(t),
+            judge.compared_values(
+                record.reported_values(t).items(), record.others_of(t, judge.reported_metrics[1:])
+            ),
             running,
             record.paused_at(t) if running else None,
             record.latest_progress(t).get("seconds", 0.0),

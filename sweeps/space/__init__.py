@@ -17,12 +17,12 @@ json_schema, trainer_schema, schema_forms, editor_hints
                                         the JSON Schema, for editors
 """
 
+from sweeps.core.best_step import Constraint
 from sweeps.space.domains import Dimension, Option
 from sweeps.space.json_schema import schema
 from sweeps.space.load import load
 from sweeps.space.model import Space, known_fits
 from sweeps.space.section_models import (
-    Constraint,
     DataSpec,
     InitialPoint,
     Limits,

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "<=": operator.le,
-    ">=": operator.ge,
-    "<": operator.lt,
-    ">": operator.gt,
-}
+from sweeps.core.best_step import COMPARISONS
+
 TESTS = COMPARISONS | {"==": operator.eq}
 
 

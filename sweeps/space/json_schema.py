@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sweeps.core import docstrings, registry
+from sweeps.core.best_step import COMPARISONS
 from sweeps.core.resources import ELASTIC
 from sweeps.space import section_models
 from sweeps.space.auto_algorithm import AUTO, AUTO_CANDIDATES
-from sweeps.space.conditions import COMPARISONS
 from sweeps.space.domains import BRANCHING, RULES, domain_description
 from sweeps.space.editor_hints import with_editor_hints
 from sweeps.space.schema_forms import (

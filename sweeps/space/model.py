@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.best_step import Constraint
 from sweeps.core.command_template import code_files, folder_of
 from sweeps.core.resources import Shape
 from sweeps.core.secrets import hide_values
@@ -19,7 +20,6 @@ from sweeps.space.enumeration import any_key, combinations
 from sweeps.space.passed_space import PLACE
 from sweeps.space.section_models import (
     Checkpoints,
-    Constraint,
     DataSpec,
     Limits,
     Objective,

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sweeps.core import registry
+from sweeps.core.best_step import COMPARISONS, Constraint
 from sweeps.core.parameter_schema import rule_of
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.auto_algorithm import AUTO, AUTO_CANDIDATES, Choice
-from sweeps.space.conditions import COMPARISONS
 from sweeps.space.nodes import Node, scalar
 from sweeps.space.problems import SpaceFile, check, report_domains, wrong_name
 from sweeps.space.section_models import (
     Checkpoints,
-    Constraint,
     Limits,
     Objective,
     Repeats,

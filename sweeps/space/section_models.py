@@ -5,7 +5,6 @@ Each section is a frozen dataclass. `problems.check` validates a section through
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from sweeps.core import references
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.trial import LOST
 from sweeps.space import value_types
-from sweeps.space.conditions import COMPARISONS
 
 Text = Annotated[StrictStr, Field(min_length=1)]
 AtLeast0 = Annotated[StrictInt, Field(ge=0)]
@@ -270,38 +268,6 @@ class Objective:
         Text, Field(examples=["valid-logloss", "valid-accuracy", "valid-auc", "valid-rmse"])
     ]
     goal: Annotated[Literal["minimize", "maximize"], Field(examples=["minimize"])]
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """A bound on a metric. A trial that breaks the bound is infeasible.
-
-    Attributes:
-        metric: Name of the metric.
-        sign: "<=", "<", ">=" or ">".
-        bound: The number that the metric is compared with.
-    """
-
-    metric: str
-    sign: str
-    bound: float
-
-    def holds(self, value: float) -> bool:
-        """Return True if a value satisfies the constraint. NaN satisfies no constraint."""
-        return COMPARISONS[self.sign](value, self.bound)
-
-    def violation(self, value: float) -> float:
-        """Return by how much a value violates the bound. As Optuna expects, this is at most 0 if the constraint holds, else above 0.
-
-        For NaN, return the largest float.
-        """
-        over = value - self.bound if self.sign in ("<", "<=") else self.bound - value
-        if self.holds(value):
-            return min(over, 0.0)
-        return max(over, sys.float_info.min) if over == over else sys.float_info.max
-
-    def __str__(self) -> str:
-        return f"{self.metric} {self.sign} {self.bound:g}"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from sweeps.core.best_step import COMPARISONS
 from sweeps.core.suggestions import did_you_mean
-from sweeps.space.conditions import COMPARISONS, Term
+from sweeps.space.conditions import Term
 from sweeps.space.domains import Dimension
 from sweeps.space.enumeration import conflicting_dimension, possible
 from sweeps.space.nodes import Mark, Node, scalar

@@ -118,22 +118,18 @@ class LiveTrial:
         )
         return live
 
-    def add_report(self, report: Report, objectives: Objectives) -> float:
+    def add_report(self, report: Report, objectives: Objectives) -> None:
         """Add a report to the curves.
 
         Args:
             report: The new report.
             objectives: Objectives and constraints of the sweep.
-
-        Returns:
-            The value of the leading metric in this report; NaN if there is no leading metric.
         """
         value = math.nan if objectives.metric is None else report.metrics[objectives.metric]
         self.steps, self.curve[report.step] = report.step, value
         for name in objectives.reported_metrics[1:]:
             if name in report.metrics:
                 self.other_curves.setdefault(name, []).append((report.step, report.metrics[name]))
-        return value
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries of a progress record that describe the trial's progress, such as `steps`, without the reports."""

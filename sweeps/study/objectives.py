@@ -1,6 +1,7 @@
 """Compute the objective values and the feasibility of a trial from its reports and costs. Pure functions, no I/O.
 
-The leading metric decides which step of a trial is the best step. The leading metric is the metric of the first objective that is not a
+The leading metric decides which step of a trial is the best step, among the steps that satisfy the constraints on reported metrics. If no
+step satisfies them, it decides among all steps. The leading metric is the metric of the first objective that is not a
 cost. If all objectives are costs, the leading metric is the metric of the first constraint on a reported metric. If there is no leading
 metric, the last step is the best step. In a cross-validation the last step is the best step, too, because each report is the mean over
 the folds so far. The same is true if each step trains on more rows (`scheduler.resource: data.rows`). The model of the best step is
@@ -9,16 +10,17 @@ exported. The values of all other metrics are their values at the best step.
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweeps.core.best_step import UNKNOWN, Constraint, StepOrder
 from sweeps.core.resources import COSTS
 from sweeps.core.trial import State
 from sweeps.space import Space
-from sweeps.space.section_models import Constraint, Objective
-from sweeps.study import ranking
+from sweeps.space.section_models import Objective
 
 Curve = Sequence[tuple[int, float]]
 
@@ -104,6 +106,49 @@ class Objectives:
         )
 
     @property
+    def order(self) -> StepOrder:
+        """Order that decides which step of a trial is the best."""
+        constraints = tuple(c for c in self.constraints if c.metric not in COSTS)
+        return StepOrder(self.metric, self.minimize, constraints)
+
+    def step_metrics(
+        self, curve: Curve, others: Mapping[str, Curve]
+    ) -> Iterator[tuple[int, dict[str, float]]]:
+        """Yield each step with the known metrics of `reported_metrics`.
+
+        A step without a value of a metric has the value of the last step before it. If there is none, it has the metric's first value.
+
+        Args:
+            curve: (step, value) pairs of the leading metric.
+            others: (step, value) pairs of the other metrics, by metric.
+        """
+        lead = str(self.metric)
+        for step, value in curve:
+            metrics = {name: _at(values, step) for name, values in others.items() if values}
+            yield step, {**metrics, lead: value}
+
+    def compared_values(
+        self, curve: Iterable[tuple[int, float]], others: Mapping[str, Curve]
+    ) -> dict[int, float]:
+        """Return the value of each step that schedulers compare. Without constraints, it is the value of the leading metric.
+
+        With constraints, it is the best value so far among the steps that satisfy them. Before the first such step, it is the step's value.
+
+        Args:
+            curve: See `step_metrics`.
+            others: See `step_metrics`.
+        """
+        values = dict(curve)
+        if not self.order.constraints:
+            return values
+        best = UNKNOWN
+        for step, metrics in self.step_metrics(tuple(values.items()), others):
+            best = min(best, self.order.key(metrics))
+            if best[0] == 0:
+                values[step] = best[1] if self.minimize else -best[1]
+        return values
+
+    @property
     def goals(self) -> tuple[bool, ...]:
         """One boolean for each objective: True if smaller values are better."""
         return tuple(o.goal == "minimize" for o in self.objectives)
@@ -141,21 +186,25 @@ class Objectives:
             steps: Step of the last report.
             curve: (step, value) pairs of the leading metric.
             others: (step, value) pairs of the other metrics in `reported_metrics`, by metric. If a metric has no value at the best step,
-                the value at the last step that has one is used.
+                see `step_metrics`.
             cost: Costs of the trial by name; see `sweeps.core.resources.costs`.
         """
+        key = self.order.key
+        if self.last_step_counts:
+            curve = curve[-1:]
+        elif (
+            not self.constraints
+        ):  # Only numbers are compared, because a study may have millions of reports.
+            sign = 1 if self.minimize else -1
+            curve = sorted((p for p in curve if p[1] == p[1]), key=lambda p: sign * p[1])[:1]
+        reports = self.step_metrics(curve, others)
+        step, metrics = min(reports, key=lambda report: key(report[1]), default=(None, {}))
+        if key(metrics) == UNKNOWN:
+            step = None
+            metrics.pop(str(self.metric), None)
         if self.metric is None:
-            step, value = steps or None, None
-        elif self.last_step_counts:
-            step, value = curve[-1] if curve and not math.isnan(curve[-1][1]) else (None, None)
-        else:
-            step, value = ranking.best_of(curve, self.minimize)
-        known = dict(cost)
-        if self.metric is not None and value is not None:
-            known[self.metric] = value
-        for name in self.reported_metrics[1:]:
-            if (value_there := _at(others.get(name, ()), step)) is not None:
-                known[name] = value_there
+            step = steps or None
+        known = dict(cost) | metrics
         values: list[float | None] = []
         for objective in self.objectives:
             known_value = (
@@ -187,12 +236,7 @@ class Objectives:
         return {c.metric: c.violation(metrics.get(c.metric, math.nan)) for c in self.constraints}
 
 
-def _at(curve: Iterable[tuple[int, float]], step: int | None) -> float | None:
-    """Return the value of a metric at a step. If the step has no value, return the value at the last step that has one.
-
-    Return None if the metric has no values.
-    """
-    known = dict(curve)
-    if not known or step in known:
-        return known.get(step) if step is not None else None
-    return known[max(known)]
+def _at(values: Curve, step: int) -> float:
+    """Return the value at a step, or else the last value before it. If there is none, return the first value. `values` is not empty."""
+    place = bisect.bisect_right(values, step, key=lambda pair: pair[0])
+    return values[max(0, place - 1)][1]

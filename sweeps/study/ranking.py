@@ -129,18 +129,3 @@ def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
     return [
         number for _, number in sorted((rank, number) for rank, number in ranks if rank is not None)
     ]
-
-
-def best_of(values: Iterable[tuple[int, float]], minimize: bool) -> tuple[int | None, float | None]:
-    """Return the best of some (step, value) pairs; (None, None) if every value is NaN or there are no pairs.
-
-    Args:
-        values: The pairs. If several values are equally good, the first of these pairs is the best.
-        minimize: True if smaller values are better.
-    """
-    step: int | None = None
-    value: float | None = None
-    for s, v in values:
-        if beats(v, value, minimize):
-            step, value = s, v
-    return step, value

@@ -180,12 +180,14 @@ class StudyStore:
         live = self._live[number]
         new = tuple(r for r in progress.reports if r.step > live.steps)
         for report in new:
-            value = live.add_report(report, self.objectives)
+            live.add_report(report, self.objectives)
+        values = self.compared_values(number) if new else {}
+        for report in new:
             if report.step in self._rungs and live.trial.repeat_of is None:
                 with warnings.catch_warnings():
                     # If an earlier driver died before it wrote the progress record below, Optuna already has the value and warns.
                     warnings.simplefilter("ignore")
-                    self._open[number].report(value, report.step)
+                    self._open[number].report(values[report.step], report.step)
         live.checkpoint, live.best = (
             progress.checkpoint or live.checkpoint,
             progress.best or live.best,
@@ -309,7 +311,7 @@ class StudyStore:
                 and self._takes_last_value
                 and live.trial.repeat_of is None
             ):
-                optuna_trial.report(live.curve[last], last)
+                optuna_trial.report(self.compared_values(number)[last], last)
             self.study.tell(optuna_trial, state=TrialState.PRUNED)
         elif state is State.FAIL:
             with warnings.catch_warnings():
@@ -348,6 +350,11 @@ class StudyStore:
         if number in self._live:
             return self._live[number].trial
         return trial_building.recorded_trial(self.space, self.trials()[number])
+
+    def compared_values(self, number: int) -> dict[int, float]:
+        """Return the values of a trial that schedulers compare, by step. This driver must have started or resumed the trial."""
+        live = self._live[number]
+        return self.objectives.compared_values(live.curve.items(), live.other_curves)
 
     def value_at(self, number: int, step: int) -> float:
         """Return the value of the leading metric that a trial has at a step; NaN if the trial has no value at this step."""

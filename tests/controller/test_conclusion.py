@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sweeps.controller import conclusion
+from sweeps.core.best_step import Constraint
 from sweeps.core.result import SweepResult
 from sweeps.core.trial import Result, State
-from sweeps.space.section_models import Constraint
 from sweeps.tracking.mlflow.run_contents import sweep_metrics, sweep_tags
 
 FAILED = [("0003", "Traceback\nValueError: one"), ("0001", "Traceback\nValueError: two")]

@@ -118,11 +118,11 @@ def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(make_spac
         name, Progress((Report(1, {"loss": 0.5}, 1.0),), attempts=3)
     )  # two gangs were lost under it
     going, pool = controller(space, tmp_path)
-    assert going.start_trial() == name and pool.started[-1] == ResumeState(3, ((1, 0.5),))
+    assert going.start_trial() == name and pool.started[-1] == ResumeState(3, ((1, {"loss": 0.5}),))
     going.on_trial_progress(name, Progress((Report(2, {"loss": 0.4}, 2.0),), attempts=4))
     going._monitor = Monitor(restarted=True)
     going.poll()
-    assert pool.started[-1] == ResumeState(4, ((1, 0.5), (2, 0.4)))
+    assert pool.started[-1] == ResumeState(4, ((1, {"loss": 0.5}), (2, {"loss": 0.4})))
 
 
 def test_a_pool_that_dies_again_and_again_ends_the_sweep_and_its_trials_stay_resumable(

@@ -20,6 +20,7 @@ from sweeps import space as space_file
 from sweeps.bundle import export as trial_export
 from sweeps.controller import exports, trial_refit
 from sweeps.controller.trial_refit import last_checkpoint, steps_of
+from sweeps.core.best_step import StepOrder
 from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.trial import Checkpoint, Current, Report, Result, State
 from sweeps.execution.messages import Progress, RankUpdate
@@ -210,7 +211,7 @@ def test_the_last_model_counts_where_all_rows_are_learnt_from():
     assert not searched.better(0.5, 0.1) and not searched.better(math.nan, 0.1)
     assert again.better(0.5, 0.1) and again.better(math.nan, 0.1) and again.better(0.5, None)
     for last, best in ((False, "1"), (True, "3")):
-        book = TrialProgress(1, None if last else "loss", True)
+        book = TrialProgress(1, StepOrder(None if last else "loss", True))
         book.begin()
         for step, loss in ((1, 0.1), (2, 0.5), (3, 0.4)):
             kept = Checkpoint(str(step), step, step)

@@ -10,11 +10,12 @@ import pytest
 
 from sweeps import space as space_file
 from sweeps.controller.rerun import Comparison, _missing_value, first_difference, rerun
+from sweeps.core.best_step import Constraint
 from sweeps.core.errors import InputError
 from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space.saved_space import save_space
-from sweeps.space.section_models import Constraint, Objective
+from sweeps.space.section_models import Objective
 from sweeps.study.objectives import Objectives
 from tests.commands import command, space_of
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.controller.rerun import sizes_to_replay
+from sweeps.core.best_step import StepOrder
 from sweeps.core.resources import Shape
 from sweeps.core.trial import Checkpoint, GangSizePeriod, Report
 from sweeps.execution import gates as gates_module
@@ -25,7 +26,10 @@ def running(most: int = 3, replay: tuple[GangSizePeriod, ...] = ()) -> RunningTr
     """An elastic trial with 1 to `most` workers."""
     shape = Shape(1, (("CPU", 1.0),), most=most)
     return RunningTrial(
-        replace(trial(0, {}, 1, "none"), shape=shape), "", TrialProgress(1, "loss", True), replay
+        replace(trial(0, {}, 1, "none"), shape=shape),
+        "",
+        TrialProgress(1, StepOrder("loss", True)),
+        replay,
     )
 
 
@@ -38,7 +42,7 @@ def update(rank: int, step: int, saved: bool = False) -> RankUpdate:
 
 def test_all_ranks_get_one_answer_when_the_last_has_reported():
     async def scene() -> None:
-        progress, asked = TrialProgress(1, "loss", True), list[int]()
+        progress, asked = TrialProgress(1, StepOrder("loss", True)), list[int]()
         gates = Gates(progress)
         progress.begin(2)
 
@@ -65,7 +69,7 @@ def test_all_ranks_get_one_answer_when_the_last_has_reported():
 
 def test_a_rank_that_died_or_ended_does_not_keep_its_peers_waiting():
     async def scene() -> None:
-        progress = TrialProgress(1, "loss", True)
+        progress = TrialProgress(1, StepOrder("loss", True))
         gates = Gates(progress)
         progress.begin(2)
         answer = gates.answer(1)
@@ -85,7 +89,7 @@ def test_a_rank_that_died_or_ended_does_not_keep_its_peers_waiting():
 def test_a_gang_that_cannot_grow_asks_a_few_times_a_second(monkeypatch):
     now = 100.0
     monkeypatch.setattr(gates_module.time, "monotonic", lambda: now)
-    gates, step, asked = Gates(TrialProgress(1, "loss", True)), 1, list[int]()
+    gates, step, asked = Gates(TrialProgress(1, StepOrder("loss", True))), 1, list[int]()
     for _ in range(14):
         asked.append(step)
         after = gates.later(step, 0.25)
@@ -99,7 +103,7 @@ def test_a_gang_that_cannot_grow_asks_a_few_times_a_second(monkeypatch):
 
 
 def test_the_record_says_how_many_workers_there_were_from_which_step_on():
-    progress = TrialProgress(1, "loss", True)
+    progress = TrialProgress(1, StepOrder("loss", True))
     first = progress.begin(3)
     for step in (1, 2, 3):
         for rank in (2, 1, 0):
@@ -116,9 +120,11 @@ def test_the_record_says_how_many_workers_there_were_from_which_step_on():
         ", ".join(map(str, sizes))
         == "3 from step 1, 2 from step 4 (trained step 3 again), 3 from step 5"
     )
-    resumed = TrialProgress(1, "loss", True)
+    resumed = TrialProgress(1, StepOrder("loss", True))
     resumed.restore(
-        ResumeState(4, ((4, 1.0),), Checkpoint("/t/checkpoint_000004", 4, 4), None, sizes=sizes)
+        ResumeState(
+            4, ((4, {"loss": 1.0}),), Checkpoint("/t/checkpoint_000004", 4, 4), None, sizes=sizes
+        )
     )
     resumed.begin(3)
     assert resumed.sizes == sizes, "the same number is not recorded again"
@@ -138,7 +144,7 @@ def test_a_replay_leaves_out_sizes_that_did_nothing(changes):
 
 
 def test_a_replay_continues_from_the_recorded_checkpoint_although_a_later_one_is_complete():
-    progress = TrialProgress(1, "loss", True, keep_latest=100)
+    progress = TrialProgress(1, StepOrder("loss", True), keep_latest=100)
     attempt = progress.begin(1)
     for step in range(1, 6):
         progress.record_update(attempt, update(0, step, saved=True))

@@ -7,6 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.core.best_step import StepOrder
 from sweeps.execution.folds import BEST_FOLD_STEP, mean_of, result_of
 
 NUMBERS = st.floats(-100, 100)
@@ -17,7 +18,7 @@ NUMBERS = st.floats(-100, 100)
     st.booleans(),
 )
 def test_a_fold_has_the_metrics_of_its_best_step(reports, minimize):
-    found = result_of(reports, "loss", minimize)
+    found = result_of(reports, StepOrder("loss", minimize))
     assert found["loss"] == (min if minimize else max)(report["loss"] for report in reports)
     assert reports[int(found[BEST_FOLD_STEP]) - 1] == {
         "loss": found["loss"],
@@ -26,11 +27,14 @@ def test_a_fold_has_the_metrics_of_its_best_step(reports, minimize):
 
 
 def test_without_a_metric_the_last_step_counts():
-    assert result_of([{"a": 1.0}, {"a": 2.0}], None, True) == {"a": 2.0, BEST_FOLD_STEP: 2.0}
+    assert result_of([{"a": 1.0}, {"a": 2.0}], StepOrder(None, True)) == {
+        "a": 2.0,
+        BEST_FOLD_STEP: 2.0,
+    }
 
 
 def test_a_fold_without_a_value_keeps_its_last_step():
-    found = result_of([{"a": math.nan}, {"a": math.nan, "b": 1.0}], "a", True)
+    found = result_of([{"a": math.nan}, {"a": math.nan, "b": 1.0}], StepOrder("a", True))
     assert math.isnan(found["a"]) and found["b"] == 1.0 and found[BEST_FOLD_STEP] == 2
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core import trial as trials
+from sweeps.core.best_step import StepOrder
 from sweeps.core.sweep_folder import ROW_RUNS
 from sweeps.core.trial import BEST_LOOP_STEP, CHECKPOINT_NOTE, TRAIN_ROWS, Checkpoint, Current
 from sweeps.execution.loop_run import best_step
@@ -95,9 +96,11 @@ def saved(folder: Path, note: int | None = None) -> ray.train.Checkpoint:
 
 @given(st.lists(st.floats(-9, 9), min_size=1, max_size=6), st.booleans())
 def test_the_best_step_is_the_first_with_the_best_value(values, minimize):
-    found = best_step([{"loss": value} for value in values], "loss", minimize)
+    found = best_step([{"loss": value} for value in values], StepOrder("loss", minimize))
     assert values[found - 1] == (min if minimize else max)(values)
-    assert best_step([{"loss": value} for value in values], None, minimize) == len(values)
+    assert best_step([{"loss": value} for value in values], StepOrder(None, minimize)) == len(
+        values
+    )
 
 
 def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch():

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sweeps.core.best_step import StepOrder
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution import trial_driver
 from sweeps.execution.background import Background
@@ -23,7 +24,9 @@ from tests.execution.driving import job, trial
 
 def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_ended():
     async def scene() -> None:
-        running = RunningTrial(trial(0, {}, 1, "none"), "", TrialProgress(1, "loss", True))
+        running = RunningTrial(
+            trial(0, {}, 1, "none"), "", TrialProgress(1, StepOrder("loss", True))
+        )
         attempt = running.begin_attempt(1)
         running.task = asyncio.create_task(asyncio.sleep(60))
         saved = Checkpoint("/t/checkpoint_000001", 1, 1)
@@ -90,7 +93,7 @@ def test_an_attempt_starts_only_after_the_deletions_that_have_begun(tmp_path, mo
         workers, requests = SimpleNamespace(job=job("l", "none")), SimpleNamespace()
         driver = TrialDriver(workers.job, 0, workers, requests, Background(), files, lambda: 0)
         running = RunningTrial(
-            trial(0, {}, 1, "none"), str(names[0].parent), TrialProgress(1, "loss", True)
+            trial(0, {}, 1, "none"), str(names[0].parent), TrialProgress(1, StepOrder("loss", True))
         )
         running.begin_attempt(1)
         for name in names:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from sweeps.core.best_step import StepOrder
 from sweeps.execution.messages import Ranks, RankUpdate, Silence
 from sweeps.execution.running_trial import STACKS_WITHIN, RunningTrial
 from sweeps.execution.trial_progress import TrialProgress
@@ -86,7 +87,9 @@ def test_a_stack_starts_in_the_users_code_and_an_ended_thread_has_none():
 
 def test_r13_late_ranks_are_found():
     async def look() -> None:
-        run = RunningTrial(trial(0, {}, 2, "none"), "", TrialProgress(2, "loss", True, 1))
+        run = RunningTrial(
+            trial(0, {}, 2, "none"), "", TrialProgress(2, StepOrder("loss", True), 1)
+        )
         run.begin_attempt(2)
         assert run.overdue(10, 2, 1000.0) == []  # its ranks have not begun
         run.began = 100.0

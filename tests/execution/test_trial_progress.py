@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps.core.best_step import Constraint, StepOrder
 from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.execution.messages import RankUpdate, ResumeState
 from sweeps.execution.trial_progress import TrialProgress
@@ -30,7 +31,7 @@ def test_each_report_arrives_once_and_in_order(steps, chance):
             )
             if chance.random() < 0.5:
                 known = step  # acknowledged: later messages do not repeat it, so it has arrived
-    book, heard = TrialProgress(1, "loss", True), []
+    book, heard = TrialProgress(1, StepOrder("loss", True)), []
     attempt = book.begin()
     arrived = 0
     for message in messages:
@@ -46,7 +47,7 @@ def test_each_report_arrives_once_and_in_order(steps, chance):
 
 
 def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
-    book = TrialProgress(3, "loss", True)
+    book = TrialProgress(3, StepOrder("loss", True))
     attempt = book.begin()
     book.record_update(attempt, RankUpdate(0, 2, (report(1), report(2)), (saved(2),)))
     assert book.checkpoint is None
@@ -61,7 +62,7 @@ def test_a_checkpoint_counts_when_every_rank_has_done_its_part():
 
 
 def test_incomplete_checkpoints_of_an_attempt_do_not_count():
-    book = TrialProgress(2, "loss", True)
+    book = TrialProgress(2, StepOrder("loss", True))
     first = book.begin()
     book.record_update(first, RankUpdate(0, 1, (report(1),), (saved(1),)))
     second = book.begin()
@@ -71,7 +72,7 @@ def test_incomplete_checkpoints_of_an_attempt_do_not_count():
 
 
 def test_a_rank_that_raised_has_no_part_in_later_checkpoints():
-    book = TrialProgress(2, "loss", True)
+    book = TrialProgress(2, StepOrder("loss", True))
     first = book.begin()
     reports = tuple(report(step) for step in (1, 2, 3))
     book.record_update(first, RankUpdate(0, 3, reports, (saved(2), saved(3))), ended=True)
@@ -80,7 +81,7 @@ def test_a_rank_that_raised_has_no_part_in_later_checkpoints():
 
 
 def test_the_best_and_the_newest_checkpoint_are_kept_and_the_others_dropped():
-    book = TrialProgress(1, "loss", True)
+    book = TrialProgress(1, StepOrder("loss", True))
     attempt = book.begin()
     for step, loss in enumerate([0.5, 0.1, 0.4, 0.3], start=1):
         book.record_update(attempt, RankUpdate(0, step, (report(step, loss),), (saved(step),)))
@@ -90,7 +91,7 @@ def test_the_best_and_the_newest_checkpoint_are_kept_and_the_others_dropped():
 
 
 def test_a_checkpoint_that_holds_an_earlier_step_is_judged_by_that_step():
-    book = TrialProgress(1, "loss", False)
+    book = TrialProgress(1, StepOrder("loss", False))
     attempt = book.begin()
     book.record_update(
         attempt,
@@ -101,7 +102,7 @@ def test_a_checkpoint_that_holds_an_earlier_step_is_judged_by_that_step():
 
 
 def test_nan_never_becomes_the_best():
-    book = TrialProgress(1, "loss", True)
+    book = TrialProgress(1, StepOrder("loss", True))
     attempt = book.begin()
     book.record_update(attempt, RankUpdate(0, 1, (report(1, 0.5),), (saved(1),)))
     book.record_update(attempt, RankUpdate(0, 2, (report(2, float("nan")),), (saved(2),)))
@@ -109,7 +110,7 @@ def test_nan_never_becomes_the_best():
 
 
 def test_a_rung_is_sent_once():
-    book = TrialProgress(1, "loss", True)
+    book = TrialProgress(1, StepOrder("loss", True))
     attempt = book.begin()
     book.record_update(attempt, RankUpdate(0, 1, (report(1),)))
     book.wait_at(1)
@@ -120,7 +121,7 @@ def test_a_rung_is_sent_once():
 
 
 def test_the_first_end_counts_and_nothing_after_it():
-    book = TrialProgress(1, "loss", True)
+    book = TrialProgress(1, StepOrder("loss", True))
     attempt = book.begin()
     book.finish(State.PRUNED)
     book.finish(State.FAIL, "late")
@@ -135,14 +136,14 @@ def reported(book: TrialProgress, attempt: int, losses: dict[int, float]) -> Non
 
 
 def test_the_newest_checkpoints_are_kept_beside_the_best():
-    book = TrialProgress(1, "loss", True, keep_latest=2)
+    book = TrialProgress(1, StepOrder("loss", True), keep_latest=2)
     reported(book, book.begin(), {1: 0.5, 2: 0.1, 3: 0.4, 4: 0.3, 5: 0.2})
     assert book.kept == {saved(step).path for step in (2, 4, 5)}
     assert set(book.drop()) == {saved(1).path, saved(3).path}
 
 
 def test_a_retry_keeps_the_newest_checkpoints_and_deletes_what_is_not_whole():
-    book = TrialProgress(2, "loss", True, keep_latest=3)
+    book = TrialProgress(2, StepOrder("loss", True), keep_latest=3)
     first = book.begin()
     for step, loss in {1: 0.5, 2: 0.4, 3: 0.3, 4: 0.2}.items():
         book.record_update(first, RankUpdate(0, step, (report(step, loss),), (saved(step),)))
@@ -161,11 +162,11 @@ def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, b
     """The record names two checkpoints, the folder may hold more; what is newer than the record's may be half written."""
     best, there = min(best, latest), [saved(step).path for step in range(1, latest + more + 1)]
     half_deleted = f"{saved(1).path}.gone"
-    book = TrialProgress(1, "loss", True, keep_latest=keep)
+    book = TrialProgress(1, StepOrder("loss", True), keep_latest=keep)
     book.restore(
         ResumeState(
             1,
-            tuple((step, float(step != best)) for step in range(1, latest + 1)),
+            tuple((step, {"loss": float(step != best)}) for step in range(1, latest + 1)),
             saved(latest),
             saved(best),
         )
@@ -179,3 +180,19 @@ def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, b
     expected = {saved(step).path for step in range(max(1, latest - keep + 2), latest + 2)}
     assert book.kept == on_record | expected
     assert not set(book.drop()) & book.kept
+
+
+def test_the_best_checkpoint_satisfies_the_constraints_also_after_a_resume():
+    order = StepOrder("score", False, (Constraint("hours", "<=", 3),))
+    book = TrialProgress(1, order)
+    attempt = book.begin()
+    for step in range(1, 6):
+        made = Report(step, {"score": float(step), "hours": float(step)}, 0.0)
+        book.record_update(attempt, RankUpdate(0, step, (made,), (saved(step),)))
+    assert (book.best, book.checkpoint) == (saved(3), saved(5))
+    again = TrialProgress(1, order)
+    curve = tuple((step, {"score": float(step), "hours": float(step)}) for step in range(1, 6))
+    again.restore(ResumeState(1, curve, saved(5), saved(3)))
+    made = Report(6, {"score": 6.0, "hours": 6.0}, 0.0)
+    again.record_update(again.begin(), RankUpdate(0, 6, (made,), (saved(6),)))
+    assert again.best == saved(3)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sweeps.core.best_step import StepOrder
 from sweeps.core.resources import Shape
 from sweeps.core.trial import State
 from sweeps.execution import trial_driver, worker_pool
@@ -421,7 +422,9 @@ def test_on_a_cluster_that_may_grow_workers_are_closed_after_a_minute_without_a_
 
 def elastic_trial() -> RunningTrial:
     return RunningTrial(
-        replace(trial(0, {}, 1, "torch"), shape=ELASTIC), "", TrialProgress(1, "loss", True)
+        replace(trial(0, {}, 1, "torch"), shape=ELASTIC),
+        "",
+        TrialProgress(1, StepOrder("loss", True)),
     )
 
 

@@ -116,7 +116,9 @@ def test_a_resumed_trial_keeps_the_checkpoints_of_its_first_driver(clean_ray, tm
             )
         ray.get(
             driving.pool.start.remote(
-                t, str(tmp_path / t.id), ResumeState(1, ((1, 1.0), (2, 0.5)), saved[1], saved[1])
+                t,
+                str(tmp_path / t.id),
+                ResumeState(1, ((1, {"loss": 1.0}), (2, {"loss": 0.5})), saved[1], saved[1]),
             )
         )
         progress, reports = driving.finish(t)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from optuna.storages.journal import _storage
 
 from sweeps.controller.controller import SweepController
+from sweeps.core.best_step import StepOrder
 from sweeps.core.sweep_folder import JOURNAL
 from sweeps.core.trial import Action, Checkpoint, Report, State, Trial
 from sweeps.execution.messages import Progress, RankUpdate, ResumeState
@@ -416,7 +417,7 @@ def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(
 def test_what_the_record_names_is_never_deleted(seed):
     """Any order of updates, calls and records: every checkpoint that the driver has recorded exists on disk."""
     chance = random.Random(seed)
-    book, disk, on_record, heard = TrialProgress(1, "loss", True), set(), set(), None
+    book, disk, on_record, heard = TrialProgress(1, StepOrder("loss", True)), set(), set(), None
     attempt = book.begin()
     for step in range(1, 30):
         saved = Checkpoint(f"/t/checkpoint_{step:06d}", step, step)

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.core.best_step import Constraint
 from sweeps.core.resources import COSTS, costs
-from sweeps.core.trial import State
-from sweeps.space.section_models import Constraint, Objective
+from sweeps.core.trial import Current, State
+from sweeps.execution.loop_run import best_step
+from sweeps.space.section_models import Objective
 from sweeps.study.objectives import Objectives
+from sweeps.trainers._best import BestStep
 
 LOSS, AUC, SECONDS = (
     Objective("loss", "minimize"),
@@ -93,3 +96,77 @@ def test_a_trial_on_more_rows_is_worth_what_it_is_worth_on_most_rows():
     judge = Objectives((LOSS,), on_more_rows=True)
     assert judge.score(P, 3, CURVE, {}, COST).values == (0.4,) and not judge.need_one_report
     assert Objectives.from_json(judge.to_json()) == judge
+
+
+HOURS = Constraint("hours", "<=", 3)
+
+
+def late(bound: Constraint = HOURS, *more: Objective) -> Objectives:
+    return Objectives((AUC, *more), (bound,))
+
+
+def test_the_best_step_is_the_best_of_those_that_satisfy_the_constraints():
+    rising = tuple((step, step / 10) for step in range(1, 6))
+    hours = {"hours": [(step, float(step)) for step in range(1, 6)]}
+    score = late().score(C, 5, rising, hours, COST)
+    assert (score.step, score.values, score.feasible) == (3, (0.3,), True)
+    assert score.metrics["hours"] == 3.0, "all metrics are those of the best step"
+    none = late(Constraint("hours", "<", 1)).score(C, 5, rising, hours, COST)
+    assert (none.step, none.values, none.feasible) == (5, (0.5,), False)
+    first = late(Constraint("hours", ">", 4)).score(C, 5, rising, hours, COST)
+    assert (first.step, first.feasible) == (5, True)
+
+
+def test_several_objectives_and_constraints_share_one_step():
+    judge = Objectives((AUC, LOSS), (HOURS, Constraint("loss", "<=", 0.4)))
+    others = {
+        "loss": [(1, 0.5), (2, 0.4), (3, 0.3), (4, 0.2)],
+        "hours": [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0)],
+    }
+    score = judge.score(C, 4, ((1, 0.1), (2, 0.2), (3, 0.15), (4, 0.9)), others, COST)
+    assert (score.step, score.values, score.feasible) == (2, (0.2, 0.4), True)
+
+
+def test_a_constraint_on_a_cost_or_on_the_mean_of_folds_does_not_choose_the_step():
+    curve, others = ((1, 0.9), (2, 0.8)), {"hours": [(1, 9.0), (2, 1.0)]}
+    assert late(Constraint("seconds", "<=", 1)).score(C, 2, curve, others, COST).step == 1
+    folds = Objectives((AUC,), (HOURS,), cross_validated=True)
+    assert folds.score(C, 2, ((1, 0.9), (2, 0.8)), {"hours": [(1, 1.0), (2, 9.0)]}, COST).step == 2
+
+
+def test_a_metric_that_a_step_lacks_keeps_its_latest_value():
+    curve = tuple((step, step / 10) for step in range(1, 7))
+    score = late().score(C, 6, curve, {"hours": [(2, 1.0), (4, 2.0), (6, 9.0)]}, COST)
+    assert (score.step, score.feasible, score.metrics["hours"]) == (5, True, 2.0)
+
+
+def test_schedulers_compare_the_best_feasible_value_so_far():
+    curve = ((1, 0.4), (2, 0.6), (3, 0.5), (4, 0.9))
+    hours = {"hours": [(1, 5.0), (2, 1.0), (3, 2.0), (4, 9.0)]}
+    assert late().compared_values(curve, hours) == {1: 0.4, 2: 0.6, 3: 0.6, 4: 0.6}
+    assert Objectives((AUC,)).compared_values(curve, {}) == dict(curve)
+    assert Objectives((LOSS,), (HOURS,)).compared_values(curve, hours)[4] == 0.5
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(-9, 9), st.one_of(st.floats(0, 6), st.just(math.nan))),
+        min_size=1,
+        max_size=9,
+    ),
+    st.booleans(),
+)
+def test_trainers_checkpoints_and_results_choose_the_same_step(reports, minimize):
+    goal = "minimize" if minimize else "maximize"
+    judge = Objectives((Objective("auc", goal),), (HOURS,))
+    curve = tuple((step, value) for step, (value, _) in enumerate(reports, 1))
+    others = {"hours": [(step, hours) for step, (_, hours) in enumerate(reports, 1)]}
+    metrics = [{"auc": value, "hours": hours} for value, hours in reports]
+    found = judge.score(C, len(reports), curve, others, COST).step
+    assert best_step(metrics, judge.order) == found
+    best = BestStep(
+        Current("0", 0, None, None, None, "auc", goal, 9, 1, None, constraints=(HOURS,))
+    )
+    for step, each in enumerate(metrics, 1):
+        best.compare(step, each, "auc")
+    assert best.step == found

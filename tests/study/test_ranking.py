@@ -46,11 +46,6 @@ def test_nan_and_none_never_win(values, minimize):
         assert values[won] == (min if minimize else max)(known)
 
 
-def test_the_earlier_step_wins_a_tie():
-    assert ranking.best_of([(1, 0.5), (2, 0.4), (3, 0.4), (4, math.nan)], minimize=True) == (2, 0.4)
-    assert ranking.best_of([(1, math.nan)], minimize=True) == (None, None)
-
-
 VALUES = st.none() | st.floats()
 STATES = st.sampled_from([State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNING])
 

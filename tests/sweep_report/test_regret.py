@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.core.best_step import Constraint
 from sweeps.core.trial import Result, State
-from sweeps.space.section_models import Constraint, Objective, Repeats
+from sweeps.space.section_models import Objective, Repeats
 from sweeps.study import ranking
 from sweeps.study.objectives import Objectives
 from sweeps.study.record import Record, TrialRecord
