@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sweeps.core.label_columns import MULTIOUTPUT, label_columns
+from sweeps.core.label_columns import MULTIOUTPUT, QUERY, label_columns
 from sweeps.core.parameter_schema import Fragment, allows, rule_of
 from sweeps.core.suggestions import did_you_mean
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LabeledRows",
     "fill_parameters",
+    "queries",
     "read_rows",
     "report",
     "reports_all",
@@ -52,11 +53,13 @@ class LabeledRows(NamedTuple):
         features: The prepared features.
         label: Class codes as int64, or values as float64, shape (n,). For k label columns, shape (n, k).
         weight: Weight of each row, float64 of shape (n,). None if the rows have no weights.
+        query: Number of each row's query; see `queries`. None if the rows have no queries.
     """
 
     features: pd.DataFrame
     label: np.ndarray
     weight: np.ndarray | None
+    query: np.ndarray | None = None
 
 
 def read_rows(split: str, cur: trial.Current) -> LabeledRows:
@@ -74,8 +77,21 @@ def read_rows(split: str, cur: trial.Current) -> LabeledRows:
         np.float64 if cur.task in ("regression", MULTIOUTPUT) else np.int64
     )
     weight = frame[cur.weight].to_numpy() if cur.weight in frame.columns else None
-    removed = [name for name in (*label_columns(cur.label), cur.weight) if name in frame.columns]
-    return LabeledRows(frame.drop(columns=removed), label, weight)
+    removed = [*label_columns(cur.label), cur.weight, QUERY]
+    return LabeledRows(frame.drop(columns=removed, errors="ignore"), label, weight, queries(frame))
+
+
+def queries(frame: pd.DataFrame) -> np.ndarray | None:
+    """Return the number of each row's query, starting with 0, shape (n,). The rows of a query follow each other.
+
+    Return None if the rows have no queries.
+    """
+    import numpy as np
+
+    if QUERY not in frame.columns:
+        return None
+    groups = frame[QUERY].to_numpy()
+    return np.cumsum(np.diff(groups, prepend=groups[:1]) != 0)
 
 
 def fill_parameters(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING
 
 import catboost as cb
@@ -47,6 +48,7 @@ def metric_name(task: str, split: str, metric: str, weighted: bool = False) -> s
         metric: Name of the metric without a split.
         weighted: True if the rows of train have weights. A metric of train then counts each row once, if CatBoost allows it.
     """
+    metric = re.sub(r"^ndcg@(\d+)$", r"NDCG:top=\1;type=Exp", metric)  # as in XGBoost and LightGBM
     name = (
         NATIVE[task].get(metric) if metric in OWN else metric if _is_known(task, metric) else None
     )
@@ -61,7 +63,7 @@ def _is_known(task: str, metric: str) -> bool:
     """Return whether CatBoost has a metric that is one number for this task."""
     label, raw = TINY[task]
     try:
-        return len(eval_metric(label, raw, metric)) == 1
+        return len(eval_metric(label, raw, metric, group_id=[0] * len(label))) == 1
     except cb.CatBoostError:
         return False
 

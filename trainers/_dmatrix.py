@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xgboost as xgb
 
-from sweeps.core.label_columns import label_columns
-from sweeps.trainers import require_numbers, safe_names
+from sweeps.core.label_columns import QUERY, label_columns
+from sweeps.trainers import queries, require_numbers, safe_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,11 +50,12 @@ def matrix(
     Raises:
         ValueError: A feature is not numeric.
     """
-    features = frame.drop(columns=[name for name in (*label_columns(label), weight) if name])
+    features = frame.drop(columns=[*label_columns(label), weight, QUERY], errors="ignore")
     require_numbers(features, also="category")
     names = safe_names(features.columns, "[]<")
     target = frame[label].to_numpy() if label else None
     weights = frame[weight].to_numpy() if weight else None
+    query = None if weight else queries(frame)  # XGBoost would take one weight for each query
     features = features.set_axis(names, axis=1)
     if max_bin is not None:
         options = {
@@ -63,8 +64,10 @@ def matrix(
             "max_bin": max_bin,
             "ref": reference,
         }
-        return xgb.QuantileDMatrix(features, target, weight=weights, **options)
-    return xgb.DMatrix(features, target, weight=weights, enable_categorical=True, nthread=threads)
+        return xgb.QuantileDMatrix(features, target, weight=weights, qid=query, **options)
+    return xgb.DMatrix(
+        features, target, weight=weights, enable_categorical=True, nthread=threads, qid=query
+    )
 
 
 def fits_bins(frame: pd.DataFrame, reference: xgb.DMatrix) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,14 +58,21 @@ def metric_name(task: str, split: str, metric: str) -> str | None:
 def _own_name(task: str, metric: str) -> str | None:
     """Return the name under which LightGBM reports one of its metrics. A name that LightGBM does not know gives None."""
     label, params = TINY[task]
-    params = params | {"metric": metric, "verbosity": -1, "num_threads": 1, "min_data_in_bin": 1}
+    params = params | metric_parameters([metric])
+    params |= {"verbosity": -1, "num_threads": 1, "min_data_in_bin": 1}
     try:
-        found = lgb.Booster(
-            params, lgb.Dataset(np.arange(4.0).reshape(4, 1), label, params=params)
-        ).eval_train()
+        data = lgb.Dataset(np.arange(4.0).reshape(4, 1), label, group=[4], params=params)
+        found = lgb.Booster(params, data).eval_train()
     except lgb.basic.LightGBMError:
         return None
     return str(found[0].metric_name) if len(found) == 1 else None
+
+
+def metric_parameters(metrics: Sequence[str]) -> dict[str, Any]:
+    """Return LightGBM's parameters for metrics, which may have a position such as `ndcg@5`."""
+    names = [name.partition("@")[0] for name in metrics]
+    at = re.findall(r"@(\d+)", " ".join(metrics))
+    return {"metric": names or "None"} | ({"eval_at": at} if at else {})
 
 
 def predict(

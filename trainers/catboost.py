@@ -42,6 +42,10 @@ TRAINER: dict[str, Any] = {
     "resume_files": ["snapshot", "state.json"],
     "needs_label": True,
     "weights": True,
+    "ranking": (
+        "(YetiRank|PairLogit|QueryRMSE|QuerySoftMax|QueryCrossEntropy|StochasticFilter|StochasticRank|LambdaMart|GroupQuantile"
+        "|NDCG|DCG|PFound|MRR|ERR|MAP|PrecisionAt|RecallAt|AverageGain|QueryAverage|QueryAUC)(Pairwise)?(:.*)?"
+    ),
     # A model and a snapshot, in which every tree has all its leaves. The snapshot also has predictions for every row.
     "checkpoint_bytes": (
         "100_000 + 1_000 * features + 40 * rows * outputs + 2 * (iterations or max_t or 1_000) * (400 + 16 * outputs * 2 ** (depth or 6))"
@@ -435,6 +439,7 @@ def _rows(split: str, cur: trial.Current) -> tuple[cb.Pool, np.ndarray]:
         rows.label,
         cat_features=text,
         weight=rows.weight,
+        group_id=rows.query,
         thread_count=cur.threads,
     )
     return pool, rows.label

@@ -39,6 +39,7 @@ from sweeps.trainers._lightgbm_booster import (
     BestRound,
     RoundMetrics,
     metric_name,
+    metric_parameters,
     predict,
 )
 from sweeps.trainers._metrics import REPORTED
@@ -58,6 +59,7 @@ TRAINER: dict[str, Any] = {
     "reads_numbers": True,
     "needs_label": True,
     "weights": True,
+    "ranking": "lambdarank|rank_xendcg|xendcg|xe_ndcg|xe_ndcg_mart|xendcg_mart",
     # At most two models as text, in which every tree has all its leaves.
     "checkpoint_bytes": (
         "10_000 + 100 * features + 2 * (num_boost_round or max_t or 100) * outputs * (500 + 150 * min(num_leaves or 31, 2 * rows))"
@@ -616,7 +618,7 @@ def train_func(config: dict[str, Any]) -> None:
         for split in ("train", "valid")
     }
     params = parameters(config, cur, list(rows["train"].features.columns)) | _network()
-    params["metric"] = requested.framework_metrics(requested.reported) or "None"
+    params |= metric_parameters(requested.framework_metrics(requested.reported))
     best = BestRound(cur, params["boosting"] == "dart")
     previous, done = _restore(best, _can_continue(params))
     if done >= rounds:
@@ -784,21 +786,22 @@ def _datasets(
     wanted = {name: params[name] for name in DATASET_PARAMETERS if name in params}
     kept = cur.cached("lightgbm.datasets", dict)
     if kept.get(continued, (None,))[0] != wanted:
-        (x, y, weight), (x_valid, y_valid, _) = (
-            (
-                each.features.set_axis(safe_names(each.features.columns, REFUSED_IN_NAMES), axis=1),
-                each.label,
-                each.weight,
-            )
-            for each in rows.values()
-        )
         settings = wanted | {"num_threads": params["num_threads"], "verbosity": params["verbosity"]}
-        train = lgb.Dataset(x, y, weight=weight, params=settings, free_raw_data=False)
-        kept[continued] = (
-            wanted,
-            train,
-            lgb.Dataset(x_valid, y_valid, reference=train, params=settings, free_raw_data=False),
-        )
+
+        def dataset(part: LabeledRows, reference: lgb.Dataset | None) -> lgb.Dataset:
+            names = safe_names(part.features.columns, REFUSED_IN_NAMES)
+            return lgb.Dataset(
+                part.features.set_axis(names, axis=1),
+                part.label,
+                reference=reference,
+                weight=part.weight,
+                group=None if part.query is None else np.bincount(part.query),
+                params=settings,
+                free_raw_data=False,
+            )
+
+        train = dataset(rows["train"], None)
+        kept[continued] = (wanted, train, dataset(rows["valid"], train))
     _, train, valid = kept[continued]
     return train, valid
 

@@ -25,6 +25,7 @@ import xgboost as xgb
 
 from sweeps import trial
 from sweeps.core.freed_memory import return_freed_memory
+from sweeps.core.label_columns import QUERY, label_columns
 from sweeps.trainers import report, whole_numbers
 from sweeps.trainers._booster import LOGITS, BestRound, has_gpu, predict
 from sweeps.trainers._dmatrix import Columns, fits_bins, matrix, named, unnamed, unweighted
@@ -45,6 +46,7 @@ TRAINER: dict[str, Any] = {
     "needs_label": True,
     "weights": True,
     "several_labels": True,
+    "ranking": "rank:.*",
     # At most two models, in which every tree is full.
     "checkpoint_bytes": (
         "10_000 + 2 * (num_boost_round or max_t or 100) * outputs * (num_parallel_tree or 1)"
@@ -577,7 +579,7 @@ def _quantile_matrices(
 ) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
     """Build the matrices of large tables; see `_matrices`. If bins are not exact for valid, its matrix is a `DMatrix`."""
     rows = matrix(train, cur.label, cur.threads, cur.weight, bins)
-    exact = fits_bins(valid.drop(columns=cur.label), rows)
+    exact = fits_bins(valid.drop(columns=[*label_columns(cur.label), QUERY], errors="ignore"), rows)
     others = (
         matrix(valid, cur.label, cur.threads, None, bins, rows)
         if exact

@@ -320,16 +320,8 @@ def splits_section() -> Iterator[str]:
                 "The latest fifth of the rows, ordered by this column of times or numbers. Rows with equal times stay together.",
             ),
             (
-                "`{group: patient, part: 0.2}`",
-                "About a fifth of the rows. All rows with the same value in this column stay together.",
-            ),
-            (
                 "`{folds: 5}`",
                 "Only `valid`: a cross-validation. Each trial trains once for each fold.",
-            ),
-            (
-                "`{folds: 5, groups: patient}`",
-                "The same. All rows with the same value in this column are in the same fold.",
             ),
             (
                 "`{rolling: day, folds: 5}`",

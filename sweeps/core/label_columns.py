@@ -9,6 +9,9 @@ Label = str | tuple[str, ...]
 MULTILABEL, MULTIOUTPUT = "multilabel", "multioutput"
 SEVERAL = (MULTILABEL, MULTIOUTPUT)
 
+# Name of the column with the number of each row's group, which a trainer with a ranking objective gets; see `data.group`.
+QUERY = "sweeps_query"
+
 
 def label_columns(label: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the names of a label's columns: () without a label."""

@@ -29,7 +29,7 @@ from ray.data import ExecutionResources
 from sweeps.core import exit_causes
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.freed_memory import return_freed_memory
-from sweeps.core.label_columns import label_columns
+from sweeps.core.label_columns import QUERY, label_columns
 from sweeps.core.secrets import remember_variables
 from sweeps.data.columns import check_all_numeric
 from sweeps.data.label_checks import missing_class_notes
@@ -394,6 +394,9 @@ class _DataActor:
         if weights is not None:
             _require_free_name(prepared)
             prepared[COLUMN] = weights
+        if QUERY in splits.train.column_names:
+            prepared[QUERY] = splits.train.column(QUERY).to_numpy()
+            valid[QUERY] = splits.valid.column(QUERY).to_numpy()
         if self.row_steps:
             prepared = prepared.iloc[self._nested_order(splits)]
         if stored is None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
-from sweeps.data.split import SplitError, sortable_times
+from sweeps.data.split import SplitError, group_codes, sortable_times
 
 if TYPE_CHECKING:
     from sweeps.space import Split
@@ -51,7 +50,7 @@ def assign_folds(
         kind = model_selection.KFold if strata is None else model_selection.StratifiedKFold
         splitter, groups = kind(rule.folds, shuffle=True, random_state=seed), None
     else:
-        groups = pd.factorize(pd.Series(column, dtype=object), use_na_sentinel=False)[0]
+        groups = group_codes(column)
         _require(rule, len(np.unique(groups)), f"different values in column `{rule.column}`")
         by_group = (
             model_selection.GroupKFold if strata is None else model_selection.StratifiedGroupKFold

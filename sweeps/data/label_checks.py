@@ -33,8 +33,9 @@ def split_rules(spec: DataSpec) -> dict[str, Split]:
 
 
 def split_columns(spec: DataSpec) -> set[str]:
-    """Return the columns of the splits `{column: ..., value: ...}`. The value in such a column assigns a row to a split."""
-    return {str(rule.column) for rule in split_rules(spec).values() if rule.kind == "column"}
+    """Return the column of groups, and the columns of splits `{column: ..., value: ...}`. They assign rows to splits."""
+    columns = {rule.column for rule in split_rules(spec).values() if rule.kind == "column"}
+    return {str(name) for name in (*columns, spec.group) if name is not None}
 
 
 def as_text(value: Any) -> str:
@@ -78,9 +79,11 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
         for name in spec.weight_columns
         if name not in present
     ]
+    if spec.group not in (None, *present):
+        problems.append(_missing("group", str(spec.group), spec, present))
     for key, rule in split_rules(spec).items():
-        if rule.column is not None and rule.column not in present:
-            problems.append(_missing(key, rule.column, spec, present))
+        if rule.column not in (None, spec.group, *present):
+            problems.append(_missing(key, str(rule.column), spec, present))
         if key in columns:
             missing, extra = set(present) - set(columns[key]), set(columns[key]) - set(present)
             texts = [

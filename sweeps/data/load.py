@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.label_columns import MULTILABEL, Label
+from sweeps.core.label_columns import MULTILABEL, QUERY, Label
 from sweeps.data.label_checks import (
     check_columns,
     drop_unlabeled,
@@ -35,7 +35,7 @@ from sweeps.data.weights import check_class_weight, check_train_weights, check_w
 
 if TYPE_CHECKING:
     from sweeps.data.folds import Fold
-    from sweeps.space import DataSpec
+    from sweeps.space import DataSpec, Split
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,8 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     if spec.drop_duplicates:
         parts, note = drop_copies(spec, parts)
         notes += note
+    if spec.queries:
+        parts = {key: _with_queries(spec, part) for key, part in parts.items()}
     parts = _split_train(spec, parts, classes is not None, seed)
     folds: tuple[Fold, ...] = ()
     if spec.folds:
@@ -128,10 +130,14 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
             )
         )
     features = tuple(
-        name for name in train.column_names if name not in (*spec.labels, *spec.weight_columns)
+        name
+        for name in train.column_names
+        if name not in (*spec.labels, *spec.weight_columns, QUERY)
     )
     if spec.weighted:
         extra = (*extra, f"weight: {spec.weight}, class_weight: {spec.class_weight}")
+    if spec.group:
+        extra = (*extra, f"group: {spec.group}")
     if spec.parse:
         extra = (*extra, f"parse: {sorted(spec.parse.items())}")
     digest = fingerprint(parts, (str(spec.label), str(task), repr(classes), *extra))
@@ -223,7 +229,7 @@ def _folds(spec: DataSpec, rows: pa.Table, classify: bool, seed: int) -> tuple[F
     from sweeps.data import folds, split
 
     assert spec.valid is not None
-    column = None if spec.valid.column is None else split_values(spec, rows, spec.valid.column)
+    column = None if spec.valid.column is None else _split_values(spec, rows, spec.valid)
     strata = rows.column(spec.labels[0]).to_numpy() if classify else None
     try:
         return folds.assign_folds(spec.valid, rows.num_rows, column, strata, seed)
@@ -270,6 +276,25 @@ def add_valid_to_train(splits: Splits) -> Splits:
     )
 
 
+def _with_queries(spec: DataSpec, table: pa.Table) -> pa.Table:
+    """Return the rows ordered by their group, with the number of the group in the column `QUERY`."""
+    from sweeps.data import split as splitting
+
+    groups = splitting.group_codes(split_values(spec, table, str(spec.group)))
+    return table.append_column(QUERY, pa.array(groups)).sort_by(QUERY)
+
+
+def _split_values(spec: DataSpec, table: pa.Table, rule: Split) -> np.ndarray:
+    """Return the values of the column by which a rule splits rows. All rows of a group have the latest time of the group."""
+    from sweeps.data import split as splitting
+
+    values = split_values(spec, table, str(rule.column))
+    if spec.group is None or rule.kind not in ("time", "rolling"):
+        return values
+    times = splitting.sortable_times("valid", str(rule.column), values)
+    return splitting.latest_of_groups(times, split_values(spec, table, spec.group))
+
+
 def subsample(
     train: pa.Table, label: Label | None, classes: tuple[Any, ...] | None, share: float, seed: int
 ) -> pa.Table:
@@ -295,9 +320,11 @@ def subsample(
     keep = max(
         splitting.rows_in_fraction(n, share), 1 if strata is None else len(np.unique(strata))
     )
-    left_out = splitting.sample_rows(
-        n, n - keep, np.random.default_rng([abs(int(seed)), splitting.TRAIN]), strata
-    )
+    rng = np.random.default_rng([abs(int(seed)), splitting.TRAIN])
+    if QUERY in train.column_names:
+        left_out = splitting.sample_groups(train.column(QUERY).to_numpy(), n - keep, rng)
+    else:
+        left_out = splitting.sample_rows(n, n - keep, rng, strata)
     return train.take(pa.array(np.flatnonzero(~left_out)))
 
 
@@ -332,7 +359,7 @@ def _split_train(
         return parts
     whole = parts["train"]
     columns = {
-        str(r.column): split_values(spec, whole, str(r.column))
+        str(r.column): _split_values(spec, whole, r)
         for r in remaining.values()
         if r.column is not None
     }

@@ -102,7 +102,7 @@ def drop_copies(
 
     train = parts["train"]
     ignored = (split_columns(spec) | set(spec.drop) | set(spec.weight_columns)) - set(spec.labels)
-    names = [name for name in train.column_names if name not in ignored]
+    names = [name for name in train.column_names if name not in ignored - {spec.group}]
     hashes = row_hashes(train, names)
     keep = np.zeros(len(hashes), dtype=bool)
     keep[np.unique(hashes, return_index=True)[1]] = True

@@ -218,6 +218,16 @@ def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
     return np.asarray(times > border if chosen.all() else chosen)
 
 
+def group_codes(groups: np.ndarray) -> np.ndarray:
+    """Return the number of each row's group, in the order in which the groups appear. Rows whose group is missing form one group."""
+    return pd.factorize(pd.Series(groups, dtype=object), use_na_sentinel=False)[0]
+
+
+def latest_of_groups(times: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return the latest time of each row's group, so that no split by time divides a group."""
+    return np.asarray(pd.Series(times).groupby(group_codes(groups)).transform("max"))
+
+
 def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
     """Select whole groups at random, with about `rows` rows in total. Of several random tries, the closest to `rows` is returned.
 
@@ -227,10 +237,10 @@ def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np
     Returns:
         A mask of the rows.
     """
-    codes, uniques = pd.factorize(pd.Series(groups, dtype=object), use_na_sentinel=False)
-    if len(uniques) < 2:
-        return np.zeros(len(codes), dtype=bool)
+    codes = group_codes(groups)
     counts = np.bincount(codes)
+    if len(counts) < 2:
+        return np.zeros(len(codes), dtype=bool)
     best: list[int] = []
     gap = np.inf
     for _ in range(_GROUP_TRIES):

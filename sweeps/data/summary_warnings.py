@@ -97,9 +97,7 @@ def _matters(finding: Finding, space: Space) -> bool:
     if finding.kind == "row_number":
         return finding.column not in _ordering_columns(space)
     if finding.kind == "duplicates":
-        return not data.drop_duplicates and not (
-            data.valid is not None and data.valid.kind == "group"
-        )
+        return not data.drop_duplicates and data.group is None
     if finding.kind == "overlap":
         return not data.drop_duplicates
     if finding.kind not in ("identifier", "number_text", "date_text"):

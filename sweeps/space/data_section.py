@@ -22,7 +22,6 @@ from sweeps.space.section_models import (
     SPLIT_FORMS,
     ByColumn,
     ByFolds,
-    ByGroup,
     ByRolling,
     ByTime,
     DataKeys,
@@ -96,8 +95,8 @@ class DataSection:
         spec = DataSpec(
             keys.train,
             keys.label,
-            valid,
-            test,
+            _by_group(valid, keys.group),
+            _by_group(test, keys.group),
             keys.task,
             self.folder,
             drop_missing_label=keys.drop_missing_label,
@@ -105,6 +104,7 @@ class DataSection:
             ingest=keys.ingest,
             parse=keys.parse or {},
             drop_duplicates=keys.drop_duplicates,
+            group=keys.group,
         )
         values = {key: template for key, template in templates.items() if key not in tuned}
         if "train" in tuned and whole(tuned["train"]):
@@ -125,6 +125,8 @@ class DataSection:
             self.problems.add(
                 node.value["drop"].mark, "data.drop", f"must not contain the label, `{name}`"
             )
+        if keys.group in labels:
+            self.problems.add(node.value["group"].mark, "data.group", "must not be the label")
         for name in weight_columns:
             if name in labels:
                 text = f"must be another column than the label, `{name}`; name a column of numbers"
@@ -277,6 +279,10 @@ class DataSection:
             self._source(called[0], path, called[0].value)
             return Split("path", path=called[0].value, args=called[1])
         value = node.value
+        if node.is_map and (old := {"group", "groups"} & set(value)):
+            text = "use `data.group`, which names the column of groups for all splits: `data: {group: patient, valid: 0.2}`"
+            self.problems.add(node.mark, f"{path}.{old.pop()}", text)
+            return None
         if value is None or report_domains(node, path, Problems()):
             return None  # the key is absent, or `check` reports its domains together with the domains of the other keys
         if isinstance(value, str) and value:
@@ -301,7 +307,7 @@ class DataSection:
                 return Split("rolling", column=rolling.rolling, folds=rolling.folds)
         elif node.is_map and key == "valid" and "folds" in value:
             if folds := check(ByFolds, node, path, at, self.problems):
-                return Split("folds", column=folds.groups, folds=folds.folds)
+                return Split("folds", folds=folds.folds)
         elif node.is_map and {"rolling", "folds"} & set(value):
             self.problems.add(
                 node.mark,
@@ -314,13 +320,17 @@ class DataSection:
         elif node.is_map and "time" in value:
             if last := check(ByTime, node, path, at, self.problems):
                 return Split("time", column=last.time, fraction=last.last)
-        elif node.is_map and "group" in value:
-            if part := check(ByGroup, node, path, at, self.problems):
-                return Split("group", column=part.group, fraction=part.part)
         else:
             forms = f"{SPLIT_FORMS}; or {FOLD_FORMS}" if key == "valid" else SPLIT_FORMS
             self.problems.add(node.mark, path, f"must be {forms}, got {node.show()}")
         return None
+
+
+def _by_group(rule: Split | None, group: str | None) -> Split | None:
+    """Return the rule of a split, which keeps groups whole if there is a column of groups."""
+    if rule is None or group is None or rule.kind not in ("fraction", "folds"):
+        return rule
+    return replace(rule, kind=rule.kind.replace("fraction", "group"), column=group)
 
 
 def _texts(template: Template) -> tuple[str, ...]:

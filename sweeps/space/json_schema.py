@@ -275,7 +275,6 @@ def _data() -> Schema:
     by_rows = {
         "by column": section_models.ByColumn,
         "by time": section_models.ByTime,
-        "by group": section_models.ByGroup,
     }
     by_folds = {"folds": section_models.ByFolds, "folds in time": section_models.ByRolling}
     forms = [section(model, title=title) for title, model in by_rows.items()]

@@ -162,6 +162,8 @@ class _Loader:
         before, reason = len(self.problems), ""
         sections = self._sections(data, tuned)
         cells: tuple[dict[str, Any], ...] = ()
+        if data is not None and isinstance(params := sections.get("params"), dict):
+            data = self._with_queries(data, params)
         if len(self.problems) == before:  # counts of an incomplete space would mislead
             cells = self._cells(sections)
             self._check_workers(sections)
@@ -467,6 +469,22 @@ class _Loader:
                     else ""
                 )
                 self.problems.add(node.keys[key], f"data.{key}", text + own)
+
+    def _with_queries(self, data: DataSpec, params: Mapping[str, Template]) -> DataSpec:
+        """Return the data for a trainer that ranks rows. With a ranking objective, the task is a regression: the model predicts scores.
+
+        Add a problem for each ranking objective if the rows have no groups, or have weights.
+        """
+        ranking = self.trainers.definition.ranking
+        for key, value in params.items():
+            for text in walk(value):
+                if not isinstance(text, str) or not re.fullmatch(ranking, text):
+                    continue
+                data = replace(data, task=data.task or "regression")
+                if data.group is None or data.weight_columns:
+                    rule = "needs `data.group`, the column of groups whose rows it ranks, such as a query, and no `data.weight`"
+                    self.file.wrong(f"space.params.{key}", f"`{text}` {rule}")
+        return replace(data, queries=bool(ranking and data.group))
 
     def _check_several_labels(self) -> None:
         """Add a problem if the label has several columns, and the trainer predicts only one."""

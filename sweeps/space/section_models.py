@@ -151,8 +151,8 @@ class Split:
         fraction: Share of the rows, for the kinds fraction, time and group. With the kind time, the split has the latest rows.
         path: A path, a URI, `sklearn:NAME` or `module:function`, for the kind path.
         args: Keyword arguments of the function that `path` names.
-        column: The column to split by, for the kinds column, time, group and rolling. For the kind folds, the column of groups that stay
-            together in one fold; None if there are no groups.
+        column: The column to split by, for the kinds column, time, group and rolling. For the kind folds, `data.group`; None if there are
+            no groups.
         value: The value of `column` that marks the rows of the split, for the kind column.
         folds: Number of folds of a cross-validation, for the kinds folds and rolling.
     """
@@ -188,6 +188,8 @@ class DataSpec:
         ingest: "memory", "stream" or "auto". `sweeps.data.ingest` replaces "auto" before a sweep starts.
         parse: The columns of text that are read as numbers, each with its rule; see `sweeps.data.parse`.
         drop_duplicates: True to leave out train rows that are copies of other rows of train, or of rows of valid or test.
+        group: The column with the group of each row, such as a query or a patient. It is not a feature. None if there are no groups.
+        queries: True if the trainer gets the groups, as its queries.
     """
 
     train: str
@@ -206,6 +208,8 @@ class DataSpec:
     ingest: str = "auto"
     parse: dict[str, str] = field(default_factory=dict)
     drop_duplicates: bool = False
+    group: str | None = None
+    queries: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -498,6 +502,8 @@ class DataKeys:
             as `%d/%m/%Y`, which becomes the number of days since 1970-01-01. The bundle takes the same texts.
         drop_duplicates: True to leave out train rows that are copies of other train rows, or of rows of a `valid` or `test` with a source
             of its own.
+        group: The column with the group of each row, such as a patient or a query. A group is never divided between splits or folds. A
+            trainer with a ranking objective ranks the rows of each group. The column is not a feature.
     """
 
     train: Annotated[Text, Field(examples=["train.csv", "data/*.parquet", "sklearn:breast_cancer"])]
@@ -517,6 +523,7 @@ class DataKeys:
         ParseRules | None, Field(examples=[{"price": "currency", "date": "%d/%m/%Y"}])
     ] = None
     drop_duplicates: StrictBool = False
+    group: Annotated[Text | None, Field(examples=["query"])] = None
 
 
 @dataclass(frozen=True)
@@ -548,29 +555,14 @@ class ByTime:
 
 
 @dataclass(frozen=True)
-class ByGroup:
-    """A split that takes whole groups of rows with the same value in a column, such as `{group: col, part: 0.2}`.
-
-    Attributes:
-        group: Name of the column. All rows with the same value in this column stay together.
-        part: Approximate fraction of the rows in the split.
-    """
-
-    group: Annotated[Text, Field(examples=["patient"])]
-    part: Annotated[Fraction, Field(examples=[0.2])]
-
-
-@dataclass(frozen=True)
 class ByFolds:
-    """Cross-validation: each trial trains once for each fold, such as `{folds: 5}` or `{folds: 5, groups: patient}`.
+    """Cross-validation: each trial trains once for each fold, such as `{folds: 5}`.
 
     Attributes:
         folds: Number of folds. Each fold is the valid split once, and the other folds are then the train split.
-        groups: A column. All rows with the same value in this column are in the same fold.
     """
 
     folds: Annotated[AtLeast2, Field(examples=[5])]
-    groups: Annotated[Text | None, Field(examples=["patient"])] = None
 
 
 @dataclass(frozen=True)
@@ -587,7 +579,9 @@ class ByRolling:
     folds: Annotated[AtLeast2, Field(examples=[3])] = 5
 
 
-SPLIT_FORMS = "a fraction such as 0.2, a path, {column: split, value: valid}, {time: col, last: 0.2} or {group: col, part: 0.2}"
+SPLIT_FORMS = (
+    "a fraction such as 0.2, a path, {column: split, value: valid} or {time: col, last: 0.2}"
+)
 FOLD_FORMS = "{folds: 5} or {rolling: col} for a cross-validation"
 # What to give for a missing required key, by section and key.
 REQUIRED: dict[tuple[type, str], str] = {

@@ -373,10 +373,10 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "several problems at once",
             "{preprocessor: {StandardScaler: {columns: heigth}}}",
             "2:32: data.label: `rows.csv` has no column `Y`; did you mean `y`?",
-            "2:35: data.valid: `rows.csv` has no column `patient`; valid: age, plan, y",
-            "2:77: data.drop: `rows.csv` has no column `id`; valid: age, plan, y",
+            "2:35: data.group: `rows.csv` has no column `patient`; valid: age, plan, y",
+            "2:66: data.drop: `rows.csv` has no column `id`; valid: age, plan, y",
             "5:50: preprocessor.StandardScaler.columns: no column `heigth` in `rows.csv`; valid: age, plan, y",
-            rows="{train: rows.csv, label: Y, valid: {group: patient, part: 0.2}, drop: [id]}",
+            rows="{train: rows.csv, label: Y, group: patient, valid: 0.2, drop: [id]}",
         ),
     ),
 }

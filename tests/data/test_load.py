@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeps.core.errors import InputError
+from sweeps.core.label_columns import QUERY
 from sweeps.data import sources
-from sweeps.data.load import _distribute, load_splits
+from sweeps.data.load import _distribute, fold_of, load_splits
 from sweeps.data.tables import fingerprint
 from sweeps.space import load
-from sweeps.space.section_models import DataSpec
+from sweeps.space.section_models import DataSpec, Split
 from tests.data.test_split import rule
 
 HALF = rule("fraction", fraction=0.5)
@@ -504,3 +505,51 @@ class TestRowsWithoutALabel:
         )
         with pytest.raises(InputError, match=r"data.label: .*no value in data.valid"):
             loaded(1, 6, 3)
+
+
+RULES = (
+    Split("group", column="q", fraction=0.25),
+    Split("time", column="day", fraction=0.25),
+    Split("folds", column="q", folds=3),
+    Split("rolling", column="day", folds=3),
+)
+
+
+@pytest.mark.parametrize("valid", RULES, ids=lambda rule: rule.kind)
+@pytest.mark.parametrize("queries", [True, False])
+@pytest.mark.parametrize("rows", [1.0, 0.5])
+def test_splits_keep_groups_whole(monkeypatch, tmp_path, valid, queries, rows):
+    rng = np.random.default_rng(4)
+    count = 240
+    frame = pd.DataFrame(
+        {
+            "q": rng.permutation(np.repeat(np.arange(40), 6)),
+            "day": rng.integers(0, 60, count),
+            "x": np.arange(count),
+            "y": rng.normal(size=count),
+        }
+    )
+    monkeypatch.setattr("sweeps.data.load.read_source", lambda *_: pa.Table.from_pandas(frame))
+    spec = DataSpec(
+        "d.csv", "y", valid, None, None, tmp_path, group="q", queries=queries, rows=rows
+    )
+    splits = load_splits(spec, 3)
+    assert splits.features == ("day", "x")
+    parts = [fold_of(splits, i, rows, 3) for i in range(len(splits.folds))] or [splits]
+    group = dict(zip(frame.x, frame.q, strict=True))
+    for part in parts:
+        groups = [
+            [group[x] for x in table.column("x").to_pylist()] for table in (part.train, part.valid)
+        ]
+        assert groups[0] and groups[1] and not set(groups[0]) & set(groups[1])
+        assert (pd.Series(groups[1]).value_counts() == 6).all()
+        if queries:
+            assert (pd.Series(groups[0]).value_counts() == 6).all(), (
+                "also a sample has whole groups"
+            )
+            for table, own in zip((part.train, part.valid), groups, strict=True):
+                numbers = table.column(QUERY).to_numpy()
+                assert (np.diff(numbers) >= 0).all(), "the rows of a query follow each other"
+                assert len(set(zip(numbers, own, strict=True))) == len(set(own))
+        else:
+            assert QUERY not in part.train.column_names

@@ -272,7 +272,7 @@ def crossed(tmp_path, valid, more="", scheduler="{name: none}"):
 
 def test_valid_can_be_a_cross_validation(tmp_path):
     assert crossed(tmp_path, "{folds: 5}").valid == Split("folds", folds=5)
-    assert crossed(tmp_path, "{folds: 3, groups: who}").valid == Split(
+    assert crossed(tmp_path, "{folds: 3}", ", group: who").valid == Split(
         "folds", column="who", folds=3
     )
     rolling = crossed(
@@ -297,7 +297,7 @@ def test_valid_can_be_a_cross_validation(tmp_path):
             "{folds: 3, group: a}",
             "",
             "{name: none}",
-            "data.valid.group: unknown key; did you mean `groups`?",
+            "data.valid.group: use `data.group`, which names the column of groups for all splits",
         ),
         (
             "0.2",
@@ -402,3 +402,44 @@ def test_a_trainer_that_predicts_one_column_refuses_several(write, trainer) -> N
         match=f"data.label: `{trainer}` predicts one column, but the label has 2; .* several: command, sklearn, torch",
     ):
         load(write(text))
+
+
+RANKED = """\
+trainer: {trainer}
+data: {{train: d.csv, label: grade, valid: 0.2{more}}}
+objective: {{metric: "valid-ndcg@5", goal: maximize}}
+limits: {{max_trials: 2}}
+space: {{params: {params}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("trainer", "params", "key"),
+    [
+        ("xgboost", "{objective: 'rank:ndcg'}", "objective"),
+        ("xgboost", "{objective: {choice: ['rank:map', 'reg:squarederror']}}", "objective"),
+        ("lightgbm", "{objective: lambdarank}", "objective"),
+        ("lightgbm", "{objective: rank_xendcg}", "objective"),
+        ("catboost", "{loss_function: YetiRank}", "loss_function"),
+        ("catboost", "{loss_function: 'QueryRMSE'}", "loss_function"),
+        ("catboost", "{loss_function: 'PairLogitPairwise:max_pairs=5'}", "loss_function"),
+    ],
+)
+def test_a_ranking_objective_needs_groups_and_predicts_scores(tmp_path, trainer, params, key):
+    def read(more):
+        text = RANKED.format(trainer=trainer, params=params, more=more)
+        (tmp_path / "space.yaml").write_text(text)
+        return load(tmp_path / "space.yaml").data
+
+    for more in ("", ", group: query, weight: w"):
+        with pytest.raises(InputError, match=rf"params.{key}: .* needs `data.group`"):
+            read(more)
+    data = read(", group: query")
+    assert (data.task, data.queries, data.group) == ("regression", True, "query")
+
+
+def test_other_objectives_need_no_groups(tmp_path):
+    text = RANKED.format(trainer="catboost", params="{loss_function: MAPE}", more="")
+    (tmp_path / "space.yaml").write_text(text)
+    data = load(tmp_path / "space.yaml").data
+    assert (data.task, data.queries) == (None, False)

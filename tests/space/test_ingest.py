@@ -62,7 +62,7 @@ def test_a_step_that_needs_all_rows_is_refused(lines):
 
 
 @pytest.mark.parametrize(
-    "valid", ["0.2", "v.csv", "{column: split, value: valid}", "{group: g, part: 0.2}"]
+    "valid", ["0.2", "v.csv", "{column: split, value: valid}", "0.2, group: g"]
 )
 def test_splits_that_a_stream_can_have(write, valid):
     text = top(

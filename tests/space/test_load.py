@@ -128,7 +128,7 @@ def test_empty_sections_count_as_absent(write) -> None:
         ("sklearn:iris", Split("path", path="sklearn:iris")),
         ("{column: split, value: 3}", Split("column", column="split", value=3)),
         ("{time: t, last: 0.25}", Split("time", column="t", fraction=0.25)),
-        ("{group: g, part: 0.25}", Split("group", column="g", fraction=0.25)),
+        ("0.25, group: g", Split("group", column="g", fraction=0.25)),
     ],
 )
 def test_split_forms(write, yaml: str, split: Split) -> None:

@@ -130,9 +130,21 @@ BAD_TOP = [
         "data.valid.last: must be a number greater than 0 and less than 1, got 2",
     ),
     (
-        data("valid: {group: a, prt: 2, part: 0.1}"),
-        "2:40",
-        "data.valid.prt: unknown key; did you mean `part`?",
+        data("valid: {time: a, lst: 2, last: 0.1}"),
+        "2:39",
+        "data.valid.lst: unknown key; did you mean `last`?",
+    ),
+    (
+        data("valid: {group: a, part: 0.1}"),
+        "2:29",
+        "data.valid.group: use `data.group`, which names the column of groups for all splits: `data: {group: patient, valid: 0.2}`",
+    ),
+    (data("valid: 0.2, groups: q"), "2:34", "data.groups: unknown key; did you mean `group`?"),
+    (data("valid: 0.2, group: y"), "2:41", "data.group: must not be the label"),
+    (
+        data("valid: 0.2, group: 3"),
+        "2:41",
+        "data.group: must be",
     ),
     (data("valid: {uniform: [0.1, 0.2]}"), "2:30", "data.valid: cannot be tuned (`uniform`)"),
     (
