@@ -78,6 +78,8 @@ class Manifest(BaseModel):
         task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or "multioutput". None if the sweep has no label.
         classes: original values of the label, in the order of the model's probabilities. None without a label, for regression, and for
             several columns.
+        positive: the positive class of a binary label, which is the last of `classes`. None for other labels, and in bundles of earlier
+            versions.
         columns: raw features in the order of training. Empty if the training loop read its own data; the model then gets the rows
             unchanged.
         checked: whether the export compared the bundle with predictions that were made in training.
@@ -101,6 +103,7 @@ class Manifest(BaseModel):
     label: str | list[str] | None
     task: Literal["binary", "multiclass", "regression", "multilabel", "multioutput"] | None
     classes: list[Scalar] | None
+    positive: Scalar | None = None
     columns: list[ColumnSchema]
     checked: bool
     tolerance: float = 0.0

@@ -129,6 +129,7 @@ def write_bundle(
         "label": list(label) if isinstance(label, tuple) else label,
         "task": task,
         "classes": None if classes is None else [json_scalar(c) for c in classes],
+        "positive": json_scalar(classes[1]) if task == "binary" and classes else None,
         "columns": [] if raw is None else schema.infer_schema(raw),
         "checked": raw is not None and expected is not None,
         "tolerance": manifest.GPU_TOLERANCE

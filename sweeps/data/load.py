@@ -99,6 +99,8 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         (f"without a label: {missing}",) if spec.labels and spec.drop_missing_label else ()
     )
     notes = _unlabeled_notes(missing)
+    if task == "binary" and classes not in (None, (0, 1)):
+        notes += (f"the positive class of `{spec.label}` is {classes[1]!r} (data.positive)",)
     summary = summarize(spec, parts, classes, seed)
     for name in spec.labels:
         parts = {key: encode_label(part, name, classes, task) for key, part in parts.items()}
@@ -192,7 +194,7 @@ def _read_labeled(
         return parts, None, None, missing
     if spec.drop_missing_label:
         parts, missing = drop_unlabeled(spec.labels, parts)
-    return parts, *infer_tasks(spec.labels, spec.task, parts), missing
+    return parts, *infer_tasks(spec.labels, spec.task, parts, spec.positive), missing
 
 
 def _without_other_columns(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

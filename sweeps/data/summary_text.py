@@ -54,6 +54,8 @@ def label_text(summary: DataSummary) -> str:
     total = max(1, sum(summary.label.values()))
     first = sorted(summary.label.items(), key=lambda item: -item[1])[:MOST_CLASSES]
     more = f", … {len(summary.label)} classes" if len(summary.label) > len(first) else ""
+    if len(summary.label) == 2:
+        more = f" (positive: {shown(list(summary.label)[1])})"
     return (
         f"{labels[0].name} "
         + ", ".join(f"{shown(name)} {percent(count / total)}" for name, count in first)

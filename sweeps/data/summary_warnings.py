@@ -25,6 +25,29 @@ TEXT_STEPS = ("Tokenizer", "CountVectorizer", "HashingVectorizer", "FeatureHashe
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder", "Categorizer")
 # A column of texts with fewer words on average is no prose.
 PROSE_WORDS = 3.0
+# Metrics and parameters that depend on which class is the positive one, and labels whose positive class needs no warning.
+POSITIVE = {
+    *[
+        "f1",
+        "aucpr",
+        "precision",
+        "recall",
+        "average_precision",
+        "jaccard",
+        "F1",
+        "Precision",
+        "Recall",
+        "PRAUC",
+    ],
+    *[
+        "scale_pos_weight",
+        "monotone_constraints",
+        "class_weights",
+        "pos_bagging_fraction",
+        "neg_bagging_fraction",
+    ],
+}
+NUMBERED = {"0", "1", "0.0", "1.0", "False", "True"}
 # Number of columns that one warning names.
 NAMED = 5
 
@@ -65,7 +88,19 @@ def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
     ]
     grouped = [f for f in found if f.kind in ("empty", "constant")]
     texts = [_warning(f, summary) for f in found if f not in grouped]
-    return (*_unread(summary, space), *texts, *_useless(grouped))
+    return (*_unread(summary, space), *_positive(summary, space), *texts, *_useless(grouped))
+
+
+def _positive(summary: DataSummary, space: Space) -> list[DataWarning]:
+    """Return a warning if a setting depends on the positive class, and the space file does not name this class."""
+    classes, params = list(summary.label), space.sections.get("params", {})
+    if len(classes) != 2 or space.data.positive is not None or NUMBERED.issuperset(classes):
+        return []
+    named = {each.metric.partition("-")[2] for each in (*space.objectives, *space.constraints)}
+    used = sorted(POSITIVE & (named | {*(params if isinstance(params, dict) else ())}))
+    text = f"the positive class is {classes[1]}, the last in sorted order, and `{', '.join(used)}` depends on it; "
+    text += f"write data.positive: {classes[1]}, or data.positive: {classes[0]}"
+    return [DataWarning("data.positive", text)] if used else []
 
 
 def _unread(summary: DataSummary, space: Space) -> list[DataWarning]:

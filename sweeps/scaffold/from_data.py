@@ -182,6 +182,9 @@ def _data(table: Table, columns: Columns, small: bool) -> list[str]:
     ]
     if table.given_task:
         lines.append(line(f"task: {table.task}", "the label has numbers that are classes", 2))
+    if table.task == "binary":
+        positive = f"positive: {quoted(list(table.summary.label)[1])}"
+        lines.append(line(positive, "the class that F1 and the signs of constraints refer to", 2))
     if small:
         lines.append(
             line(

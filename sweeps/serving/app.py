@@ -241,7 +241,7 @@ class _Endpoints:
                 {"name": c.name, "type": c.type, "rule": request_checks.rule_of(c)}
                 for c in self.manifest.columns
             ],
-            **self.manifest.model_dump(include={"label", "task", "classes"}),
+            **self.manifest.model_dump(include={"label", "task", "classes", "positive"}),
             "request": self.request_schema,
             "answer": self.answer_schema,
         }

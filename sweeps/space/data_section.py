@@ -104,6 +104,7 @@ class DataSection:
             ingest=keys.ingest,
             parse=keys.parse or {},
             drop_duplicates=keys.drop_duplicates,
+            positive=keys.positive,
             group=keys.group,
         )
         values = {key: template for key, template in templates.items() if key not in tuned}
@@ -136,10 +137,11 @@ class DataSection:
                     f"must not contain `{name}`, the column of data.weight; it is no feature anyway"
                 )
                 self.problems.add(node.value["drop"].mark, "data.drop", text)
-        for key in ("drop_missing_label", "class_weight"):
+        for key in ("drop_missing_label", "class_weight", "positive"):
             given = templates.get(key) if key in templates else getattr(keys, key)
-            if given and keys.label is None:
-                self.problems.add(node.keys[key], f"data.{key}", "needs `data.label`")
+            if given and (not labels or (key == "positive" and len(labels) > 1)):
+                text = "needs `data.label`" + ", of one column" * bool(labels)
+                self.problems.add(node.keys[key], f"data.{key}", text)
         if "class_weight" in templates and keys.task == "regression":
             self.problems.add(node.keys["class_weight"], "data.class_weight", CLASS_WEIGHT_TASK)
         elif templates.get("class_weight") is not None and len(labels) > 1:

@@ -18,6 +18,7 @@ from sweeps.core.trial import LOST
 from sweeps.space import value_types
 
 Text = Annotated[StrictStr, Field(min_length=1)]
+Scalar = Annotated[Any, BeforeValidator(value_types.plain_scalar)]
 AtLeast0 = Annotated[StrictInt, Field(ge=0)]
 AtLeast1 = Annotated[StrictInt, Field(ge=1)]
 AtLeast2 = Annotated[StrictInt, Field(ge=2)]
@@ -188,6 +189,7 @@ class DataSpec:
         ingest: "memory", "stream" or "auto". `sweeps.data.ingest` replaces "auto" before a sweep starts.
         parse: The columns of text that are read as numbers, each with its rule; see `sweeps.data.parse`.
         drop_duplicates: True to leave out train rows that are copies of other rows of train, or of rows of valid or test.
+        positive: The positive class of a label with two classes. None for the class that is last in sorted order.
         group: The column with the group of each row, such as a query or a patient. It is not a feature. None if there are no groups.
         queries: True if the trainer gets the groups, as its queries.
     """
@@ -208,6 +210,7 @@ class DataSpec:
     ingest: str = "auto"
     parse: dict[str, str] = field(default_factory=dict)
     drop_duplicates: bool = False
+    positive: Any = None
     group: str | None = None
     queries: bool = False
 
@@ -502,6 +505,8 @@ class DataKeys:
             as `%d/%m/%Y`, which becomes the number of days since 1970-01-01. The bundle takes the same texts.
         drop_duplicates: True to leave out train rows that are copies of other train rows, or of rows of a `valid` or `test` with a source
             of its own.
+        positive: The positive class of a label with two classes, to which metrics such as F1, the signs of constraints, and parameters such
+            as `scale_pos_weight` refer. By default, it is the class that is last in sorted order.
         group: The column with the group of each row, such as a patient or a query. A group is never divided between splits or folds. A
             trainer with a ranking objective ranks the rows of each group. The column is not a feature.
     """
@@ -523,6 +528,7 @@ class DataKeys:
         ParseRules | None, Field(examples=[{"price": "currency", "date": "%d/%m/%Y"}])
     ] = None
     drop_duplicates: StrictBool = False
+    positive: Annotated[Scalar, Field(examples=["yes", 1])] = None
     group: Annotated[Text | None, Field(examples=["query"])] = None
 
 
@@ -536,9 +542,7 @@ class ByColumn:
     """
 
     column: Annotated[Text, Field(examples=["split"])]
-    value: Annotated[
-        Annotated[Any, BeforeValidator(value_types.plain_scalar)], Field(examples=["valid"])
-    ]
+    value: Annotated[Scalar, Field(examples=["valid"])]
 
 
 @dataclass(frozen=True)

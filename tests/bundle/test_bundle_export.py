@@ -233,6 +233,7 @@ def test_a_second_export_replaces_the_first(checked_in_this_process, tmp_path, m
     kept["load"] = kept["load"].replace(":load", ":load_codes")
     kept["expected"] = (kept["expected"] > 0.5).astype(int)
     write_bundle(target, **kept | {"classes": (10, 20)})
+    assert load_bundle(target).manifest.positive == 20
     assert load_bundle(target).predict(kept["raw"])["prediction"].tolist() == [
         10 + 10 * c for c in kept["expected"]
     ]

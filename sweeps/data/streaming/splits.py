@@ -343,6 +343,7 @@ def _task(
         label,
         spec.task,
         {key: pa.chunked_array([count.values.cast(kind)], kind) for key, count in counts.items()},
+        spec.positive,
     )
     if classes is not None and len(classes) > MOST_CLASSES:
         advice = "set data.task, or write `ingest: memory`"

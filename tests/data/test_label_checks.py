@@ -1,0 +1,128 @@
+"""The positive class of a label."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sweeps.core.errors import InputError
+from sweeps.data.label_checks import infer_task
+from sweeps.data.load import load_splits, summarize_source
+from sweeps.data.summary import DataSummary
+from sweeps.data.summary_text import label_text
+from sweeps.data.summary_warnings import warnings
+from sweeps.space.section_models import DataSpec, Split
+
+
+def column(values: list[Any]) -> dict[str, pa.ChunkedArray]:
+    kind = pa.large_string() if isinstance(values[0], str) else None
+    return {"train": pa.chunked_array([pa.array(values, kind)])}
+
+
+@pytest.mark.parametrize(
+    ("values", "positive", "classes"),
+    [
+        (["ja", "nein"], None, ("ja", "nein")),
+        (["ja", "nein"], "ja", ("nein", "ja")),
+        (["churned", "stayed"], "churned", ("stayed", "churned")),
+        ([0, 1], 0, (1, 0)),
+        ([0, 1], "0", (1, 0)),
+        ([0.0, 1.0], 0, (1.0, 0.0)),
+        ([False, True], False, (True, False)),
+        ([False, True], "true", (False, True)),
+        (["None", "Some"], None, ("None", "Some")),
+        (["1", "2"], 1, ("2", "1")),
+        ([3, 7], 7, (3, 7)),
+    ],
+)
+def test_the_positive_class_is_the_last(values, positive, classes):
+    assert infer_task("left", None, column(values), positive) == ("binary", classes)
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "positive", "has"),
+    [
+        (["ja", "nein"], None, "no", "`left` is binary and has 'ja', 'nein'"),
+        (["a", "b", "c"], None, "a", "`left` is multiclass and has 'a', 'b', 'c'"),
+        ([0.5, 1.5, 2.5], None, 1.5, "`left` is regression and has 0.5, 1.5, 2.5"),
+        ([0, 1], "regression", 1, "`left` is regression and has 0, 1"),
+    ],
+)
+def test_a_class_that_is_not_there_is_refused_in_one_line(values, task, positive, has):
+    with pytest.raises(InputError) as error:
+        infer_task("left", task, column(values), positive)
+    (problem,) = error.value.problems
+    assert problem.place == "data.positive" and problem.text.endswith(has)
+    assert f"got {positive!r}" in problem.text
+
+
+TABLE = pa.table(
+    {
+        "x": [float(i) for i in range(40)],
+        "left": pa.array(["ja", "nein"] * 20, pa.large_string()),
+    }
+)
+
+
+def spec(tmp_path, positive: Any) -> DataSpec:
+    split = Split("fraction", fraction=0.25)
+    return DataSpec("d.csv", "left", split, None, None, tmp_path, positive=positive)
+
+
+@pytest.mark.parametrize(("positive", "code"), [(None, 0), ("ja", 1)])
+def test_the_positive_class_has_the_code_1_and_is_in_the_notes(
+    monkeypatch, tmp_path, positive, code
+):
+    monkeypatch.setattr("sweeps.data.load.read_source", lambda *_: TABLE)
+    splits = load_splits(spec(tmp_path, positive), 1)
+    rows = {row["x"]: row["left"] for row in splits.train.to_pylist()}
+    assert {rows[x] for x in rows if x % 2 == 0} == {code}, "the code of `ja`"
+    assert splits.notes == (
+        f"the positive class of `left` is {positive or 'nein'!r} (data.positive)",
+    )
+
+
+def summary_of(tmp_path, positive: Any) -> DataSummary:
+    return summarize_source(spec(tmp_path, positive), 0, lambda *_: TABLE)
+
+
+def warned(summary, data: DataSpec, metric: str, params: dict[str, Any]) -> list[str]:
+    space: Any = SimpleNamespace(
+        data=data,
+        variants=(data,),
+        sections={"params": params},
+        objectives=(SimpleNamespace(metric=metric),),
+        constraints=(),
+        trainer_definition=SimpleNamespace(reads_numbers=False, packages=()),
+    )
+    return [each.text for each in warnings(summary, space) if each.key == "data.positive"]
+
+
+def test_the_summary_names_the_positive_class(tmp_path):
+    assert label_text(summary_of(tmp_path, None)) == "left ja 50 %, nein 50 % (positive: nein)"
+    assert label_text(summary_of(tmp_path, "ja")).endswith("(positive: ja)")
+
+
+@pytest.mark.parametrize(
+    ("metric", "params", "word"),
+    [
+        ("valid-f1", {}, "f1"),
+        ("valid-aucpr", {}, "aucpr"),
+        ("valid-auc", {"scale_pos_weight": 3}, "scale_pos_weight"),
+        ("valid-auc", {"monotone_constraints": {"x": 1}}, "monotone_constraints"),
+        ("valid-auc", {"eta": 0.1}, None),
+        ("valid-f1_macro", {}, None),
+    ],
+)
+def test_a_warning_names_the_setting_that_depends_on_the_positive_class(
+    tmp_path, metric, params, word
+):
+    found = warned(summary_of(tmp_path, None), spec(tmp_path, None), metric, params)
+    assert len(found) == (word is not None)
+    if word is not None:
+        assert "positive class is nein" in found[0] and f"`{word}`" in found[0]
+        assert "data.positive: ja" in found[0]
+    assert warned(summary_of(tmp_path, "ja"), spec(tmp_path, "ja"), metric, params) == []
