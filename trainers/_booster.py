@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,9 @@ class BestRound(BestStep):
             memory.
         check: Rows for which each checkpoint records predictions, so that a bundle can be checked against them. None to record none.
         columns: Names and types of the columns, which saved models contain.
+
+    Attributes:
+        raw: The booster of the best round, which the loop keeps if `whole` is True. None if there is none.
     """
 
     def __init__(
@@ -32,20 +34,6 @@ class BestRound(BestStep):
         super().__init__(cur)
         self.check, self.whole, self.columns = check, whole, columns
         self.raw: bytearray | None = None
-
-    def compare_booster(
-        self, booster: xgb.Booster, step: int, metrics: Mapping[str, float], lead: str
-    ) -> None:
-        """Compare a round with the best round so far; see `compare`. If needed, keep the booster of the best round.
-
-        Args:
-            booster: The booster after the round.
-            step: Number of the round.
-            metrics: Metrics of the round.
-            lead: See `compare`.
-        """
-        if self.compare(step, metrics, lead) and self.whole:
-            self.raw = booster.save_raw("ubj")
 
     def model(self, booster: xgb.Booster, step: int) -> xgb.Booster:
         """Return the model of the best round. This is `booster` itself if `step`, its last round, is the best round."""

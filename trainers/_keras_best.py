@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +55,6 @@ class Best(BestStep):
                 f"the model of `{description.model}` predicts other values after Keras has saved and loaded it; "
                 f"does `get_config` of each of your layers return all arguments? See {GUIDE}"
             )
-
-    def see(self, network: Any, epoch: int, metrics: Mapping[str, float], lead: str) -> None:
-        """Compare an epoch with the best epoch so far; see `compare`. If the epoch is better, keep a copy of the network's weights."""
-        if self.compare(epoch, metrics, lead):
-            self.weights = network.get_weights()
 
     def save(self, network: Any, epoch: int, folder: Path) -> None:
         """Write a checkpoint: the model of the best epoch, and the state from which a resumed trial continues after `epoch`."""

@@ -117,21 +117,6 @@ class BestRound(BestStep):
         self.rounds = -1
         self.text: str | None = None
 
-    def compare_booster(
-        self, booster: lgb.Booster, step: int, metrics: Mapping[str, float], lead: str
-    ) -> None:
-        """Compare a round with the best round so far; see `compare`. If needed, keep the model of the best round.
-
-        Args:
-            booster: The booster after the round.
-            step: Number of the round.
-            metrics: Metrics of the round.
-            lead: See `compare`.
-        """
-        if self.compare(step, metrics, lead):
-            self.rounds = booster.current_iteration()
-            self.text = booster.model_to_string(num_iteration=-1) if self.whole else None
-
     def predict(self, booster: lgb.Booster, features: pd.DataFrame) -> np.ndarray:
         """Predict rows with the model of the best round.
 

@@ -383,7 +383,8 @@ def fit(
         found = {"train-loss": ranks.mean(total, training.used)} if "train-loss" in reported else {}
         if any(name.startswith("valid-") for name in reported):
             found |= training.measure("valid", valid, reported)
-        best.see(epoch, found, asked[0], weights)
+        if best.compare(epoch, found, asked[0]):
+            best.weights = weights()
         training.end_epoch(found[asked[0]])
         ends = epoch == last or epoch - (best.step or 0) >= (settings.patience or epoch + 1)
         if ends and not set(usual) <= set(

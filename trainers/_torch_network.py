@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -140,17 +140,6 @@ class Best(BestStep):
         self.definition = definition
         self.weights: dict[str, torch.Tensor] = {}
         self._check_rows = CheckRows(cur)
-
-    def see(
-        self,
-        epoch: int,
-        metrics: Mapping[str, float],
-        lead: str,
-        weights: Callable[[], dict[str, torch.Tensor]],
-    ) -> None:
-        """Compare an epoch with the best epoch so far; see `compare`. If the epoch is better, keep the weights."""
-        if self.compare(epoch, metrics, lead):
-            self.weights = weights()
 
     def save(
         self, latest: dict[str, Any], weights: dict[str, torch.Tensor], last: bool, folder: Path

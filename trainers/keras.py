@@ -321,7 +321,8 @@ class _Epochs:
         cur, step = self.cur, epoch + 1
         self._average_statistics()
         metrics = self._measure(logs)
-        self.best.see(self.network, step, metrics, self.asked[0])
+        if self.best.compare(step, metrics, self.asked[0]):
+            self.best.weights = self.network.get_weights()
         if step == self.last and (
             final := self._final(metrics)
         ):  # before `report`, which ends the trial at the scheduler's `max_t`

@@ -641,7 +641,9 @@ def train_func(config: dict[str, Any]) -> None:
             if step <= done:  # a round before the checkpoint, which is trained again
                 continue
             metrics = metrics_of.measure(booster)
-            best.compare_booster(booster, step, metrics, requested.lead)
+            if best.compare(step, metrics, requested.lead):
+                best.rounds = booster.current_iteration()
+                best.text = booster.model_to_string(num_iteration=-1) if best.whole else None
             resumable = (
                 not interval or step % interval == 0 or step == last or step in cur.milestones
             )

@@ -123,7 +123,8 @@ def train_func(config: dict[str, Any]) -> None:
             measured = best.model(training.estimator).measure(
                 x_valid, y_valid, all_names if ends else reported
             )
-            best.compare_estimator(step, measured, names[0], is_last=ends)
+            if best.compare(step, measured, names[0]):  # no later step changes the last estimator
+                best.snapshot = training.estimator if ends else training.snapshot()
             if ends:  # before `report`, which ends the trial at the scheduler's `max_t`
                 final = (
                     measured
@@ -184,30 +185,16 @@ class _Best(BestStep):
     def __init__(self, cur: trial.Current, training: Training, params: dict[str, Any]):
         super().__init__(cur)
         self.training, self.params = training, params
-        self._snapshot: Any = None
+        self.snapshot: Any = None
 
     @property
     def estimator(self) -> Any:
         """The estimator of the best step. If every value so far is NaN, the estimator of the last step."""
-        return self.training.estimator if self._snapshot is None else self._snapshot
+        return self.training.estimator if self.snapshot is None else self.snapshot
 
     def model(self, estimator: Any) -> Model:
         """Return a model that predicts with an estimator."""
         return Model(estimator, str(self.cur.task), len(self.cur.classes or ()))
-
-    def compare_estimator(
-        self, step: int, metrics: Mapping[str, float], lead: str, is_last: bool
-    ) -> None:
-        """Compare a step with the best step so far; see `compare`. If the step is better, keep the estimator.
-
-        Args:
-            step: Number of the step.
-            metrics: Metrics of the step.
-            lead: See `compare`.
-            is_last: True if no later step changes the estimator, so that no copy is needed.
-        """
-        if self.compare(step, metrics, lead):
-            self._snapshot = self.training.estimator if is_last else self.training.snapshot()
 
     def save(self, step: int, folder: Path) -> None:
         """Write a checkpoint: the model of the best step, and the state from which a resumed trial continues after `step`.
@@ -244,7 +231,7 @@ class _Best(BestStep):
                 earlier,
             )
             done = self.read(Path(folder))
-            self._snapshot = None if self.step is None else pickle.loads(best.read_bytes())
+            self.snapshot = None if self.step is None else pickle.loads(best.read_bytes())
         return done
 
 

@@ -512,7 +512,8 @@ def train_func(config: dict[str, Any]) -> None:
         if step == done + 1:
             requested.require(measured)
         metrics = requested.select(measured)
-        best.compare_booster(booster, step, metrics, requested.lead)
+        if best.compare(step, metrics, requested.lead) and best.whole:
+            best.raw = booster.save_raw("ubj")
         resumable = not interval or step % interval == 0 or step == last or step in cur.milestones
         if step == last:  # before `report`, which ends the trial at the scheduler's `max_t`
             with unweighted(train):

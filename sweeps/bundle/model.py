@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,6 +40,9 @@ class Bundle:
     Attributes:
         path: the bundle's folder.
         manifest: how the bundle was made.
+        known_values: the values of each raw column of categories in training.
+        unseen: number of values of each of these columns that were not in training, as `count_unseen` has counted them.
+        cells: number of all values that `count_unseen` has counted, by column.
         members: the models of an ensemble, each with the methods of a bundle, in the order of `manifest.members`. Empty for a single model.
     """
 
@@ -57,6 +61,30 @@ class Bundle:
             fitted,
             tuple(members),
         )
+        self.unseen, self.cells = Counter[str](), Counter[str]()
+        self.known_values = {c.name: c.categories for c in manifest.columns if c.categories}
+        for part in (fitted, *members):
+            self.known_values |= getattr(part, "known_values", {})
+
+    def count_unseen(self, values: Mapping[str, Any]) -> None:
+        """Count the values of categories that training never saw, which the model treats as missing, in `unseen`.
+
+        Args:
+            values: values of each raw column, such as a frame.
+        """
+        for name, known in self.known_values.items():
+            cells = pd.Series(values.get(name), dtype=object).dropna()
+            self.unseen[name] += int((~cells.isin(known)).sum())
+            self.cells[name] += len(cells)
+
+    @property
+    def unseen_notes(self) -> list[str]:
+        """A text for each column with values that training never saw."""
+        rule = "were not in the training data; predicted as missing"
+        found = [(name, count) for name, count in self.unseen.items() if count]
+        return [
+            f"{count:,} of {self.cells[name]:,} values of `{name}` {rule}" for name, count in found
+        ]
 
     def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return predictions for raw rows.

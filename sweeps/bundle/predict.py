@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import tempfile
 import uuid
@@ -35,6 +36,7 @@ def predict_file(
     target: str | Path | BinaryIO | None = None,
     on_progress: Callable[[int], None] | None = None,
     workers: int = 1,
+    on_end: Callable[[Bundle], None] = lambda bundle: None,
 ) -> pd.DataFrame | Path | str | BinaryIO:
     """Predict every row of a CSV or Parquet file.
 
@@ -47,6 +49,8 @@ def predict_file(
         on_progress: function that is called after each chunk, with the number of rows predicted so far.
         workers: number of processes. With more than one, `source` must be a Parquet file, and Ray Data gives each process one row group at
             a time.
+        on_end: function that is called with the loaded bundle after the last row. `unseen_notes` of the bundle then has a text for each
+            column with values that training never saw. With several processes, these values are not counted.
 
     Returns:
         The frame of predictions if `target` is None; otherwise `target`.
@@ -65,7 +69,7 @@ def predict_file(
         parts = predict_chunks(
             loaded, _with_file_errors(_read_rows(source, loaded.manifest), source)
         )
-    parts = _with_progress(parts, on_progress)
+    parts = _with_progress(parts, on_progress, functools.partial(on_end, loaded))
     if target is None:
         return pd.concat(list(parts), ignore_index=True)
     if not isinstance(target, str | Path):
@@ -275,6 +279,7 @@ def predict_chunks(
         before: number of rows in the file that precede the first chunk.
     """
     for rows in chunks:
+        bundle.count_unseen(rows)
         try:
             yield bundle.predict(rows)
         except InputError as e:
@@ -294,15 +299,18 @@ def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
 
 
 def _with_progress(
-    parts: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None
+    parts: Iterator[pd.DataFrame],
+    on_progress: Callable[[int], None] | None,
+    on_end: Callable[[], None],
 ) -> Iterator[pd.DataFrame]:
-    """Yield the parts. After each part, call `on_progress` with the number of rows that were yielded so far."""
+    """Yield the parts. After each part, call `on_progress` with the number of rows that were yielded so far. Call `on_end` at the end."""
     done = 0
     for part in parts:
         yield part
         done += len(part)
         if on_progress is not None:
             on_progress(done)
+    on_end()
 
 
 def _write_csv(parts: Iterator[pd.DataFrame], stream: Any) -> None:

@@ -41,8 +41,12 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
     from sweeps.controller.sweep_lookup import bundle_of
     from sweeps.terminal.progress_line import row_counter
 
+    used: list[Any] = []
+    target = output or sys.stdout.buffer
     with row_counter(sys.stderr if output else None) as on_rows:
-        predict_file(bundle_of(bundle, root), source, output or sys.stdout.buffer, on_rows, workers)
+        predict_file(bundle_of(bundle, root), source, target, on_rows, workers, used.append)
+    for note in used[0].unseen_notes:
+        click.echo(f"note: {note}", err=True)
     if output is not None:
         click.echo(f"wrote {output}", err=True)
 

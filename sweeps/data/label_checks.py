@@ -265,10 +265,7 @@ def _holds_integers(column: pa.ChunkedArray) -> bool:
 
 
 def infer_task(
-    label: str,
-    requested: str | None,
-    columns: Mapping[str, pa.ChunkedArray],
-    positive: Any = None,
+    label: str, requested: str | None, columns: Mapping[str, pa.ChunkedArray]
 ) -> tuple[str, tuple[Any, ...] | None]:
     """Infer the task and the classes of a label.
 
@@ -276,7 +273,6 @@ def infer_task(
         label: the label column.
         requested: the task that the space file sets. None if it sets no task.
         columns: the values of the label by split: "train", and the splits that have separate sources.
-        positive: the positive class, which becomes the last of two classes. None if the classes stay in sorted order.
 
     Returns:
         The task, which is "binary", "multiclass" or "regression"; and the sorted classes in all `columns`, or None for a regression.
@@ -320,12 +316,6 @@ def infer_task(
             task = "binary" if count == 2 else "multiclass"
         else:
             task = "regression"
-    texts = {value: as_text(value).lower() for value in values.to_pylist() if positive is not None}
-    named = as_text(positive).lower()  # a boolean is written as `true` or as `True`
-    if positive is not None and (task != "binary" or named not in texts.values()):
-        some = ", ".join(map(repr, list(texts)[:4]))
-        text = f"must be one of the two classes of a binary label, got {positive!r}; `{label}` is {task} and has {some}"
-        raise InputError(Problem("data.positive", text))
     if task == "regression":
         if pa.types.is_large_string(kind):
             raise InputError(
@@ -337,14 +327,30 @@ def infer_task(
         return task, None
     if task == "binary" and count != 2:
         raise InputError(Problem("data.task", f"binary needs 2 classes, but `{label}` has {count}"))
-    return task, tuple(sorted(values.to_pylist(), key=lambda v: (texts.get(v) == named, v)))
+    return task, tuple(sorted(values.to_pylist()))
+
+
+def positive_last(
+    spec: DataSpec, task: str | None, classes: tuple[Any, ...] | None
+) -> tuple[str | None, tuple[Any, ...] | None]:
+    """Return the task and the classes, the positive class last if `data.positive` names one.
+
+    Raises:
+        InputError: the label does not have two classes, or does not have this class.
+    """
+    if spec.positive is None:
+        return task, classes
+    named = as_text(spec.positive).lower()  # a boolean is written as `true` or as `True`
+    ordered = tuple(sorted(classes or (), key=lambda value: as_text(value).lower() == named))
+    if task != "binary" or as_text(ordered[-1]).lower() != named:
+        some = f"with {first_of(list(map(repr, classes)))}" if classes else "without classes"
+        text = f"must be one of two classes, got {spec.positive!r}; the label is {task} {some}"
+        raise InputError(Problem("data.positive", text))
+    return task, ordered
 
 
 def infer_tasks(
-    labels: Sequence[str],
-    requested: str | None,
-    parts: Mapping[str, pa.Table],
-    positive: Any = None,
+    labels: Sequence[str], requested: str | None, parts: Mapping[str, pa.Table]
 ) -> tuple[str | None, tuple[Any, ...] | None]:
     """Infer the task and the classes of a label of one or several columns.
 
@@ -352,7 +358,6 @@ def infer_tasks(
         labels: the label columns.
         requested: the task that the space file sets for each column. None if it sets no task.
         parts: tables by split: "train", and the splits that have separate sources.
-        positive: see `infer_task`.
 
     Returns:
         For one column, see `infer_task`. For several columns, the task is "multilabel" or "multioutput", and there are no classes. Without
@@ -363,9 +368,7 @@ def infer_tasks(
             only some columns have numbers.
     """
     found = {
-        name: infer_task(
-            name, requested, {key: part.column(name) for key, part in parts.items()}, positive
-        )
+        name: infer_task(name, requested, {key: part.column(name) for key, part in parts.items()})
         for name in labels
     }
     if len(found) < 2:

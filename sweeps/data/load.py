@@ -17,6 +17,7 @@ from sweeps.data.label_checks import (
     check_columns,
     drop_unlabeled,
     infer_tasks,
+    positive_last,
     split_columns,
     split_rules,
     unify_types,
@@ -194,7 +195,7 @@ def _read_labeled(
         return parts, None, None, missing
     if spec.drop_missing_label:
         parts, missing = drop_unlabeled(spec.labels, parts)
-    return parts, *infer_tasks(spec.labels, spec.task, parts, spec.positive), missing
+    return parts, *positive_last(spec, *infer_tasks(spec.labels, spec.task, parts)), missing
 
 
 def _without_other_columns(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

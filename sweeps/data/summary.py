@@ -55,7 +55,8 @@ class Finding:
     """Something in the data that may spoil a search.
 
     Attributes:
-        kind: "identifier", "row_number", "number_text", "date_text", "infinite", "empty", "constant", "leak", "duplicates" or "overlap".
+        kind: "identifier", "row_number", "number_text", "date_text", "rounded", "infinite", "unseen", "empty", "constant",
+            "leak", "duplicates" or "overlap".
         column: name of the column; "" if the finding is about rows.
         example: an example of a value, or the split with rows of train.
         rule: for texts of numbers or dates: the rule of `data.parse`.

@@ -32,6 +32,8 @@ PARSED_SHARE = 0.95
 PARSED_TEXTS = 1_000
 # Shares of the rows from which copies of rows, and rows of test that are also in train, are reported.
 DUPLICATES_FROM, OVERLAP_FROM = 0.01, 0.01
+# Share of the distinct numbers of a column that are equal as 32-bit floats from which it is reported.
+ROUNDED_FROM = 0.01
 # Number of rows that must be found twice.
 MIN_COPIES = 10
 # Columns whose names differ only in their numbers, such as `pixel_0_1`, are parts of one vector from this number on.
@@ -132,6 +134,8 @@ def find_all(
         elif column.kind == "number" and column.name not in parsed:
             found += _infinite(train.column(column.name), column.name)
             found += _row_numbers(rows.column(column.name), column, len(features))
+        found += _rounded(sampled.column(column.name), column, spec.parse.get(column.name, ""))
+        found += _unseen(parts, column)
     found += [
         Finding("leak", name, share=score)
         for name, score in find_leaks(spec, sample, features, classes, seed)
@@ -231,6 +235,31 @@ def _date_text(name: str, texts: pa.Array) -> Finding | None:
 
 
 # ---- numbers
+
+
+def _rounded(values: pa.ChunkedArray, column: ColumnSummary, rule: str) -> Iterator[Finding]:
+    """Yield a finding if different numbers of a column are often equal as 32-bit floats.
+
+    Only integers and texts that `rule` parses count. The rounding of other floats loses digits that seldom matter.
+    """
+    numbers: Any = pc.unique(values.drop_null())
+    if rule and column.kind == "text":
+        numbers = parse_texts(numbers, rule).drop_null()
+    exact = np.asarray(numbers)
+    if exact.dtype.kind not in "iuf" or not (rule or np.all(exact % 1 == 0)):
+        return
+    share = 1 - len(np.unique(exact.astype(np.float32))) / (len(exact) or 1)
+    if len(exact) and share > ROUNDED_FROM:
+        yield Finding("rounded", column.name, share=share)
+
+
+def _unseen(parts: Mapping[str, pa.Table], column: ColumnSummary) -> Iterator[Finding]:
+    """Yield a finding if valid has a source of its own, with texts of a column that train does not have."""
+    if column.kind == "text" and "valid" in parts:
+        valid = parts["valid"].column(column.name).drop_null()
+        unseen = pc.invert(pc.is_in(valid, pc.unique(parts["train"].column(column.name))))
+        if count := pc.sum(unseen).as_py():
+            yield Finding("unseen", column.name, count=count, share=count / len(valid))
 
 
 def _infinite(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:

@@ -26,8 +26,8 @@ ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder", "Categorizer")
 # A column of texts with fewer words on average is no prose.
 PROSE_WORDS = 3.0
 # Metrics and parameters that depend on which class is the positive one, and labels whose positive class needs no warning.
-POSITIVE = {
-    *[
+POSITIVE = frozenset(
+    [
         "f1",
         "aucpr",
         "precision",
@@ -38,16 +38,16 @@ POSITIVE = {
         "Precision",
         "Recall",
         "PRAUC",
-    ],
-    *[
         "scale_pos_weight",
         "monotone_constraints",
         "class_weights",
         "pos_bagging_fraction",
         "neg_bagging_fraction",
-    ],
-}
+    ]
+)
 NUMBERED = {"0", "1", "0.0", "1.0", "False", "True"}
+# Trainers that compute with 64-bit floats, or whose numbers sweeps does not know.
+WIDE = (None, "lightgbm", "command")
 # Number of columns that one warning names.
 NAMED = 5
 
@@ -75,7 +75,9 @@ def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
         "row_number",
         "number_text",
         "date_text",
+        "rounded",
         "infinite",
+        "unseen",
         "duplicates",
         "empty",
         "constant",
@@ -91,16 +93,16 @@ def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
     return (*_unread(summary, space), *_positive(summary, space), *texts, *_useless(grouped))
 
 
-def _positive(summary: DataSummary, space: Space) -> list[DataWarning]:
-    """Return a warning if a setting depends on the positive class, and the space file does not name this class."""
-    classes, params = list(summary.label), space.sections.get("params", {})
-    if len(classes) != 2 or space.data.positive is not None or NUMBERED.issuperset(classes):
-        return []
+def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
+    """Yield a warning if a setting depends on the positive class, and the space file does not name this class."""
+    classes, params = list(summary.label), space.sections.get("params")
     named = {each.metric.partition("-")[2] for each in (*space.objectives, *space.constraints)}
-    used = sorted(POSITIVE & (named | {*(params if isinstance(params, dict) else ())}))
-    text = f"the positive class is {classes[1]}, the last in sorted order, and `{', '.join(used)}` depends on it; "
-    text += f"write data.positive: {classes[1]}, or data.positive: {classes[0]}"
-    return [DataWarning("data.positive", text)] if used else []
+    used = sorted(POSITIVE & named.union(params if isinstance(params, dict) else ()))
+    unnamed = len(classes) == 2 and space.data.positive is None
+    if used and unnamed and not NUMBERED.issuperset(classes):
+        text = f"the positive class is {classes[1]}, the last in sorted order, and `{', '.join(used)}` depends on it; "
+        remedy = f"write data.positive: {classes[1]}, or data.positive: {classes[0]}"
+        yield DataWarning("data.positive", text + remedy)
 
 
 def _unread(summary: DataSummary, space: Space) -> list[DataWarning]:
@@ -135,7 +137,10 @@ def _matters(finding: Finding, space: Space) -> bool:
         return not data.drop_duplicates and data.group is None
     if finding.kind == "overlap":
         return not data.drop_duplicates
-    if finding.kind not in ("identifier", "number_text", "date_text"):
+    if finding.kind == "rounded":
+        scaled = any(step.name.endswith("Scaler") for step in _steps(space))
+        return not scaled and space.trainer.name not in WIDE
+    if finding.kind not in ("identifier", "number_text", "date_text", "unseen"):
         return True
     if _is_handled(finding.column, space):
         return False
@@ -226,6 +231,13 @@ def _warning(finding: Finding, summary: DataSummary) -> DataWarning:
     if finding.kind == "infinite":
         text = f"{name} has {finding.count:,} infinite values, which most trainers refuse; make them empty, or add it to data.drop"
         return DataWarning("data.drop", text)
+    if finding.kind == "rounded":
+        text = f"{name} needs more than the 24 bits of a 32-bit float: the trainer sees {percent(finding.share)} of its values as equal to "
+        remedy = "others; subtract the smallest value of the column, or add it to data.drop if it is an identifier"
+        return DataWarning("data.drop", text + remedy)
+    if finding.kind == "unseen":
+        text = f"{finding.count:,} values ({percent(finding.share)}) of {name} in data.valid are not in data.train; encoders treat them as "
+        return DataWarning("data.valid", f"{text}missing; choose a split with the same values")
     if finding.kind == "duplicates":
         text = f"about {percent(finding.share)} of the train rows are copies of other rows, so copies of train rows are in valid; "
         return DataWarning("data.drop_duplicates", f"{text}write data.drop_duplicates: true")

@@ -71,6 +71,12 @@ class Metrics:
             **where,
         )
         self.rows = Counter("sweeps_rows", "Predicted rows.", **where)
+        self.unseen = Gauge(
+            "sweeps_unseen_values",
+            "Values of categories that were not in the training data.",
+            ["column"],
+            **where,
+        )
         self.batch = Histogram(
             "sweeps_batch_rows",
             "Rows of one batch for the model.",
@@ -133,6 +139,7 @@ def predict_batch(bundle: Bundle, batch: list[Rows]) -> list[bytes]:
     joined = {
         c.name: [v for rows in batch for v in rows.values[c.name]] for c in bundle.manifest.columns
     }
+    bundle.count_unseen(joined)
     frame = bundle.predict_values(joined, sum(rows.count for rows in batch))
     predictions = {str(name): frame[name].to_numpy().tolist() for name in frame.columns}
     answers, start = [], 0
@@ -266,6 +273,8 @@ class _Endpoints:
         return RedirectResponse("docs")  # relative, because a proxy may add a prefix
 
     async def prometheus(self) -> Response:
+        for name, count in self.bundle.unseen.items():
+            self.metrics.unseen.labels(name).set(count)
         return Response(generate_latest(self.metrics), media_type=CONTENT_TYPE_LATEST)
 
 

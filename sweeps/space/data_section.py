@@ -87,6 +87,7 @@ class DataSection:
         if "train" in templates:
             rest["train"] = Node("parsed", at)
         keys = check(DataKeys, replace(node, value=rest), "data", at, self.problems)
+        self.group = node.value["group"].value if "group" in node.value else None
         valid, test = self._splits(node)
         if keys is None:
             return None, tuned
@@ -95,8 +96,8 @@ class DataSection:
         spec = DataSpec(
             keys.train,
             keys.label,
-            _by_group(valid, keys.group),
-            _by_group(test, keys.group),
+            valid,
+            test,
             keys.task,
             self.folder,
             drop_missing_label=keys.drop_missing_label,
@@ -126,8 +127,6 @@ class DataSection:
             self.problems.add(
                 node.value["drop"].mark, "data.drop", f"must not contain the label, `{name}`"
             )
-        if keys.group in labels:
-            self.problems.add(node.value["group"].mark, "data.group", "must not be the label")
         for name in weight_columns:
             if name in labels:
                 text = f"must be another column than the label, `{name}`; name a column of numbers"
@@ -281,10 +280,6 @@ class DataSection:
             self._source(called[0], path, called[0].value)
             return Split("path", path=called[0].value, args=called[1])
         value = node.value
-        if node.is_map and (old := {"group", "groups"} & set(value)):
-            text = "use `data.group`, which names the column of groups for all splits: `data: {group: patient, valid: 0.2}`"
-            self.problems.add(node.mark, f"{path}.{old.pop()}", text)
-            return None
         if value is None or report_domains(node, path, Problems()):
             return None  # the key is absent, or `check` reports its domains together with the domains of the other keys
         if isinstance(value, str) and value:
@@ -299,7 +294,8 @@ class DataSection:
             return Split("path", path=value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if 0 < value < 1:
-                return Split("fraction", fraction=float(value))
+                kind = "fraction" if self.group is None else "group"
+                return Split(kind, column=self.group, fraction=float(value))
             self.problems.add(
                 node.mark, path, f"a fraction must be above 0 and below 1, got {node.show()}"
             )
@@ -309,7 +305,7 @@ class DataSection:
                 return Split("rolling", column=rolling.rolling, folds=rolling.folds)
         elif node.is_map and key == "valid" and "folds" in value:
             if folds := check(ByFolds, node, path, at, self.problems):
-                return Split("folds", folds=folds.folds)
+                return Split("folds", column=self.group, folds=folds.folds)
         elif node.is_map and {"rolling", "folds"} & set(value):
             self.problems.add(
                 node.mark,
@@ -326,13 +322,6 @@ class DataSection:
             forms = f"{SPLIT_FORMS}; or {FOLD_FORMS}" if key == "valid" else SPLIT_FORMS
             self.problems.add(node.mark, path, f"must be {forms}, got {node.show()}")
         return None
-
-
-def _by_group(rule: Split | None, group: str | None) -> Split | None:
-    """Return the rule of a split, which keeps groups whole if there is a column of groups."""
-    if rule is None or group is None or rule.kind not in ("fraction", "folds"):
-        return rule
-    return replace(rule, kind=rule.kind.replace("fraction", "group"), column=group)
 
 
 def _texts(template: Template) -> tuple[str, ...]:

@@ -478,7 +478,7 @@ class _Loader:
         ranking = self.trainers.definition.ranking
         for key, value in params.items():
             for text in walk(value):
-                if not isinstance(text, str) or not re.fullmatch(ranking, text):
+                if not (ranking and isinstance(text, str) and re.fullmatch(ranking, text)):
                     continue
                 data = replace(data, task=data.task or "regression")
                 if data.group is None or data.weight_columns:

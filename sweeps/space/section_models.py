@@ -583,9 +583,7 @@ class ByRolling:
     folds: Annotated[AtLeast2, Field(examples=[3])] = 5
 
 
-SPLIT_FORMS = (
-    "a fraction such as 0.2, a path, {column: split, value: valid} or {time: col, last: 0.2}"
-)
+SPLIT_FORMS = "a fraction such as 0.2 (for whole groups, use `data.group`), a path, {column: split, value: valid} or {time: col, last: 0.2}"
 FOLD_FORMS = "{folds: 5} or {rolling: col} for a cross-validation"
 # What to give for a missing required key, by section and key.
 REQUIRED: dict[tuple[type, str], str] = {

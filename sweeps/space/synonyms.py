@@ -84,7 +84,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "every column but the label is a feature; `drop` leaves columns out": "features columns",
         "rows": "sample frac",
         "positive": "pos_label positive_class positive_label",
-        "group": "groups group_column group_id qid query query_id",
+        "use `data.group`": "groups group_column group_id qid query query_id",
         "task": "problem_type",
         "drop_missing_label": "dropna",
         "weight": "sample_weight sample_weights weights weight_column",

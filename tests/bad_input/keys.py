@@ -43,7 +43,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown form of a split",
             "data: {train: rows.csv, label: y, valid: {colum: split, value: valid}}",
-            "2:42: data.valid: must be a fraction such as 0.2, a path, {column: split, value: valid} or {time: "
+            "2:42: data.valid: must be a fraction such as 0.2 (for whole groups, use `data.group`), a path, {column: split, value: valid} or {time: "
             "col, last: 0.2}; or {folds: 5} or {rolling: col} "
             "for a cross-validation, got {colum: split, value: valid}",
         ),
@@ -73,7 +73,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "1:1: data.label: is required by `xgboost`; give the name of the column to predict",
             "1:1: data.train: is required; give a path, a glob, a URI, sklearn:NAME or module:function; "
             "a loop that reads its own data needs no `data`",
-            "1:1: data.valid: is required; give a fraction such as 0.2, a path, {column: split, value: valid} or "
+            "1:1: data.valid: is required; give a fraction such as 0.2 (for whole groups, use `data.group`), a path, {column: split, value: valid} or "
             "{time: col, last: 0.2}; or {folds: 5} or {rolling: col} for a cross-validation",
         ),
         without(
@@ -90,7 +90,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "no valid",
             "data: {train: rows.csv, label: y}",
-            "2:1: data.valid: is required; give a fraction such as 0.2, a path, {column: split, value: valid} or "
+            "2:1: data.valid: is required; give a fraction such as 0.2 (for whole groups, use `data.group`), a path, {column: split, value: valid} or "
             "{time: col, last: 0.2}; or {folds: 5} or {rolling: col} for a cross-validation",
         ),
         line(

@@ -15,11 +15,13 @@ import pyarrow.csv
 import pytest
 
 from sweeps.bundle import predict
-from sweeps.bundle.model import load_bundle
+from sweeps.bundle.model import Bundle, load_bundle
 from sweeps.bundle.predict import predict_file
 from sweeps.bundle.write import write_bundle
 from sweeps.core.errors import InputError
 from sweeps.data import schema_probe
+from sweeps.data.preprocessing.fit import fit_chain
+from sweeps.space import Step
 from tests.commands import invoke
 
 pytestmark = [
@@ -417,3 +419,21 @@ def test_a_row_of_csv_that_is_longer_than_a_block_is_read_by_larger_ones(
     monkeypatch.setattr(schema_probe, "CSV_BLOCK", 2000)
     with pytest.raises(InputError, match=r"rows\.csv: cannot be read: "):
         predict_file(path, tmp_path / "rows.csv")
+
+
+def test_predict_counts_values_that_training_never_saw(tmp_path, monkeypatch):
+    rows = made.raw()[["city", "rooms"]].assign(kind=["a", "b", "a", "b", "a", "b"])
+    kept = made.ingredients(tmp_path, monkeypatch, "unseen")
+    steps = (Step("OrdinalEncoder", ("city",), {}), Step("Categorizer", ("kind",), {}))
+    fitted = fit_chain(steps, pa.Table.from_pandas(rows, preserve_index=False), None)
+    loaded = Bundle(
+        tmp_path, load_bundle(write_bundle(tmp_path / "b", **kept)).manifest, None, fitted
+    )
+    assert loaded.unseen_notes == []
+    new = pd.DataFrame({"city": ["Rome", "Lyon", None, "Oslo"], "kind": ["c", "a", "a", None]})
+    for start in (0, 2):
+        loaded.count_unseen(new.iloc[start : start + 2])
+    assert loaded.unseen_notes == [
+        "2 of 3 values of `city` were not in the training data; predicted as missing",
+        "1 of 3 values of `kind` were not in the training data; predicted as missing",
+    ]

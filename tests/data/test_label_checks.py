@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from sweeps.core.errors import InputError
-from sweeps.data.label_checks import infer_task
+from sweeps.data.label_checks import infer_task, positive_last
 from sweeps.data.load import load_splits, summarize_source
 from sweeps.data.summary import DataSummary
 from sweeps.data.summary_text import label_text
@@ -20,6 +20,11 @@ from sweeps.space.section_models import DataSpec, Split
 def column(values: list[Any]) -> dict[str, pa.ChunkedArray]:
     kind = pa.large_string() if isinstance(values[0], str) else None
     return {"train": pa.chunked_array([pa.array(values, kind)])}
+
+
+def last(values: list[Any], task: str | None, positive: Any) -> tuple[Any, Any]:
+    data: Any = SimpleNamespace(positive=positive)
+    return positive_last(data, *infer_task("left", task, column(values)))
 
 
 @pytest.mark.parametrize(
@@ -39,21 +44,21 @@ def column(values: list[Any]) -> dict[str, pa.ChunkedArray]:
     ],
 )
 def test_the_positive_class_is_the_last(values, positive, classes):
-    assert infer_task("left", None, column(values), positive) == ("binary", classes)
+    assert last(values, None, positive) == ("binary", classes)
 
 
 @pytest.mark.parametrize(
     ("values", "task", "positive", "has"),
     [
-        (["ja", "nein"], None, "no", "`left` is binary and has 'ja', 'nein'"),
-        (["a", "b", "c"], None, "a", "`left` is multiclass and has 'a', 'b', 'c'"),
-        ([0.5, 1.5, 2.5], None, 1.5, "`left` is regression and has 0.5, 1.5, 2.5"),
-        ([0, 1], "regression", 1, "`left` is regression and has 0, 1"),
+        (["ja", "nein"], None, "no", "the label is binary with 'ja', 'nein'"),
+        (["a", "b", "c"], None, "a", "the label is multiclass with 'a', 'b', 'c'"),
+        ([0.5, 1.5, 2.5], None, 1.5, "the label is regression without classes"),
+        ([0, 1], "regression", 1, "the label is regression without classes"),
     ],
 )
 def test_a_class_that_is_not_there_is_refused_in_one_line(values, task, positive, has):
     with pytest.raises(InputError) as error:
-        infer_task("left", task, column(values), positive)
+        last(values, task, positive)
     (problem,) = error.value.problems
     assert problem.place == "data.positive" and problem.text.endswith(has)
     assert f"got {positive!r}" in problem.text

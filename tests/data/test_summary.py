@@ -409,6 +409,56 @@ def test_a_stream_is_summarised_from_a_sample(tmp_path):
     assert summary.summary.sampled < 60_000
 
 
+MICROS = 1_700_000_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("values", "warned"),
+    [
+        (MICROS + np.arange(N), True),
+        (2**24 + np.arange(N), True),
+        (-(2**30) - np.arange(N), True),
+        ((2**53 + 2 * np.arange(N)).astype(float), True),
+        (np.append(MICROS + np.arange(N - 1.0), np.nan), True),
+        (2**24 + 2 * np.arange(N), False),
+        (2**24 - N + np.arange(N), False),
+        (MICROS + np.arange(N) * 10**12, False),
+        (RNG.normal(1e9, 1, N), False),
+        (np.full(N, MICROS), False),
+    ],
+)
+def test_integers_that_meet_as_32_bit_floats_are_reported(tmp_path, values, warned):
+    rows = frame(when=RNG.permutation(values))
+    found = [text for text in texts(tmp_path, rows) if text.startswith("`when` needs more than")]
+    assert len(found) == warned
+    if warned:
+        assert "subtract the smallest value" in found[0] and "data.drop" in found[0]
+        assert not any("32-bit" in text for text in texts(tmp_path, rows, trainer="lightgbm"))
+        scaled = texts(tmp_path, rows, steps="[OneHotEncoder: {}, StandardScaler: {}]")
+        assert not any("32-bit" in text for text in scaled)
+
+
+def test_parsed_times_that_meet_as_32_bit_floats_are_reported(tmp_path):
+    times = pd.Timestamp("2024-05-01") + pd.to_timedelta(np.arange(N), unit="s")
+    rows = frame(when=times.strftime("%Y-%m-%d %H:%M:%S"))
+    (found,) = texts(tmp_path, rows, data=", parse: {when: '%Y-%m-%d %H:%M:%S'}")
+    assert "`when` needs more than the 24 bits" in found
+    days = frame(when=(pd.Timestamp("2024-05-01") + pd.to_timedelta(np.arange(N), "D")).astype(str))
+    assert texts(tmp_path, days, data=", parse: {when: '%Y-%m-%d'}") == []
+
+
+def test_values_of_valid_that_train_does_not_have_are_reported(tmp_path):
+    frame().assign(color=["red", "pink", "blue", None] * (N // 4)).to_csv(
+        tmp_path / "valid.csv", index=False
+    )
+    rows = frame()
+    texts(tmp_path, rows)
+    space = load(tmp_path / "space.yaml", ["data.valid=valid.csv"])
+    (found,) = [w for s in summarize_early(space) for w in s.warnings if w.key == "data.valid"]
+    assert found.text.startswith("100 values (33 %) of `color` in data.valid are not in data.train")
+    assert texts(tmp_path, rows) == [], "rows of one source are not split yet"
+
+
 # ---- no false alarms
 
 

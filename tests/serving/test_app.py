@@ -180,13 +180,16 @@ def test_prometheus_is_told():
     app = make_app(served.bundle())
     send(app, "/predict", {"records": [GOOD, GOOD]})
     send(app, "/predict", {"records": [{}]})
+    send(app, "/predict", {"records": [GOOD | {"city": "Rome"}, GOOD | {"city": None}]})
     text = send(app, "/metrics", method="GET")[1]
     for line in (
-        'sweeps_requests_total{path="/predict",status="200"} 1.0',
+        'sweeps_requests_total{path="/predict",status="200"} 2.0',
+        'sweeps_unseen_values{column="city"} 1.0',
+        'sweeps_unseen_values{column="heating"} 0.0',
         'sweeps_requests_total{path="/predict",status="422"} 1.0',
-        "sweeps_rows_total 2.0",
+        "sweeps_rows_total 4.0",
         "sweeps_requests_in_flight 0.0",
-        'sweeps_request_seconds_count{path="/predict"} 2.0',
+        'sweeps_request_seconds_count{path="/predict"} 3.0',
     ):
         assert line in text
 

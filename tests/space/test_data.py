@@ -294,10 +294,10 @@ def test_valid_can_be_a_cross_validation(tmp_path):
             "data.valid.folds: must be an integer of at least 2, got 1",
         ),
         (
-            "{folds: 3, group: a}",
+            "{folds: 3, groups: a}",
             "",
             "{name: none}",
-            "data.valid.group: use `data.group`, which names the column of groups for all splits",
+            "data.valid.groups: unknown key; use `data.group`",
         ),
         (
             "0.2",

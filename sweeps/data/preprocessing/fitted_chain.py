@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -60,6 +60,16 @@ class FittedChain(RenamedFields):
     def columns_out(self) -> tuple[str, ...]:
         """Prepared columns, without the label."""
         return tuple(self.empty.columns)
+
+    @property
+    def known_values(self) -> dict[str, Iterable[Any]]:
+        """Values of each raw column of categories that an encoder, or a model that reads categories, saw in training."""
+        kinds = self.empty.dtypes.items()
+        known = {str(name): kind.categories for name, kind in kinds if kind == "category"}
+        for step in self.fitted_steps:
+            if isinstance(step, portable_steps.Encode):
+                known |= {name: how["keys"] for name, how in step.columns.items()}
+        return {name: known[name] for name in self.columns_in if name in known}
 
     def transform(self, df: pd.DataFrame, copy: bool = True) -> pd.DataFrame:
         """Preprocess raw rows.

@@ -23,6 +23,7 @@ from sweeps.data.label_checks import (
     check_same_task,
     infer_task,
     missing_class_notes,
+    positive_last,
 )
 from sweeps.data.load import encode_label
 from sweeps.data.parse import parse_values
@@ -343,13 +344,12 @@ def _task(
         label,
         spec.task,
         {key: pa.chunked_array([count.values.cast(kind)], kind) for key, count in counts.items()},
-        spec.positive,
     )
     if classes is not None and len(classes) > MOST_CLASSES:
         advice = "set data.task, or write `ingest: memory`"
         text = f"`{label}` has more than {MOST_CLASSES:,} classes, the most that a stream can have; {advice}"
         raise InputError(Problem("data.label", text))
-    return task, classes
+    return positive_last(spec, task, classes)
 
 
 class StreamVariants:
