@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweeps.controller.status import Pairs, SweepStatus, TrialRow, shape_text
+from sweeps.controller.status import STATES, Pairs, SweepStatus, TrialRow, shape_text
 from sweeps.controller.trial_columns import cell_of, default_columns, is_missing, sorted_trials
 from sweeps.core.durations import format_clock
 from sweeps.core.html_tables import escaped, facts, table
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 
 # Number of running trials in the live view, and of trials in the table of a sweep.
 RUNNING_TRIALS, BEST_TRIALS = 16, 20
-STATES = (
-    ("RUNNING", "running"),
-    ("PAUSED", "paused"),
-    ("COMPLETE", "completed"),
-    ("PRUNED", "pruned"),
-    ("FAIL", "failed"),
-)
 
 
 def status_html(s: SweepStatus, messages: Sequence[str] = ()) -> str:
@@ -41,11 +34,7 @@ def status_html(s: SweepStatus, messages: Sequence[str] = ()) -> str:
     lines.append(
         f"<div><b>{html.escape(s.name)}</b> &nbsp; {format_clock(s.seconds)}{_phase(s)}</div>"
     )
-    counts = ", ".join(
-        f"{s.states[state]} {word}"
-        for state, word in STATES
-        if state != "PAUSED" or s.states[state]
-    )
+    counts = ", ".join(f"{number} {STATES[state]}" for state, number in s.counts.items())
     bar = f'<progress max="{max(1, s.total)}" value="{s.ended}" style="width: 16em; vertical-align: middle"></progress>'
     lines.append(f"<div>{bar} <b>{s.ended}/{s.total}</b> trials: {counts}</div>")
     lines += [f"<div>{text}</div>" for text in _facts(s)]

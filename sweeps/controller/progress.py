@@ -88,6 +88,7 @@ class SweepProgress:
         self._started: set[str] = set()  # ids of the trials that this driver started or continued
         self.concurrency = 0
         self.usage: Usage | None = None
+        self._nodes: dict[str, str] = {}
         self.best: BestTrial | None = None
         results = self._store.results()
         self.failures = [
@@ -222,7 +223,18 @@ class SweepProgress:
             use=self._resource_use(),
             fits=self.usage.fits if self.usage else 0,
             stage=stage,
+            messages=self._node_changes(),
         )
+
+    def _node_changes(self) -> tuple[str, ...]:
+        """Return a line for each node that was lost or has joined since the last call."""
+        if self.usage is None:
+            return ()
+        before, after = self._nodes, self.usage.nodes
+        self._nodes = after
+        lost = [f"node {name} was lost" for node, name in before.items() if node not in after]
+        joined = [f"node {name} has joined" for node, name in after.items() if node not in before]
+        return (*lost, *joined) if before else ()
 
     def _time_left(self, now: float) -> TimeLeft | None:
         scheduler = self._search.scheduler

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from sweeps.space import Space
 
 STOPPING_GENTLY = "stopping: finished trials are kept and the best one is exported"
+# The word for each state of trials.
+STATES = {
+    "RUNNING": "running",
+    "WAITING": "waiting",
+    "PAUSED": "paused",
+    "COMPLETE": "completed",
+    "PRUNED": "pruned",
+    "FAIL": "failed",
+}
 # A short form of a configuration for display: (name, value) pairs.
 Pairs = tuple[tuple[str, str], ...]
 
@@ -128,6 +137,16 @@ class SweepStatus:
         """Number of trials that have ended."""
         return self.states["COMPLETE"] + self.states["PRUNED"] + self.states["FAIL"]
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of trials by state, for display. Trials that wait for workers are WAITING, not RUNNING."""
+        waiting = sum(row.stage.startswith("waiting") for row in self.rows)
+        numbers = {state: self.states[state] for state in STATES}
+        numbers["RUNNING"] -= waiting
+        numbers["WAITING"] = waiting
+        rare = ("WAITING", "PAUSED")
+        return {state: n for state, n in numbers.items() if n or state not in rare}
+
 
 def starting_status(
     space: Space, total: int, name: str, began: float, stage: str, messages: tuple[str, ...] = ()
@@ -157,20 +176,14 @@ def starting_status(
 
 def status_line(s: SweepStatus) -> str:
     """Format a status as one line: number of trials by state, best value, and time left."""
-    waiting = sum(row.stage.startswith("waiting") for row in s.rows)
-    parts = [
-        f"{s.ended}/{s.total} trials",
-        f"{s.states['RUNNING'] - waiting} running",
-        f"{s.states['PRUNED']} pruned",
-    ]
-    if s.states["PAUSED"]:
-        parts.insert(2, f"{s.states['PAUSED']} paused")
-    if waiting:
-        parts.insert(2, f"{waiting} waiting")
+    parts = [f"{s.ended}/{s.total} trials"]
     if s.paused:
-        parts.insert(1, "paused")
-    if s.states["FAIL"]:
-        parts.append(f"{s.states['FAIL']} failed")
+        parts.append("paused")
+    parts += [
+        f"{number} {STATES[state]}"
+        for state, number in s.counts.items()
+        if state != "COMPLETE" and (number or state in ("RUNNING", "PRUNED"))
+    ]
     if s.best:
         parts.append(f"best {s.best.value:.6g} (trial {s.best.trial})")
     if s.front:

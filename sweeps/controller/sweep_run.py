@@ -239,11 +239,14 @@ class SweepRun:
                 raise
 
     def _run(self, trackers: TrackerHub) -> SweepResult:
+        import ray
+
         concluded: Conclusion | None = None
         report, timeout = "", CLOSE_WITHIN
         self._commands.discard_stale()
         try:
-            self._publish_stage("starting Ray", () if self._search_loop else self._learned_from)
+            stage = "connecting to Ray" if self.address or ray.is_initialized() else "starting Ray"
+            self._publish_stage(stage, () if self._search_loop else self._learned_from)
             with self._check_started_early(), self._session() as session:
                 self._interrupt.again()
                 concluded = self._search(session, trackers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -28,7 +29,8 @@ _SIGNALS = {
 }
 _TITLE = re.compile(r"^--- \d{4}-\d\d-\d\d .*, attempt \d+, rank ", re.MULTILINE)
 TAIL = 1 << 16  # bytes at the end of a log that are read
-MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")
+# The cgroups of this process, and the mount of the cgroups. A container sees its own cgroup at the root of the mount.
+CGROUPS, MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def exit_cause(
@@ -85,11 +87,21 @@ def last_attempt_log(log: Path) -> str:
 
 
 def kills_for_memory() -> int:
-    """Return how many processes of this container the kernel has killed for lack of memory; 0 if the number is unknown."""
-    try:
-        return int(re.findall(r"^oom_kill (\d+)", MEMORY_EVENTS.read_text(), re.MULTILINE)[0])
-    except (OSError, IndexError, ValueError):
-        return 0
+    """Return how many processes of this container the kernel has killed for lack of memory; 0 if the number is unknown.
+
+    Under cgroup v2, `memory.events` has the number; under v1, `memory.oom_control` of the controller `memory`.
+    """
+    files = [MOUNT / "memory.events", MOUNT / "memory" / "memory.oom_control"]
+    with contextlib.suppress(OSError):
+        for path in re.findall(
+            r"^\d+:(?:|.*\bmemory\b.*):/(.+)", CGROUPS.read_text(), re.MULTILINE
+        ):
+            files += [file.parent / path / file.name for file in files[:2]]
+    kills = 0
+    for file in files:
+        with contextlib.suppress(OSError):
+            kills += sum(map(int, re.findall(r"^oom_kill (\d+)", file.read_text(), re.MULTILINE)))
+    return kills
 
 
 def log_os_exit() -> None:

@@ -357,6 +357,7 @@ class Usage:
             have no entry.
         missing: Trials that do not fit on the cluster. Maps each trial's id to a text that says for which nodes the trial waits, and since
             when.
+        nodes: Host and address of each living node, by the node's id.
     """
 
     total: dict[str, float]
@@ -367,3 +368,4 @@ class Usage:
     worker_seconds: dict[str, float] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+    nodes: dict[str, str] = field(default_factory=dict)

@@ -305,6 +305,7 @@ class _Pool:
             seconds,
             silent,
             missing,
+            self.workers.node_names,
         )
 
     async def await_stopped(self, timeout: float = STOP_WITHIN) -> None:

@@ -70,6 +70,7 @@ class WorkerPool:
     Attributes:
         workers: The workers that have not ended, by id.
         nodes: Resources of each living node, by node id.
+        node_names: Host and address of each living node, by node id.
         misfits: Shapes of waiting trials that would not fit even on the empty cluster. Maps each shape to the time at which this was first
             noticed, by the monotonic clock.
     """
@@ -93,6 +94,7 @@ class WorkerPool:
         )
         self.workers: dict[str, Worker] = {}
         self.nodes: dict[str, Mapping[str, float]] = {}
+        self.node_names: dict[str, str] = {}
         self.misfits: dict[Shape, float] = {}
         self._queue: list[
             tuple[Request, asyncio.Future[Any], float]
@@ -729,6 +731,11 @@ class WorkerPool:
             found: The cluster's nodes as `ray.nodes` returns them, including the nodes that have died.
         """
         alive = {node["NodeID"]: node["Resources"] for node in found if node["Alive"]}
+        self.node_names = {
+            node["NodeID"]: f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+            for node in found
+            if node["Alive"]
+        }
         if self._fixed is not None:
             self.nodes = {next(iter(alive)): self._fixed}
         else:

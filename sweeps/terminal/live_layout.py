@@ -11,17 +11,11 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from sweeps.controller.status import Pairs, ResourceUse, SweepStatus, TrialRow, shape_text
+from sweeps.controller.status import STATES, Pairs, ResourceUse, SweepStatus, TrialRow, shape_text
 from sweeps.core.durations import format_clock
 
 LABEL = 8
-STATES = (
-    ("RUNNING", "running", "cyan"),
-    ("PAUSED", "paused", ""),
-    ("COMPLETE", "completed", "green"),
-    ("PRUNED", "pruned", ""),
-    ("FAIL", "failed", "bold red"),
-)
+STYLES = {"RUNNING": "cyan", "COMPLETE": "green", "FAIL": "bold red"}
 # Columns of the table and their widths. If the terminal is narrow, columns are dropped, beginning with the last.
 COLUMNS = {"trial": 6, "step": 19, "time": 7, "value": 11, "workers": 9, "best": 11}
 ORDER = ("trial", "step", "value", "best", "workers", "time")
@@ -199,20 +193,19 @@ def _ends(left: Text, right: Text, width: int) -> Text:
 
 
 def _trials(s: SweepStatus, width: int) -> list[Text]:
-    states = [
-        each for each in STATES if each[0] != "PAUSED" or s.states["PAUSED"]
-    ]  # Few schedulers pause trials.
     counts = [
-        Text(f"{s.states[state]} {word}", style if s.states[state] else "dim")
-        for state, word, style in states
+        Text(f"{number} {STATES[state]}", STYLES.get(state, "") if number else "dim")
+        for state, number in s.counts.items()
     ]
     of = Text(f"{s.ended}/{s.total}", "bold")
     digits = len(str(s.total))
     most = (
-        2 * digits + 3 + sum(digits + len(word) + 3 for _, word, _ in states)
+        2 * digits
+        + 3
+        + sum(digits + len(STATES[state]) + 3 for state in {**s.counts, "WAITING": 0})
     )  # The bar's length must not change.
     length = width - most if width - most >= 10 else width - of.cell_len - 2
-    return flow([bar(s.ended / max(1, s.total), min(max(length, 4), 60)), of, *counts], width, 3)
+    return flow([bar(s.ended / max(1, s.total), min(max(length, 4), 60)), of, *counts], width, 4)
 
 
 def _best(s: SweepStatus, width: int) -> list[Text]:

@@ -145,6 +145,32 @@ def test_a_row_says_what_a_running_trial_is_at(controller):
     )
 
 
+def test_waiting_trials_are_not_running(controller):
+    a, b = controller.start_trial(), controller.start_trial()
+    controller.progress.usage = Usage(
+        {"CPU": 4.0}, stages={a: (Stage.TRAINING, None), b: (Stage.WAITING, None)}
+    )
+    assert controller.status().counts == {
+        "RUNNING": 1,
+        "WAITING": 1,
+        "COMPLETE": 0,
+        "PRUNED": 0,
+        "FAIL": 0,
+    }
+
+
+def test_lost_and_joined_nodes_are_named_once(controller):
+    def said(*nodes: str) -> tuple[str, ...]:
+        names = {node: f"{node} (10.0.0.1)" for node in nodes}
+        controller.progress.usage = Usage({"CPU": 4.0}, nodes=names)
+        return controller.status().messages
+
+    assert controller.status().messages == ()
+    assert said("a", "b") == () == said("a", "b"), "the nodes of the start are no news"
+    assert said("b", "c") == ("node a (10.0.0.1) was lost", "node c (10.0.0.1) has joined")
+    assert said("b", "c") == ()
+
+
 def test_the_best_is_that_of_all_reports_with_its_configuration(controller):
     a, b = controller.start_trial(), controller.start_trial()
     controller.on_trial_progress(a, Progress(reports(3.0, math.nan, 1.0)))

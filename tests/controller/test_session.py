@@ -222,6 +222,14 @@ def test_a_run_goes_from_the_space_file_to_the_result(
     assert more.trials["completed"] == 3
 
 
+def test_a_ray_that_runs_is_not_started(events, space, no_report, tmp_path, monkeypatch):
+    monkeypatch.setattr(tune_search, "run", run_all)
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
+    stages: list[str | None] = []
+    swept(tmp_path, on_progress=lambda status: stages.append(status.stage))
+    assert stages[0] == "connecting to Ray" and "starting Ray" not in stages
+
+
 def test_a_script_may_show_the_folder_and_the_result(
     events, space, no_report, tmp_path, monkeypatch, caplog
 ):

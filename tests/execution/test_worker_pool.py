@@ -27,6 +27,7 @@ from sweeps.execution.worker_pool import WorkerPool
 from tests.execution.driving import job, trial
 
 ONE, TWO = Shape(1, (("CPU", 1.0),)), Shape(2, (("CPU", 1.0),))
+NODE = {"Alive": True, "NodeManagerHostname": "box", "NodeManagerAddress": "10.0.0.1"}
 LARGE, SMALL = Shape(1, (("CPU", 1.0), ("GPU", 0.7))), Shape(1, (("CPU", 1.0), ("GPU", 0.4)))
 
 
@@ -71,7 +72,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
     context = SimpleNamespace(current_actor=None, get_node_id=lambda: "here")
     monkeypatch.setattr(worker_pool.ray, "get_runtime_context", lambda: context)
     monkeypatch.setattr(
-        worker_pool.ray, "nodes", lambda: [{"NodeID": "here", "Alive": True, "Resources": {}}]
+        worker_pool.ray, "nodes", lambda: [{**NODE, "NodeID": "here", "Resources": {}}]
     )
     monkeypatch.setattr(worker_pool.ray, "kill", made.killed.append)
 
@@ -383,7 +384,7 @@ def test_a_gang_asks_only_if_it_could_become_larger(fake):
 
 def test_a_limit_bounds_the_workers_of_all_nodes_together(fake, monkeypatch):
     nodes = [
-        {"NodeID": name, "Alive": True, "Resources": {"CPU": 2.0, "GPU": 1.0}}
+        {**NODE, "NodeID": name, "Resources": {"CPU": 2.0, "GPU": 1.0}}
         for name in ("here", "there")
     ]
     monkeypatch.setattr(worker_pool.ray, "nodes", lambda: nodes)
@@ -490,7 +491,7 @@ def test_a_gang_whose_workers_close_when_it_grows_does_not_grow_again(fake):
 def nodes_of(*cpus: float) -> list[dict[str, Any]]:
     """Nodes with these numbers of CPUs, as `ray.nodes` returns them. The first one is the pool's own."""
     return [
-        {"NodeID": f"node-{i}" if i else "here", "Alive": True, "Resources": {"CPU": amount}}
+        {**NODE, "NodeID": f"node-{i}" if i else "here", "Resources": {"CPU": amount}}
         for i, amount in enumerate(cpus)
     ]
 
@@ -623,3 +624,12 @@ def test_the_error_of_a_gang_names_every_rank_that_failed_in_another_way():
     assert trial_driver.with_peers([cause, same], []).error == cause.error
     returned = trial_driver.with_peers([consequence], [Ended(1, State.COMPLETE, reports=2)])
     assert str(returned.error).startswith("rank 1 returned after 2 reports\nrank 0: Traceback")
+
+
+def test_lost_nodes_lose_their_names(fake):
+    pool = WorkerPool(job("my:loop", "none"), None, None, Background())
+    there = {**NODE, "NodeID": "there", "NodeManagerHostname": "other", "Resources": {}}
+    pool.update_nodes([{**NODE, "NodeID": "here", "Resources": {}}, there])
+    assert pool.node_names == {"here": "box (10.0.0.1)", "there": "other (10.0.0.1)"}
+    pool.update_nodes([{**NODE, "NodeID": "here", "Resources": {}}, {**there, "Alive": False}])
+    assert pool.node_names == {"here": "box (10.0.0.1)"}

@@ -131,7 +131,8 @@ def test_the_report_has_the_importances(width):
     for word in (
         "1:32",
         "28/64",
-        "4 running",
+        "3 running",
+        "1 waiting",
         "6 completed",
         "21 pruned",
         "1 failed",
@@ -288,7 +289,7 @@ def words_of(svg: str) -> list[str]:
 def test_the_pictures_show_the_current_view(theme):
     file = REPO / "docs" / f"live-{theme}.svg"
     assert words_of(file.read_text()) == words_of(picture(theme)), (
-        "renew them: python -m tests.terminal.test_view"
+        "renew them: python -m tests.terminal.test_live_layout"
     )
     assert file.stat().st_size < 60_000 and "url(http" not in file.read_text()
 
