@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweeps.core.label_columns import MULTIOUTPUT, QUERY, label_columns
 from sweeps.core.parameter_schema import Fragment, allows, rule_of
+from sweeps.core.safe_names import safe_name
 from sweeps.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LabeledRows",
+    "constraints_by_position",
     "fill_parameters",
     "queries",
     "read_rows",
@@ -207,14 +209,46 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
 
 
 def safe_names(columns: Iterable[Any], refused: str) -> list[str]:
-    """Replace characters in column names by underscores. If two names become equal, append the position to every name.
+    """Return column names that a framework accepts; see `safe_name`.
 
     Args:
         columns: Names of the columns.
         refused: The characters that the framework does not accept, as in `age_<30` after one-hot encoding.
     """
-    safe = [re.sub(f"[{re.escape(refused)}]", "_", str(column)) for column in columns]
-    return safe if len(set(safe)) == len(safe) else [f"{name}.{i}" for i, name in enumerate(safe)]
+    pattern = re.compile(f"[{re.escape(refused)}]")
+    return [safe_name(str(column), pattern) for column in columns]
+
+
+def constraints_by_position(given: Mapping[str, Any], columns: Iterable[Any]) -> dict[str, Any]:
+    """Return the constraints of gradient boosting with positions in place of names of columns.
+
+    A constraint that is a text is left out, because the framework reads it.
+
+    Args:
+        given: The trial's `params`.
+        columns: Names of the columns in the prepared data.
+
+    Raises:
+        ValueError: A constraint names an unknown column.
+    """
+    positions = {str(name): position for position, name in enumerate(columns)}
+    signs, groups = given.get("monotone_constraints"), given.get("interaction_constraints")
+    found: dict[str, Any] = {}
+    try:
+        if isinstance(signs, Mapping):
+            found["monotone_constraints"] = [0] * len(positions)
+            for name, sign in signs.items():
+                found["monotone_constraints"][positions[str(name)]] = sign
+        if isinstance(groups, list):
+            found["interaction_constraints"] = [
+                [name if isinstance(name, int) else positions[name] for name in group]
+                for group in groups
+            ]
+    except KeyError as e:
+        raise ValueError(
+            f"a constraint names the column `{e.args[0]}`; the prepared data has: {', '.join(positions)}"
+        ) from None
+    return found
 
 
 def whole_numbers(

@@ -136,6 +136,7 @@ class _Series:
 
     def __init__(self, file: Path):
         self._file, self._offset = file, 0
+        self._seen: set[tuple[str, ...]] = set()
         self.lines: list[tuple[int, float, int]] = []
         self.at: dict[int, float] = {}
 
@@ -148,7 +149,11 @@ class _Series:
             whole = text[: text.rfind(b"\n") + 1]  # The script may be writing the last line.
             self._offset += len(whole)
             for line in whole.decode().splitlines():
-                time, value, step = line.split()[:3]
+                fields = tuple(line.split()[:3])
+                if fields in self._seen:  # `log_model` logs the run's latest values again.
+                    continue
+                self._seen.add(fields)
+                time, value, step = fields
                 self.lines.append((int(time), float(value), int(step)))
                 self.at[int(step)] = float(value)
         return self

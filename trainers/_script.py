@@ -27,6 +27,7 @@ from typing import Any
 
 from sweeps.core.command_template import named_values
 from sweeps.core.secrets import hide_known_bytes
+from sweeps.core.trial import UNREADABLE_LINE
 from sweeps.trainers._mlflow_files import MlflowFiles
 
 # The sources of reports. A source counts only if no source before it has reports.
@@ -41,8 +42,10 @@ for folder; do mv -- "$folder" "$folder.removed" && rm -rf -- "$folder.removed";
 """
 LOOK_EVERY, DRAIN_WITHIN = 0.1, 1.0
 CHUNK = 1 << 16
-# A line on standard output that is longer than this, in bytes, is no report.
+# A line on standard output that is longer than this, in bytes, cannot be read.
 LONGEST_LINE = 1 << 20
+# The part of an unreadable line that the trial's log quotes, in bytes.
+SHOWN = 200
 # The part of standard error that the error of a failed trial quotes, in bytes and lines.
 TAIL, TAIL_LINES = 1 << 14, 20
 
@@ -65,11 +68,16 @@ class ScriptReport:
     saves: bool = False
     done: Callable[[], None] = lambda: None
 
+    @property
+    def is_readable(self) -> bool:
+        """False if the report stands for a line that cannot be read."""
+        return UNREADABLE_LINE not in self.metrics
+
 
 class Sources:
     """Choose the source whose reports count. A script may print and log the same metrics that it passes to `sweeps.report`.
 
-    The first report of a source other than `sweeps.report` is held back until the second one, because a better source may follow.
+    The first readable report of a source other than `sweeps.report` is held back until the second one, because a better source may follow.
 
     Attributes:
         chosen: The source whose reports count; None until it is known.
@@ -77,7 +85,7 @@ class Sources:
 
     def __init__(self) -> None:
         self.chosen: str | None = None
-        self._held: ScriptReport | None = None
+        self._held: list[ScriptReport] = []
 
     def add(self, report: ScriptReport) -> list[ScriptReport]:
         """Return the reports that count now, the oldest first.
@@ -85,27 +93,30 @@ class Sources:
         Raises:
             ValueError: The script calls `sweeps.report`, but reports of another source have counted already.
         """
-        held, source = self._held, report.source
-        if self.chosen is None and (source == CALL or (held is not None and held.source == source)):
-            self.chosen, self._held = source, None
-            return (
-                [report] if held is None or source == CALL else [replace(held, saves=False), report]
-            )
         if self.chosen is None:
-            if held is None or SOURCES.index(source) < SOURCES.index(held.source):
-                self._held = report
+            self._held.append(report)
+            held = self._of_best_source()
+            if report.source == CALL or sum(each.is_readable for each in held) > 1:
+                self.chosen, self._held = report.source, []
+                return [*(replace(each, saves=False) for each in held[:-1]), report]
             return []
-        if source == CALL != self.chosen:
+        if report.source == CALL != self.chosen:
             raise ValueError(
                 f"the script calls sweeps.report, but its {self.chosen} with the objective's metric already count as reports; "
                 "call sweeps.report from the first step on, or never"
             )
-        return [report] if source == self.chosen else []
+        return [report] if report.source == self.chosen else []
 
     def end(self) -> list[ScriptReport]:
-        """Return the report that was held back, if any. Call this method when the script has ended."""
-        held, self._held = self._held, None
-        return [] if held is None else [held]
+        """Return the reports that were held back. Call this method when the script has ended."""
+        held, self._held = self._of_best_source(), []
+        return held
+
+    def _of_best_source(self) -> list[ScriptReport]:
+        """Return the reports of the best source that are held back. A source without a readable report does not count."""
+        sources = (each.source for each in self._held if each.is_readable)
+        best = min(sources, key=SOURCES.index, default=None)
+        return [each for each in self._held if each.source == best]
 
 
 class Script:
@@ -306,12 +317,17 @@ class Script:
         chunk = os.read(stream.fileno(), CHUNK)
         _write(1, chunk)
         *lines, rest = (self._line + chunk).split(b"\n")
-        self._line = rest if len(rest) <= LONGEST_LINE else b""
+        self._line = rest[:LONGEST_LINE]
         for line in lines if chunk else [rest]:
             if (metrics := metrics_in(line, self._metric)) is not None:
                 self._offer(ScriptReport(LINE, metrics, saves=True))
-            elif line.startswith(b"{"):
+            elif line.lstrip().startswith(b"{"):
                 self.unused = line
+                if self._metric is not None and names_metric(line, self._metric):
+                    start = hide_known_bytes(line.strip())[:SHOWN]
+                    _write(2, b"--- this line has no number for the objective: %s\n" % start)
+                    unread = {self._metric: math.nan, UNREADABLE_LINE: 1.0}
+                    self._offer(ScriptReport(LINE, unread, saves=True))
             elif found := self._metric_text.search(line):
                 self.metric_text = found[0]
         return bool(chunk)
@@ -387,9 +403,22 @@ def metrics_in(line: bytes, metric: str | None) -> dict[str, Any] | None:
         return None
     try:
         value: dict[str, Any] = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if _is_number(named_values(value).get(metric)) else None
+
+
+def names_metric(line: bytes, metric: str) -> bool:
+    """Return whether a line with a JSON object, perhaps a damaged one, has an entry for the objective's metric.
+
+    >>> names_metric(b'{"loss": "0.5"}', "loss"), names_metric(b"{'loss': 0.5", "loss")
+    (True, True)
+    """
+    try:
+        return metric in named_values(json.loads(line))
+    except (ValueError, RecursionError):
+        names = (f'"{name}"'.encode() for name in metric.split("."))
+        return all(name in line.replace(b"'", b'"') for name in names)
 
 
 def number_names_in(line: bytes) -> list[str]:

@@ -28,6 +28,7 @@ import numpy as np
 from sweeps import trial
 from sweeps.trainers import (
     LabeledRows,
+    constraints_by_position,
     read_rows,
     report,
     require_numbers,
@@ -719,7 +720,7 @@ def parameters(
     }
     if cur.task == "multiclass":
         params["num_class"] = len(cur.classes or ())
-    return params | given | _constraints(given, columns)
+    return params | given | constraints_by_position(given, columns)
 
 
 def _histograms(given: dict[str, Any], columns: int) -> dict[str, bool]:
@@ -727,31 +728,6 @@ def _histograms(given: dict[str, Any], columns: int) -> dict[str, bool]:
     if given.get("force_col_wise") or given.get("force_row_wise"):
         return {}
     return {"force_row_wise": columns < NARROW, "force_col_wise": columns >= NARROW}
-
-
-def _constraints(given: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    """Return the constraints with positions in place of names of columns, because LightGBM accepts only positions.
-
-    Raises:
-        ValueError: A constraint names an unknown column.
-    """
-    signs, groups = given.get("monotone_constraints"), given.get("interaction_constraints")
-    named = [
-        *(signs if isinstance(signs, dict) else ()),
-        *(name for group in groups or () for name in group if isinstance(name, str)),
-    ]
-    if unknown := [name for name in named if name not in columns]:
-        raise ValueError(
-            f"a constraint names the column `{unknown[0]}`; the prepared data has: {', '.join(columns)}"
-        )
-    found: dict[str, Any] = {}
-    if isinstance(signs, dict):
-        found["monotone_constraints"] = [signs.get(name, 0) for name in columns]
-    if groups:
-        found["interaction_constraints"] = [
-            [columns.index(n) if isinstance(n, str) else n for n in group] for group in groups
-        ]
-    return found
 
 
 def _network() -> dict[str, Any]:

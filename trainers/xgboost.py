@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ import xgboost as xgb
 from sweeps import trial
 from sweeps.core.freed_memory import return_freed_memory
 from sweeps.core.label_columns import QUERY, label_columns
-from sweeps.trainers import report, whole_numbers
+from sweeps.trainers import constraints_by_position, report, whole_numbers
 from sweeps.trainers._booster import LOGITS, BestRound, has_gpu, predict
 from sweeps.trainers._dmatrix import Columns, fits_bins, matrix, named, unnamed, unweighted
 from sweeps.trainers._metrics import measure
@@ -453,7 +454,6 @@ OBJECTIVES = {
 ALIASES = {"nthread": "n_jobs", "seed": "random_state"}
 # Boosters whose rounds cannot be sliced: later rounds of dart change the weights of earlier trees, and gblinear has no trees.
 UNSLICEABLE = ("dart", "gblinear")
-CONSTRAINTS = ("monotone_constraints", "interaction_constraints")
 SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
 FEW = 2_000  # up to this number of rows, a loaded model predicts with one thread
 LARGE = 400_000  # from this number of values in a rank's table, a round takes several milliseconds
@@ -486,7 +486,7 @@ def train_func(config: dict[str, Any]) -> None:
 
     params = own | {"eval_metric": requested.framework_metrics(requested.reported)}
     best = BestRound(cur, params.get("booster") in UNSLICEABLE, check, columns)
-    booster, done = _restore(params, [train, valid], columns, best)
+    booster, done = _restore(params, [train, valid], best)
     saves = ray.train.get_context().get_world_rank() == 0
     splits = {"train": train, "valid": valid}
     evals = [(splits[part], part) for part in requested.splits]
@@ -591,7 +591,7 @@ def _quantile_matrices(
 
 
 def _restore(
-    params: dict[str, Any], matrices: list[xgb.DMatrix], columns: Columns, best: BestRound
+    params: dict[str, Any], matrices: list[xgb.DMatrix], best: BestRound
 ) -> tuple[xgb.Booster, int]:
     """Return the booster of the checkpoint from which the trial continues, and the booster's number of rounds.
 
@@ -601,12 +601,12 @@ def _restore(
 
     checkpoint = ray.train.get_checkpoint()
     if checkpoint is None:
-        return _booster(params, matrices, columns), 0
+        return _booster(params, matrices), 0
     with checkpoint.as_directory() as folder:
         done = best.restore(Path(folder))
         latest = Path(folder, "latest.ubj")
         return _booster(
-            params, matrices, columns, latest if latest.exists() else Path(folder, "model.ubj")
+            params, matrices, latest if latest.exists() else Path(folder, "model.ubj")
         ), done
 
 
@@ -655,7 +655,9 @@ class Model:
                 )
             out = self._few.inplace_predict(values, validate_features=False).astype(np.float64)
             return 1.0 / (1.0 + np.exp(-out)) if self._logits else out
-        return predict(self.booster, matrix(features))
+        rows = matrix(features)
+        rows.feature_names = self.booster.feature_names  # Earlier versions had other safe names.
+        return predict(self.booster, rows)
 
 
 def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
@@ -684,43 +686,20 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
             "multi:softprob"  # the training is the same, but the predictions are probabilities
         )
     params = {k: v for k, v in defaults.items() if ALIASES.get(k) not in given} | given
-    if isinstance(
-        signs := params.get("monotone_constraints"), list
-    ):  # XGBoost accepts only a tuple, and YAML has no tuples
-        params["monotone_constraints"] = tuple(signs)
+    # XGBoost knows the columns by other names, because it refuses some characters in names.
+    params |= constraints_by_position(given, () if cur.check is None else cur.check.columns)
+    # XGBoost accepts signs only as a tuple, and positions only as text.
+    for name, form in (("monotone_constraints", tuple), ("interaction_constraints", json.dumps)):
+        if isinstance(params.get(name), list):
+            params[name] = form(params[name])
     return params
 
 
 def _booster(
-    params: dict[str, Any],
-    matrices: list[xgb.DMatrix],
-    columns: Columns,
-    model_file: Path | None = None,
+    params: dict[str, Any], matrices: list[xgb.DMatrix], model_file: Path | None = None
 ) -> xgb.Booster:
-    """Create a booster without column names. If `model_file` is given, the booster continues from the model in this file.
-
-    `monotone_constraints` and `interaction_constraints` may name columns. If one of them is set, the matrices get column names while
-    XGBoost looks up these columns.
-
-    Raises:
-        ValueError: One of these two parameters names an unknown column.
-    """
-    constrained = [key for key in CONSTRAINTS if params.get(key) is not None]
-    if constrained:
-        for each in matrices:
-            named(each, columns)
-    try:
-        booster = xgb.Booster(params, matrices, model_file=model_file)
-    except ValueError as e:
-        if not constrained:
-            raise
-        raise ValueError(
-            f"{', '.join(constrained)}: {e}; the prepared data has: {', '.join(columns.names or ())}"
-        ) from None
-    finally:
-        if constrained:
-            for each in matrices:
-                named(each, columns.in_training())
+    """Create a booster without column names. If `model_file` is given, the booster continues from the model in this file."""
+    booster = xgb.Booster(params, matrices, model_file=model_file)
     named(booster, Columns())
     return booster
 

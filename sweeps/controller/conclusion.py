@@ -63,7 +63,7 @@ def conclude(
     counts = count_trials(results.values())
     shown = next(iter(front), number)
     controller.publish_stage("writing the report" if number is None else "exporting the winner")
-    notes += controller.commands.notes
+    notes += (*controller.commands.notes, *controller.trials.notes.values())
     notes += result_notes(
         counts, failures, space.constraints, None if shown is None else results[shown], bool(front)
     )

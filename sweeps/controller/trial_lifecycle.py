@@ -10,8 +10,10 @@ from sweeps.checkpoints.cleaner import CheckpointCleaner
 from sweeps.checkpoints.retention import RetentionPolicy
 from sweeps.controller.ports import PoolHandle
 from sweeps.controller.progress import SweepProgress
+from sweeps.core.resources import COSTS
+from sweeps.core.safe_names import loop_name
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import Action, Result, State, Trial
+from sweeps.core.trial import UNREADABLE_LINE, Action, Report, Result, State, Trial
 from sweeps.execution.messages import Progress, ResumeState
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.live_trial import LiveTrial, ProgressUpdate
@@ -40,10 +42,12 @@ class TrialLifecycle:
     Attributes:
         progress: Running and ended trials, from which the live view is made.
         cleaner: Deletes checkpoints that need not be kept; None if the space file keeps all checkpoints.
+        notes: Notes for the sweep's result about reports; see `notes_about`.
     """
 
     def __init__(self, search: SearchLoop, pool: PoolHandle, trackers: TrackerHub, began: float):
         self.progress = SweepProgress(search, began)
+        self.notes: dict[str, str] = {}
         self._search, self._store, self._pool, self._trackers = search, search.store, pool, trackers
         self._folder = SweepFolder(search.store.folder)
         limits = search.space.checkpoints
@@ -90,7 +94,10 @@ class TrialLifecycle:
                 TrialChanged(size.time, number, live.trial, size.step, size.metrics, size.workers)
             )
         if new:
-            self._trackers.publish(TrialReported(new[-1].time, number, new))
+            logged = tuple(report.logged for report in new)
+            self._trackers.publish(TrialReported(new[-1].time, number, logged))
+        for report in new:
+            self.notes = notes_about(trial, report) | self.notes
         self.progress.on_reports(trial, progress.attempts, new)
 
     def pause(self, trial: str) -> None:
@@ -186,3 +193,24 @@ class TrialLifecycle:
         reports = tuple(self._store.objectives.step_metrics(curve, others))
         spent = (live.seconds, live.worker_seconds, live.sizes)
         return ResumeState(max(1, live.attempts), reports, live.checkpoint, live.best, *spent)
+
+
+def notes_about(trial: str, report: Report) -> dict[str, str]:
+    """Return notes about what is unusual in a report. Notes with the same key say the same about another trial or step.
+
+    Args:
+        trial: The trial's id.
+        report: The report.
+    """
+    notes = {}
+    for name in report.metrics:
+        if (logged := loop_name(name)) != name:
+            meaning = ", which objectives and constraints mean" if name in COSTS else ""
+            notes[name] = (
+                f"the loop's metric `{name}` is logged as `{logged}`, because sweeps has its own `{name}`{meaning}"
+            )
+    if UNREADABLE_LINE in report.metrics:
+        notes[UNREADABLE_LINE] = (
+            f"trial {trial} printed a report that cannot be read, so step {report.step} has the value nan; the trial's log shows the line"
+        )
+    return notes

@@ -14,6 +14,7 @@ SweepsError                 base class; `sweeps` prints these errors without a t
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -118,14 +119,16 @@ def make_encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def shorten(text: str) -> str:
-    """Make an error's text encodable in UTF-8. If the text is longer than `ERROR_LENGTH` characters, leave out its middle."""
+def shorten(text: str, longest: int = ERROR_LENGTH) -> str:
+    """Make a text encodable in UTF-8. If it has more than `longest` characters, replace its middle by their number and a digest."""
     text = make_encodable(text)
-    if len(text) <= ERROR_LENGTH:
+    if len(text) <= longest:
         return text
-    first = ERROR_LENGTH // 4
-    last = ERROR_LENGTH - first - 100
-    return f"{text[:first]}\n... {len(text) - first - last:,} characters were left out here ...\n{text[-last:]}"
+    first = longest // 4
+    last = longest - first - 100
+    left_out = f"{len(text) - first - last:,} characters were left out here"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return f"{text[:first]}\n... {left_out} (sha256 {digest}) ...\n{text[-last:]}"
 
 
 def first_of(texts: Sequence[str], most: int = 10) -> str:

@@ -10,11 +10,12 @@ import enum
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.best_step import Constraint, StepOrder
+from sweeps.core.safe_names import loop_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +30,8 @@ BEST_FOLD_STEP = "best_fold_step"
 # If the scheduler counts rows, the metrics with the loop's step whose metrics the trial reports, and with the number of train rows.
 BEST_LOOP_STEP = "best_loop_step"
 TRAIN_ROWS = "train_rows"
+# The metric that marks a step whose line of output could not be read. The objective's metric is then NaN.
+UNREADABLE_LINE = "unreadable_line"
 # The entry of `limits.retry_on` that stands for lost worker processes.
 LOST = "lost"
 
@@ -106,6 +109,11 @@ class Report:
     step: int
     metrics: dict[str, float]
     time: float
+
+    @property
+    def logged(self) -> Report:
+        """The report with the names that trackers get; see `loop_name`."""
+        return replace(self, metrics={loop_name(k): v for k, v in self.metrics.items()})
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ All uses of MLflow's private parts are in this file. tests/execution/test_loop_m
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import http.client
 import inspect
@@ -31,6 +32,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.safe_names import loop_name
 from sweeps.core.sweep_folder import MLFLOW_RUN
 from sweeps.execution.import_hook import ImportHook
 
@@ -222,6 +224,7 @@ class TrialRun:
             plain: The method without the patch of this module.
             given: Arguments of the call, by name.
         """
+        given = {key: self._renamed(value) for key, value in given.items()}
         if logs_params := name in ("log_batch", "log_param"):
             given = self._without_known(plain, given)
         if self.mirror is None:
@@ -241,6 +244,18 @@ class TrialRun:
             self.mirror = _get_store(uri), run
         store, run = self.mirror
         return getattr(store, name)(**{**given, "run_id": run})
+
+    def _renamed(self, value: Any) -> Any:
+        """Return an argument of a call. Metrics and tags with a name that sweeps itself uses get another name; see `loop_name`."""
+        if isinstance(value, list | tuple):
+            return [self._renamed(inner) for inner in value]
+        key = getattr(value, "key", "")
+        if key == (name := loop_name(key)) or type(value).__name__ == "Param":
+            return value
+        self.say(f"`{key}` is logged to MLflow as `{name}`, because sweeps itself logs `{key}`")
+        value = copy.copy(value)
+        value._key = name
+        return value
 
     def _without_known(self, plain: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call that logs parameters, changed so that each parameter that the run already has keeps its value.

@@ -100,7 +100,7 @@ class RecordedTrials:
     def __call__(
         self, skip: Container[int] = ()
     ) -> Iterator[tuple[Trial, float, tuple[Report, ...], Result, float]]:
-        """Yield the started trials with their reports and results.
+        """Yield the started trials with their reports (see `Report.logged`) and results.
 
         If a trial was perturbed by PBT, the yielded trial has its initial parameters. Each perturbation is yielded as one of the trial's
         reports; see `Perturbation.metrics`. Each number of workers of an elastic trial is also yielded as one of the reports; see
@@ -127,7 +127,8 @@ class RecordedTrials:
                     for perturbation in record.lineage_of(t)
                 )
                 sizes = (Report(size.step, size.metrics, size.time) for size in record.sizes_of(t))
-                reports = *record.reports_of(t, objectives.metric), *perturbed, *sizes
+                own = (report.logged for report in record.reports_of(t, objectives.metric))
+                reports = *own, *perturbed, *sizes
                 yield (
                     recorded_trial(self.space, t, initial=True),
                     begin,

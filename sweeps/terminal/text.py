@@ -43,6 +43,8 @@ CURVE = 40
 MOST_IMPORTANT = 6
 # If a table is too wide, its cells are cut to this many characters.
 MAX_CELL = 20
+# Characters that are shown of a long value of a configuration.
+MAX_VALUE = 200
 
 
 def width_of(stream: TextIO) -> int:
@@ -72,6 +74,14 @@ def format_value(value: Any) -> str:
     )
 
 
+def short_value(value: Any) -> str:
+    """Format a value of a configuration. If it is long, show the beginning and the number of characters."""
+    text = format_value(value)
+    if len(text) <= MAX_VALUE:
+        return text
+    return f"{text[:MAX_VALUE]}… ({len(text):,} characters)"
+
+
 def format_table(
     head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right: Iterable[str] = ()
 ) -> str:
@@ -85,7 +95,7 @@ def format_table(
         width: Width of the terminal.
         right: Names of the columns that are aligned to the right.
     """
-    cells = [[format_value(value) for value in row] for row in rows]
+    cells = [[short_value(value) for value in row] for row in rows]
     sizes = [
         max(len(name), *(len(row[i]) for row in cells)) if cells else len(name)
         for i, name in enumerate(head)
@@ -154,7 +164,8 @@ def configuration(
         ("scaling", scaling(of_scaling)),
         *flat(params),
     ]
-    return pairs([*flat({"data": data} if data else {}), *values])
+    values = [*flat({"data": data} if data else {}), *values]
+    return pairs((name, short_value(value)) for name, value in values)
 
 
 # ---- the result of a sweep

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.errors import shorten
 from sweeps.core.installed_package import install
+from sweeps.core.safe_names import safe_name
 from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import Report, State, Trial, format_trial_id
 from sweeps.tracking.events import (
@@ -22,6 +25,8 @@ from sweeps.tracking.events import (
 
 # Name of an empty file that marks a complete run. It is created when the trial has ended and everything is written.
 COMPLETE = "complete"
+# Characters that UTF-8 cannot encode.
+SURROGATES = re.compile("[\ud800-\udfff]")
 # Seconds between two writes to the disk.
 FLUSH_SECONDS = 10
 
@@ -102,7 +107,7 @@ class TensorBoardTracker:
     def _add_report(self, number: int, report: Report) -> None:
         writer = self._writer(number)
         for name, value in report.metrics.items():
-            writer.add_scalar(name, value, report.step, walltime=report.time)
+            writer.add_scalar(encodable(name), value, report.step, walltime=report.time)
 
     def _end(self, event: TrialEnded) -> None:
         """Write the hyperparameters and the final metrics, and close the run. An interrupted trial may continue in the same run."""
@@ -118,7 +123,7 @@ class TensorBoardTracker:
             values = dict(zip(names, result.values or (result.value,), strict=False)) | {
                 f"final/{k}": v for k, v in result.final.items()
             }
-            metrics = {name: float(value) for name, value in values.items() if value is not None}
+            metrics = {encodable(k): float(v) for k, v in values.items() if v is not None}
             self._add_hparams(
                 writer, self._trials.pop(event.number), metrics, result.state, event.time
             )
@@ -147,9 +152,14 @@ class TensorBoardTracker:
             writer.add_scalar(name, value, 0, walltime=time)
 
 
+def encodable(name: str) -> str:
+    """Return a name that UTF-8 can encode; see `safe_name`."""
+    return safe_name(name, SURROGATES)
+
+
 def hparams_of(trial: Trial) -> dict[str, bool | int | float | str]:
     """Return the values of a trial's dimensions by name, as types that TensorBoard accepts."""
     return {
-        name: value if isinstance(value, bool | int | float) else str(value)
+        encodable(name): value if isinstance(value, bool | int | float) else shorten(str(value))
         for name, value in trial.labels.items()
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 
 from sweeps.controller import conclusion
+from sweeps.controller.trial_lifecycle import notes_about
 from sweeps.core.best_step import Constraint
 from sweeps.core.result import SweepResult
-from sweeps.core.trial import Result, State
+from sweeps.core.trial import UNREADABLE_LINE, Report, Result, State
 from sweeps.tracking.mlflow.run_contents import sweep_metrics, sweep_tags
 
 FAILED = [("0003", "Traceback\nValueError: one"), ("0001", "Traceback\nValueError: two")]
@@ -141,3 +143,13 @@ def test_what_a_resume_goes_on_with(said, changed, goes_on):
     assert conclusion.has_work_left(said, 2, changed) == goes_on and not conclusion.has_work_left(
         said, 0, changed
     )
+
+
+def test_notes_name_what_is_unusual_in_a_report():
+    assert notes_about("0000", Report(1, {"loss": 0.5, "second": 1.0}, 0.0)) == {}
+    metrics = {"loss": math.nan, "steps": 3.0, "seconds": 9.0, UNREADABLE_LINE: 1.0}
+    notes = notes_about("0003", Report(4, metrics, 0.0))
+    assert notes["steps"].startswith("the loop's metric `steps` is logged as `loop/steps`")
+    assert notes["seconds"].endswith(", which objectives and constraints mean")
+    assert notes[UNREADABLE_LINE].startswith("trial 0003 printed a report that cannot be read")
+    assert "step 4" in notes[UNREADABLE_LINE] and len(notes) == 3

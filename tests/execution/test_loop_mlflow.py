@@ -126,6 +126,27 @@ def test_what_a_loop_logs_lands_in_its_trials_run_and_the_next_trials_in_its_own
         assert [file.path for file in sweep.client.list_artifacts(run.info.run_id)] == ["note.txt"]
 
 
+def test_a_loop_cannot_replace_what_sweeps_logs(sweep, capfd):
+    import mlflow
+
+    def loop():
+        mlflow.log_metric("objective", 77.0, step=5)
+        mlflow.log_metrics({"steps": 1000.0, "loss": 0.5, "loop/steps": 3.0})
+        mlflow.set_tags({"sweeps.trial": "0009", "team": "a"})
+
+    sweep.loop(loop)
+    data = sweep.run(0).data
+    assert data.metrics == {
+        "loop/objective": 77.0,
+        "loop/steps": 1000.0,
+        "loss": 0.5,
+        "loop/loop/steps": 3.0,
+    }
+    assert (data.tags["sweeps.trial"], data.tags["loop/sweeps.trial"]) == ("0000", "0009")
+    assert data.tags["team"] == "a"
+    assert "`objective` is logged to MLflow as `loop/objective`" in capfd.readouterr().err
+
+
 def test_ranks_log_to_the_same_run(sweep):
     import mlflow
 

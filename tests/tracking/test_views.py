@@ -48,7 +48,7 @@ def test_every_trial_has_every_axis(space):
     ]  # and not the momentum, which adam has none of
     assert any("momentum" in d.name for d in space.dimensions)
     assert parallel["selectedMetrics"] == ["objective"]
-    assert curves["metricKey"] == "acc_5"
+    assert curves["metricKey"] == views.legal_name("acc@5")
 
 
 def test_the_view_of_sweeps_shows_their_results(space):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -15,12 +16,21 @@ import psutil
 import pytest
 
 from sweeps.core.secrets import remember
-from sweeps.core.trial import Current
+from sweeps.core.trial import UNREADABLE_LINE, Current
 from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop
 from sweeps.testing.pytest_trainers import TrainerTests
-from sweeps.trainers import command
+from sweeps.trainers import _script, command
 from sweeps.trainers._mlflow_files import MlflowFiles
-from sweeps.trainers._script import CALL, LINE, MLFLOW, TAIL, ScriptReport, Sources, metrics_in
+from sweeps.trainers._script import (
+    CALL,
+    LINE,
+    MLFLOW,
+    TAIL,
+    ScriptReport,
+    Sources,
+    metrics_in,
+    names_metric,
+)
 from sweeps.trainers.command import ScriptFailed, train_func
 from tests.commands import REPO
 from tests.waiting import wait_until
@@ -292,6 +302,66 @@ def test_a_line_is_a_report_if_it_is_json_with_a_number_for_the_metric(line, fou
     assert metrics_in(line, None) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "metric", "named"),
+    [
+        (b'{"loss": null}', "loss", True),
+        (b'{"loss": "0.5"}', "loss", True),
+        (b'{"loss": [0.5], "epoch": 1}', "loss", True),
+        (b'{"loss": true}', "loss", True),
+        (b'{"valid": {"loss": "low"}}', "valid.loss", True),
+        (b"{'loss': 0.5}", "loss", True),
+        (b'{"loss": nan}', "loss", True),
+        (b'{"loss": 0.5, "epo', "loss", True),
+        (b'{"valid": {"loss": 0.', "valid.loss", True),
+        (b'{"optimizer": {"loss": "mse"}}', "loss", False),
+        (b'{"note": "no \\"loss\\" here"}', "loss", False),
+        (b"{lossless: 0.5}", "loss", False),
+        (b'{"a":' * 100_000, "loss", False),
+    ],
+)
+def test_a_line_that_names_the_metric_and_cannot_be_read(line, metric, named):
+    assert metrics_in(line, metric) is None and names_metric(line, metric) is named
+
+
+def test_an_unreadable_line_is_a_step_with_nan_that_the_log_names(tmp_path, capfd):
+    lines = ['{"loss": 0.5}', '{"loss": null}', '{"epoch": 3}', '{"loss": 0.2}', "{'loss': 0.1}"]
+    done = run(tmp_path, f"print({chr(10).join(lines)!r})")
+    unread = {"loss": pytest.approx(math.nan, nan_ok=True), UNREADABLE_LINE: 1.0}
+    assert done.metrics == [{"loss": 0.5}, unread, {"loss": 0.2}, unread]
+    log = capfd.readouterr().err
+    assert "this line has no number for the objective: {'loss': 0.1}" in log and "epoch" not in log
+
+
+def test_a_line_that_is_too_long_is_a_step_with_nan(tmp_path, monkeypatch):
+    monkeypatch.setattr(_script, "LONGEST_LINE", 100)
+    monkeypatch.setattr(_script, "CHUNK", 64)
+    done = run(
+        tmp_path,
+        "import json\n"
+        "for size in (1, 100, 1000, 1): print(json.dumps({'loss': 2, 'x': 'x' * size}))",
+    )
+    assert [math.isnan(loss) for loss in losses(done)] == [False, True, True, False]
+
+
+def test_lines_that_cannot_be_read_are_no_source_of_their_own(tmp_path):
+    def reports(*given: tuple[str, bool]) -> list[int]:
+        chosen, counted = Sources(), []
+        for number, (source, readable) in enumerate(given):
+            unread = {} if readable else {UNREADABLE_LINE: 1.0}
+            counted += chosen.add(ScriptReport(source, {"n": number, **unread}))
+        return [report.metrics["n"] for report in [*counted, *chosen.end()]]
+
+    unread = (LINE, False)
+    assert reports(unread, unread) == []
+    assert reports(unread, (LINE, True)) == [0, 1]
+    assert reports(unread, (LINE, True), unread, (LINE, True), unread) == [0, 1, 2, 3, 4]
+    assert reports(unread, (MLFLOW, True), unread, (MLFLOW, True)) == [1, 3]
+    assert reports(unread, (CALL, True), unread, (CALL, True)) == [1, 3]
+    with pytest.raises(ScriptFailed, match="has not reported `loss`"):
+        run(tmp_path, "print('{\"loss\": null}')")
+
+
 def test_the_best_source_of_reports_counts():
     def reports(*sources: str) -> list[int]:
         chosen, counted = Sources(), []
@@ -337,6 +407,14 @@ def test_each_value_of_the_metric_in_mlflows_files_is_a_report(tmp_path):
     assert list(files.new_reports(True)) == [{"valid/loss": 0.2}], (
         "a line that is not complete is not read"
     )
+
+
+def test_a_value_that_mlflow_logs_again_with_a_model_is_one_report(tmp_path):
+    files = MlflowFiles(tmp_path, "loss", ("loss",))
+    log(tmp_path, "loss", "1000 0.5 0", "1000 0.5 0 m-1", "1001 0.5 0", "1001 0.4 1", "1002 0.4 1")
+    assert [metrics["loss"] for metrics in files.new_reports(False)] == [0.5, 0.5, 0.4, 0.4]
+    log(tmp_path, "loss", "1002 0.4 1", "1001 0.4 1", "1003 0.3 2")
+    assert [metrics["loss"] for metrics in files.new_reports(True)] == [0.3]
 
 
 def test_child_runs_in_mlflows_files_report_nothing(tmp_path):

@@ -232,7 +232,7 @@ def test_a_constraint_on_a_column_that_is_not_there_names_it_and_those_that_are(
     current, shards = small_table("binary")
     with pytest.raises(
         ValueError,
-        match=r"monotone_constraints: Constrained features are not a subset of .*; the prepared data has: ",
+        match=r"a constraint names the column `nowhere`; the prepared data has: ",
     ):
         run_loop(
             train_func,
@@ -357,3 +357,40 @@ def test_categories_are_read(tmp_path):
     np.testing.assert_array_equal(
         load(str(run.checkpoints[8])).predict(cur.check), np.load(run.checkpoints[8] / "check.npy")
     )
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [
+        {"monotone_constraints": {"w [kg]": -1}},
+        {"monotone_constraints": {"x2": -1, "w <kg]": 1}},
+        {"interaction_constraints": [["w [kg]", "x2"], ["w <kg]"]]},
+    ],
+)
+def test_constraints_name_columns_that_xgboost_knows_by_other_names(constraints, tmp_path):
+    current, shards = small_table("binary")
+    plain = json.loads(
+        json.dumps(constraints).replace("w [kg]", "x0").replace("w <kg]", "x1").replace("x2", "x2")
+    )
+    wanted = run_loop(train_func, PARAMS | plain, current(), shards, tmp_path).metrics
+    names = {"x0": "w [kg]", "x1": "w <kg]"}
+    for shard in shards.values():
+        shard.frame = shard.frame.rename(columns=names)
+    cur = current(check=shards["valid"].frame.drop(columns="y").iloc[:32], _kept={})
+    run = run_loop(train_func, PARAMS | constraints, cur, shards, tmp_path)
+    assert run.metrics == wanted
+    assert wanted != run_loop(train_func, PARAMS, cur, shards, tmp_path).metrics
+    with pytest.raises(ValueError, match=r"`w_kg`; the prepared data has: w \[kg\], w <kg\], x2"):
+        run_loop(train_func, PARAMS | {"monotone_constraints": {"w_kg": 1}}, cur, shards, tmp_path)
+
+
+def test_a_model_of_an_earlier_version_with_other_safe_names_predicts(tmp_path):
+    current, shards = small_table("binary")
+    run = run_loop(train_func, PARAMS, current(checkpoint_interval=0.0), shards, tmp_path)
+    model = load(str(run.checkpoints[8]))
+    features = shards["valid"].frame.drop(columns="y").astype({"x0": "category"})
+    wanted = model.predict(features.assign(x0=shards["valid"].frame["x0"]))
+    model.booster.feature_names = ["w__kg_.0", "w__kg_.1", "x2", "x3", "x4"]
+    model._few = None
+    renamed = shards["valid"].frame.drop(columns="y").rename(columns={"x0": "w [kg]"})
+    np.testing.assert_allclose(model.predict(renamed), wanted, rtol=1e-6)

@@ -13,7 +13,7 @@ from sweeps.core.errors import make_encodable
 from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult, outcome_of
 from sweeps.core.secrets import masked
-from sweeps.core.trial import Trial
+from sweeps.core.trial import Trial, flat
 from sweeps.space import Space
 
 if TYPE_CHECKING:
@@ -22,21 +22,8 @@ if TYPE_CHECKING:
 # The part of a nested dimension's name that says in which option the dimension is.
 OPTION = re.compile(r"\.(?:choice|grid)\.\d+(?=\.|$)")
 NAME_LENGTH, DIGEST_LENGTH = 500, 36  # MLflow's limits for a data set
-PARAM_LENGTH = 6000  # MLflow's limit for a parameter's value
 # The tag in which MLflow keeps a run's description, and the longest value of that tag.
 NOTE, NOTE_LENGTH = "mlflow.note.content", 8000
-
-
-def flatten(values: dict[str, Any], prefix: str) -> dict[str, str]:
-    """Flatten nested parameters to one level, with dotted names such as `params.eta`."""
-    flat: dict[str, str] = {}
-    for key, value in values.items():
-        name = f"{prefix}.{key}"
-        if isinstance(value, dict):
-            flat.update(flatten(value, name))
-        else:
-            flat[name] = str(value)[:PARAM_LENGTH]
-    return flat
 
 
 def trial_params(trial: Trial) -> dict[str, str]:
@@ -52,15 +39,13 @@ def trial_params(trial: Trial) -> dict[str, str]:
         **{f"resources_per_worker.{k}": f"{v:g}" for k, v in trial.shape.per_worker},
     }
     chain = "+".join(step.name for step in trial.preprocessor) or "none"
-    labels = {
-        name: str(value)[:PARAM_LENGTH]
-        for name, value in {"preprocessor": chain, **trial.labels}.items()
-    }
     inside = {plain for name in trial.labels if (plain := OPTION.sub("", name)) != name}
-    params = {
-        name: value for name, value in flatten(trial.params, "params").items() if name not in inside
+    nested = (*flat(trial.params, "params."), *flat(scaling, "scaling."))
+    params = {name: value for name, value in nested if name not in inside}
+    return {
+        name: str(value)
+        for name, value in {"preprocessor": chain, **trial.labels, **params}.items()
     }
-    return {**labels, **params, **flatten(scaling, "scaling")}
 
 
 def log_params(trial: Trial, names: Collection[str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.atomic_files import write_text
+from sweeps.core.errors import shorten
 from sweeps.core.origin import valid_origin_keys
 from sweeps.core.regular_files import FILE, kind_of
 from sweeps.core.resources import COSTS
@@ -43,8 +44,8 @@ STATUS = {
 BATCH_METRICS, BATCH_PARAMS = 1000, 100
 # If an experiment lacks this tag, the UI asks the user whether the experiment is about language models.
 KIND, MACHINE_LEARNING = "mlflow.experimentKind", "custom_model_development"
-# Longest value of a tag that holds an error or a space file.
-TAG_LENGTH = 4000
+# MLflow's limits for the value of a parameter and of a tag.
+PARAM_LENGTH, TAG_LENGTH = 6000, 8000
 REFUSALS = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST")
 
 
@@ -280,11 +281,11 @@ class RunWriter:
         self._log_dimensions = [d.name for d in space.dimensions if d.is_log]
         tags = {
             "sweeps.data_fingerprint": event.fingerprint,
-            "sweeps.space": space.public(space.text)[:TAG_LENGTH],
+            "sweeps.space": space.public(space.text),
             "sweeps.dir": str(event.folder),
         }
         if learned_from := valid_origin_keys(event.folder).get("learned_from"):
-            tags["sweeps.learned_from"] = "\n".join(learned_from)[:TAG_LENGTH]
+            tags["sweeps.learned_from"] = "\n".join(learned_from)
         if event.git_commit is not None and event.git_dirty is not None:
             tags |= {
                 "mlflow.source.git.commit": event.git_commit,
@@ -296,8 +297,7 @@ class RunWriter:
             parent
         ).data.params  # MLflow refuses to change parameters that an earlier driver logged.
         params = {
-            legal_name(name): value[: run_contents.PARAM_LENGTH]
-            for name, value in run_contents.space_params(space).items()
+            legal_name(name): value for name, value in run_contents.space_params(space).items()
         }
         batch.params[parent] |= {
             name: value for name, value in params.items() if name not in existing
@@ -357,9 +357,9 @@ class RunWriter:
         if self._constrained:
             tags["sweeps.feasible"] = str(result.feasible).lower()
         if result.reason:
-            tags["sweeps.reason"] = result.reason[:TAG_LENGTH]
+            tags["sweeps.reason"] = result.reason
         if result.error:
-            tags["sweeps.error"] = result.error[-TAG_LENGTH:]
+            tags["sweeps.error"] = result.error
         if (
             result.state is not State.RUNNING
         ):  # An interrupted trial may continue, and metrics cannot be removed.
@@ -446,8 +446,13 @@ class RunWriter:
         from mlflow.entities import Param, RunTag
 
         for run in {**batch.metrics, **batch.params, **batch.tags}:
-            params = [Param(name, value) for name, value in batch.params[run].items()]
-            tags = [RunTag(name, value) for name, value in batch.tags[run].items()]
+            params = [
+                Param(name, shorten(value, PARAM_LENGTH))
+                for name, value in batch.params[run].items()
+            ]
+            tags = [
+                RunTag(name, shorten(value, TAG_LENGTH)) for name, value in batch.tags[run].items()
+            ]
             self._permit(self._log_batch, run, batch.metrics[run], params, tags)
         for trial in (
             batch.started

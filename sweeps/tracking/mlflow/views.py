@@ -12,6 +12,7 @@ import re
 import zlib
 from urllib.parse import quote
 
+from sweeps.core.safe_names import loop_name, safe_name
 from sweeps.space import Dimension, Space
 from sweeps.tracking.mlflow.run_contents import log_name
 
@@ -30,8 +31,8 @@ ILLEGAL = re.compile(r"[^\w\-./: ]|\A/|(?<=/)/|/\Z|\A\.\.|(?:\A|(?<=/))\.\.?(?=/
 
 
 def legal_name(name: str) -> str:
-    """Return a name that MLflow accepts: `acc@5` becomes `acc_5`, `a/../b` becomes `a/__/b`, and a long name is cut."""
-    return ILLEGAL.sub(lambda found: "_" * len(found[0]), name[:NAME_LENGTH]) or "_"
+    """Return a name that MLflow accepts; see `safe_name`."""
+    return safe_name(name, ILLEGAL, NAME_LENGTH)
 
 
 def column(kind: str, name: str) -> str:
@@ -77,7 +78,7 @@ def trials_view(sweep: str, space: Space) -> dict[str, object]:
     }
     # MLflow's plot leaves out runs that have no value for an axis. The value on the last axis sets the color of a line.
     axes = [legal_name(log_name(d.name) if d.is_log else d.name) for d in space.always][:MAX_AXES]
-    metric = legal_name(space.objective.metric)
+    metric = legal_name(loop_name(space.objective.metric))
     charts = [
         _chart(
             sweep,
