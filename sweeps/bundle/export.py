@@ -490,7 +490,7 @@ def _at_step(study_store: StudyStore, number: int, result: Result, step: int) ->
         record.others_of(recorded, objectives.reported_metrics[1:]),
     )
     costs = {name: result.metrics[name] for name in COSTS if name in result.metrics}
-    score = objectives.score(result.state, step, curve, others, costs)
+    score = objectives.score(result.state, step, curve, others, costs, result.final)
     return replace(
         result,
         value=score.values[0],

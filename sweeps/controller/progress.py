@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -150,11 +151,12 @@ class SweepProgress:
 
     @property
     def _reports_decide(self) -> bool:
-        """True if the value of a single report is enough to rank the trial that reported it."""
-        return self._store.objectives.need_one_report and self._space.repeats.count == 1
+        """True if the best value is that of a report, because no trial has ended with a value, and a single report can rank a trial."""
+        enough = self._store.objectives.need_one_report and self._space.repeats.count == 1
+        return enough and self._search.budget.best is None
 
     def _find_best(self) -> None:
-        """Set `best` from all trials that have not failed, if a single report is enough to rank a trial.
+        """Set `best` from all trials that have not failed, if no trial has ended with a value; see `_reports_decide`.
 
         A value that the space file gives for an initial point is ignored.
         """
@@ -176,15 +178,16 @@ class SweepProgress:
                 self._set_best(running.trial, running.best, running.best_step)
 
     def _update_best_from_ended(self) -> None:
-        """Set `best` to the best ended trial, if a single report is not enough to rank a trial."""
-        if not self._reports_decide:
-            self._set_best_result(self._search.budget.best)
+        """Set `best` to the best ended trial, if there is one. A running trial may still be stopped, and would then lose."""
+        self._set_best_result(self._search.budget.best)
 
     def _set_best_result(self, best: tuple[int, Result] | None) -> None:
         if best is not None and best[1].value is not None:
             self._set_best(self._store.trial(best[0]), best[1].value, best[1].best_step or 0)
 
     def _set_best(self, trial: Trial, value: float, step: int) -> None:
+        if not math.isfinite(value):  # The trial loses to every other one.
+            return
         self.best = BestTrial(
             trial.id,
             value,

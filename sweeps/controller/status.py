@@ -186,6 +186,8 @@ def status_line(s: SweepStatus) -> str:
     ]
     if s.best:
         parts.append(f"best {s.best.value:.6g} (trial {s.best.trial})")
+    if s.reason:
+        parts.append(f"ending early: {s.reason}")
     if s.front:
         parts.append(f"{s.front} on the Pareto front")
     left = (

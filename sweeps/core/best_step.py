@@ -20,7 +20,9 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
 }
 # The key of a step whose value is unknown or NaN. It is larger than the key of every other step.
-UNKNOWN = (2, 0.0)
+UNKNOWN = (3, 0.0)
+# The key of a step whose value is infinite. It loses to every step with a finite value.
+INFINITE = (2, 0.0)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class StepOrder:
         value = metrics.get(self.metric, math.nan)
         if math.isnan(value):
             return UNKNOWN
+        if math.isinf(value):
+            return INFINITE
         broken = [
             c for c in self.constraints if c.metric in metrics and not c.holds(metrics[c.metric])
         ]

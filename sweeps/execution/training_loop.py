@@ -110,9 +110,10 @@ def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
 def _report_result(session: TrialSession | LoopRun, returned: Any) -> None:
     """Report the metrics that a loop yields or returns, as Ray Tune does.
 
-    If the loop is a generator, each dict that it yields is a report. If it is a function, the dict that it returns is a report. Returned
-    values of other types are ignored, because a loop for Ray Train may return any value. For the same reason, a returned dict without the
-    objective's metric is ignored if the loop has reported before.
+    If the loop is a generator, each dict that it yields is a report. If it is a function that has not reported, the dict that it returns is
+    a report. If it has reported, the dict has the final metrics, and the trial's value is the returned one. Returned values of other types
+    are ignored, because a loop for Ray Train may return any value. For the same reason, a returned dict without the objective's metric is
+    ignored if the loop has reported before.
 
     Raises:
         TypeError: The loop yielded a value that is not a dict.
@@ -126,13 +127,11 @@ def _report_result(session: TrialSession | LoopRun, returned: Any) -> None:
                     )
                 session.report(dict(metrics), None)
     elif isinstance(returned, Mapping) and returned:
-        never_reported = not session.reports and session.assignment.checkpoint is None
-        if (
-            never_reported
-            or session.job.metric is None
-            or session.job.metric in numeric(flatten(returned))
-        ):
+        final, metric = numeric(flatten(returned)), session.job.metric
+        if not session.reports and session.assignment.checkpoint is None:
             session.report(dict(returned), None)
+        elif metric is None or metric in final:
+            trial.current().report_final(final)
 
 
 def takes_config(loop: Any) -> bool:

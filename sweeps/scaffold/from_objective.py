@@ -323,7 +323,7 @@ class Trial(optuna.trial.FixedTrial):
 def train(config):
     """Run one trial. `config` has the values that sweeps chose under `space.params`."""
     {returned} = {called}(Trial(config))
-    ray.train.report({metrics})
+    return {metrics}
 '''
 REPORT = '''    def report(self, value, step):
         """Pass an intermediate value on. If the scheduler stops the trial, this call raises an exception."""

@@ -178,6 +178,7 @@ class Objectives:
         curve: Curve,
         others: Mapping[str, Curve],
         cost: Mapping[str, float],
+        final: Mapping[str, float] | None = None,
     ) -> TrialScore:
         """Compute the objective values and the feasibility of a trial.
 
@@ -188,15 +189,17 @@ class Objectives:
             others: (step, value) pairs of the other metrics in `reported_metrics`, by metric. If a metric has no value at the best step,
                 see `step_metrics`.
             cost: Costs of the trial by name; see `sweeps.core.resources.costs`.
+            final: Final metrics. If they include a metric of an objective or a constraint, a COMPLETE trial has this value.
         """
         key = self.order.key
         if self.last_step_counts:
             curve = curve[-1:]
-        elif (
-            not self.constraints
-        ):  # Only numbers are compared, because a study may have millions of reports.
-            sign = 1 if self.minimize else -1
-            curve = sorted((p for p in curve if p[1] == p[1]), key=lambda p: sign * p[1])[:1]
+        elif not self.constraints:
+            # Only numbers are compared, because a study may have millions of reports.
+            finite = [pair for pair in curve if math.isfinite(pair[1])]
+            known_pairs = finite or [pair for pair in curve if not math.isnan(pair[1])]
+            best_of = min if self.minimize else max
+            curve = [best_of(known_pairs, key=lambda pair: pair[1])] if known_pairs else []
         reports = self.step_metrics(curve, others)
         step, metrics = min(reports, key=lambda report: key(report[1]), default=(None, {}))
         if key(metrics) == UNKNOWN:
@@ -205,6 +208,9 @@ class Objectives:
         if self.metric is None:
             step = steps or None
         known = dict(cost) | metrics
+        if state is State.COMPLETE and final:
+            known |= {name: final[name] for name in self.reported_metrics if name in final}
+            step = steps if self.metric in final else step
         values: list[float | None] = []
         for objective in self.objectives:
             known_value = (

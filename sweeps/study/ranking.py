@@ -64,16 +64,16 @@ def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
 def _rank(result: Result, minimize: bool) -> tuple[int, float] | None:
     """Return (tier, value) of a trial, or (tier, -value) if larger values are better. The best trial has the smallest pair.
 
-    Return None if the trial lacks a tier or a value.
+    Return None if the trial lacks a tier or a finite value.
     """
     rank = tier(result)
-    if rank is None or result.value is None or math.isnan(result.value):
+    if rank is None or result.value is None or not math.isfinite(result.value):
         return None
     return rank, result.value if minimize else -result.value
 
 
 def winner(results: Iterable[tuple[int, Result]], minimize: bool) -> int | None:
-    """Return the number of the best trial; None if no trial has both a tier and a value.
+    """Return the number of the best trial; None if no trial has both a tier and a finite value.
 
     Args:
         results: (trial number, result) pairs. If several trials are equally good, the trial with the lowest number is the best.
@@ -100,12 +100,12 @@ def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> li
     A trial needs a tier and a value for every objective. Among the trials that have both, only the trials of the best tier are considered.
 
     Args:
-        results: (trial number, result) pairs. NaN is treated as a missing value; infinity is treated as a value.
+        results: (trial number, result) pairs. NaN and infinity are treated as missing values.
         minimize: One boolean for each objective: True if smaller values are better.
     """
     ranks: dict[int, list[tuple[int, tuple[float, ...]]]] = {}
     for number, result in results:
-        values = tuple(v for v in result.values if v is not None and v == v)
+        values = tuple(v for v in result.values if v is not None and math.isfinite(v))
         rank = tier(result)
         if rank is not None and len(values) == len(minimize):
             ranks.setdefault(rank, []).append((number, values))
@@ -119,7 +119,7 @@ def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> li
 
 
 def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
-    """Return the numbers of the trials that have a tier and a value, the best first. Trials are sorted by tier, then value, then number.
+    """Return the numbers of the trials that have a tier and a finite value, the best first. Trials are sorted by tier, then value, then number.
 
     Args:
         results: (trial number, result) pairs.

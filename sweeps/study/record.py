@@ -523,9 +523,8 @@ def result_of(t: FrozenTrial, objectives: Objectives) -> Result:
     last = latest_progress(t)
     best, seconds, steps = last.get("best"), last.get("seconds", 0.0), last.get("steps", 0)
     state = State(t.state.name) if t.state.name in State.__members__ else State.RUNNING
-    score = objectives.score(
-        state, steps, curve_of(t), others_of(t, objectives.reported_metrics[1:]), costs_of(t)
-    )
+    others, final = others_of(t, objectives.reported_metrics[1:]), last.get("final", {})
+    score = objectives.score(state, steps, curve_of(t), others, costs_of(t), final)
     return Result(
         state=state,
         value=score.values[0],
@@ -537,7 +536,7 @@ def result_of(t: FrozenTrial, objectives: Objectives) -> Result:
         values=score.values,
         metrics=score.metrics,
         feasible=score.feasible,
-        final=last.get("final", {}),
+        final=final,
         reason=last.get("reason"),
         paused=state is State.RUNNING and paused_at(t) is not None,
     )

@@ -280,10 +280,11 @@ class StudyStore:
             seconds * shape.workers if shape.most is None else round(live.worker_seconds, 4)
         )
         cost = costs(seconds, worker_seconds, dict(shape.per_worker))
-        score = self.objectives.score(state, live.steps, curve, live.other_curves, cost)
+        reported = (live.steps, curve, live.other_curves, cost, final)
+        score = self.objectives.score(state, *reported)
         if state is State.COMPLETE and score.missing is not None:
             state, error = State.FAIL, error or self._missing_metric(live, score.missing)
-            score = self.objectives.score(state, live.steps, curve, live.other_curves, cost)
+            score = self.objectives.score(state, *reported)
         error = error and shorten(masked(error))
         reason = reason and masked(reason)
         final = {masked(name): value for name, value in (final or {}).items()}

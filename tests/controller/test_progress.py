@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from sweeps.core.trial import Action, Report, State, Trial
 from sweeps.execution.messages import Progress, Stage, Usage
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
+from sweeps.tracking.events import TrialReported
+from sweeps.tracking.history import TrialHistory
 from tests.search.deaths import Deaf
 
 SPACE = """\
@@ -191,19 +194,48 @@ def test_the_best_is_that_of_all_reports_with_its_configuration(controller):
     )
 
 
-def test_a_trial_that_failed_does_not_lead_any_more(controller):
+def test_reports_lead_until_a_trial_has_ended_with_a_value(controller):
+    a, b = controller.start_trial(), controller.start_trial()
+    controller.on_trial_progress(a, Progress(reports(3.0)))
+    controller.on_trial_progress(b, Progress(reports(1.0, math.inf)))
+    assert controller.status().best.trial == b
+    controller.on_trial_progress(b, Progress(state=State.FAIL, error="boom"))
+    assert controller.status().best.trial == a, "which still runs"
+    controller.on_trial_progress(a, Progress(state=State.PRUNED))
+    assert controller.status().best.trial == a, "a stopped trial wins if no trial is complete"
+
+
+def test_an_infinite_value_does_not_lead(controller):
+    a = controller.start_trial()
+    controller.on_trial_progress(a, Progress(reports(math.inf), state=State.COMPLETE))
+    assert controller.status().best is None
+
+
+def test_a_trial_that_was_stopped_or_failed_does_not_lead(controller):
     a, b, c = controller.start_trial(), controller.start_trial(), controller.start_trial()
     controller.on_trial_progress(a, Progress(reports(3.0), state=State.COMPLETE))
     controller.on_trial_progress(b, Progress(reports(1.0)))
     controller.on_trial_progress(c, Progress(reports(4.0, 2.0)))
-    assert controller.status().best.trial == b
+    assert controller.status().best.trial == a, "a running trial may still be stopped"
     controller.on_trial_progress(b, Progress(state=State.FAIL, error="boom"))
-    best = controller.status().best
-    assert (best.trial, best.value, best.step) == (c, 2.0, 2), "which still runs"
-    controller.on_trial_progress(c, Progress(state=State.FAIL, error="boom"))
+    controller.on_trial_progress(c, Progress(state=State.PRUNED))
     assert controller.status().best.trial == a
     again = controller_of(SearchLoop.open(controller.study_store.folder, controller.space))
     assert again.status().best.trial == a, "nor for another driver"
+
+
+def test_trackers_get_another_name_for_a_metric_that_sweeps_has_itself(controller):
+    events: list[Any] = []
+    controller.trials._trackers = SimpleNamespace(publish=events.append)
+    metrics = {"loss": 1.0, "seconds": 5.0, "loop/seconds": 6.0}
+    trial = controller.start_trial()
+    controller.on_trial_progress(
+        trial, Progress((Report(1, metrics, time.time()),), state=State.COMPLETE)
+    )
+    events += TrialHistory(controller.study_store.folder, controller.space)()
+    logged = [e.reports[0].metrics for e in events if isinstance(e, TrialReported)]
+    assert logged == 2 * [{"loss": 1.0, "loop/seconds": 5.0, "loop/loop/seconds": 6.0}]
+    assert list(controller.trials.notes) == ["seconds", "loop/seconds"]
 
 
 def test_resources_are_those_that_are_asked_for_and_a_gpu_that_lies_idle(controller):

@@ -330,7 +330,7 @@ def returns_metrics(config):
 
 
 def reports_and_returns(config):
-    """Report twice and return a value, which counts as a last report if it contains the objective's metric."""
+    """Report twice and return a value, which is the trial's value if it contains the objective's metric."""
     import ray.train
 
     for step in (1, 2):

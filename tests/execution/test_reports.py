@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sweeps.core.secrets import remember
-from sweeps.core.trial import Report, State
+from sweeps.core.trial import Current, Report, State, set_current
 from sweeps.execution.metric_values import QUOTED, flatten, numeric, quote
+from sweeps.execution.training_loop import _report_result
 from tests.execution.driving import Driving, Gang, job, trial
 from tests.processes import wait_until_clean
 from tests.waiting import wait_until
@@ -132,18 +135,32 @@ def test_a_returned_dict_is_one_report(gang):
 
 
 RETURNED = [
-    pytest.param({"loss": 9.0}, [1.0, 2.0, 9.0], id="the metric"),
-    pytest.param({"model": "a"}, [1.0, 2.0], id="something else"),
-    pytest.param([1, 2], [1.0, 2.0], id="no dict"),
+    pytest.param({"loss": 9.0}, {"loss": 9.0}, id="the metric"),
+    pytest.param({"a": {"loss": 1}, "loss": 9}, {"a.loss": 1.0, "loss": 9.0}, id="nested"),
+    pytest.param({"loss": math.nan}, {"loss": pytest.approx(math.nan, nan_ok=True)}, id="nan"),
+    pytest.param({"model": "a"}, {}, id="something else"),
+    pytest.param([1, 2], {}, id="no dict"),
+    pytest.param(0.5, {}, id="a number"),
 ]
+
+
+@pytest.mark.parametrize("returned, wanted", RETURNED)
+def test_after_reports_a_returned_dict_with_the_metric_is_the_trials_value(returned, wanted):
+    session: Any = SimpleNamespace(reports=2, job=SimpleNamespace(metric="loss"))
+    current = Current("0000", 1, None, None, None, "loss", "minimize", None, 1, None)
+    set_current(current)
+    try:
+        _report_result(session, returned)
+    finally:
+        set_current(None)
+    assert current.final == wanted
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("returned, wanted", RETURNED)
-def test_after_reports_a_returned_dict_with_the_metric_is_the_last_one(gang, returned, wanted):
-    state, reports = gang.run("reports_and_returns", x=0.0, returned=returned)
-    assert (state, losses(reports)) == (State.COMPLETE, wanted)
+def test_what_is_returned_after_reports_is_no_step(gang):
+    state, reports = gang.run("reports_and_returns", x=0.0, returned={"loss": 9.0})
+    assert (state, losses(reports)) == (State.COMPLETE, [1.0, 2.0])
 
 
 @pytest.mark.integration

@@ -170,3 +170,26 @@ def test_trainers_checkpoints_and_results_choose_the_same_step(reports, minimize
     for step, each in enumerate(metrics, 1):
         best.compare(step, each, "auc")
     assert best.step == found
+
+
+@pytest.mark.parametrize("state, value, step", [(C, 0.35, 3), (P, 0.3, 2)])
+def test_a_final_value_is_the_value_of_a_complete_trial(state, value, step):
+    judged = Objectives((LOSS,)).score(state, 3, CURVE, {}, COST, {"loss": 0.35, "auc": 0.9})
+    assert (judged.values, judged.step, judged.missing) == ((value,), step, None)
+    assert judged.metrics["loss"] == value
+
+
+def test_final_values_of_other_objectives_and_constraints_count_too():
+    judge = Objectives((LOSS, AUC), (Constraint("size", "<", 5),))
+    judged = judge.score(C, 3, CURVE, {"auc": [(2, 0.5)]}, COST, {"auc": 0.9, "size": 4.0})
+    assert judged.values == (0.3, 0.9) and judged.feasible and judged.step == 2
+    assert judge.score(C, 3, CURVE, {}, COST, {"loss": math.nan}).missing == "loss"
+
+
+@pytest.mark.parametrize("bounds", [(), (HOURS,)])
+def test_a_step_with_an_infinite_value_loses_to_every_finite_one(bounds):
+    judge = Objectives((AUC,), bounds)
+    hours = {"hours": [(1, 1.0), (2, 1.0), (3, 1.0)]}
+    curve = ((1, math.nan), (2, 0.1), (3, math.inf))
+    assert judge.score(C, 3, curve, hours, COST).values == (0.1,)
+    assert best_step([{"auc": value} for _, value in curve], judge.order) == 2

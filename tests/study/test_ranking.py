@@ -66,5 +66,13 @@ def test_the_ranked_begin_with_the_winner_and_are_in_order(rows, minimize):
     assert set(found) == {
         n
         for n, (state, v, _) in enumerate(rows)
-        if state in (State.COMPLETE, State.PRUNED) and v is not None and v == v
+        if state in (State.COMPLETE, State.PRUNED) and v is not None and math.isfinite(v)
     }
+
+
+def test_an_infinite_value_is_on_no_front_and_never_wins():
+    results = [(0, Result(C, 1.0, values=(1.0, math.inf))), (1, Result(C, 2.0, values=(2.0, 3.0)))]
+    assert ranking.front(results, (True, True)) == [1]
+    assert ranking.front(results[:1], (True, True)) == []
+    assert ranking.winner([(0, Result(C, math.inf)), (1, Result(P, 9.0))], minimize=True) == 1
+    assert ranking.winner([(0, Result(C, -math.inf))], minimize=False) is None
