@@ -478,6 +478,7 @@ class _Exporter:
                 task=first.task,
                 classes=first.classes,
                 raw=raw,
+                missing=first.missing,
                 expected=self._expected(
                     [model.checkpoint for model in models.values()], list(members.values()), first
                 ),

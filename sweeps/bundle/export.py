@@ -201,6 +201,7 @@ class _Exporter:
             task=info.task,
             classes=info.classes,
             raw=info.check if space.data.given else None,
+            missing=info.missing,
             expected=recorded_predictions(source),
             training=to_json_value(
                 self._training(exported.best, best["test"], step, trial.seed, info.fingerprint)

@@ -40,6 +40,7 @@ class ColumnSchema(BaseModel):
         dtype: pandas' name of the dtype. For a tensor column, NumPy's name of the element type.
         categories: categories of a categorical column; None for other columns.
         shape: shape of each value of a tensor column. None for other columns, and if the values may have different shapes.
+        missing: texts and numbers that mean a missing value; see `sweeps.data.missing`. None for the usual words.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,6 +49,7 @@ class ColumnSchema(BaseModel):
     dtype: str
     categories: list[Scalar] | None = None
     shape: list[int] | None = None
+    missing: list[Scalar] | None = None
 
 
 class Member(BaseModel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,10 +29,12 @@ from sweeps.core.label_columns import MULTIOUTPUT, SEVERAL, label_columns
 from sweeps.core.sweep_folder import is_sweep
 from sweeps.data.column_values import InvalidValue
 from sweeps.data.columns import InputColumn
+from sweeps.data.parse import count_misfits, misfits_note
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain, one_line
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class Bundle:
@@ -61,6 +64,11 @@ class Bundle:
             fitted,
             tuple(members),
         )
+        self._rules = {
+            column.name: column.parse
+            for bundle in (self, *members)
+            for column in getattr(bundle._fitted, "inputs", ())
+        }
         self.unseen, self.cells = Counter[str](), Counter[str]()
         self.known_values = {c.name: c.categories for c in manifest.columns if c.categories}
         for part in (fitted, *members):
@@ -148,6 +156,8 @@ class Bundle:
         if not self.manifest.columns:
             return np.asarray(self._model_predict(rows))
         raw = schema.enforce_schema(rows, self.manifest.columns)
+        if counts := count_misfits(self._rules, raw):
+            log.warning("note: %s", misfits_note(counts, f"{len(raw):,} rows"))
         if raw.empty:  # some models raise an error if there are no rows
             k = len(self.manifest.classes or ())
             several = self.manifest.task in SEVERAL

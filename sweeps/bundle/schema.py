@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,18 +28,25 @@ from sweeps.data.column_values import (
     to_tensor,
     to_text,
 )
+from sweeps.data.missing import is_missing
 
 
-def infer_schema(raw: pd.DataFrame) -> list[ColumnSchema]:
+def infer_schema(
+    raw: pd.DataFrame, missing: Mapping[str, Sequence[Any]] = MappingProxyType({})
+) -> list[ColumnSchema]:
     """Infer the schema of raw features.
 
     Args:
         raw: a frame of raw features.
+        missing: texts and numbers that mean a missing value, by column.
 
     Returns:
         One entry for each column, in the order of the frame.
     """
-    return [_infer_column(str(name), raw.iloc[:, i]) for i, name in enumerate(raw.columns)]
+    return [
+        _infer_column(str(name), raw.iloc[:, i]).model_copy(update={"missing": missing.get(name)})
+        for i, name in enumerate(raw.columns)
+    ]
 
 
 def _infer_column(name: str, values: pd.Series) -> ColumnSchema:
@@ -127,9 +135,17 @@ def _suggestion(name: str, names: Iterable[str]) -> str:
     return f" ({tail})" if tail.startswith("did you mean") else ""
 
 
+def _without_markers(values: pd.Series, markers: Sequence[Any] | None) -> pd.Series:
+    """Return a column whose markers are missing values; see `sweeps.data.missing`."""
+    if markers is None and pd.api.types.is_numeric_dtype(values.dtype):
+        return values
+    return values.mask(values.map(is_missing(markers)).astype(bool))
+
+
 def _convert(values: pd.Series, column: ColumnSchema) -> pd.Series:
     if column.type == "tensor":
         return _to_tensors(tensors_to_arrays(values), column)
+    values = _without_markers(values, column.missing)
     if str(values.dtype) == column.dtype and column.type != "category":
         return values
     if column.type == "integer":

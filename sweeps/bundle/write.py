@@ -89,6 +89,7 @@ def write_bundle(
     raw: pd.DataFrame | None,
     expected: np.ndarray | None,
     training: dict[str, Any],
+    missing: Mapping[str, Sequence[Any]] = MappingProxyType({}),
 ) -> Path:
     """Write the bundle of a trained model. The bundle is kept only if a fresh process loads it and reproduces the predictions of training.
 
@@ -109,6 +110,7 @@ def write_bundle(
         raw: at least one row of raw features without the label, as in training. None if the loop read its own data.
         expected: the model's output for `raw` in training, of shape (n,) or (n, k). If None, the check does not compare predictions.
         training: facts of the sweep and the trial; see `Manifest.training`.
+        missing: see `Splits.missing`.
 
     Returns:
         `target`.
@@ -130,7 +132,7 @@ def write_bundle(
         "task": task,
         "classes": None if classes is None else [json_scalar(c) for c in classes],
         "positive": json_scalar(classes[1]) if task == "binary" and classes else None,
-        "columns": [] if raw is None else schema.infer_schema(raw),
+        "columns": [] if raw is None else schema.infer_schema(raw, missing),
         "checked": raw is not None and expected is not None,
         "tolerance": manifest.GPU_TOLERANCE
         if any(map(_had_gpus, [training, *(m.training for m in member_facts)]))

@@ -233,7 +233,9 @@ class _DataActor:
         notes = splits.notes + missing_class_notes(splits.label, splits.classes, parts)
         about = (splits.label, splits.task, splits.classes, splits.features)
         summary = None if splits.summary is None else splits.summary.to_json()
-        info = DatasetInfo(*about, fingerprint, rows, check.to_pandas(), test, notes, summary)
+        info = DatasetInfo(
+            *about, fingerprint, rows, check.to_pandas(), test, notes, summary, splits.missing
+        )
         self.store.save_info(info, check, data)
         return info
 

@@ -72,7 +72,10 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
     ]
     problems += check_dropped(spec, present)
     problems += [
-        _missing(f"parse.{name}", name, spec, present) for name in spec.parse if name not in present
+        _missing(f"{key}.{name}", name, spec, present)
+        for key, names in (("parse", spec.parse), ("missing", spec.missing))
+        for name in names
+        if name not in (*present, "*")
     ]
     problems += [
         _missing("weight", name, spec, present)

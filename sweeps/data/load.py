@@ -20,14 +20,13 @@ from sweeps.data.label_checks import (
     positive_last,
     split_columns,
     split_rules,
-    unify_types,
 )
 from sweeps.data.parsed_columns import (
+    ReadRows,
     drop_copies,
     features_parse,
-    parse_parts,
+    read_rows,
     split_values,
-    texts_to_parse,
 )
 from sweeps.data.sources import read_source
 from sweeps.data.summary import DataSummary, summarize
@@ -62,6 +61,7 @@ class Splits:
         class_weight: "balanced" if classes are balanced in training. Otherwise None.
         parse: the rules of `data.parse` for the features, by column. The rows have the raw texts.
         summary: summary of the raw rows of the source. None if the rows were not summarised.
+        missing: the markers of missing values, by column; see `sweeps.data.missing.take_out`.
     """
 
     train: pa.Table
@@ -78,6 +78,7 @@ class Splits:
     class_weight: str | None = None
     parse: Mapping[str, str] = field(default_factory=dict)
     summary: DataSummary | None = None
+    missing: Mapping[str, list[Any]] = field(default_factory=dict)
 
 
 def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
@@ -95,11 +96,12 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     Raises:
         InputError: a source cannot be read, columns are missing, the label cannot be used, or a split would be empty.
     """
-    parts, task, classes, missing = _read_labeled(spec)
+    read, task, classes, missing = _read_labeled(spec)
+    parts = read.parts
     extra: tuple[str, ...] = (
         (f"without a label: {missing}",) if spec.labels and spec.drop_missing_label else ()
     )
-    notes = _unlabeled_notes(missing)
+    notes = read.notes + _unlabeled_notes(missing)
     if task == "binary" and classes not in (None, (0, 1)):
         notes += (f"the positive class of `{spec.label}` is {classes[1]!r} (data.positive)",)
     summary = summarize(spec, parts, classes, seed)
@@ -156,7 +158,13 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         spec.class_weight,
     )
     return Splits(
-        train, parts["valid"], parts.get("test"), *about, features_parse(spec, features), summary
+        train,
+        parts["valid"],
+        parts.get("test"),
+        *about,
+        parse=features_parse(spec, features),
+        summary=summary,
+        missing=read.missing,
     )
 
 
@@ -177,25 +185,26 @@ def summarize_source(
     Raises:
         InputError: see `load_splits`.
     """
-    parts, _, classes, _ = _read_labeled(spec, read)
-    return summarize(spec, parts, classes, seed, rows)
+    found, _, classes, _ = _read_labeled(spec, read)
+    return summarize(spec, found.parts, classes, seed, rows)
 
 
 def _read_labeled(
     spec: DataSpec, read: Read | None = None
-) -> tuple[dict[str, pa.Table], str | None, tuple[Any, ...] | None, dict[str, int]]:
+) -> tuple[ReadRows, str | None, tuple[Any, ...] | None, dict[str, int]]:
     """Read the raw rows of each source with `read` or `read_source`; see `_read_parts`.
 
     Returns:
         The rows, the task and the classes of the label (see `Splits`), and the number of dropped rows without a label in each source.
     """
-    parts = _read_parts(spec, read or read_source)
+    found = _read_parts(spec, read or read_source)
     missing: dict[str, int] = {}
     if not spec.labels:
-        return parts, None, None, missing
+        return found, None, None, missing
     if spec.drop_missing_label:
-        parts, missing = drop_unlabeled(spec.labels, parts)
-    return parts, *positive_last(spec, *infer_tasks(spec.labels, spec.task, parts)), missing
+        parts, missing = drop_unlabeled(spec.labels, found.parts)
+        found = replace(found, parts=parts)
+    return found, *positive_last(spec, *infer_tasks(spec.labels, spec.task, found.parts)), missing
 
 
 def _without_other_columns(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
@@ -240,7 +249,7 @@ def _folds(spec: DataSpec, rows: pa.Table, classify: bool, seed: int) -> tuple[F
         raise InputError(Problem(f"data.{e.key}", str(e))) from e
 
 
-def _read_parts(spec: DataSpec, read: Read) -> dict[str, pa.Table]:
+def _read_parts(spec: DataSpec, read: Read) -> ReadRows:
     """Read the source of train. Also read the sources of valid and test if the `data` section gives separate sources for them."""
     parts = {"train": read(spec.train, spec.base, "data.train", spec.args)}
     for key, rule in split_rules(spec).items():
@@ -248,7 +257,7 @@ def _read_parts(spec: DataSpec, read: Read) -> dict[str, pa.Table]:
             parts[key] = read(str(rule.path), spec.base, f"data.{key}", rule.args)
     if problems := check_columns(spec, {key: part.column_names for key, part in parts.items()}):
         raise InputError(problems)
-    return parse_parts(spec, unify_types(texts_to_parse(spec, parts)))
+    return read_rows(spec, parts)
 
 
 def _unlabeled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:

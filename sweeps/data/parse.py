@@ -1,13 +1,22 @@
 """Parse text columns to numbers, as the key `data.parse` says. Bundles contain this module, so that they accept the raw text.
 
-A rule is `currency`, `decimal_comma`, or a date format such as `%d/%m/%Y`:
+The rules are:
 
-    currency       `$1,234.50`, `1 234.5 EUR`, `(12.00)`, `45%`    to 1234.5, 1234.5, -12.0, 45.0
+    number         `$1,234.50`, `1 234.5 EUR`, `(12.00)`, `45%`    to 1234.5, 1234.5, -12.0, 45.0
+                   `>20`, `10,000+`, `1.2k`, `19M`, `3bn`          to 20.0, 10000.0, 1200.0, 19e6, 3e9
     decimal_comma  `1.234,50 €`, `1 234,5`                         to 1234.5, 1234.5
-    a date format  `31/01/2026`                                    to the days since 1970-01-01, here 20484.0
+    unit bhp       `74 bhp`, `74`                                  to 74.0, 74.0
+    duration       `2h 50m`, `90 min`, `1:23:45`                   to seconds
+    a date format  `31/01/2026` for `%d/%m/%Y`                     to the days since 1970-01-01, here 20484.0
+    time FORMAT    `08:46` for `time %H:%M`                        to the seconds since midnight
+
+Earlier versions call the rule `number` `currency`. A rule that ends in ` or missing` reads texts that do not fit as missing values.
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -17,8 +26,11 @@ import pyarrow.compute as pc
 from sweeps.core.errors import InputError
 from sweeps.data.column_values import InvalidValue, format_value
 
-CURRENCY, DECIMAL_COMMA = "currency", "decimal_comma"
-_SIGN = "[+-]?"
+NUMBER, DECIMAL_COMMA, DURATION = "number", "decimal_comma", "duration"
+UNIT, TIME, OR_MISSING = "unit ", "time ", " or missing"
+_OLD_NAMES = {"currency": NUMBER}
+# Magnitudes behind a number.
+_SIZES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "mn": 1e6, "B": 1e9, "bn": 1e9}
 # Codes of ISO 4217 of the currencies in use, without funds and metals.
 CODES = (
     "AED|AFN|ALL|AMD|AOA|ARS|AUD|AWG|AZN|BAM|BBD|BDT|BGN|BHD|BIF|BMD|BND|BOB|BRL|BSD|BTN|BWP|BYN|BZD|CAD|CDF|CHF|CLP|CNY|COP|CRC|"
@@ -33,24 +45,66 @@ _MINUS, _SPACES = "\u2212", "[\u00a0\u202f\u2009]"
 _EPOCH = pd.Timestamp("1970-01-01")
 
 
-def _pattern(group: str, point: str) -> str:
-    """Return a regular expression for a number with these separators of thousands and of decimals."""
-    digits = rf"(?:(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?:{point}\d*)?|{point}\d+)"
-    return rf"^\(?\s*{_SIGN}\s*{_UNIT}?\s*{_SIGN}\s*{digits}(?:[eE]{_SIGN}\d+)?\s*(?:{_UNIT}|%)?\s*\)?$"
+def _pattern(group: str, point: str, unit: str, sizes: str) -> str:
+    """Return a regular expression for a number with these separators of thousands and of decimals, this unit and these magnitudes."""
+    digits = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?:{point}\d*)?|{point}\d+"
+    return (
+        rf"^(?P<open>\(?)\s*(?:[<>≤≥~≈]=?)?\s*(?P<sign>[+-]?)\s*{unit}?\s*(?P<inner>[+-]?)\s*(?P<digits>{digits})"
+        rf"(?P<exponent>(?:[eE][+-]?\d+)?)\s?(?P<size>{sizes})\+?\s*(?:{unit}|%)?\s*(?P<close>\)?)$"
+    )
 
 
-_PATTERNS = {CURRENCY: _pattern("[, ']", r"\."), DECIMAL_COMMA: _pattern("[. ']", ",")}
-# What is left of a number without its signs of currencies and separators, by the rule.
-_REMOVED = {CURRENCY: rf"{_UNIT}|[, '%()]", DECIMAL_COMMA: rf"{_UNIT}|[. '%()]"}
+_SEPARATORS = {NUMBER: ("[, ']", r"\."), DECIMAL_COMMA: ("[. ']", ",")}
+_EXAMPLES = {NUMBER: "$1,234.50", DECIMAL_COMMA: "1.234,50", DURATION: "2h 50m"}
+_DURATION = (
+    r"(?i)^-?(?:\d+(?:\.\d+)?\s*(?:w(?:eeks?)?|d(?:ays?)?|h(?:rs?|ours?)?|m(?:ins?|inutes?)?|s(?:ecs?|econds?)?)[\s,]*)*"
+    r"(?:\d+:\d\d:\d\d(?:\.\d+)?)?$"
+)
+
+
+def _number_pattern(rule: str) -> str | None:
+    """Return the regular expression of a rule for numbers; None for a rule for dates, times and durations."""
+    if rule.startswith(UNIT):
+        return _pattern(*_SEPARATORS[NUMBER], rf"(?:\Q{rule.removeprefix(UNIT)}\E)", "")
+    if rule in _SEPARATORS:
+        return _pattern(*_SEPARATORS[rule], _UNIT, "|".join(sorted(_SIZES, reverse=True)))
+    return None
+
+
+def base_rule(rule: str) -> str:
+    """Return a rule under its present name, without ` or missing`."""
+    rule = rule.removesuffix(OR_MISSING)
+    return _OLD_NAMES.get(rule, rule)
 
 
 def describe(rule: str) -> str:
-    """Return what a value must be under a rule, for messages."""
-    examples = {
-        CURRENCY: "an amount such as $1,234.50",
-        DECIMAL_COMMA: "an amount such as 1.234,50",
-    }
-    return examples.get(rule) or f"a date of the format {rule}"
+    """Return the rule for a value, for messages."""
+    example = _EXAMPLES.get(base_rule(rule))
+    return f"must fit the rule {rule.removeprefix(TIME)}" + (
+        f", such as {example}" if example else ""
+    )
+
+
+def count_misfits(rules: Mapping[str, str], rows: pd.DataFrame) -> Counter[str]:
+    """Return the number of texts in each column that do not fit its rule, and are read as missing values."""
+    counts: Counter[str] = Counter()
+    for name, rule in rules.items():
+        if rule.endswith(OR_MISSING):
+            counts[name] = int(
+                (parse_values(rows[name], rule, name).isna() & rows[name].notna()).sum()
+            )
+    return +counts
+
+
+def misfits_note(counts: Mapping[str, int], place: str) -> str:
+    """Return a note about the texts that do not fit their rules and were read as missing values.
+
+    Args:
+        counts: number of these texts by column.
+        place: where the texts are, such as `data.train`.
+    """
+    some = ", ".join(f"{count:,} in `{name}`" for name, count in counts.items())
+    return f"{place} has texts that do not fit their rule in data.parse, read as missing: {some}"
 
 
 def parse_texts(texts: pa.Array, rule: str) -> pa.Array:
@@ -60,24 +114,45 @@ def parse_texts(texts: pa.Array, rule: str) -> pa.Array:
         texts: n texts, which may be null.
         rule: see the module's docstring.
     """
-    if rule not in _PATTERNS:
-        return _days(
-            pd.to_datetime(
-                pd.Series(texts.to_pylist(), dtype=object), format=rule, errors="coerce", utc=True
-            )
-        )
+    rule = base_rule(rule)
+    pattern = _number_pattern(rule)
+    if pattern is None:
+        return _moments(texts, rule)
     texts = pc.utf8_trim_whitespace(
         pc.replace_substring_regex(pc.replace_substring(texts, _MINUS, "-"), _SPACES, " ")
     )
-    matched = pc.match_substring_regex(texts, _PATTERNS[rule])
-    opened, closed = pc.starts_with(texts, "("), pc.ends_with(texts, ")")
-    matched = pc.and_(matched, pc.equal(opened, closed))
-    bare = pc.replace_substring_regex(
-        pc.if_else(matched, texts, pa.scalar(None, texts.type)), _REMOVED[rule], ""
+    opened, sign, inner, digits, exponent, size, closed = pc.extract_regex(texts, pattern).flatten()
+    group = _SEPARATORS.get(rule, _SEPARATORS[NUMBER])[0]
+    bare = pc.replace_substring(pc.replace_substring_regex(digits, group, ""), ",", ".")
+    exact = pc.binary_join_element_wise(bare, exponent, pa.scalar("", bare.type)).cast(pa.float64())
+    factors = pa.array(_SIZES.values()).take(
+        pc.index_in(size, value_set=pa.array(_SIZES, size.type))
     )
-    bare = pc.replace_substring(bare, ",", ".") if rule == DECIMAL_COMMA else bare
-    numbers = pc.replace_substring_regex(bare, r"^\+", "").cast(pa.float64())
-    return pc.if_else(opened, pc.negate(numbers), numbers)
+    minus = pc.equal(pc.binary_join_element_wise(sign, inner, pa.scalar("", sign.type)), "-")
+    numbers = pc.multiply(exact, factors)
+    numbers = pc.if_else(pc.xor(minus, pc.equal(opened, "(")), pc.negate(numbers), numbers)
+    balanced = pc.equal(pc.utf8_length(opened), pc.utf8_length(closed))
+    return pc.if_else(balanced, numbers, pa.scalar(None, pa.float64()))
+
+
+def _moments(texts: pa.Array, rule: str) -> pa.Array:
+    """Convert texts of durations to seconds, of times to seconds since midnight, and of dates to days since 1970-01-01."""
+    if rule == DURATION:
+        fits = pc.match_substring_regex(texts, _DURATION)
+        short = pc.replace_substring_regex(pc.utf8_lower(texts), "([wdhms])[a-z]*", r"\1")
+        for unit in "wd":  # pandas has upper case letters for weeks and days
+            short = pc.replace_substring(short, unit, unit.upper())
+        known = pc.if_else(fits, short, pa.scalar(None, short.type))
+        spans = pd.to_timedelta(pd.Series(known.to_pylist(), dtype=object), errors="coerce")
+        return pa.array(spans.dt.total_seconds().to_numpy(), pa.float64(), from_pandas=True)
+    form = rule.removeprefix(TIME)
+    dates = pd.to_datetime(
+        pd.Series(texts.to_pylist(), dtype=object), format=form, errors="coerce", utc=True
+    )
+    if rule.startswith(TIME):
+        seconds = (dates - dates.dt.normalize()).dt.total_seconds()
+        return pa.array(seconds.to_numpy(), pa.float64(), from_pandas=True)
+    return _days(dates)
 
 
 def _days(dates: pd.Series) -> pa.Array:
@@ -91,35 +166,30 @@ def _days(dates: pd.Series) -> pa.Array:
 
 
 def parse_values(values: pd.Series, rule: str, name: str) -> pd.Series:
-    """Convert a column to float64. Missing values and blank texts become NaN.
+    """Convert a column to float64. Missing values become NaN.
 
     Args:
-        values: texts. Numbers are also allowed, because a table may have been read with other types: under `currency` and `decimal_comma`
-            numbers stay as they are, and under a date format a number such as 20260131 is the text of a date. Dates stay dates.
+        values: texts. Numbers are also allowed, because a table may have been read with other types: under a rule for numbers they stay as
+            they are, and under a date format a number such as 20260131 is the text of a date. Dates stay dates.
         rule: see the module's docstring.
         name: name of the column, for messages.
 
     Raises:
         InputError: a value does not fit the rule. The error names the first such value and its row.
     """
-    if rule in _PATTERNS and pd.api.types.is_numeric_dtype(values.dtype):
+    if _number_pattern(base_rule(rule)) and pd.api.types.is_numeric_dtype(values.dtype):
         return pd.Series(values.to_numpy("float64", na_value=np.nan), index=values.index)
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
         return pd.Series(_days(values).to_numpy(zero_copy_only=False), index=values.index)
-    present = values.notna()
-    codes, distinct = pd.factorize(values.astype(object).where(present, None))
-    texts = pa.array([format_value(value) for value in distinct], pa.large_string())
-    parsed = parse_texts(texts, rule)
-    blank = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(texts)), 0)
-    wrong = (
-        pc.and_(pc.is_null(parsed), pc.invert(blank)).to_numpy(zero_copy_only=False).astype(bool)
+    codes, distinct = pd.factorize(values.astype(object).where(values.notna(), None))
+    parsed = parse_texts(
+        pa.array([format_value(value) for value in distinct], pa.large_string()), rule
     )
-    if wrong.any():
+    wrong = parsed.is_null().to_numpy(zero_copy_only=False)
+    if wrong.any() and not rule.endswith(OR_MISSING):
         row = int(np.flatnonzero(np.append(wrong, False)[codes])[0])
         raise InputError(
-            InvalidValue.create(
-                name, f"must hold {describe(rule)} (data.parse)", row, values.iloc[row]
-            )
+            InvalidValue.create(name, f"{describe(rule)} (data.parse)", row, values.iloc[row])
         )
     numbers = np.append(parsed.to_numpy(zero_copy_only=False).astype("float64"), np.nan)
     return pd.Series(numbers[codes], index=values.index)

@@ -1,4 +1,4 @@
-"""Apply `data.parse` and `data.drop_duplicates` to the raw rows of a sweep.
+"""Apply `data.missing`, `data.parse` and `data.drop_duplicates` to the raw rows of a sweep.
 
 Features keep their raw texts, and the preprocessing chain parses them. So a bundle takes the same texts. The label, the weights and the
 columns of splits are no input of a bundle, and are parsed when the rows are read.
@@ -7,18 +7,53 @@ columns of splits are no input of a bundle, and are parsed when the rows are rea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.column_values import InvalidValue
-from sweeps.data.label_checks import split_columns
-from sweeps.data.parse import parse_values
+from sweeps.data.label_checks import split_columns, unify_types
+from sweeps.data.missing import take_out
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
+
+
+@dataclass(frozen=True)
+class ReadRows:
+    """Rows after `data.missing` and `data.parse`. Features of `data.parse` still have their texts.
+
+    Attributes:
+        parts: rows by split.
+        missing: the markers of missing values, by column; see `sweeps.data.missing.take_out`.
+        notes: notes for the user.
+    """
+
+    parts: dict[str, pa.Table]
+    missing: dict[str, list[Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def read_rows(spec: DataSpec, parts: Mapping[str, pa.Table]) -> ReadRows:
+    """Take missing values out of raw rows, give a column the same type in all splits, and check the columns of `data.parse`.
+
+    Args:
+        spec: the `data` section.
+        parts: raw rows by split. They may lack columns.
+
+    Raises:
+        InputError: the types of a column differ, a label has words that may be classes, or a value does not fit its rule.
+    """
+    tables, missing, problems = take_out(spec, parts)
+    if problems:
+        raise InputError(problems)
+    tables = unify_types(_texts_to_parse(spec, tables))
+    if not spec.parse:
+        return ReadRows(tables, missing)
+    parsed, notes = _parse_parts(spec, tables)
+    return ReadRows(parsed, missing, notes)
 
 
 def features_parse(spec: DataSpec, features: Iterable[str]) -> dict[str, str]:
@@ -26,7 +61,7 @@ def features_parse(spec: DataSpec, features: Iterable[str]) -> dict[str, str]:
     return {name: spec.parse[name] for name in features if name in spec.parse}
 
 
-def texts_to_parse(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def _texts_to_parse(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Convert numbers in the columns of `data.parse` to text, so that a column has the same type in every file. Dates stay dates."""
     tables = dict(parts)
     for key, table in tables.items():
@@ -40,25 +75,28 @@ def texts_to_parse(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, p
     return tables
 
 
-def parse_parts(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Check every value of the columns of `data.parse`, and replace the label and the weights by numbers.
-
-    Args:
-        spec: the `data` section.
-        parts: raw rows by split. They may lack columns.
+def _parse_parts(
+    spec: DataSpec, parts: Mapping[str, pa.Table]
+) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+    """Check every value of the columns of `data.parse`, and replace the label and the weights by numbers. Also return notes.
 
     Raises:
         InputError: a value does not fit its rule. The error names the first such value of each column.
     """
+    from sweeps.data.parse import count_misfits, misfits_note, parse_values
+
     problems: list[Problem] = []
+    notes: list[str] = []
     tables = dict(parts)
     numbers = {*spec.labels, *spec.weight_columns}
     for key, table in tables.items():
-        for name, rule in spec.parse.items():
-            if name not in table.column_names:
-                continue
+        rules = {name: rule for name, rule in spec.parse.items() if name in table.column_names}
+        raw = table.select(list(rules)).to_pandas()
+        if counts := count_misfits(rules, raw):
+            notes.append(misfits_note(counts, f"data.{key}"))
+        for name, rule in rules.items():
             try:
-                parsed = parse_values(table.column(name).to_pandas(), rule, name)
+                parsed = parse_values(raw[name], rule, name)
             except InputError as e:
                 problems += [_located(problem, key) for problem in e.problems]
                 continue
@@ -68,11 +106,13 @@ def parse_parts(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.T
         tables[key] = table
     if problems:
         raise InputError(problems)
-    return tables
+    return tables, tuple(notes)
 
 
 def _located(problem: Problem, split: str) -> Problem:
     """Return the problem of a value with the key of its rule as its place. The message says in which split the value is."""
+    from sweeps.data.column_values import InvalidValue
+
     assert isinstance(problem, InvalidValue)
     text = f"column `{problem.column}` of data.{split} holds {problem.value!r} in row {problem.row + 1}, but {problem.rule}"
     return Problem(f"data.parse.{problem.column}", text.removesuffix(" (data.parse)"))
@@ -80,6 +120,8 @@ def _located(problem: Problem, split: str) -> Problem:
 
 def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
     """Return the values of a column that assigns rows to splits. A column of `data.parse` is parsed, so that dates have an order."""
+    from sweeps.data.parse import parse_values
+
     if name not in spec.parse or pa.types.is_floating(table.schema.field(name).type):
         return np.asarray(table.column(name).to_numpy())
     return np.asarray(

@@ -104,18 +104,20 @@ def _check_texts(space: Space, known: Mapping[tuple[str, str], SourceInfo | None
         known: see `_check_variant`.
     """
     from sweeps.data.column_checks import unread_texts, unread_texts_error
-    from sweeps.data.schema_probe import text_columns
+    from sweeps.data.missing import certain_texts
+    from sweeps.data.schema_probe import first_rows
 
     if not space.trainer_definition.reads_numbers or space.trainer_definition.streams:
         return []
     unread: list[list[str]] = []
-    texts: dict[str, tuple[str, ...]] = {}
+    texts: dict[str, list[str]] = {}
     for spec in space.variants:
         info = known.get(("train", spec.train))
         if info is None or info.files is None:
             return []
         if spec.train not in texts:
-            texts[spec.train] = text_columns(info.files)
+            first = first_rows(info.files)
+            texts[spec.train] = [] if first is None else certain_texts(spec, first)
         features = {*info.names} - {
             *_removed(spec, info.names),
             *spec.parse,
@@ -312,6 +314,7 @@ def _check_values(
             rows (see `check_split_values`), or a weight is invalid (see `check_weights`).
     """
     from sweeps.data import label_checks, sklearn_datasets, weights
+    from sweeps.data.parsed_columns import read_rows
     from sweeps.data.schema_probe import bytes_to_read, read_columns
 
     if list(known) == ["train"] and known["train"].files is None and spec.labels == ("target",):
@@ -332,12 +335,7 @@ def _check_values(
     if not wanted or size > most:
         return None, 0
     tables = {key: read_columns(files, wanted) for key, files in parts.items()}
-    if spec.parse:
-        from sweeps.data.parsed_columns import parse_parts, texts_to_parse
-
-        tables = parse_parts(spec, label_checks.unify_types(texts_to_parse(spec, tables)))
-    else:
-        tables = label_checks.unify_types(tables)
+    tables = read_rows(spec, tables).parts
     if spec.labels and spec.drop_missing_label:
         tables, _ = label_checks.drop_unlabeled(spec.labels, tables)
     problems, label = (

@@ -65,6 +65,7 @@ class DatasetInfo:
         test: name of the file with the test split, without `.parquet`.
         notes: notes for the user about the splits.
         summary: summary of the raw rows of the first source as JSON data; see `sweeps.data.summary.DataSummary`. None if there is none.
+        missing: see `sweeps.data.load.Splits`.
     """
 
     label: Label | None
@@ -77,6 +78,7 @@ class DatasetInfo:
     test: str = "test"
     notes: tuple[str, ...] = ()
     summary: dict[str, Any] | None = None
+    missing: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
 
 
 class PreparedStore:

@@ -10,13 +10,21 @@ from typing import Any
 import pyarrow as pa
 
 from sweeps.data.files import SUFFIXES, SourceFiles, data_suffix, first_line, raise_problem
-from sweeps.data.tables import CSV_MISSING, canonical_table, drop_index_names, infer_types
+from sweeps.data.tables import (
+    ALWAYS_MISSING,
+    canonical_table,
+    drop_index_names,
+    infer_types,
+    is_text,
+)
 
 _LFS_POINTER = b"version https://git-lfs"
 # Bytes of a block. Arrow cannot read a row that is longer than a block, and a quoted field may contain a whole document.
 CSV_BLOCK = 32 << 20
 # Arrow reads 32 blocks ahead. If each row fits into a smaller block, smaller blocks are faster for reading the first rows or some columns.
 _PROBE_BLOCK = 64 << 10
+# Rows that are read from the beginning of a Parquet file.
+_PROBE_ROWS = 1_000
 COLUMN_BLOCK = 4 << 20
 
 
@@ -164,43 +172,33 @@ def _probe_csv(system: Any, path: str, block: int) -> FileSchema:
     return FileSchema(tuple(names), rows)
 
 
-def text_columns(files: SourceFiles) -> tuple[str, ...]:
-    """Return the columns that are certain to hold texts, from the schema or the first rows of the first file.
+def first_rows(files: SourceFiles) -> pa.Table | None:
+    """Return the first rows of the first file, with the types that these rows have; None if they cannot be read.
 
-    A column of a CSV file that has one text that is no number holds texts, whatever the other rows are. The result may lack columns.
+    Of a Parquet file, only the columns of texts are read.
     """
     import pyarrow.parquet as pq
     from pyarrow import csv
 
     path = files.paths[0]
+    text = data_suffix(path) not in (".parquet", ".pq")
     try:
-        if data_suffix(path) in (".parquet", ".pq"):
-            with files.system.open_input_file(path) as opened:
-                schema = pq.read_schema(opened)
-        else:
-            names = probe_schema(files.system, path).names
+        names = list(probe_schema(files.system, path).names)
+        if text:
             with files.system.open_input_stream(path) as stream:
-                first = next(
-                    iter(csv.open_csv(stream, **csv_options(path, names, block=_PROBE_BLOCK))), None
-                )
-            schema = (
-                pa.schema([])
-                if first is None
-                else infer_types(pa.Table.from_batches([first])).schema
-            )
+                options = csv_options(path, names, block=_PROBE_BLOCK)
+                first = next(iter(csv.open_csv(stream, **options)), None)
+        else:
+            with files.system.open_input_file(path) as opened:
+                file = pq.ParquetFile(opened)
+                names = [field.name for field in file.schema_arrow if is_text(field.type)]
+                first = next(file.iter_batches(_PROBE_ROWS, columns=names), None)
     except (OSError, pa.ArrowException, ValueError):
-        return ()
-    return tuple(
-        name
-        for name, field in zip(pandas_names(schema.names), schema, strict=True)
-        if _is_text(field.type)
-    )
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+        return None
+    if first is None:
+        return None
+    table = _joined([pa.Table.from_batches([first])], names, text)
+    return table.rename_columns(pandas_names(table.column_names))
 
 
 def csv_options(
@@ -225,7 +223,7 @@ def csv_options(
         "convert_options": csv.ConvertOptions(
             column_types={name: pa.string() for name in names or ()},
             include_columns=list(only),
-            null_values=list(CSV_MISSING),
+            null_values=list(ALWAYS_MISSING),
             strings_can_be_null=True,
             quoted_strings_can_be_null=True,
         ),

@@ -7,7 +7,7 @@ for a space. The cost is bounded: at most `SAMPLE_ROWS` rows of a table are look
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,16 +55,17 @@ class Finding:
     """Something in the data that may spoil a search.
 
     Attributes:
-        kind: "identifier", "row_number", "number_text", "date_text", "rounded", "infinite", "unseen", "empty", "constant",
+        kind: "identifier", "prose", "codes", "many", "row_number", "number_text", "date_text", "marker", "word",
+            "rounded", "infinite", "unseen", "empty", "constant",
             "leak", "duplicates" or "overlap".
         column: name of the column; "" if the finding is about rows.
-        example: an example of a value, or the split with rows of train.
+        example: an example of a value, or the split with rows of train. For texts of numbers or dates, the first text that does not fit.
         rule: for texts of numbers or dates: the rule of `data.parse`.
-        other_rule: for texts of dates: another format that also fits all texts; "" if there is none.
-        blank: for texts of numbers: True if some texts are blank.
-        count: number of values or rows. For texts of numbers, the number of texts that are no numbers.
+        other_rule: for texts of dates: another format that also fits; "" if there is none.
+        count: number of values or rows. For texts of numbers or dates, the number of texts that do not fit.
         share: estimated share of the rows, or how much of the label a column explains, from 0 to 1.
-        words: for an identifier: mean number of words of a text.
+        loose: True if some values do not fit the finding.
+        row: row of the example, counted from 1; 0 if it is not known.
     """
 
     kind: str
@@ -72,10 +73,10 @@ class Finding:
     example: str = ""
     rule: str = ""
     other_rule: str = ""
-    blank: bool = False
     count: int = 0
     share: float = 0.0
-    words: float = 1.0
+    loose: bool = False
+    row: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,11 @@ class DataSummary:
             KeyError, TypeError: the data is not a summary.
         """
         columns = tuple(ColumnSummary(**column) for column in stored["columns"])
-        findings = tuple(Finding(**finding) for finding in stored["findings"])
+        known = {field.name for field in fields(Finding)}  # earlier versions stored other fields
+        findings = tuple(
+            Finding(**{key: finding[key] for key in known & set(finding)})
+            for finding in stored["findings"]
+        )
         return cls(
             dict(stored["rows"]), stored["sampled"], columns, dict(stored["label"]), findings
         )

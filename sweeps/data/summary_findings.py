@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,20 +18,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.data.label_leaks import find_leaks
-from sweeps.data.parse import CURRENCY, DECIMAL_COMMA, parse_texts
+from sweeps.data.missing import WORDS
+from sweeps.data.parse import DECIMAL_COMMA, DURATION, NUMBER, TIME, UNIT, parse_texts
 from sweeps.data.summary import ColumnSummary, Finding, sample_rows, shown
+from sweeps.data.tables import has_codes
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
 
 # Smallest number of rows with a value for a finding about a column.
 MIN_ROWS = 50
-# A column of texts is an identifier if this share of its values are distinct.
+# A column identifies rows if this share of its values are distinct.
 DISTINCT_SHARE = 0.95
-# Share of the distinct texts of a column that must be numbers or dates.
-PARSED_SHARE = 0.95
-# Number of distinct texts that are parsed.
-PARSED_TEXTS = 1_000
+# Other texts among numbers or dates are exceptions up to this share of the rows. One text may be more frequent.
+EXCEPTION_ROWS = 0.01
+# A column of texts with at least this many words on average, and this share of distinct texts, is prose.
+PROSE_WORDS, PROSE_SHARE = 3.0, 0.2
+# A column with more distinct texts is named if there is no other finding.
+MANY_TEXTS = 30
+# A number that is far outside of the other numbers may be a marker if it is in this many rows, and if there are enough other numbers.
+MARKER_COPIES, MARKER_SHARE, MARKER_OTHERS = 5, 0.005, 10
 # Shares of the rows from which copies of rows, and rows of test that are also in train, are reported.
 DUPLICATES_FROM, OVERLAP_FROM = 0.01, 0.01
 # Share of the distinct numbers of a column that are equal as 32-bit floats from which it is reported.
@@ -38,53 +46,30 @@ ROUNDED_FROM = 0.01
 MIN_COPIES = 10
 # Columns whose names differ only in their numbers, such as `pixel_0_1`, are parts of one vector from this number on.
 VECTOR = 8
-# Formats of dates that are recognised. The first format that fits all texts of a column is suggested.
-DATE_FORMATS = (
-    *(
-        "%Y-%m-%d",
-        "%Y-%m-%d %H:%M:%S",
-        "%Y-%m-%dT%H:%M:%S",
-        "%Y-%m-%d %H:%M",
-        "%Y-%m-%dT%H:%M:%SZ",
-        "%Y-%m-%d %H:%M:%S.%f",
-    ),
-    *(
-        "%Y-%m-%dT%H:%M:%S.%f",
-        "%Y-%m-%dT%H:%M:%S%z",
-        "%Y-%m-%d %H:%M:%S%z",
-        "%Y/%m/%d",
-        "%Y/%m/%d %H:%M:%S",
-        "%Y.%m.%d",
-    ),
-    *(
-        "%d/%m/%Y",
-        "%m/%d/%Y",
-        "%d.%m.%Y",
-        "%d-%m-%Y",
-        "%m-%d-%Y",
-        "%d/%m/%y",
-        "%m/%d/%y",
-        "%d.%m.%y",
-    ),
-    *(
-        "%d/%m/%Y %H:%M",
-        "%m/%d/%Y %H:%M",
-        "%d/%m/%Y %H:%M:%S",
-        "%m/%d/%Y %H:%M:%S",
-        "%d.%m.%Y %H:%M",
-        "%d.%m.%Y %H:%M:%S",
-    ),
-    *(
-        "%m/%d/%Y %I:%M %p",
-        "%m/%d/%Y %I:%M:%S %p",
-        "%d %b %Y",
-        "%d %B %Y",
-        "%d-%b-%Y",
-        "%d-%b-%y",
-        "%b %d, %Y",
-        "%B %d, %Y",
-    ),
+# Formats of dates and times that are recognised. The first format that fits is suggested.
+_DATES = (
+    *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y"),
+    *("%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d-%m-%y", "%m-%d-%y", "%y/%m/%d"),
+    *("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y"),
 )
+_TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
+_ZONES = ("%H:%M%z", "%H:%M:%S%z", "%H:%M:%S.%f%z")
+_FORMATS = (
+    *_DATES,
+    *(f"{day}{gap}{time}" for day in _DATES for gap in " T" for time in (*_TIMES, *_ZONES)),
+    *(TIME + time for time in _TIMES),
+)
+
+
+def _shape(text: str) -> str:
+    """Return the signs of a text, without a time zone at its end."""
+    return re.sub(r"[^\W_]+", "x", re.sub(r"(Z|[+-]\d\d:?\d\d)$", "", text))
+
+
+_SHAPES = {
+    form: _shape(datetime(2001, 2, 3, 4, 5, 6).strftime(form.removeprefix(TIME)))
+    for form in _FORMATS
+}
 # Names of identifiers, such as `id`, `user_id`, `PassengerId` and `customerID`.
 _NAMED_ID = re.compile(
     r"(?:^|[_\s.-])(?:id|ids|uuid|guid)$|^id[_\s.-]|[a-z0-9]I[Dd]$|^I[Dd]$", re.ASCII
@@ -93,6 +78,12 @@ _NAMED_ID = re.compile(
 _DIGITS, _CODE = r"^\d+$", r"^[A-Z]* ?0\d+$"
 # Letters and a number, such as `CAD-1001` and `CAD1001`, although `CAD` is also a currency.
 _LABELLED, _NUMBERED = r"^[A-Z]+[-_]\d+$", r"^[A-Z]+[-_]?\d+$"
+_PLAIN = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_WITH_UNIT = r"^\D{0,3}\d[\d., ]*?\s*(?P<unit>[\pL°µ\"'′″]\D*\d?)$"
+# Texts that often mean a missing value: signs, and words.
+_SUSPECT = (
+    r"(?i)^([-–—?.*#_/ ]+|unknown|missing|not available|undefined|n\.?a\.?|n/a|none|nil|nan|null)$"
+)
 
 
 def find_all(
@@ -130,12 +121,23 @@ def find_all(
         if (empty := _constant(train, column, column.name in vectors)) is not None:
             found.append(empty)
         elif column.kind == "text" and column.name not in parsed:
-            found += text_findings(sampled.column(column.name), column)
+            found += text_findings(sampled.column(column.name), column.name)
         elif column.kind == "number" and column.name not in parsed:
             found += _infinite(train.column(column.name), column.name)
             found += _row_numbers(rows.column(column.name), column, len(features))
+            found += _far_number(sampled.column(column.name), column.name)
         found += _rounded(sampled.column(column.name), column, spec.parse.get(column.name, ""))
         found += _unseen(parts, column)
+    texts = {
+        c.name: sample.column(c.name)
+        for c in columns
+        if c.kind == "text" and c.role in ("feature", "label") and c.name not in parsed
+    }
+    for name in spec.labels:
+        if name in texts:
+            found += [f for f in text_findings(texts[name], name) if f.kind == "marker"]
+    found += _markers(spec, texts, found)
+    found = [_with_row(finding, train) if whole else finding for finding in found]
     found += [
         Finding("leak", name, share=score)
         for name, score in find_leaks(spec, sample, features, classes, seed)
@@ -172,66 +174,112 @@ def _constant(train: pa.Table, column: ColumnSummary, in_vector: bool) -> Findin
 # ---- texts
 
 
-def text_findings(values: pa.ChunkedArray, column: ColumnSummary) -> Iterator[Finding]:
-    """Yield the finding for a column of texts: texts of numbers, texts of dates, or an identifier. At most one of these."""
+def text_findings(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
+    """Yield the finding for a column of texts. A few texts that differ from the others do not matter. At most one finding."""
     present = values.drop_null()
-    distinct = pc.unique(present)
-    texts = pc.utf8_trim_whitespace(distinct)
-    texts = texts.filter(pc.greater(pc.utf8_length(texts), 0))
-    blank = len(distinct) > len(texts)
-    some = texts[:PARSED_TEXTS]
-    if len(some) < 3:
+    counted = pc.value_counts(pc.utf8_trim_whitespace(present))
+    counted = counted.filter(
+        pc.invert(pc.is_in(counted.field("values"), pa.array(WORDS, values.type)))
+    )
+    texts, counts = counted.field("values"), counted.field("counts").to_numpy()
+    if len(texts) < 3:
         return
-    differ = len(present) >= MIN_ROWS and len(distinct) >= DISTINCT_SHARE * len(present)
+    differ = len(present) >= MIN_ROWS and len(texts) >= DISTINCT_SHARE * len(present)
     # The hyphen of a label is no minus. Labels without a hyphen look like amounts, but amounts are seldom all different integers.
-    labels = pc.all(pc.match_substring_regex(some, _NUMBERED if differ else _LABELLED)).as_py()
-    if not labels and (numbers := _number_text(column.name, some, blank)) is not None:
-        yield numbers
-    elif (dates := _date_text(column.name, some)) is not None:
-        yield dates
+    labels = _share(pc.match_substring_regex(texts, _NUMBERED if differ else _LABELLED))
+    read = None if labels >= DISTINCT_SHARE else _read_text(name, texts, counts)
+    words = float(np.mean([text.count(" ") + 1 for text in texts[:1_000].to_pylist()]))
+    about = {"example": shown(texts[0].as_py()), "count": len(texts)}
+    if read is not None:
+        yield read
+    elif (
+        words >= PROSE_WORDS
+        and len(texts) > MANY_TEXTS
+        and len(texts) >= PROSE_SHARE * len(present)
+    ):
+        yield Finding("prose", name, **about)
+    elif len(texts) > MANY_TEXTS and not _NAMED_ID.search(name) and has_codes(texts):
+        yield Finding("codes", name, **about)
     elif differ:
-        words = float(np.mean([text.count(" ") + 1 for text in some.to_pylist()]))
-        yield Finding(
-            "identifier",
-            column.name,
-            shown(str(present[0].as_py())),
-            count=len(distinct),
-            words=words,
-        )
+        yield Finding("identifier", name, **about)
+    elif len(texts) > MANY_TEXTS:
+        yield Finding("many", name, **about)
 
 
-def _number_text(name: str, texts: pa.Array, blank: bool) -> Finding | None:
-    """Return a finding if texts are numbers: amounts of money, numbers with separators, or numbers beside a few other texts."""
-    found = None
-    for rule in (CURRENCY, DECIMAL_COMMA):
-        parsed = parse_texts(texts, rule)
-        wrong = parsed.null_count
-        if wrong <= (1 - PARSED_SHARE) * len(texts) and (found is None or wrong < found[1]):
-            found = (rule, wrong, parsed)
-    if found is None:
+def _share(mask: pa.Array) -> float:
+    """Return the share of true values."""
+    return float(pc.sum(mask).as_py() or 0) / max(1, len(mask))
+
+
+def _read_text(name: str, texts: pa.Array, counts: np.ndarray) -> Finding | None:
+    """Return a finding if texts are numbers, durations or dates, beside a few exceptions. None for codes such as ZIP codes."""
+    suspect = pc.match_substring_regex(texts, _SUSPECT).to_numpy(zero_copy_only=False)
+    allowed = (1 - DISTINCT_SHARE) * len(texts)
+    fits = []
+    for rule in _rules(texts):
+        wrong = parse_texts(texts, rule).is_null().to_numpy(zero_copy_only=False)
+        other = counts[wrong & ~suspect]
+        few = len(other) == 1 or other.sum() <= max(1, EXCEPTION_ROWS * counts.sum())
+        if few and len(other) <= allowed and (~wrong).sum() >= 2:
+            fits.append((int(counts[wrong].sum()), rule, wrong))
+    if not fits:
         return None
-    rule, wrong, parsed = found
-    numbers = texts.filter(pc.is_valid(parsed))
-    digits = pc.sum(pc.match_substring_regex(numbers, _DIGITS)).as_py()
-    codes = pc.any(pc.match_substring_regex(numbers, _CODE)).as_py()
-    if codes or (digits == len(numbers) and not (wrong or blank)):
+    odd_rows, rule, wrong = min(fits, key=lambda fit: fit[0])
+    fitting, others = texts.filter(pa.array(~wrong)), texts.filter(pa.array(wrong))
+    plain = pc.match_substring_regex(fitting, _PLAIN)
+    if rule == NUMBER and (
+        pc.any(pc.match_substring_regex(fitting, _CODE)).as_py()
+        or (not len(others) and _share(pc.match_substring_regex(fitting, _DIGITS)) == 1)
+    ):
         return None
-    example = numbers[0].as_py() if wrong == 0 else texts.filter(pc.is_null(parsed))[0].as_py()
-    return Finding("number_text", name, shown(example), rule, blank=blank, count=wrong)
+    odd = others if len(others) else fitting.filter(pc.invert(plain))
+    example = (odd if len(odd) else fitting)[0].as_py()
+    if rule == NUMBER and len(others) == 1 and pc.all(plain).as_py():
+        return Finding("marker", name, example, count=odd_rows)
+    kind = "number_text" if "%" not in rule else "date_text"
+    other = re.sub("%d(.)%m", r"%m\1%d", rule)
+    other = other if other != rule and parse_texts(fitting, other).null_count == 0 else ""
+    about = {"rule": rule.removeprefix(TIME), "other_rule": other, "count": len(others)}
+    return Finding(kind, name, example, **about)
 
 
-def _date_text(name: str, texts: pa.Array) -> Finding | None:
-    """Return a finding if texts are dates of one format."""
-    if pc.all(pc.match_substring_regex(texts, r"\d.*[-/. :].*\d")).as_py() is not True:
-        return None
-    few = texts[:50]
-    fitting = [form for form in DATE_FORMATS if parse_texts(few, form).null_count == 0]
-    for form in fitting:
-        if parse_texts(texts, form).null_count == 0:
-            other = form.replace("%d/%m", "%m/%d") if "%d/%m" in form else ""
-            also = other if other in fitting and parse_texts(texts, other).null_count == 0 else ""
-            return Finding("date_text", name, shown(texts[0].as_py()), form, also)
-    return None
+def _rules(texts: pa.Array) -> Iterator[str]:
+    """Yield the rules of `data.parse` that may fit texts."""
+    yield from (NUMBER, DECIMAL_COMMA)
+    units = pc.unique(pc.extract_regex(texts, _WITH_UNIT).flatten()[0].drop_null())
+    if len(units) == 1:
+        yield f"{UNIT}{units[0].as_py()}"
+    yield DURATION
+    some = texts[:50]
+    shapes = {_shape(text) for text in some.to_pylist()}
+    for form, shape in _SHAPES.items():
+        if shape in shapes and parse_texts(some, form).null_count <= len(some) // 10:
+            yield form
+
+
+def _markers(
+    spec: DataSpec, texts: Mapping[str, pa.ChunkedArray], known: Sequence[Finding]
+) -> Iterator[Finding]:
+    """Yield a finding for each sign or word that may mean a missing value in several columns, and for each word that is read as a value."""
+    known = [f for f in known if f.kind in ("marker", "number_text", "date_text")]
+    found = []
+    passed = {*spec.missing, *(f.column for f in known)}
+    for name, column in texts.items():
+        for item in () if name in passed else pc.value_counts(column.drop_null()).to_pylist():
+            if re.match(_SUSPECT, item["values"].strip()):
+                kind = "word" if item["values"] in WORDS else "marker"
+                found.append(Finding(kind, name, item["values"].strip(), count=item["counts"]))
+    columns = Counter(finding.example for finding in (*known, *found))
+    yield from (f for f in found if f.kind == "word" or columns[f.example] > 1)
+
+
+def _with_row(finding: Finding, train: pa.Table) -> Finding:
+    """Return a finding with the row of its example."""
+    if finding.kind not in ("marker", "number_text", "date_text"):
+        return finding
+    column = train.column(finding.column)
+    example = pa.scalar(finding.example).cast(column.type)
+    return replace(finding, row=pc.index(column, example).as_py() + 1)
 
 
 # ---- numbers
@@ -272,21 +320,39 @@ def _row_numbers(
     values: pa.ChunkedArray, column: ColumnSummary, features: int
 ) -> Iterator[Finding]:
     """Yield a finding if a column has the numbers of the rows, such as 1, 2, 3, or is named as an identifier and has no value twice."""
-    count = len(values)
-    if (
-        features < 2
-        or not pa.types.is_integer(values.type)
-        or values.null_count
-        or count < MIN_ROWS
-    ):
+    present = values.drop_null()
+    count = len(present)
+    if features < 2 or count < MIN_ROWS or not _are_whole(present):
         return
-    numbers = values.to_numpy()
-    if bool((np.diff(numbers) == 1).all()):
-        yield Finding(
-            "row_number", column.name, f"{numbers[0]}, {numbers[1]}, {numbers[2]}", count=count
-        )
-    elif _NAMED_ID.search(column.name) and pc.count_distinct(values).as_py() == count:
-        yield Finding("identifier", column.name, str(numbers[0]), count=count)
+    numbers = present.to_numpy()
+    steps = float((np.diff(numbers) == 1).mean())
+    distinct = pc.count_distinct(present).as_py()
+    about = {"count": distinct, "loose": count < len(values) or min(steps, distinct / count) < 1}
+    if steps >= DISTINCT_SHARE:
+        example = ", ".join(f"{number:.0f}" for number in numbers[:3])
+        yield Finding("row_number", column.name, example, **about)
+    elif _NAMED_ID.search(column.name) and distinct >= DISTINCT_SHARE * count:
+        about["loose"] = count < len(values) or distinct < count
+        yield Finding("identifier", column.name, f"{numbers[0]:.0f}", **about)
+
+
+def _are_whole(numbers: pa.ChunkedArray) -> bool:
+    """Return whether all numbers are integers."""
+    return pa.types.is_integer(numbers.type) or pc.all(pc.equal(numbers, pc.floor(numbers))).as_py()
+
+
+def _far_number(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
+    """Yield a finding for the smallest or the largest number if it is far from the other numbers, and in many rows."""
+    numbers = values.drop_null().cast(pa.float64(), safe=False).to_numpy()
+    distinct, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
+    if len(distinct) <= MARKER_OTHERS:
+        return
+    for end, rest in ((0, distinct[1:]), (-1, distinct[:-1])):
+        gap = np.abs(distinct[end] - rest[end])
+        often = counts[end] >= max(MARKER_COPIES, MARKER_SHARE * len(numbers))
+        if often and gap >= (rest[-1] - rest[0]) / 2:
+            example, count = f"{distinct[end]:.15g}", int(counts[end])
+            yield Finding("marker", name, example, NUMBER, count=count)
 
 
 # ---- rows

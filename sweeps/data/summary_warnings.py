@@ -7,15 +7,18 @@ loop that tokenizes the column.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import first_of
 from sweeps.data.column_checks import SELECTOR_WORDS, selectors, unread_texts, unread_texts_error
-from sweeps.data.summary import DataSummary, Finding, percent
+from sweeps.data.missing import EVERY_COLUMN
+from sweeps.data.summary import DataSummary, Finding, percent, shown
+from sweeps.space.nodes import scalar
 from sweeps.space.step_names import Step
 from sweeps.space.templates import walk
+from sweeps.space.yaml_writer import flow
 
 if TYPE_CHECKING:
     from sweeps.space import Space
@@ -23,8 +26,6 @@ if TYPE_CHECKING:
 # Steps that read texts as texts, so that a column with many different texts is right for them.
 TEXT_STEPS = ("Tokenizer", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder", "Categorizer")
-# A column of texts with fewer words on average is no prose.
-PROSE_WORDS = 3.0
 # Metrics and parameters that depend on which class is the positive one, and labels whose positive class needs no warning.
 POSITIVE = frozenset(
     [
@@ -50,6 +51,74 @@ NUMBERED = {"0", "1", "0.0", "1.0", "False", "True"}
 WIDE = (None, "lightgbm", "command")
 # Number of columns that one warning names.
 NAMED = 5
+# The key and the text of the warning about one column or about rows, by the kind of the finding. The most harmful kinds come first.
+TEXTS = {
+    "leak": (
+        "data.drop",
+        "{name} alone explains {share} of the label; if it is known only after the label, add it to data.drop",
+    ),
+    "overlap": (
+        "data.drop_duplicates",
+        "about {share} of the rows of data.{example} are also in data.train; write data.drop_duplicates: true, which leaves them out of train",
+    ),
+    "identifier": (
+        "data.drop",
+        "{name} has {count:,} different values in {rows:,} rows{copies}, such as {example}; it identifies rows and cannot generalize; add it to data.drop",
+    ),
+    "row_number": ("data.drop", "{name} numbers the rows ({example}, …); add it to data.drop"),
+    "number_text": (
+        "data.parse",
+        "{name} has numbers as text{others}, such as {example}{row}; write data.parse: {{{column}: {entry}}}{effect}",
+    ),
+    "date_text": (
+        "data.parse",
+        "{name} has dates as text{others}, such as {example}{row}; write data.parse: {{{column}: {entry}}}{effect}",
+    ),
+    "prose": (
+        "space.preprocessor",
+        "{name} has prose: {count:,} different texts in {rows:,} rows, such as {example}; read it with the step "
+        "HashingVectorizer: {{columns: [{column}], num_features: 64}}, or add it to data.drop",
+    ),
+    "rounded": (
+        "data.drop",
+        "{name} needs more than the 24 bits of a 32-bit float: the trainer sees {share} of its values as equal to others; "
+        "subtract the smallest value of the column, or add it to data.drop if it is an identifier",
+    ),
+    "infinite": (
+        "data.drop",
+        "{name} has {count:,} infinite values, which most trainers refuse; remove these rows, or add the column to data.drop",
+    ),
+    "unseen": (
+        "data.valid",
+        "{count:,} values ({share}) of {name} in data.valid are not in data.train; encoders treat them as missing; "
+        "choose a split with the same values",
+    ),
+    "duplicates": (
+        "data.drop_duplicates",
+        "about {share} of the train rows are copies of other rows, so copies of train rows are in valid; write data.drop_duplicates: true",
+    ),
+}
+# The key and the text of the warning about all columns with a finding of a kind.
+GROUPS = {
+    "marker": (
+        "data.missing",
+        "{names} {have} {value} in {count:,} {rows}{row}; if this means a missing value, write data.missing: {markers}",
+    ),
+    "word": (
+        "data.missing",
+        "{names} {have} the text {value} in {count:,} {rows}, which counts as a value; if it means a missing value, write data.missing: {markers}",
+    ),
+    "codes": (
+        "data.parse",
+        "{names} {have} codes with leading zeros, such as {value}, which stay text; for numbers, write the rule number in data.parse",
+    ),
+    "many": (
+        "space.preprocessor",
+        "{names} {have} more than 30 different texts, which become codes or columns; if these are no categories, add {them} to data.drop",
+    ),
+    "empty": ("data.drop", "{names} {have} no value; add {them} to data.drop"),
+    "constant": ("data.drop", "{names} {have} the same value in all rows; add {them} to data.drop"),
+}
 
 
 @dataclass(frozen=True)
@@ -68,29 +137,10 @@ class DataWarning:
 def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
     """Return the warnings about the data of a space, the most harmful first."""
     dropped = {name for spec in space.variants for name in spec.drop}
-    ordered = (
-        "leak",
-        "overlap",
-        "identifier",
-        "row_number",
-        "number_text",
-        "date_text",
-        "rounded",
-        "infinite",
-        "unseen",
-        "duplicates",
-        "empty",
-        "constant",
-    )
-    found = [
-        f
-        for kind in ordered
-        for f in summary.findings
-        if f.kind == kind and f.column not in dropped and _matters(f, space)
-    ]
-    grouped = [f for f in found if f.kind in ("empty", "constant")]
-    texts = [_warning(f, summary) for f in found if f not in grouped]
-    return (*_unread(summary, space), *_positive(summary, space), *texts, *_useless(grouped))
+    found = [f for f in summary.findings if f.column not in dropped and _matters(f, space)]
+    single = [_warning(f, summary) for kind in TEXTS for f in found if f.kind == kind]
+    grouped = [_group_warning(group) for kind in GROUPS for group in groups(found, kind)]
+    return (*_unread(summary, space), *_positive(summary, space), *single, *grouped)
 
 
 def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
@@ -140,15 +190,12 @@ def _matters(finding: Finding, space: Space) -> bool:
     if finding.kind == "rounded":
         scaled = any(step.name.endswith("Scaler") for step in _steps(space))
         return not scaled and space.trainer.name not in WIDE
-    if finding.kind not in ("identifier", "number_text", "date_text", "unseen"):
+    texts = ("identifier", "prose", "codes", "many", "number_text", "date_text", "unseen")
+    if finding.kind not in texts:
         return True
     if _is_handled(finding.column, space):
         return False
-    if (
-        finding.kind == "identifier"
-        and finding.words >= PROSE_WORDS
-        and "transformers" in space.trainer_definition.packages
-    ):
+    if finding.kind == "prose" and "transformers" in space.trainer_definition.packages:
         return False
     return _reads_texts(finding.column, space)
 
@@ -202,79 +249,63 @@ def _reads_texts(column: str, space: Space) -> bool:
 
 def _warning(finding: Finding, summary: DataSummary) -> DataWarning:
     """Return the warning for a finding about one column or about rows."""
-    name = f"`{finding.column}`"
-    if finding.kind == "leak":
-        text = f"{name} alone explains {percent(finding.share)} of the label; if it is known only after the label, add it to data.drop"
-        return DataWarning("data.drop", text)
-    if finding.kind == "identifier":
-        copies = (
-            ", some of them copies"
-            if any(other.kind == "duplicates" for other in summary.findings)
-            else ""
-        )
-        text = f"{name} has {finding.count:,} different values in {summary.sampled:,} rows{copies}, such as {finding.example}; "
-        return DataWarning(
-            "data.drop", f"{text}it identifies rows and cannot generalize; add it to data.drop"
-        )
-    if finding.kind == "row_number":
-        return DataWarning(
-            "data.drop", f"{name} numbers the rows ({finding.example}, …); add it to data.drop"
-        )
-    if finding.kind == "number_text":
-        return _number_text(finding)
-    if finding.kind == "date_text":
-        choice = f'"{finding.rule}"' + (
-            f' or "{finding.other_rule}", which also fits' if finding.other_rule else ""
-        )
-        text = f"{name} has dates as text, such as {finding.example}; write data.parse: {{{finding.column}: {choice}}}"
-        return DataWarning("data.parse", text)
-    if finding.kind == "infinite":
-        text = f"{name} has {finding.count:,} infinite values, which most trainers refuse; make them empty, or add it to data.drop"
-        return DataWarning("data.drop", text)
-    if finding.kind == "rounded":
-        text = f"{name} needs more than the 24 bits of a 32-bit float: the trainer sees {percent(finding.share)} of its values as equal to "
-        remedy = "others; subtract the smallest value of the column, or add it to data.drop if it is an identifier"
-        return DataWarning("data.drop", text + remedy)
-    if finding.kind == "unseen":
-        text = f"{finding.count:,} values ({percent(finding.share)}) of {name} in data.valid are not in data.train; encoders treat them as "
-        return DataWarning("data.valid", f"{text}missing; choose a split with the same values")
-    if finding.kind == "duplicates":
-        text = f"about {percent(finding.share)} of the train rows are copies of other rows, so copies of train rows are in valid; "
-        return DataWarning("data.drop_duplicates", f"{text}write data.drop_duplicates: true")
-    text = f"about {percent(finding.share)} of the rows of data.{finding.example} are also in data.train; "
+    key, text = TEXTS[finding.kind]
+    copied = any(other.kind == "duplicates" for other in summary.findings)
+    more = f", and {finding.count} other text{'s' * (finding.count > 1)}" if finding.rule else ""
     return DataWarning(
-        "data.drop_duplicates",
-        f"{text}write data.drop_duplicates: true, which leaves them out of train",
+        key,
+        text.format(
+            name=f"`{finding.column}`",
+            column=finding.column,
+            example=shown(finding.example),
+            count=finding.count,
+            share=percent(finding.share),
+            rows=summary.sampled,
+            copies=", some of them copies" * copied,
+            others=more * bool(finding.count),
+            row=f" in row {finding.row:,}" * (finding.row > 1),
+            entry=flow(parse_entry(finding))
+            + f" or {flow(finding.other_rule)}, which also fits" * bool(finding.other_rule),
+            effect=", which reads other texts as missing values" * bool(finding.count),
+        ),
     )
 
 
-def _number_text(finding: Finding) -> DataWarning:
-    name, rule, example, blank = (
-        f"`{finding.column}`",
-        finding.rule,
-        finding.example,
-        " and blank texts" * finding.blank,
+def parse_entry(finding: Finding) -> Any:
+    """Return the rule of `data.parse` for a finding. Texts that do not fit become missing values."""
+    return {"rule": finding.rule, "other": "missing"} if finding.count else finding.rule
+
+
+def missing_entry(findings: Sequence[Finding]) -> dict[str, list[Any]]:
+    """Return the value of `data.missing` for findings with the same marker."""
+    example = findings[0].example
+    column = findings[0].column if len(findings) == 1 else EVERY_COLUMN
+    return {column: [scalar(example) if findings[0].rule else example]}
+
+
+def groups(findings: Sequence[Finding], kind: str) -> list[list[Finding]]:
+    """Return all findings of a kind in one group; for markers and words, in one group for each text or number."""
+    found: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.kind == kind:
+            key = finding.example if kind in ("marker", "word") else ""
+            found.setdefault(key, []).append(finding)
+    return list(found.values())
+
+
+def _group_warning(group: Sequence[Finding]) -> DataWarning:
+    key, text = GROUPS[group[0].kind]
+    count = sum(finding.count for finding in group)
+    return DataWarning(
+        key,
+        text.format(
+            names=first_of([f"`{finding.column}`" for finding in group], NAMED),
+            have="has" if len(group) == 1 else "have",
+            them="it" if len(group) == 1 else "them",
+            value=repr(group[0].example),
+            count=count,
+            rows="row" if count == 1 else "rows",
+            row=f" (first: row {group[0].row:,})" * bool(group[0].row),
+            markers=flow(missing_entry(group)),
+        ),
     )
-    if finding.count:
-        some = f"{finding.count} different texts" if finding.count > 1 else "one text"
-        text = f"{name} has numbers, and {some} such as {example!r}, so the column is text; make these values empty, "
-        return DataWarning(
-            "data.parse", f"{text}then write data.parse: {{{finding.column}: {rule}}}"
-        )
-    text = f"{name} has numbers as text, such as {example}{blank}; write data.parse: {{{finding.column}: {rule}}}"
-    return DataWarning("data.parse", text)
-
-
-def _useless(findings: list[Finding]) -> list[DataWarning]:
-    """Return one warning about all columns without a value, and one about all columns with one value."""
-    result = []
-    for kind, text in (("empty", "no value"), ("constant", "the same value in all rows")):
-        names = [f"`{f.column}`" for f in findings if f.kind == kind]
-        if names:
-            verb, each = ("has", "it") if len(names) == 1 else ("have", "them")
-            result.append(
-                DataWarning(
-                    "data.drop", f"{first_of(names, NAMED)} {verb} {text}; add {each} to data.drop"
-                )
-            )
-    return result

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     import pandas as pd
     import ray
 
-# Texts that `pandas.read_csv` reads as missing values
-CSV_MISSING = (
+# Texts that are missing values in every format and column. `sweeps.data.missing` decides about other texts.
+ALWAYS_MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+    *("<NA>", "NULL", "NaN", "nan", "null"),
 )
+# Share of the texts that must have the same length if the texts of a column are codes such as ZIP codes.
+CODES_SHARE = 0.95
 
 # Key of a field's metadata that names the extension type of the column, such as Ray Data's type of tensors
 EXTENSION_KEY = b"ARROW:extension:name"
@@ -29,7 +31,7 @@ EXTENSION_KEY = b"ARROW:extension:name"
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 
 
-def _string_array(*words: str) -> pa.Array:
+def string_array(*words: str) -> pa.Array:
     """Return an Arrow array of strings. `pa.array` would import pandas, which takes a third of the time of the early checks."""
     offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
     return pa.StringArray.from_buffers(
@@ -37,8 +39,8 @@ def _string_array(*words: str) -> pa.Array:
     )
 
 
-_TRUE_WORDS = _string_array("True", "TRUE", "true")
-_BOOLEAN_WORDS = _string_array("True", "TRUE", "true", "False", "FALSE", "false")
+_TRUE_WORDS = string_array("True", "TRUE", "true")
+_BOOLEAN_WORDS = string_array("True", "TRUE", "true", "False", "FALSE", "false")
 
 
 def drop_index_names(names: Iterable[str]) -> list[str]:
@@ -50,8 +52,8 @@ def canonical_table(table: pa.Table) -> pa.Table:
     """Convert the columns of a table to canonical types.
 
     A dictionary-encoded column becomes a plain column of its values. Strings become `large_string`, whose offsets do not overflow when
-    blocks are joined. Decimals and columns with only nulls become `double`, dates become timestamps, and NaN becomes null. The metadata
-    and an index of pandas without a name are dropped.
+    blocks are joined. Decimals and columns with only nulls become `double`, dates become timestamps, and NaN becomes null. Blank texts and
+    the texts in `ALWAYS_MISSING` become null. The metadata and an index of pandas without a name are dropped.
     """
     return pa.table(
         {
@@ -66,8 +68,8 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
         kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
-        return column.cast(pa.large_string())
+    if is_text(kind):
+        return null_texts(column.cast(pa.large_string()))
     if pa.types.is_null(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.float64())
     if pa.types.is_date(kind):
@@ -81,15 +83,40 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a type is a type of texts."""
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def null_texts(column: pa.ChunkedArray, texts: pa.Array | None = None) -> pa.ChunkedArray:
+    """Return a column of texts in which some texts are null, with or without spaces around them. Blank texts are null, too.
+
+    Args:
+        column: the column.
+        texts: the texts. None for the texts in `ALWAYS_MISSING`.
+    """
+    trimmed = pc.utf8_trim_whitespace(column)
+    value_set = string_array(*ALWAYS_MISSING).cast(column.type) if texts is None else texts
+    found = pc.is_in(trimmed, value_set=value_set)
+    if not pc.any(found).as_py():
+        return column
+    return pc.if_else(found, pa.scalar(None, column.type), column)
+
+
 def infer_types(table: pa.Table) -> pa.Table:
     """Convert columns of CSV text to the types that pandas would infer: integers, floats, booleans, or else strings.
 
-    The types are inferred from the whole column, so they do not depend on the sizes of files and blocks.
+    The types are inferred from the whole column, so they do not depend on the sizes of files and blocks. Codes with leading zeros stay
+    strings, and blank texts are missing values.
     """
-    return pa.table({name: _infer_type(table.column(name)) for name in table.column_names})
+    return pa.table({name: infer_type(table.column(name)) for name in table.column_names})
 
 
-def _infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Convert a column of text; see `infer_types`."""
+    column = null_texts(column)
     if column.null_count == len(column):
         return column.cast(pa.float64())
     first = next(v.as_py() for chunk in column.chunks for v in chunk.drop_null()[:1])
@@ -105,10 +132,20 @@ def _infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
     for kind in (pa.int64(), pa.float64()):
         try:
-            return plain.cast(kind)
+            numbers = plain.cast(kind)
         except pa.ArrowInvalid:
             continue
+        return column if pa.types.is_integer(kind) and has_codes(plain) else numbers
     return column
+
+
+def has_codes(texts: pa.ChunkedArray) -> bool:
+    """Return whether texts are codes such as ZIP codes: nearly all are digits of the same length, and some begin with a zero."""
+    digits = texts.filter(pc.match_substring_regex(texts, r"^\d+$"))
+    if not pc.any(pc.match_substring_regex(digits, r"^0\d")).as_py():
+        return False
+    counts = pc.value_counts(pc.utf8_length(digits)).field("counts")
+    return bool(pc.max(counts).as_py() >= CODES_SHARE * (len(texts) - texts.null_count))
 
 
 def _plain_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:

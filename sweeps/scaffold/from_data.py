@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sweeps.data.summary import ColumnSummary, DataSummary, Finding, percent, shown
 from sweeps.data.summary_text import one_line
+from sweeps.data.summary_warnings import groups, missing_entry, parse_entry
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
 from sweeps.space.yaml_writer import flow
 
 # A column of texts with more different texts is encoded as one column of codes.
 ONE_HOT = 30
-# A column of texts with more words on average is prose, which a table trainer cannot read.
-PROSE_WORDS = 3.0
 # From this number of rows on, a test split is cut off. Below the second number, trials are compared by cross-validation.
 TEST_FROM, FOLDS_BELOW = 500, 200
 # Number of dropped columns that the command names.
@@ -27,14 +27,16 @@ class Columns:
 
     Attributes:
         drop: reason for each column that is dropped.
-        parse: rule and reason for each column that is parsed.
+        parse: rule and reason for each column that is parsed. A rule is a text or a mapping.
         texts: the columns that stay texts and need an encoder.
+        prose: the columns of texts that are hashed word by word.
         numbers: the columns that a trainer reads as they are, or after they are parsed.
     """
 
     drop: dict[str, str] = field(default_factory=dict)
-    parse: dict[str, tuple[str, str]] = field(default_factory=dict)
+    parse: dict[str, tuple[Any, str]] = field(default_factory=dict)
     texts: tuple[ColumnSummary, ...] = ()
+    prose: tuple[str, ...] = ()
     numbers: tuple[ColumnSummary, ...] = ()
 
 
@@ -49,6 +51,7 @@ class Table:
         given_task: True if the space file must name the task, because sweeps would infer another one.
         label_rule: rule of `data.parse` for the label; "" if there is none.
         missing_labels: number of rows without a label.
+        label_words: the words among the classes that may mean a missing label; "" if there are none.
         summary: summary of the rows.
         exact: False if the number of rows is an estimate.
     """
@@ -61,33 +64,39 @@ class Table:
     missing_labels: int
     summary: DataSummary
     exact: bool = True
+    label_words: str = ""
 
 
 def columns_of(summary: DataSummary) -> Columns:
     """Decide what becomes of each feature, by the findings in the data."""
-    found = {finding.column: finding for finding in reversed(summary.findings) if finding.column}
+    found = {f.column: f for f in reversed(summary.findings) if f.column and not f.loose}
     drop: dict[str, str] = {}
-    parse: dict[str, tuple[str, str]] = {}
+    parse: dict[str, tuple[Any, str]] = {}
     texts, numbers = [], []
     for column in (c for c in summary.columns if c.role == "feature"):
         finding = found.get(column.name, Finding(""))
         if (reason := _drop_reason(column, finding)) is not None:
             drop[column.name] = reason
-        elif finding.kind == "number_text":
-            blank = " and blank texts" * finding.blank
-            parse[column.name] = finding.rule, f"numbers as text, such as {finding.example}{blank}"
-        elif finding.kind == "date_text":
-            other = (
-                f"; or {quoted(finding.other_rule)}, which also fits" if finding.other_rule else ""
-            )
-            parse[column.name] = finding.rule, f"dates as text, such as {finding.example}{other}"
+        elif finding.kind in ("number_text", "date_text"):
+            parse[column.name] = parse_entry(finding), _parse_reason(finding)
         elif column.kind == "date":
             parse[column.name] = "%Y-%m-%d", "dates become the days since 1970-01-01"
         if column.kind == "text" and column.name not in {**drop, **parse}:
             texts.append(column)
         elif column.name not in drop:
             numbers.append(column)
-    return Columns(drop, parse, tuple(texts), tuple(numbers))
+    prose = tuple(f.column for f in summary.findings if f.kind == "prose")
+    return Columns(drop, parse, tuple(texts), prose, tuple(numbers))
+
+
+def _parse_reason(finding: Finding) -> str:
+    """Return why a column is parsed."""
+    what = "numbers" if finding.kind == "number_text" else "dates"
+    example = shown(finding.example) + f" in row {finding.row:,}" * (finding.row > 1)
+    if finding.count:
+        return f"{what}; other texts, such as {example}, become missing"
+    other = f"; or {quoted(finding.other_rule)}, which also fits" if finding.other_rule else ""
+    return f"{what} as text, such as {example}{other}"
 
 
 def dropped_lines(columns: Columns, file: str) -> list[str]:
@@ -116,14 +125,7 @@ def _drop_reason(column: ColumnSummary, finding: Finding) -> str | None:
     if finding.kind == "leak":
         return f"alone explains {percent(finding.share)} of the label: keep it only if it is known before the label"
     if finding.kind == "identifier":
-        what = (
-            "prose, which this trainer cannot read"
-            if finding.words >= PROSE_WORDS
-            else "identifies rows"
-        )
-        return f"{what}: {finding.count:,} different values"
-    if finding.kind == "number_text" and finding.count:
-        return f"has numbers, and texts such as {finding.example!r}: make them empty, then parse the column"
+        return f"identifies rows: {finding.count:,} different values"
     if column.kind == "other":
         return f"has the type {column.values}, which this trainer cannot read"
     return _DROPPED.get(finding.kind)
@@ -195,7 +197,7 @@ def _data(table: Table, columns: Columns, small: bool) -> list[str]:
         )
     else:
         lines.append(line("valid: 0.2", "trials are compared on a fifth of the rows", 2))
-        if dates := [name for name, (rule, _) in columns.parse.items() if "%" in rule]:
+        if dates := [name for name, (rule, _) in columns.parse.items() if "%" in str(rule)]:
             lines.append(
                 f"  # valid: {{time: {quoted(dates[0])}, last: 0.2}}  for a model that predicts later rows than it has seen"
             )
@@ -211,6 +213,13 @@ def _data(table: Table, columns: Columns, small: bool) -> list[str]:
         lines.append(
             line("drop_missing_label: true", f"{table.missing_labels:,} rows have no label", 2)
         )
+    if table.label_words:
+        comment = f"{table.label_words} is a class; or else drop_missing_label: true"
+        lines.append(line(f"missing: {{{flow(table.label)}: []}}", comment, 2))
+    for kind in ("marker", "word"):
+        for group in groups(table.summary.findings, kind):
+            comment = f"if {group[0].example!r} means a missing value"
+            lines.append(line(f"# missing: {flow(missing_entry(group))}", comment, 2))
     for finding in table.summary.findings:
         if finding.kind == "duplicates":
             lines.append(
@@ -303,8 +312,13 @@ def _preprocessor(table: Table, columns: Columns) -> list[str]:
                 4,
             )
         )
-    many = [column.name for column in columns.texts if (column.distinct or 0) > ONE_HOT]
-    few = len(columns.texts) - len(many)
+    prose = list(columns.prose)
+    if prose:
+        text = f"- HashingVectorizer: {{columns: {quoted(prose)}, num_features: 64}}"
+        lines.append(line(text, "prose: the number of each word, in 64 columns", 4))
+    others = [column for column in columns.texts if column.name not in prose]
+    many = [column.name for column in others if (column.distinct or 0) > ONE_HOT]
+    few = len(others) - len(many)
     if many:
         lines.append(
             line(

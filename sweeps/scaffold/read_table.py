@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from sweeps.data import ingest
 from sweeps.data.early_summary import TableReader
 from sweeps.data.files import find_files
 from sweeps.data.label_checks import drop_unlabeled, infer_task
-from sweeps.data.parsed_columns import parse_parts, texts_to_parse
-from sweeps.data.summary import ColumnSummary, summarize
+from sweeps.data.missing import Profile, profile_columns
+from sweeps.data.parsed_columns import read_rows
+from sweeps.data.summary import summarize
 from sweeps.data.summary_findings import text_findings
 from sweeps.scaffold.from_data import Table, columns_of
 from sweeps.space.section_models import DataSpec, Split
@@ -83,7 +85,6 @@ def describe_table(
                 f"the data has no column `{label}`; {did_you_mean(label, table.column_names)}",
             )
         )
-    missing = table.column(label).null_count
     rule = _label_rule(table, label)
     spec = DataSpec(
         source,
@@ -93,15 +94,19 @@ def describe_table(
         None,
         folder,
         parse={label: rule} if rule else {},
+        drop_missing_label=True,
     )
+    words = _label_words(spec, table)
+    spec = replace(spec, missing={label: ()} if words else {})
     try:
-        parts = parse_parts(spec, texts_to_parse(spec, {"train": table}))
+        parts = read_rows(spec, {"train": table}).parts
+        missing = parts["train"].column(label).null_count
         parts = drop_unlabeled((label,), parts)[0] if missing else parts
         task, classes, given = _task(label, parts)
     except InputError as e:
         raise InputError([Problem("--label", problem.text) for problem in e.problems]) from None
     summary = summarize(spec, parts, classes, 0, dict(reader.rows) if reader.stream else None)
-    found = Table(source, label, task, given, rule, missing, summary, reader.exact)
+    found = Table(source, label, task, given, rule, missing, summary, reader.exact, words)
     columns = columns_of(summary)
     if not (columns.texts or columns.numbers):
         text = "no column is left that this trainer can read; write a loop of your own (docs/how-to/own-loop.md)"
@@ -114,16 +119,21 @@ def _label_rule(table: pa.Table, label: str) -> str:
     column = table.column(label)
     if not pa.types.is_large_string(column.type):
         return ""
-    about = ColumnSummary(label, "label", "text", column.null_count, None, "")
-    found = next(
+    return next(
         (
-            finding
-            for finding in text_findings(column, about)
+            finding.rule
+            for finding in text_findings(column, label)
             if finding.kind == "number_text" and not finding.count
         ),
-        None,
+        "",
     )
-    return "" if found is None else found.rule
+
+
+def _label_words(spec: DataSpec, table: pa.Table) -> str:
+    """Return the words that are frequent classes of a label of texts; "" if there are none."""
+    label = str(spec.label)
+    found = profile_columns(spec, table.select([label])).get(label, Profile(0))
+    return " and ".join(repr(word) for word in found.markers if found.frequent(word))
 
 
 def _task(label: str, parts: dict[str, pa.Table]) -> tuple[str, tuple[Any, ...] | None, bool]:

@@ -21,6 +21,7 @@ from sweeps.bundle.manifest import ColumnSchema
 from sweeps.bundle.schema import tensor_rule
 from sweeps.core.label_columns import MULTILABEL, SEVERAL, label_columns
 from sweeps.data.column_values import to_tensor
+from sweeps.data.missing import is_missing
 from sweeps.serving.limits import MAX_ROWS
 
 # The largest number of problems in one answer.
@@ -246,9 +247,10 @@ def _convert(column: ColumnSchema, values: list[Any], problems: list[dict[str, A
     """Convert the values of a column for the model. Leave out invalid values, and add them to `problems`."""
     kind = _kind(column)
     convert, converted = kind.convert, []
+    missing = is_missing(column.missing)
     for row, value in enumerate(values):
         try:
-            converted.append(convert(value))
+            converted.append(convert(None if missing(value) else value))
         except (ValueError, TypeError, KeyError, OverflowError):
             if len(problems) < MAX_PROBLEMS:
                 problems.append(

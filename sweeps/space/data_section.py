@@ -107,6 +107,7 @@ class DataSection:
             drop_duplicates=keys.drop_duplicates,
             positive=keys.positive,
             group=keys.group,
+            missing=keys.missing or {},
         )
         values = {key: template for key, template in templates.items() if key not in tuned}
         if "train" in tuned and whole(tuned["train"]):

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+)
 
 from sweeps.core import references
 from sweeps.core.label_columns import Label, label_columns
@@ -83,11 +91,21 @@ ParseRules = Annotated[
             "additionalProperties": {
                 "anyOf": [
                     {"enum": list(value_types.NUMBER_RULES)},
-                    {"type": "string", "pattern": "%[A-Za-z]"},
+                    {"type": "string", "pattern": "%[A-Za-z]|^unit ."},
+                    {
+                        "type": "object",
+                        "properties": {"rule": {"type": "string"}, "other": {"const": "missing"}},
+                        "required": ["rule", "other"],
+                        "additionalProperties": False,
+                    },
                 ]
             },
         }
     ),
+]
+MissingMarkers = Annotated[
+    dict[Text, tuple[StrictStr | StrictInt | StrictFloat, ...]],
+    BeforeValidator(value_types.missing_markers),
 ]
 # The two units that a scheduler can count. With `ROWS`, a step is a part of the train split.
 ROWS = "data.rows"
@@ -192,6 +210,7 @@ class DataSpec:
         positive: The positive class of a label with two classes. None for the class that is last in sorted order.
         group: The column with the group of each row, such as a query or a patient. It is not a feature. None if there are no groups.
         queries: True if the trainer gets the groups, as its queries.
+        missing: The texts and numbers that mean a missing value, by column; `*` for all columns. See `sweeps.data.missing`.
     """
 
     train: str
@@ -213,6 +232,7 @@ class DataSpec:
     positive: Any = None
     group: str | None = None
     queries: bool = False
+    missing: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -501,14 +521,19 @@ class DataKeys:
             its class, and by the number of classes.
         ingest: `memory` reads all rows once and holds them in memory. `stream` reads them anew in each epoch, block by block. By default
             (`auto`), data of 4 GB and more is streamed if the space allows streaming; `sweeps plan` shows which one applies, and why.
-        parse: Columns of text to read as numbers: `currency` for `$1,234.50`, `decimal_comma` for `1.234,50`, or the format of a date such
-            as `%d/%m/%Y`, which becomes the number of days since 1970-01-01. The bundle takes the same texts.
+        parse: Columns of text to read as numbers: `number` for `$1,234.50`, `19M` or `>20`, `decimal_comma` for `1.234,50`, `unit bhp` for
+            `74 bhp`, `duration` for `2h 50m`, or a format such as `%d/%m/%Y`, which becomes the days since 1970-01-01, or `%H:%M`, which
+            becomes the seconds since midnight. `{rule: number, other: missing}` reads other texts as missing values. The bundle takes the
+            same texts.
         drop_duplicates: True to leave out train rows that are copies of other train rows, or of rows of a `valid` or `test` with a source
             of its own.
         positive: The positive class of a label with two classes, to which metrics such as F1, the signs of constraints, and parameters such
             as `scale_pos_weight` refer. By default, it is the class that is last in sorted order.
         group: The column with the group of each row, such as a patient or a query. A group is never divided between splits or folds. A
             trainer with a ranking objective ranks the rows of each group. The column is not a feature.
+        missing: Texts and numbers that mean a missing value, by column; `*` adds markers for all columns. Empty texts, `NaN` and `null` are
+            always missing. `NA`, `N/A` and `None` are missing unless they are frequent in a column of texts. The list of a column replaces
+            this rule, so with `[]` no word is missing in the column.
     """
 
     train: Annotated[Text, Field(examples=["train.csv", "data/*.parquet", "sklearn:breast_cancer"])]
@@ -525,11 +550,12 @@ class DataKeys:
     class_weight: Annotated[Literal["balanced"] | None, Field(examples=["balanced"])] = None
     ingest: Literal["auto", "memory", "stream"] = "auto"
     parse: Annotated[
-        ParseRules | None, Field(examples=[{"price": "currency", "date": "%d/%m/%Y"}])
+        ParseRules | None, Field(examples=[{"price": "number", "date": "%d/%m/%Y"}])
     ] = None
     drop_duplicates: StrictBool = False
     positive: Annotated[Scalar, Field(examples=["yes", 1])] = None
     group: Annotated[Text | None, Field(examples=["query"])] = None
+    missing: Annotated[MissingMarkers | None, Field(examples=[{"*": ["?"], "no2": [-200]}])] = None
 
 
 @dataclass(frozen=True)

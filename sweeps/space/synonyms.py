@@ -87,6 +87,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "use `data.group`": "groups group_column group_id qid query query_id",
         "task": "problem_type",
         "drop_missing_label": "dropna",
+        "missing": "na_values missing_values null_values",
         "weight": "sample_weight sample_weights weights weight_column",
         "class_weight": "class_weights balance auto_class_weights",
         "write `search: {seed: 0}`": "seed",

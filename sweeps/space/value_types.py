@@ -19,8 +19,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)\Z")
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
-# Rules of `data.parse` for numbers. The other rules are formats of dates.
-NUMBER_RULES = ("currency", "decimal_comma")
+# Rules of `data.parse` with a fixed name; `currency` is the older name of `number`. The other rules are units and formats of dates.
+NUMBER_RULES = ("number", "decimal_comma", "duration", "currency")
 
 # Shortest value of `limits.heartbeat_timeout`, in seconds.
 SHORTEST_HEARTBEAT_TIMEOUT = 5.0
@@ -113,30 +113,58 @@ def variables(value: Any) -> Any:
 
 
 def parse_rules(value: Any) -> Any:
-    """Return the rules of `data.parse` unchanged.
+    """Return the rules of `data.parse` as texts; see `sweeps.data.parse`.
 
     Raises:
         ValueError: The value is not a mapping of columns to rules, or a rule is neither a known word nor the format of a date.
     """
-    form = "must be a mapping of columns to rules, such as {price: currency, date: '%d/%m/%Y'}"
+    form = "must be a mapping of columns to rules, such as {price: number, date: '%d/%m/%Y'}"
     if not isinstance(value, dict) or not all(isinstance(name, str) and name for name in value):
         raise ValueError(form)
-    for name, rule in value.items():
-        if rule not in NUMBER_RULES and not (isinstance(rule, str) and _is_date_format(rule)):
-            words = ", ".join(NUMBER_RULES)
-            raise ValueError(
-                f"`{name}` has the rule {rule!r}, but a rule must be {words}, or the format of a date such as '%d/%m/%Y'"
-            )
-    return value
+    return {name: _parse_rule(name, rule) for name, rule in value.items()}
 
 
-def _is_date_format(text: str) -> bool:
-    """Return whether a text is a format with which `strptime` can read a date."""
+def _parse_rule(name: str, given: Any) -> str:
+    """Return the text of a rule of `data.parse`."""
+    if isinstance(given, dict) and set(given) == {"rule", "other"} and given["other"] == "missing":
+        return f"{_parse_rule(name, given['rule'])} or missing"
+    if given in NUMBER_RULES:
+        return str(given)
+    if isinstance(given, str) and given.startswith("unit ") and given[5:].strip():
+        return f"unit {given[5:].strip()}"
+    if isinstance(given, str) and (moment := _example_of(given)):
+        only_time = (moment.year, moment.month, moment.day) == (1900, 1, 1)
+        return f"time {given}" if only_time else given
+    words = ", ".join(word for word in NUMBER_RULES if word != "currency")
+    raise ValueError(
+        f"`{name}` has the rule {given!r}, but a rule must be {words}, a unit such as 'unit kg', the format of a date or time such as "
+        "'%d/%m/%Y' or '%H:%M', or {rule: ..., other: missing}"
+    )
+
+
+def _example_of(text: str) -> datetime.datetime | None:
+    """Return a date that was written and read with a format of `strptime`. None if the text is no such format."""
     moment = datetime.datetime(2001, 2, 3, 4, 5, 6, tzinfo=datetime.UTC)
     try:
-        return "%" in text and datetime.datetime.strptime(moment.strftime(text), text) is not None
+        return datetime.datetime.strptime(moment.strftime(text), text) if "%" in text else None
     except ValueError:
-        return False
+        return None
+
+
+def missing_markers(value: Any) -> Any:
+    """Return the markers of `data.missing` unchanged.
+
+    Raises:
+        ValueError: The value is not a mapping of columns to lists of texts and numbers.
+    """
+    lists = value.values() if isinstance(value, dict) else [None]
+    if not all(isinstance(markers, (list, tuple)) for markers in lists) or any(
+        type(marker) not in (str, int, float) for markers in lists for marker in markers
+    ):
+        raise ValueError(
+            "must be a mapping of columns, or '*' for all columns, to lists of texts and numbers, such as {'*': ['?'], no2: [-200]}"
+        )
+    return value
 
 
 def plain_scalar(value: Any) -> Any:

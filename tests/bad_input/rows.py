@@ -240,6 +240,13 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "2:31: data.label: `y` has 4 missing values in data.train; "
             "remove the rows without a label from the data, or set `data.drop_missing_label: true` so that sweeps skips these rows",
         ),
+        file(
+            "a label with a word that may be a class",
+            "bad.csv",
+            ROWS.replace("yes", "None"),
+            "2:31: data.label: `y` has 'None' in 4 of 8 rows of data.train; if this is a class, write `data.missing: {y: []}`; "
+            "if it is a missing label, write `data.drop_missing_label: true`",
+        ),
         data(
             "a text label for a regression",
             "{train: rows.csv, label: y, valid: 0.25, task: regression}",
@@ -253,12 +260,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         data(
             "a value that does not fit its rule",
-            "{train: rows.csv, label: y, valid: 0.25, parse: {plan: currency}}",
-            "2:62: data.parse.plan: column `plan` of data.train holds 'a' in row 1, but must hold an amount such as $1,234.50",
+            "{train: rows.csv, label: y, valid: 0.25, parse: {plan: number}}",
+            "2:62: data.parse.plan: column `plan` of data.train holds 'a' in row 1, but must fit the rule number, such as $1,234.50",
         ),
         data(
             "an unknown column to parse",
-            "{train: rows.csv, label: y, valid: 0.25, parse: {aeg: currency}}",
+            "{train: rows.csv, label: y, valid: 0.25, parse: {aeg: number}}",
             "2:61: data.parse.aeg: `rows.csv` has no column `aeg`; did you mean `age`?",
         ),
         data(

@@ -257,7 +257,7 @@ class TestFiles:
         return pa.concat_tables([found.train, found.valid]).to_pandas()
 
     def test_csv_is_typed_as_pandas_types_it(self, tmp_path):
-        text = 'id,n,f,blank,flag,text,void\n1,1,1.5, ,true,"a\nb",\n2,,2, 3,false,NA,\n3,7,1e3,4,True,007,\n'
+        text = 'id,n,f,blank,flag,text,void\n1,1,1.5,,true,"a\nb",\n2,,2, 3,false,null,\n3,7,1e3,4,True,007,\n'
         (tmp_path / "rows.csv").write_text(text)
         (tmp_path / "zipped.csv.gz").write_bytes(gzip.compress(text.encode()))
         (tmp_path / "tabs.tsv").write_text(text.replace(",", "\t"))

@@ -44,10 +44,49 @@ def parsed(rule, *texts):
         (".5", 0.5),
         (" +2. ", 2.0),
         ("1'000", 1000.0),
+        (">20", 20.0),
+        ("≤ 5", 5.0),
+        ("~7", 7.0),
+        ("10,000+", 10_000.0),
+        ("19M", 19e6),
+        ("1.2k", 1200.0),
+        ("$3bn", 3e9),
+        ("1.5M €", 1.5e6),
+        ("12 %", 12.0),
+        ("-2k", -2000.0),
     ],
 )
 def test_amounts_are_read(text, number):
-    assert parsed("currency", text) == [number]
+    assert parsed("number", text) == parsed("currency", text) == [number]
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "number"),
+    [
+        ("unit bhp", "74 bhp", 74.0),
+        ("unit bhp", "74", 74.0),
+        ("unit bhp", "1,248.5bhp", 1248.5),
+        ("unit bhp", "74 kW", None),
+        ("unit bhp", "bhp", None),
+        ("unit km/kg", "12.5 km/kg", 12.5),
+        ("unit °C", "-3 °C", -3.0),
+        ("duration", "2h 50m", 10_200.0),
+        ("duration", "90 min", 5400.0),
+        ("duration", "2 hrs 5 mins", 7500.0),
+        ("duration", "1:23:45", 5025.0),
+        ("duration", "1 day 02:00:00", 93_600.0),
+        ("duration", "2D", 172_800.0),
+        ("duration", "30", None),
+        ("duration", "3 months", None),
+        ("time %H:%M", "08:46", 31_560.0),
+        ("time %I:%M %p", "1:30 PM", 48_600.0),
+        ("%m/%d/%y %H:%M", "01/02/70 12:00", 1.5),
+        ("decimal_comma", ">1.234,5", 1234.5),
+        ("decimal_comma", "1,5k", 1500.0),
+    ],
+)
+def test_units_durations_and_times_are_read(rule, text, number):
+    assert parsed(rule, text) == parsed(f"{rule} or missing", text) == [number]
 
 
 @pytest.mark.parametrize("text", ["ORD-100", "INV00007", "100 LBS", "usd 7"])
@@ -111,18 +150,20 @@ def test_a_column_may_have_been_read_with_another_type():
     assert parse_values(pd.to_datetime(pd.Series(["1970-01-02"])), "%d/%m/%Y", "x").tolist() == [
         1.0
     ]
-    assert np.isnan(parse_values(pd.Series([" ", None], dtype=object), "currency", "x")).all()
+    assert np.isnan(parse_values(pd.Series([None], dtype=object), "currency", "x")).all()
+    lenient = parse_values(pd.Series(["$5", "ask"]), "number or missing", "x")
+    assert lenient[0] == 5.0 and np.isnan(lenient[1])
 
 
 def test_the_first_wrong_value_is_named():
     with pytest.raises(
         InputError,
-        match=r"column `x` holds 'oops' in row 3, but must hold an amount such as \$1,234.50",
+        match=r"column `x` holds 'oops' in row 3, but must fit the rule currency, such as \$1,234.50",
     ):
         parse_values(pd.Series(["$1", None, "oops", "also"], dtype=object), "currency", "x")
     with pytest.raises(
         InputError,
-        match=r"holds '2026-01-31' in row 1, but must hold a date of the format %d/%m/%Y",
+        match=r"holds '2026-01-31' in row 1, but must fit the rule %d/%m/%Y",
     ):
         parse_values(pd.Series(["2026-01-31"]), "%d/%m/%Y", "x")
 
@@ -160,11 +201,11 @@ def test_the_early_check_names_every_wrong_value(tmp_path):
     first, second = (str(problem) for problem in caught.value.problems)
     assert "space.yaml:2:" in first
     assert (
-        "data.parse.price: column `price` of data.train holds 'about 5' in row 5, but must hold an amount"
+        "data.parse.price: column `price` of data.train holds 'about 5' in row 5, but must fit the rule currency"
         in first
     )
     assert (
-        "data.parse.day: column `day` of data.train holds 'soon' in row 7, but must hold a date of the format %d/%m/%Y"
+        "data.parse.day: column `day` of data.train holds 'soon' in row 7, but must fit the rule %d/%m/%Y"
         in second
     )
 
@@ -221,6 +262,32 @@ def test_another_rule_is_other_data(tmp_path):
     before = DataVariants(space.data, space.variants, 0).fingerprint
     other = load(tmp_path / "space.yaml", ["data.parse={price: currency}"])
     assert DataVariants(other.data, other.variants, 0).fingerprint != before
+
+
+def test_texts_that_do_not_fit_are_missing_and_counted_if_the_rule_says_so(tmp_path):
+    space = space_of(tmp_path, [("price", 4, "about 5"), ("price", 7, "ask")])
+    with pytest.raises(InputError):
+        load_splits(space.data)
+    lenient = load(
+        tmp_path / "space.yaml",
+        ["data.parse={price: {rule: number, other: missing}, day: '%d/%m/%Y'}"],
+    )
+    preflight.check_data(lenient)
+    splits = load_splits(lenient.data)
+    assert splits.notes == (
+        "data.train has texts that do not fit their rule in data.parse, read as missing: 2 in `price`",
+    )
+    chain, _ = fit_transform((), splits.train, splits.label, parse=splits.parse)
+    step_files.save_chain(chain, tmp_path)
+    rows = pd.DataFrame({"day": ["02/01/1970"] * 2, "price": ["$1,000", "on request"]})
+    price = step_files.load_chain(tmp_path).transform(rows)["price"]
+    assert price[0] == 1000.0 and np.isnan(price[1])
+
+
+def test_a_format_without_a_date_is_a_time_of_day(tmp_path):
+    space_of(tmp_path)
+    asked = load(tmp_path / "space.yaml", ["data.parse={day: '%H:%M', price: 'unit kg'}"])
+    assert asked.data.parse == {"day": "time %H:%M", "price": "unit kg"}
 
 
 # ---- data.drop_duplicates

@@ -53,29 +53,34 @@ def test_every_kind_of_dirt_is_handled(tmp_path):
         "empty",
         "same",
         "leak",
-        "note",
-        "age",
         "huge",
         "vector",
     }
     assert space.data.parse == {
-        "price": "currency",
+        "price": "number",
         "preis": "decimal_comma",
         "day": "%d/%m/%Y",
         "when": "%Y-%m-%d",
     }
     assert "# dates as text, such as " in text
     assert "SimpleImputer: {columns: categorical" in text
-    assert 'OrdinalEncoder: {columns: ["city [EU]"]}' in text
+    assert 'OrdinalEncoder: {columns: ["city [EU]", age]}' in text
+    assert "HashingVectorizer: {columns: [note], num_features: 64}" in text
+    assert (
+        "  # missing: {age: [unknown]}                # if 'unknown' means a missing value" in text
+    )
     splits = load_splits(space.data)
     _, prepared = fit_transform(
-        (), splits.train.drop_columns(["color", "city [EU]"]), splits.label, parse=splits.parse
+        (),
+        splits.train.drop_columns(["color", "city [EU]", "note", "age"]),
+        splits.label,
+        parse=splits.parse,
     )
     assert all(kind.kind in "biuf" for kind in prepared.dtypes)
 
 
 def test_the_file_has_no_warnings_left(tmp_path):
-    space, _ = written(tmp_path, dirty().drop(columns="vector"))
+    space, _ = written(tmp_path, dirty().drop(columns=["vector", "age", "city [EU]"]))
     (found,) = summarize_early(space)
     assert [warning.text for warning in found.warnings] == []
 
@@ -273,18 +278,13 @@ def test_the_command_names_the_columns_that_it_drops(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     prices = small().assign(Price=["on request", *(f"{i / 4}" for i in range(1, N))], row=range(N))
     prices.to_csv("rows.csv", index=False)
-    reason = "has numbers, and texts such as 'on request': make them empty, then parse the column"
     lines = run("--data", "rows.csv", "--label", "y").output.splitlines()
-    assert lines[:3] == [
-        "wrote space.yaml",
-        f"dropped Price ({reason})",
-        "dropped row (numbers the rows)",
-    ]
+    assert lines[:2] == ["wrote space.yaml", "dropped row (numbers the rows)"]
     constant = prices.assign(**{f"same{chr(97 + i)}": ["x"] * N for i in range(12)})
     constant.to_csv("rows.csv", index=False)
     lines = run("--data", "rows.csv", "--label", "y", "--force").output.splitlines()
     assert len([line for line in lines if line.startswith("dropped ")]) == 11
-    assert lines[11] == "dropped 4 more columns; see data.drop in space.yaml"
+    assert lines[11] == "dropped 3 more columns; see data.drop in space.yaml"
 
 
 def test_copies_do_not_hide_what_identifies_rows(tmp_path):
@@ -299,6 +299,38 @@ def test_copies_do_not_hide_what_identifies_rows(tmp_path):
         and space.data.drop_duplicates
         and not space.data.parse
     )
+
+
+def test_what_only_tolerance_finds_is_not_dropped(tmp_path):
+    rows = small().assign(
+        user_id=[None, *range(1000, 1000 + 7 * (N - 1), 7)],
+        day=["soon", *(f"{i % 28 + 1:02d}/03/2026" for i in range(1, N))],
+        reviews=["ask", "none yet", *(f"{i * 7 % 113}" for i in range(2, N))],
+        price=["ask", *(f"€{i}" for i in range(1, N))],
+    )
+    space, text = written(tmp_path, rows)
+    assert space.data.drop == ()
+    assert space.data.parse == {
+        "day": "%d/%m/%Y or missing",
+        "reviews": "number or missing",
+        "price": "number or missing",
+    }
+    assert "# dates; other texts, such as soon, become missing" in text
+    assert load_splits(space.data).notes
+
+
+def test_a_frequent_word_in_the_label_is_a_class_and_a_rare_one_a_missing_label(tmp_path):
+    frequent = small().assign(y=["None" if i % 3 else "Minor" for i in range(N)])
+    space, text = written(tmp_path, frequent)
+    assert (
+        space.data.missing == {"y": ()}
+        and "'None' is a class; or else drop_missing_label: true" in text
+    )
+    assert load_splits(space.data).classes == ("Minor", "None")
+    rare = small().assign(y=["None" if i == 5 else ("no", "yes")[i % 2] for i in range(N)])
+    space, _ = written(tmp_path, rare)
+    assert space.data.drop_missing_label and not space.data.missing
+    assert load_splits(space.data).classes == ("no", "yes")
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} does not exist")

@@ -1,48 +1,41 @@
 """Find the types of columns from the blocks of a stream, and convert blocks to these types. The functions are pure.
 
-All blocks of a stream get the types that the whole table would have in memory; see `tables.canonical_table` and `tables.infer_types`.
+All blocks of a stream get the types that the whole table would have in memory; see `tables.canonical_table` and `missing.take_out`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.tables import canonical_table, drop_index_names, infer_types, parse_text
+from sweeps.data.missing import WORDS, Profile, without_markers
+from sweeps.data.tables import canonical_table, drop_index_names, is_text, parse_text
 
 
-def text_schema(block: pa.Table) -> pa.Schema:
-    """Return the type that each column of CSV text would have, judged by one block. The type of a column without values is null."""
-    inferred = infer_types(block)
-    empty = {name for name in block.column_names if block.column(name).null_count == block.num_rows}
-    return pa.schema([(f.name, pa.null() if f.name in empty else f.type) for f in inferred.schema])
-
-
-def merge_text_schemas(schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """Return the types of columns of CSV text from the types in each block. The result equals the types of the joined blocks.
-
-    Args:
-        schemas: results of `text_schema` for all blocks. There is at least one.
-    """
-    schemas = list(schemas)
-    return pa.schema(
-        [
-            (name, _merged([schema.field(name).type for schema in schemas]))
-            for name in schemas[0].names
-        ]
-    )
+def merge_profiles(blocks: Iterable[Mapping[str, Profile]]) -> dict[str, Profile]:
+    """Return the facts about the columns of texts of a source from the facts about its blocks."""
+    blocks = list(blocks)
+    return {
+        name: Profile(
+            sum(block[name].rows for block in blocks),
+            sum((block[name].markers for block in blocks), Counter()),
+            _merged([block[name].kind for block in blocks]),
+        )
+        for name in (blocks[0] if blocks else ())
+    }
 
 
 def _merged(kinds: list[pa.DataType]) -> pa.DataType:
     found = {str(kind): kind for kind in kinds if not pa.types.is_null(kind)}
     if not found:
-        return pa.float64()
+        return pa.null()
     if len(found) == 1:
-        kind = next(iter(found.values()))
-        return pa.large_string() if pa.types.is_string(kind) else kind
+        return next(iter(found.values()))
     return pa.float64() if set(found) == {"int64", "double"} else pa.large_string()
 
 
@@ -98,12 +91,12 @@ class Convert:
     Attributes:
         schema: names and types of the columns of the result.
         names: name of each column in the order of a block. None if the blocks have their names already.
-        text: True if the blocks have CSV text.
+        missing: the markers of missing values, by column; see `sweeps.data.missing`.
     """
 
     schema: pa.Schema
     names: tuple[str, ...] | None = None
-    text: bool = False
+    missing: Mapping[str, list[Any]] = field(default_factory=dict)
 
     def __call__(self, block: pa.Table) -> pa.Table:
         """Convert a block.
@@ -113,17 +106,14 @@ class Convert:
         """
         if self.names is not None:
             block = block.rename_columns(list(self.names))
-        columns = {}
-        for field in self.schema:
-            column = block.column(field.name)
-            if self.text and not pa.types.is_large_string(field.type):
-                column = parse_text(column, field.type)
-            columns[field.name] = column
-        table = canonical_table(pa.table(columns))
-        return pa.table(
-            [_cast(table.column(f.name), f.type) for f in self.schema], schema=self.schema
-        )
+        table = canonical_table(block.select(self.schema.names))
+        columns = [self._column(table.column(f.name), f) for f in self.schema]
+        return pa.table(columns, schema=self.schema)
 
-
-def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return column if column.type == kind else column.cast(kind, safe=False)
+    def _column(self, column: pa.ChunkedArray, wanted: pa.Field) -> pa.ChunkedArray:
+        """Take the missing values out of a column, and convert it to the type of the whole source."""
+        markers = self.missing.get(wanted.name, WORDS)
+        column = without_markers(column, markers)
+        if is_text(column.type) and not is_text(wanted.type):
+            column = without_markers(parse_text(column, wanted.type), markers)
+        return column if column.type == wanted.type else column.cast(wanted.type, safe=False)

@@ -80,4 +80,4 @@ def describe_streams(
         splits.rows,
         check.to_pandas(),
     )
-    return DatasetInfo(*about, notes=splits.notes), check
+    return DatasetInfo(*about, notes=splits.notes, missing=splits.missing), check

@@ -6,23 +6,26 @@ import hashlib
 import json
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sweeps.data import sources
 from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
+from sweeps.data.missing import Profile, profile_columns
 from sweeps.data.schema_probe import pandas_names, probe_schemas
 from sweeps.data.streaming.block_types import (
     Convert,
-    merge_text_schemas,
-    text_schema,
+    merge_profiles,
     unify_schemas,
 )
-from sweeps.data.tables import canonical_table, fingerprint
+from sweeps.data.tables import canonical_table, fingerprint, is_text
 from sweeps.space.passed_tables import is_recipe
+
+if TYPE_CHECKING:
+    from sweeps.space import DataSpec
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,13 @@ class LazySource:
         dataset: lazy Ray Dataset. Its blocks are Arrow tables with the columns of the source.
         convert: function that gives each block the types of the whole source.
         digest: text that changes if the source changes. For files, it is a hash of their names, sizes and times of change.
+        profiles: facts about each column of texts.
     """
 
     dataset: Any
     convert: Convert
     digest: str
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
 
     @property
     def schema(self) -> pa.Schema:
@@ -46,15 +51,59 @@ class LazySource:
 
 
 def open_source(
-    source: str, base: Path, place: str, args: Mapping[str, Any] | None = None
+    spec: DataSpec, source: str, place: str, args: Mapping[str, Any] | None = None
 ) -> LazySource:
-    """Open a source. For the arguments, see `sources.read_source`.
+    """Open a source. Its columns of texts are read once, to find their types and missing values.
 
     A source that is in memory anyway, such as `sklearn:NAME` or a function that returns a frame, becomes a Ray Dataset of one block.
+
+    Args:
+        spec: the `data` section.
+        source: see `sources.read_source`.
+        place: see `sources.read_source`.
+        args: see `sources.read_source`.
 
     Raises:
         InputError: the source does not exist or cannot be read, or its files have different columns or types.
     """
+    opened = _open(source, spec.base, place, args)
+    texts = tuple(f.name for f in opened.schema if is_text(f.type))
+    if not texts:
+        return opened
+    names = opened.convert.names
+    profile = _ProfileBlock(spec, names, texts)
+    try:
+        rows = opened.dataset.map_batches(
+            profile, batch_format="pyarrow", batch_size=None
+        ).take_all()
+    except Exception as e:
+        raise_problem(place, f"`{source}` cannot be read: {cause_of(e)}", e)
+    profiles = merge_profiles([pickle.loads(row["profiles"]) for row in rows])
+    kinds = {name: found.type_of_others(names is not None) for name, found in profiles.items()}
+    schema = pa.schema([(f.name, kinds.get(f.name, f.type)) for f in opened.schema])
+    return replace(opened, convert=replace(opened.convert, schema=schema), profiles=profiles)
+
+
+def cause_of(error: Exception) -> str:
+    """Return one line about an error in a task of Ray Data: the last line of the traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if hasattr(error, "as_instanceof_cause") and lines else first_line(error)
+
+
+@dataclass(frozen=True)
+class _ProfileBlock:
+    spec: DataSpec
+    names: tuple[str, ...] | None
+    texts: tuple[str, ...]
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        block = block if self.names is None else block.rename_columns(list(self.names))
+        found = profile_columns(self.spec, canonical_table(block.select(self.texts)))
+        return pa.table({"profiles": [pickle.dumps(found)]})
+
+
+def _open(source: str, base: Path, place: str, args: Mapping[str, Any] | None) -> LazySource:
+    """Open a source without reading it. All columns of CSV files are texts."""
     if is_recipe(source):
         opened = sources.read_lazy(
             Path(source), place, lambda dataset: _of_dataset(dataset, source, place, {})
@@ -98,28 +147,8 @@ def _of_files(files: SourceFiles) -> LazySource:
             dataset, Convert(unify_schemas(schemas, files.place)), files_digest(files)
         )
     renamed = (*pandas_names(names), *files.partition_columns)
-    try:
-        rows = dataset.map_batches(
-            _TextTypes(renamed), batch_format="pyarrow", batch_size=None
-        ).take_all()
-    except Exception as e:
-        raise_problem(
-            files.place,
-            f"`{files.source}` cannot be read: {sources.csv_error(files, list(names), e)}",
-            e,
-        )
-    schema = merge_text_schemas([pickle.loads(row["schema"]) for row in rows])
-    return LazySource(dataset, Convert(schema, renamed, text=True), files_digest(files))
-
-
-@dataclass(frozen=True)
-class _TextTypes:
-    names: tuple[str, ...]
-
-    def __call__(self, block: pa.Table) -> pa.Table:
-        return pa.table(
-            {"schema": [pickle.dumps(text_schema(block.rename_columns(list(self.names))))]}
-        )
+    schema = pa.schema([(name, pa.large_string()) for name in renamed])
+    return LazySource(dataset, Convert(schema, renamed), files_digest(files))
 
 
 def _parquet_schema(files: SourceFiles, path: str) -> pa.Schema:

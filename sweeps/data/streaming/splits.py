@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.data.files import first_line, raise_problem
+from sweeps.data.files import raise_problem
 from sweeps.data.ingest import STREAM_MARK
 from sweeps.data.label_checks import (
     DROP_MISSING_LABEL,
@@ -26,12 +27,13 @@ from sweeps.data.label_checks import (
     positive_last,
 )
 from sweeps.data.load import encode_label
-from sweeps.data.parse import parse_values
+from sweeps.data.missing import decide, label_problems
+from sweeps.data.parse import count_misfits, misfits_note, parse_values
 from sweeps.data.parsed_columns import features_parse
 from sweeps.data.split import equals
 from sweeps.data.streaming.block_types import Convert, unify_schemas
 from sweeps.data.streaming.hashing import SHARE, VALID, below
-from sweeps.data.streaming.source import LazySource, open_source
+from sweeps.data.streaming.source import LazySource, cause_of, open_source
 from sweeps.data.summary import SAMPLE_ROWS, DataSummary, kind_of, sample_rows, summarize
 from sweeps.space.section_models import variant_of
 
@@ -108,13 +110,18 @@ class CountRows:
     def __call__(self, block: pa.Table) -> pa.Table:
         """Count the rows of a block."""
         table = self.select(block)
+        parsed = table.select(list(self.parse)).to_pandas()
         for name, rule in self.parse.items():
-            parse_values(table.column(name).to_pandas(), rule, name)
+            parse_values(parsed[name], rule, name)
         values = pc.unique(table.column(self.label).drop_null()) if self.label else pa.array([])
         missing = table.column(self.label).null_count if self.label else 0
         # A regression may have millions of values. More than MOST_CLASSES of them are not needed.
         counted = SplitCount(
-            table.num_rows, missing, values[: MOST_CLASSES + 1], *_sampled(table, self.select.seed)
+            table.num_rows,
+            missing,
+            values[: MOST_CLASSES + 1],
+            *_sampled(table, self.select.seed),
+            count_misfits(self.parse, parsed),
         )
         return pa.table({"count": [pickle.dumps(counted)]})
 
@@ -129,6 +136,7 @@ class SplitCount:
         values: distinct values of the label: all of them, or more than `MOST_CLASSES`.
         nulls: number of missing values of each column.
         sample: some rows, for a summary of the data. Their columns of lists and tensors have no values.
+        misfits: number of texts that do not fit their rule of `data.parse` and are missing values, by column.
     """
 
     rows: int
@@ -136,6 +144,7 @@ class SplitCount:
     values: pa.Array
     nulls: Mapping[str, int] = field(default_factory=dict)
     sample: pa.Table | None = None
+    misfits: Counter[str] = field(default_factory=Counter)
 
     def merged(self, other: SplitCount) -> SplitCount:
         """Return the facts about the rows of two blocks."""
@@ -157,7 +166,12 @@ class SplitCount:
         if sample is not None and sample.num_rows > 2 * SAMPLE_ROWS:
             sample = sample_rows(sample, SAMPLE_ROWS, sample.num_rows)
         return SplitCount(
-            self.rows + other.rows, self.missing + other.missing, values, nulls, sample
+            self.rows + other.rows,
+            self.missing + other.missing,
+            values,
+            nulls,
+            sample,
+            self.misfits + other.misfits,
         )
 
 
@@ -223,6 +237,7 @@ class StreamSplits:
     fingerprint: str
     notes: tuple[str, ...] = ()
     parse: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, list[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -237,6 +252,7 @@ class SplitSource:
         task: see `Splits.task`.
         classes: see `Splits.classes`.
         removed: columns that are not features: the label, and the column of a split `{column: ..., value: ...}`.
+        missing: see `Splits.missing`.
     """
 
     sources: Mapping[str, LazySource]
@@ -246,6 +262,7 @@ class SplitSource:
     task: str | None
     classes: tuple[Any, ...] | None
     removed: tuple[str, ...] = field(default=())
+    missing: Mapping[str, list[Any]] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -261,19 +278,23 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     """
     rule = spec.valid
     assert rule is not None
-    sources = {"train": open_source(spec.train, spec.base, "data.train", spec.args)}
+    sources = {"train": open_source(spec, spec.train, "data.train", spec.args)}
     if rule.kind == "path":
-        sources["valid"] = open_source(str(rule.path), spec.base, "data.valid", rule.args)
-    if problems := check_columns(
-        spec, {key: source.schema.names for key, source in sources.items()}
-    ):
+        sources["valid"] = open_source(spec, str(rule.path), "data.valid", rule.args)
+    problems = check_columns(spec, {key: source.schema.names for key, source in sources.items()})
+    problems += label_problems(spec, {key: source.profiles for key, source in sources.items()})
+    if problems:
         raise InputError(problems)
+    missing = decide(spec, sources["train"].schema.names, sources["train"].profiles)
     schema = unify_schemas(
         {f"data.{key}": source.schema for key, source in sources.items()}, "data.valid"
     )
     inside = None if rule.kind == "path" else rule
     sources.setdefault("valid", sources["train"])
-    converts = {key: replace(source.convert, schema=schema) for key, source in sources.items()}
+    converts = {
+        key: replace(source.convert, schema=schema, missing=missing)
+        for key, source in sources.items()
+    }
     selects = {
         key: SelectRows(convert, key, inside, seed, spec.only_label, spec.drop_missing_label)
         for key, convert in converts.items()
@@ -297,7 +318,7 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
         for name in (spec.only_label, rule.column if rule.kind == "column" else None)
         if name is not None
     )
-    return SplitSource(sources, selects, schema, counts, task, classes, removed)
+    return SplitSource(sources, selects, schema, counts, task, classes, removed, missing)
 
 
 def _count(
@@ -315,14 +336,8 @@ def _count(
     except InputError:
         raise
     except Exception as e:
-        raise_problem(place, f"the data cannot be read: {_cause(e)}", e)
+        raise_problem(place, f"the data cannot be read: {cause_of(e)}", e)
     return SplitCount(0, 0, pa.array([])) if total is None else total
-
-
-def _cause(error: Exception) -> str:
-    """Return one line about an error in a task of Ray Data: the last line of the traceback."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if hasattr(error, "as_instanceof_cause") and lines else first_line(error)
 
 
 def _task(
@@ -418,6 +433,7 @@ class StreamVariants:
             repr(spec.valid),
         ]
         about += [spec.parse] if spec.parse else []
+        about += [spec.missing] if spec.missing else []
         return _digest(
             [
                 "stream",
@@ -469,6 +485,11 @@ class StreamVariants:
             else {}
         )
         notes = missing_class_notes(label, source.classes, present)
+        notes += tuple(
+            misfits_note(count.misfits, f"data.{key}")
+            for key, count in source.counts.items()
+            if count.misfits
+        )
         train = lazy["train"]
         if train_on_valid:
             train, rows["train"] = train.union(lazy["valid"]), rows["train"] + rows["valid"]
@@ -488,7 +509,8 @@ class StreamVariants:
             self._fingerprint(spec),
             notes,
         )
-        return StreamSplits(train, lazy["valid"], schema, *about, features_parse(spec, features))
+        parse = features_parse(spec, features)
+        return StreamSplits(train, lazy["valid"], schema, *about, parse, source.missing)
 
 
 def _codes(source: SplitSource, key: str, label: str) -> pa.Array:

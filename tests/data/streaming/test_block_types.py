@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.data.streaming.block_types import (
-    Convert,
-    merge_text_schemas,
-    text_schema,
-    unify_schemas,
-)
+from sweeps.data.missing import decide, profile_columns, take_out
+from sweeps.data.streaming.block_types import Convert, merge_profiles, unify_schemas
 from sweeps.data.tables import canonical_table, infer_types
+from sweeps.space.section_models import DataSpec
 
 WORDS = (
     "1",
@@ -28,22 +27,34 @@ WORDS = (
     "false",
     "red",
     "9223372036854775808",
+    "NA",
+    "None",
+    "?",
+    " ",
+    "-200",
+    "-200.0",
     None,
 )
+RULES = st.sampled_from([{}, {"*": ("?",)}, {"x": (-200, "?")}, {"x": ()}])
 
 
-@given(st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), min_size=1, max_size=5))
-def test_merged_types_and_converted_blocks_equal_those_of_the_whole_column(parts):
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), min_size=1, max_size=5),
+    RULES,
+)
+def test_blocks_of_a_stream_get_the_values_and_types_of_the_whole_column(parts, missing):
+    spec = DataSpec("rows.csv", None, None, None, None, Path(), missing=missing)
     blocks = [pa.table({"x": pa.array(part, pa.string())}) for part in parts]
-    whole = canonical_table(infer_types(pa.concat_tables(blocks)))
-    schema = merge_text_schemas([text_schema(block) for block in blocks])
-    assert schema == whole.schema
-    convert = Convert(schema, ("x",), text=True)
-    assert (
-        pa.concat_tables([convert(block) for block in blocks])
-        .combine_chunks()
-        .equals(whole.combine_chunks())
-    )
+    read = canonical_table(infer_types(pa.concat_tables(blocks)))
+    whole, decided, _ = take_out(spec, {"train": read})
+    profiles = merge_profiles([profile_columns(spec, canonical_table(block)) for block in blocks])
+    kind = profiles["x"].type_of_others(inferred=True)
+    assert kind == whole["train"].schema.field("x").type
+    markers = decide(spec, ["x"], profiles)
+    assert markers["x"] == decided.get("x", markers["x"])
+    convert = Convert(pa.schema({"x": kind}), ("x",), markers)
+    streamed = pa.concat_tables([convert(block) for block in blocks]).combine_chunks()
+    assert streamed.equals(whole["train"].combine_chunks())
 
 
 def test_files_with_different_types_of_numbers_are_unified():
