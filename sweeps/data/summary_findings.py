@@ -189,7 +189,7 @@ def text_findings(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
     labels = _share(pc.match_substring_regex(texts, _NUMBERED if differ else _LABELLED))
     read = None if labels >= DISTINCT_SHARE else _read_text(name, texts, counts)
     words = float(np.mean([text.count(" ") + 1 for text in texts[:1_000].to_pylist()]))
-    about = {"example": shown(texts[0].as_py()), "count": len(texts)}
+    example, count = shown(texts[0].as_py()), len(texts)
     if read is not None:
         yield read
     elif (
@@ -197,13 +197,13 @@ def text_findings(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
         and len(texts) > MANY_TEXTS
         and len(texts) >= PROSE_SHARE * len(present)
     ):
-        yield Finding("prose", name, **about)
+        yield Finding("prose", name, example, count=count)
     elif len(texts) > MANY_TEXTS and not _NAMED_ID.search(name) and has_codes(texts):
-        yield Finding("codes", name, **about)
+        yield Finding("codes", name, example, count=count)
     elif differ:
-        yield Finding("identifier", name, **about)
+        yield Finding("identifier", name, example, count=count)
     elif len(texts) > MANY_TEXTS:
-        yield Finding("many", name, **about)
+        yield Finding("many", name, example, count=count)
 
 
 def _share(mask: pa.Array) -> float:
@@ -239,8 +239,7 @@ def _read_text(name: str, texts: pa.Array, counts: np.ndarray) -> Finding | None
     kind = "number_text" if "%" not in rule else "date_text"
     other = re.sub("%d(.)%m", r"%m\1%d", rule)
     other = other if other != rule and parse_texts(fitting, other).null_count == 0 else ""
-    about = {"rule": rule.removeprefix(TIME), "other_rule": other, "count": len(others)}
-    return Finding(kind, name, example, **about)
+    return Finding(kind, name, example, rule.removeprefix(TIME), other, len(others))
 
 
 def _rules(texts: pa.Array) -> Iterator[str]:

@@ -213,13 +213,18 @@ def _data(table: Table, columns: Columns, small: bool) -> list[str]:
         lines.append(
             line("drop_missing_label: true", f"{table.missing_labels:,} rows have no label", 2)
         )
-    if table.label_words:
+    missing: dict[str, list[Any]] = {table.label: []} if table.label_words else {}
+    if missing:
         comment = f"{table.label_words} is a class; or else drop_missing_label: true"
-        lines.append(line(f"missing: {{{flow(table.label)}: []}}", comment, 2))
-    for kind in ("marker", "word"):
-        for group in groups(table.summary.findings, kind):
-            comment = f"if {group[0].example!r} means a missing value"
-            lines.append(line(f"# missing: {flow(missing_entry(group))}", comment, 2))
+        lines.append(line(f"missing: {flow(missing)}", comment, 2))
+    found = table.summary.findings
+    suspects = [group for kind in ("marker", "word") for group in groups(found, kind)]
+    for group in suspects:
+        for column, markers in missing_entry(group).items():
+            missing[column] = missing.get(column, []) + markers
+    if suspects:
+        comment = "if these texts and numbers mean missing values"
+        lines.append(line(f"# missing: {flow(missing)}", comment, 2))
     for finding in table.summary.findings:
         if finding.kind == "duplicates":
             lines.append(

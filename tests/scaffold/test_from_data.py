@@ -66,9 +66,7 @@ def test_every_kind_of_dirt_is_handled(tmp_path):
     assert "SimpleImputer: {columns: categorical" in text
     assert 'OrdinalEncoder: {columns: ["city [EU]", age]}' in text
     assert "HashingVectorizer: {columns: [note], num_features: 64}" in text
-    assert (
-        "  # missing: {age: [unknown]}                # if 'unknown' means a missing value" in text
-    )
+    assert "\n  # missing: {age: [unknown]} " in text
     splits = load_splits(space.data)
     _, prepared = fit_transform(
         (),
