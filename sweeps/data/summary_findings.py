@@ -326,18 +326,18 @@ def _row_numbers(
     numbers = present.to_numpy()
     steps = float((np.diff(numbers) == 1).mean())
     distinct = pc.count_distinct(present).as_py()
-    about = {"count": distinct, "loose": count < len(values) or min(steps, distinct / count) < 1}
+    gaps = count < len(values)
     if steps >= DISTINCT_SHARE:
         example = ", ".join(f"{number:.0f}" for number in numbers[:3])
-        yield Finding("row_number", column.name, example, **about)
+        yield Finding("row_number", column.name, example, count=distinct, loose=gaps or steps < 1)
     elif _NAMED_ID.search(column.name) and distinct >= DISTINCT_SHARE * count:
-        about["loose"] = count < len(values) or distinct < count
-        yield Finding("identifier", column.name, f"{numbers[0]:.0f}", **about)
+        example, loose = f"{numbers[0]:.0f}", gaps or distinct < count
+        yield Finding("identifier", column.name, example, count=distinct, loose=loose)
 
 
 def _are_whole(numbers: pa.ChunkedArray) -> bool:
     """Return whether all numbers are integers."""
-    return pa.types.is_integer(numbers.type) or pc.all(pc.equal(numbers, pc.floor(numbers))).as_py()
+    return bool(pc.all(pc.equal(numbers, pc.floor(numbers))).as_py())
 
 
 def _far_number(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweeps.data.summary import ColumnSummary, DataSummary, Finding, percent, shown
-from sweeps.data.summary_text import one_line
+from sweeps.data.summary_text import label_text, one_line
 from sweeps.data.summary_warnings import groups, missing_entry, parse_entry
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
 from sweeps.space.yaml_writer import flow
@@ -258,17 +258,10 @@ def _entries(key: str, entries: Mapping[str, str]) -> Iterator[str]:
 
 def _label_comment(table: Table) -> str:
     """Return the comment about the label: its classes with their shares, or its range."""
-    if not table.summary.label:
-        values = next(column.values for column in table.summary.columns if column.role == "label")
-        return f"{table.task}: {values}"
-    total = max(1, sum(table.summary.label.values()))
-    first = sorted(table.summary.label.items(), key=lambda item: -item[1])[:4]
-    shares = ", ".join(f"{shown(name)} {percent(count / total)}" for name, count in first)
-    more = (
-        f", … {len(table.summary.label)} classes" if len(table.summary.label) > len(first) else ""
-    )
-    rare = min(table.summary.label.values()) / total < 0.05
-    return f"{table.task}: {shares}{more}" + (
+    balance = table.summary.label.values()
+    rare = bool(balance) and min(balance) < 0.05 * sum(balance)
+    shares = label_text(table.summary).removeprefix(f"{table.label} ")
+    return f"{table.task}: {shares}" + (
         "; a class is rare: consider `class_weight: balanced`" if rare else ""
     )
 

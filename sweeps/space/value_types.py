@@ -157,10 +157,10 @@ def missing_markers(value: Any) -> Any:
     Raises:
         ValueError: The value is not a mapping of columns to lists of texts and numbers.
     """
-    lists = value.values() if isinstance(value, dict) else [None]
-    if not all(isinstance(markers, (list, tuple)) for markers in lists) or any(
-        type(marker) not in (str, int, float) for markers in lists for marker in markers
-    ):
+    lists = list(value.values()) if isinstance(value, dict) else [value]
+    flat = [marker for markers in lists if isinstance(markers, list) for marker in markers]
+    kinds = {*map(type, lists)} - {list, tuple} | {*map(type, flat)} - {str, int, float}
+    if kinds or not isinstance(value, dict):
         raise ValueError(
             "must be a mapping of columns, or '*' for all columns, to lists of texts and numbers, such as {'*': ['?'], no2: [-200]}"
         )
