@@ -126,7 +126,9 @@ def find_all(
             found += _infinite(train.column(column.name), column.name)
             found += _row_numbers(rows.column(column.name), column, len(features))
             found += _far_number(sampled.column(column.name), column.name)
-        found += _rounded(sampled.column(column.name), column, spec.parse.get(column.name, ""))
+        if column.kind != "other":
+            rule = spec.parse.get(column.name, "")
+            found += _rounded(sampled.column(column.name), column, rule)
         found += _unseen(parts, column)
     texts = {
         c.name: sample.column(c.name)
@@ -293,7 +295,7 @@ def _rounded(values: pa.ChunkedArray, column: ColumnSummary, rule: str) -> Itera
     if rule and column.kind == "text":
         numbers = parse_texts(numbers, rule).drop_null()
     exact = np.asarray(numbers)
-    if exact.dtype.kind not in "iuf" or not (rule or np.all(exact % 1 == 0)):
+    if exact.dtype.kind not in "iuf" or not (rule or np.all(exact == np.trunc(exact))):
         return
     share = 1 - len(np.unique(exact.astype(np.float32))) / (len(exact) or 1)
     if len(exact) and share > ROUNDED_FROM:
