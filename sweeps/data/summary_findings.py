@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sweeps.data.label_checks import as_text
 from sweeps.data.label_leaks import find_leaks
 from sweeps.data.missing import WORDS
 from sweeps.data.parse import DECIMAL_COMMA, DURATION, NUMBER, TIME, UNIT, parse_texts
@@ -139,6 +140,7 @@ def find_all(
         if name in texts:
             found += [f for f in text_findings(texts[name], name) if f.kind == "marker"]
     found += _markers(spec, texts, found)
+    found = [f for f in found if f.kind != "marker" or f.column not in spec.missing]
     found = [_with_row(finding, train) if whole else finding for finding in found]
     found += [
         Finding("leak", name, share=score)
@@ -352,7 +354,7 @@ def _far_number(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
         gap = np.abs(distinct[end] - rest[end])
         often = counts[end] >= max(MARKER_COPIES, MARKER_SHARE * len(numbers))
         if often and gap >= (rest[-1] - rest[0]) / 2:
-            example, count = f"{distinct[end]:.15g}", int(counts[end])
+            example, count = as_text(float(distinct[end])), int(counts[end])
             yield Finding("marker", name, example, NUMBER, count=count)
 
 

@@ -226,6 +226,8 @@ def test_markers_in_several_columns_are_one_warning(tmp_path):
     assert word.startswith("`pool` has the text 'None' in 266 rows, which counts as a value; ")
     known = ', missing: {"*": ["?"], no2: [-200], pool: []}'
     assert texts(tmp_path, rows, data=known) == []
+    kept = ", missing: {temp: [], wind: [], no2: [], pool: []}"
+    assert texts(tmp_path, rows, data=kept) == []
 
 
 def test_a_number_is_an_identifier_only_by_its_name():
