@@ -241,9 +241,9 @@ def suggestions_in(source: str, computed: bool = False) -> list[tuple[str, int]]
                 keyword.value for keyword in node.keywords if keyword.arg == "name"
             ]
             for name in names:
-                constant = isinstance(name, ast.Constant)
-                if constant is not computed:
-                    found.append((name.value if constant else ast.unparse(name), node.lineno))
+                constant = name.value if isinstance(name, ast.Constant) else None
+                if (constant is None) is computed:
+                    found.append((str(constant or ast.unparse(name)), node.lineno))
     return sorted(dict.fromkeys(found), key=lambda item: item[1])
 
 

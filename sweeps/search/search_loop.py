@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import math
 import random
 import warnings
@@ -162,7 +163,7 @@ class SearchLoop:
                 trial = trial_building.build_trial(
                     self.space,
                     optuna_trial.number,
-                    lambda dimension, draft=optuna_trial: self._asker.key(draft, dimension),
+                    functools.partial(self._asker.key, optuna_trial),
                     item.repeat_of,
                 )
             tried = configuration_of(trial.labels) in self.queue.tried

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -248,7 +249,10 @@ class DimensionParser:
         wrong_args = list(argument_problems(kind, args.plain()))
         for index, rule in wrong_args:
             wrong = args if index is None else args.value[index]
-            hint = scalar_hint(wrong.value) or (DEPENDENT if isinstance(wrong.value, str) else "")
+            hint = scalar_hint(wrong.value)
+            sibling = f"{path.rpartition('.')[0]}.{wrong.value}"
+            if sibling in self.when_parser.parsed or re.search(r"[{*+/]|[a-z]\.", str(wrong.value)):
+                hint = DEPENDENT
             self.problems.add(
                 mark if index is None else wrong.mark, path, f"{rule}, got {wrong.show()}{hint}"
             )

@@ -186,7 +186,9 @@ def _translate(
     if "value" in given and ("constant" in words or set(named) <= {"value", "name"}):
         shown = given["value"].show(80)
         return f"write {{choice: [{shown}]}}" if conditional else f"write the value itself: {shown}"
-    step = _number(given.get("step")) or ("1" if "step" in words else None)
+    step = _number(given["step"]) if "step" in given else "1" if "step" in words else None
+    if "step" in given and step is None:
+        return None
     if "normal" in words or set(named) == {"mu", "sigma"}:
         args = [_number(given.get("mean")) or "0", _number(given.get("sd")) or "1"]
         return _domain("qrandn", [*args, step]) if step else _domain("randn", args)
@@ -211,13 +213,17 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
         base = _number(given.get("base")) or "e"
         note = f" ({base}^{lower}, {base}^{upper})"
         factor = math.log(float(base)) if base != "e" else 1.0
-        lower, upper = (f"{math.exp(min(float(end) * factor, 709)):.6g}" for end in texts)
-    if step and float(step) > 0:
-        low, high, q = (exact(scalar(text)) for text in (lower, upper, step))
+        powers = (float(end) * factor for end in texts)
+        lower, upper = (f"{math.exp(x) if x < 709 else math.inf:.6g}" for x in powers)
+    if step and float(step) > 0 and math.isfinite(float(upper)):
+        low, high, q = (exact(float(text)) for text in (lower, upper, step))
         if (high - low) % q:
-            note += f" (the multiples of {step} from {lower} to {upper})"
-            ends = (math.ceil(low / q), math.floor(high / q))
-            lower, upper = (f"{float(end * q):.12g}" for end in ends)
+            note += f" (the steps of {step} between {lower} and {upper})"
+            low = (
+                math.ceil(low / q) * q if "step" in words else low
+            )  # `quniform` has multiples of q
+            high = low + (high - low) // q * q
+            lower, upper = (f"{float(end):.12g}" for end in (low, high))
     floats = (
         None
         if values == "integers"

@@ -34,7 +34,7 @@ space:
     cell: {{grid: [p, q]}}
     extra: {{uniform: [0, 1], when: {{params.kind: b}}}}
 """
-GRID = "{params: {cell: {grid: [p, q]}}}"
+GRID = "{params: {other: {grid: [1, 2, 3, 4, 5, 6, 7, 8]}, cell: {grid: [p, q]}}}"
 
 
 class SamplerTests:

@@ -92,7 +92,7 @@ def test_a_wandb_sweep(here):
         "layers": ("randint", 1, 9),
         "dropout": ("uniform", 0.0, 0.5),
         "optimizer": ("choice", None, None),
-        "net.width": ("quniform", 8, 64),
+        "net.width": ("qrandint", 8, 64),
     }
     assert space.sections["params"]["epochs"] == 27
     assert (space.search.algorithm, space.limits.max_trials, space.scheduler.name) == (
@@ -125,6 +125,34 @@ def test_a_grid_and_a_command_with_variables(here, monkeypatch):
     assert "`${args_no_hyphens}` became" in text and "replace `loss` by the metric" in text
 
 
+def test_each_key_that_is_not_translated_is_named(here):
+    (here / "fit.py").write_text("")
+    (here / "sweep.yaml").write_text(
+        "program: fit.py\nmethod: random\nrun_cap: 2\nproject: p\nearly_terminate: hyperband\n"
+        "metric: {name: loss, target: 0.0, impute: worst}\n"
+        "parameters:\n  a: {values: [1, 2], probabilities: [0.1, 0.9]}\n"
+        "  net: {parameters: {width: {min: 0.5, max: 1.0, note: wide}}}\n"
+        "  e: {distribution: q_log_uniform, min: 2, max: 5, q: 4}\n"
+    )
+    run("--from-wandb", "sweep.yaml")
+    text = " ".join((here / "space.yaml").read_text().replace("#", "").split())
+    assert (
+        "left out: project, early_terminate, metric.impute, parameters.a.probabilities, "
+        "parameters.net.parameters.width.note." in text
+    )
+    assert "metric.target: add `target: 0.0` to `limits`" in text
+    assert "parameters.e: the bounds are computed (e^2, e^5) (the steps of 4 between" in text
+    dim = load("space.yaml").dimensions[-1]
+    assert (dim.kind, dim.lower, dim.upper, dim.q) == ("qlograndint", 8, 148, 4)
+
+
+def test_a_program_elsewhere_is_a_note(here):
+    (here / "sweep.yaml").write_text("program: far.py\nparameters: {a: {values: [1, 2]}}\n")
+    shown = run("--from-wandb", "sweep.yaml")
+    assert shown.startswith("wrote space.yaml\n") and "no file `far.py`" in shown
+    assert (here / "space.yaml").exists()
+
+
 def test_a_distribution_without_counterpart_is_named():
     text = "parameters: {a: {distribution: inv_log_uniform, min: 1, max: 2}, b: 3}\n"
     with pytest.raises(InputError) as caught:
@@ -148,12 +176,12 @@ def test_a_distribution_without_counterpart_is_named():
         (
             "parameters",
             {"x": {"distribution": "q_log_uniform", "min": 0, "max": 2, "q": "1]}\ny: 1"}},
-            "q must be a number",
+            "the distribution `q_log_uniform` has no counterpart",
         ),
         (
             "parameters",
             {"x": {"distribution": "log_uniform", "min": 0, "max": 1000}},
-            "the exponents `min` and `max` must be at most 709",
+            "write {loguniform: [lower, upper]} with 0 < lower < upper",
         ),
     ],
 )
@@ -502,6 +530,32 @@ def test_an_objective(here, monkeypatch):
     assert [report["objective"] for report in (*reports, end)] == pytest.approx(
         [0.02, 0.01, 0.02 / 3, 0.005, 0.004, 0.02]
     )
+
+
+def test_computed_names_of_an_objective_are_noted(here):
+    (here / "own_objective.py").write_text(
+        "def objective(trial):\n    n = trial.suggest_int('n', 2, 2)\n"
+        "    return sum(trial.suggest_float(f'part{i}', 0, 1) for i in range(n))\n"
+    )
+    note = "The names of these suggestions are computed: f'part{i}' (line 3 of the function)."
+    assert note in run("--from-objective", "own_objective:objective")
+    assert note in " ".join((here / "space.yaml").read_text().replace("#", "").split())
+
+    from space_loop import train
+
+    with pytest.raises(KeyError, match="`part2`: add it under"):
+        train({"n": 3, "part0": 0.1, "part1": 0.2})
+
+
+@pytest.mark.parametrize(
+    "code", ["study.optimize(objective, n_trials=1)", "study.tell(study.ask(), 1.0)"]
+)
+def test_a_study_at_import_is_noted(here, code):
+    head = "import optuna\n\ndef objective(trial):\n    return trial.suggest_float('x', 0, 1)\n\n"
+    (here / "own_objective.py").write_text(f"{head}study = optuna.create_study()\n{code}\n")
+    note = "The import of `own_objective` runs a study"
+    assert note in run("--from-objective", "own_objective:objective")
+    assert note in (here / "space.yaml").read_text()
 
 
 @pytest.mark.parametrize("reference", ["own_objective:train", "own_objective:Trial.run"])

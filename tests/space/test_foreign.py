@@ -33,6 +33,18 @@ WRITTEN = {
     "{name: lr, type: range, bounds: [1e-6, 0.4], log_scale: true}": "{loguniform: [1e-6, 0.4]}",
     "{_type: loguniform, _value: [1e-4, 0.1]}": "{loguniform: [1e-4, 0.1]}",
     "{_type: choice, _value: [1, 2]}": "{choice: [1, 2]}",
+    "{type: loguniform, min_value: -3, max_value: 2}": "{loguniform: [0.0497871, 7.38906]}",
+    "{type: log, base: 10, minval: -5, maxval: -2}": "{loguniform: [1e-05, 0.01]}",
+    "{type: log, base: 2, minval: 1, maxval: 4}": "{loguniform: [2, 16]}",
+    "{distribution: log_uniform, min: -2.0, max: 0.5}": "{loguniform: [0.135335, 1.64872]}",
+    "{parameterType: double, feasibleSpace: {min: '0.2', max: '0.9'}}": "{uniform: [0.2, 0.9]}",
+    "{parameterType: int, feasibleSpace: {min: '2', max: '7'}}": "{randint: [2, 8]}",
+    "{parameterType: categorical, feasibleSpace: {list: [a, b]}}": "{choice: [a, b]}",
+    "{distribution: q_uniform, min: 4, max: 64, q: 4}": "{qrandint: [4, 64, 4]}",
+    "{distribution: q_uniform, min: 3, max: 50, q: 7}": "{qrandint: [7, 49, 7]}",
+    "{distribution: q_log_uniform, min: 1, max: 4, q: 5}": "{qlograndint: [5, 50, 5]}",
+    "{type: float, low: 0.1, high: 1, step: 0.4}": "{quniform: [0.1, 0.9, 0.4]}",
+    "{type: int, low: 1, high: 12, step: 5}": "{qrandint: [1, 11, 5]}",
 }
 # Ordinary values of a loop.
 CONSTANTS = (
@@ -90,6 +102,17 @@ def test_the_domain_is_computed_from_the_values(space, lines, theirs: str, ours:
         "hp.choice('opt', 2)": "{choice: [...]}",
         "trial.suggest_int('depth', 1, 8)": "{randint: [lower, upper]}",
         "np.random.poisson(3)": "another domain",
+        "interval(0.2, 0.7)": "{uniform: [0.2, 0.7]}",
+        "tag(log, interval(1e-4, 1))": "{loguniform: [1e-4, 1]}",
+        "tag(first, log, int(interval(1, 64)))": "{lograndint: [1, 65]}",
+        "int(interval(1, 8))": "{randint: [1, 9]}",
+        "range(2, 7)": "{randint: [2, 7]}",
+        "range(0, 10, 3)": "{qrandint: [0, 9, 3]}",
+        "choice(relu, tanh)": "{choice: [relu, tanh]}",
+        "shuffle(choice(1, 2))": "{choice: [1, 2]}",
+        "loguniform(1e-4, 1e-1)": "{loguniform: [1e-4, 1e-1]}",
+        "quniform(0, 1, 0.25)": "{quniform: [0, 1, 0.25]}",
+        "int(interval(low, high))": "{randint: [lower, upper]}",
     }.items(),
 )
 def test_a_call_as_text_is_refused_with_our_domain(space, theirs: str, ours: str) -> None:
@@ -248,3 +271,61 @@ def test_a_sweep_that_has_begun_keeps_its_file(write) -> None:
     with pytest.raises(InputError):
         load(path)
     assert load(path, algorithm="tpe").sections["params"] == {"x": {"min": 0, "max": 1}}
+
+
+@pytest.mark.parametrize("text", ["mean(x)", "int(5)", "f(1)", "normal", "a choice (of two)"])
+def test_other_texts_stay_constants(space, text: str) -> None:
+    assert space(f'params: {{x: "{text}"}}').sections["params"]["x"] == text
+
+
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        (
+            "apiVersion: kubeflow.org/v1beta1\nkind: Experiment\nspec: {objective: {type: maximize}}",
+            "Katib",
+        ),
+        (
+            "apiVersion: v1\nkind: Experiment\nspec: {command: ['--lr=${trialParameters.rate}']}",
+            "Katib",
+        ),
+        ("defaults: [_self_]\nhydra: {sweeper: {params: {lr: 'interval(0, 1)'}}}", "Hydra"),
+        ("name: n\nsearcher: {name: grid}\nhyperparameters: {lr: 0.1}", "Determined"),
+        (
+            "type: sweep\nsampling_algorithm: random\nsearch_space: {lr: {type: uniform}}",
+            "Azure ML",
+        ),
+        ("searchSpace: {lr: {_type: uniform}}\ntrialCommand: python t.py", "NNI"),
+        ("studySpec: {metrics: []}\ntrialJobSpec: {}", "Vertex AI"),
+        ("program: t.py\nmethod: grid\nparameters: {lr: {value: 1}}", "--from-wandb"),
+        ("tune_config: {num_samples: 2}\nparam_space: {lr: 1}", "Ray Tune"),
+    ],
+)
+def test_a_file_of_another_tool_gets_one_line_with_the_tool(tmp_path, text: str, tool: str) -> None:
+    file = tmp_path / "other.yaml"
+    file.write_text(text + "\n")
+    with pytest.raises(InputError) as e:
+        load(file)
+    (problem,) = e.value.problems
+    assert tool in problem.text and "not a space file" in problem.text
+
+
+@pytest.mark.parametrize(
+    "bound", ["'{params.low}'", "params.low", "low", "'low * 2'", "'{low}'", "'${params.low}'"]
+)
+def test_a_bound_that_names_a_dimension_gets_a_way_out(space, bound: str) -> None:
+    bound = bound.replace("${", "$${")
+    with pytest.raises(InputError) as e:
+        space(f"params: {{low: {{randint: [1, 9]}}, high: {{randint: [{bound}, 20]}}}}")
+    (problem,) = e.value.problems
+    assert "params.high" in problem.text and "lower + fraction * (upper - lower)" in problem.text
+
+
+def test_a_constant_that_names_a_dimension_in_braces_gets_a_note(space) -> None:
+    made = space(
+        "params: {heads: {choice: [2, 4]}, width: '{params.heads} * 16', deep: {size: ['{heads}']}, other: '{free}'}"
+    )
+    assert [note.split(":")[0] for note in made.notes] == [
+        "space.params.width",
+        "space.params.deep.size",
+    ]
