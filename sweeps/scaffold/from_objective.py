@@ -47,8 +47,7 @@ class Recording:
         steps: steps at which the objective reported a value.
         values: what the objective returned; () if it was pruned.
         asks_to_prune: True if the objective asked whether it should be pruned.
-        not_run: parameter and line of each suggestion that this run did not reach.
-        computed: expression and line of each suggestion whose name is computed.
+        not_run: parameter and line of each suggestion that this run did not reach, or whose name is computed.
         notes: what else one run cannot show.
     """
 
@@ -57,7 +56,6 @@ class Recording:
     values: tuple[float, ...] = ()
     asks_to_prune: bool = False
     not_run: tuple[tuple[str, int], ...] = ()
-    computed: tuple[tuple[str, int], ...] = ()
     notes: list[str] = field(default_factory=list)
 
 
@@ -184,10 +182,10 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
         )
     if returned is not None:
         found.values = _values(returned, name, directions)
-    source = _source(objective)
-    found.computed = tuple(suggestions_in(source, computed=True))
     found.not_run = tuple(
-        (name, at) for name, at in suggestions_in(source) if name not in found.distributions
+        (name, at)
+        for name, at in suggestions_in(_source(objective))
+        if name not in found.distributions
     )
     return found
 
@@ -219,12 +217,10 @@ def _source(objective: Callable[..., Any]) -> str:
         return ""
 
 
-def suggestions_in(source: str, computed: bool = False) -> list[tuple[str, int]]:
+def suggestions_in(source: str) -> list[tuple[str, int]]:
     """Return the parameter and the line of each `suggest_...("name", ...)` in a source. Pure.
 
-    Args:
-        source: the source of a function or a class.
-        computed: True to return the expressions of the names that are computed instead, such as `f'layer_{i}'`.
+    If a name is computed, its expression is returned, such as `f'layer_{i}'`.
     """
     try:
         tree = references.syntax_tree(source)
@@ -240,10 +236,13 @@ def suggestions_in(source: str, computed: bool = False) -> list[tuple[str, int]]
             names = node.args[:1] or [
                 keyword.value for keyword in node.keywords if keyword.arg == "name"
             ]
-            for name in names:
-                constant = name.value if isinstance(name, ast.Constant) else None
-                if (constant is None) is computed:
-                    found.append((str(constant or ast.unparse(name)), node.lineno))
+            found += [
+                (
+                    str(name.value) if isinstance(name, ast.Constant) else ast.unparse(name),
+                    node.lineno,
+                )
+                for name in names
+            ]
     return sorted(dict.fromkeys(found), key=lambda item: item[1])
 
 
@@ -267,14 +266,8 @@ def notes_of(found: Recording) -> list[str]:
     if found.not_run:
         names = ", ".join(f"{name} (line {at} of the function)" for name, at in found.not_run)
         notes.append(
-            f"This run did not reach these suggestions: {names}. Add their domains under `params`, with a condition such as "
-            "`when: {params.NAME: value}`."
-        )
-    if found.computed:
-        names = ", ".join(f"{name} (line {at} of the function)" for name, at in found.computed)
-        notes.append(
-            f"The names of these suggestions are computed: {names}. Another run may suggest other names: add them under `params`, with a "
-            "condition if only some trials use them, such as `when: {params.NAME: value}`."
+            f"This run did not reach these suggestions, or their names are computed: {names}. Add the domains that are missing under "
+            "`params`, with a condition such as `when: {params.NAME: value}`."
         )
     notes += found.notes
     if len(found.steps) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sweeps.core.metrics import usual_goal
@@ -33,11 +34,9 @@ def brace_notes(sections: Mapping[str, Template], names: Iterable[str]) -> Itera
         sections: The templates of the sections.
         names: Names of the dimensions.
     """
-    written = {
-        text for name in names for text in (f"{{{name}}}", f"{{{name.removeprefix('params.')}}}")
-    }
+    tuned = {name.rpartition(".")[2] for name in names}
     for path, value in constants(sections):
-        if any(text in str(value) for text in written):
+        if tuned & {*re.findall(r"\{(?:[\w.]*\.)?(\w+)\}", str(value))}:
             yield (
                 f"space.{path}: the loop gets the text {value}, because sweeps computes no values; compute the value in the loop, from "
                 "the values of the other parameters"

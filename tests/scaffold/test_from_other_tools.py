@@ -537,7 +537,7 @@ def test_computed_names_of_an_objective_are_noted(here):
         "def objective(trial):\n    n = trial.suggest_int('n', 2, 2)\n"
         "    return sum(trial.suggest_float(f'part{i}', 0, 1) for i in range(n))\n"
     )
-    note = "The names of these suggestions are computed: f'part{i}' (line 3 of the function)."
+    note = "or their names are computed: f'part{i}' (line 3 of the function)."
     assert note in run("--from-objective", "own_objective:objective")
     assert note in " ".join((here / "space.yaml").read_text().replace("#", "").split())
 
