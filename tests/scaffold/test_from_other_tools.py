@@ -668,5 +668,5 @@ def test_a_file_instead_of_a_module(here):
 
 def test_suggestions_in_a_source():
     source = "def f(t):\n    t.suggest_int('a', 1, 2)\n    if x:\n        t.suggest_float(name='b', low=0, high=1)\n    t.suggest_int(n, 1, 2)\n"
-    assert suggestions_in(source) == [("a", 2), ("b", 4)]
+    assert suggestions_in(source) == [("a", 2), ("b", 4), ("n", 5)]
     assert suggestions_in("def") == []
