@@ -250,8 +250,9 @@ class DimensionParser:
         for index, rule in wrong_args:
             wrong = args if index is None else args.value[index]
             hint = scalar_hint(wrong.value)
-            sibling = f"{path.rpartition('.')[0]}.{wrong.value}"
-            if sibling in self.when_parser.parsed or re.search(r"[{*+/]|[a-z]\.", str(wrong.value)):
+            text = wrong.value if isinstance(wrong.value, str) else ""
+            sibling = f"{path.rpartition('.')[0]}.{text}"
+            if sibling in self.when_parser.parsed or re.search(r"[{*+]|[a-z]\.", text):
                 hint = DEPENDENT
             self.problems.add(
                 mark if index is None else wrong.mark, path, f"{rule}, got {wrong.show()}{hint}"

@@ -212,16 +212,15 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
     if "exponents" in words or (log and "log" not in given and float(lower) <= 0):
         base = _number(given.get("base")) or "e"
         note = f" ({base}^{lower}, {base}^{upper})"
-        factor = math.log(float(base)) if base != "e" else 1.0
+        factor = math.log(max(float(base), 1)) if base != "e" else 1
         powers = (float(end) * factor for end in texts)
         lower, upper = (f"{math.exp(x) if x < 709 else math.inf:.6g}" for x in powers)
     if step and float(step) > 0 and math.isfinite(float(upper)):
         low, high, q = (exact(float(text)) for text in (lower, upper, step))
         if (high - low) % q:
             note += f" (the steps of {step} between {lower} and {upper})"
-            low = (
-                math.ceil(low / q) * q if "step" in words else low
-            )  # `quniform` has multiples of q
+            if "step" in words:  # the values of `q_uniform` are multiples of q
+                low = math.ceil(low / q) * q
             high = low + (high - low) // q * q
             lower, upper = (f"{float(end):.12g}" for end in (low, high))
     floats = (
