@@ -95,7 +95,6 @@ class SweepProgress:
         self.failures = [
             (format_trial_id(n), r.error) for n, r in results.items() if r.error is not None
         ]
-        self._find_best()
         self._update_best_from_ended()
 
     def on_start(self, trial: Trial) -> None:
@@ -131,10 +130,7 @@ class SweepProgress:
             if key < running.best_key:
                 value = report.metrics[str(order.metric)]
                 running.best_key, running.best, running.best_step = key, value, report.step
-                if self._reports_decide and ranking.beats(
-                    value, self.best.value if self.best else None, order.minimize
-                ):
-                    self._set_best(running.trial, value, report.step)
+                self._compare(running)
 
     def on_end(self, trial: str, result: Result) -> None:
         """Remove a trial that has ended, was paused or was interrupted."""
@@ -146,7 +142,9 @@ class SweepProgress:
         if (
             result.state is State.FAIL and self.best is not None and self.best.trial == trial
         ):  # A failed trial cannot be the best.
-            self._find_best()
+            self.best = None
+            for running in self.running.values():
+                self._compare(running)
         self._update_best_from_ended()
 
     @property
@@ -155,38 +153,19 @@ class SweepProgress:
         enough = self._store.objectives.need_one_report and self._space.repeats.count == 1
         return enough and self._search.budget.best is None
 
-    def _find_best(self) -> None:
-        """Set `best` from all trials that have not failed, if no trial has ended with a value; see `_reports_decide`.
-
-        A value that the space file gives for an initial point is ignored.
-        """
-        if not self._reports_decide:
-            return
-        self.best, minimize = None, self._store.minimize
-        best: tuple[int, Result] | None = None
-        for number, result in self._store.results().items():
-            excluded = result.given or result.state is State.FAIL
-            if not excluded and ranking.beats(
-                result.value, best[1].value if best else None, minimize
-            ):
-                best = number, result
-        self._set_best_result(best)
-        for running in self.running.values():
-            if running.best is not None and ranking.beats(
-                running.best, self.best.value if self.best else None, minimize
-            ):
-                self._set_best(running.trial, running.best, running.best_step)
+    def _compare(self, running: TrialProgress) -> None:
+        """Make a running trial the best one if its best report decides; see `_reports_decide`."""
+        best = self.best.value if self.best else None
+        if self._reports_decide and ranking.beats(running.best, best, self._store.minimize):
+            self._set_best(running.trial, running.best, running.best_step)
 
     def _update_best_from_ended(self) -> None:
         """Set `best` to the best ended trial, if there is one. A running trial may still be stopped, and would then lose."""
-        self._set_best_result(self._search.budget.best)
-
-    def _set_best_result(self, best: tuple[int, Result] | None) -> None:
-        if best is not None and best[1].value is not None:
+        if (best := self._search.budget.best) is not None:
             self._set_best(self._store.trial(best[0]), best[1].value, best[1].best_step or 0)
 
-    def _set_best(self, trial: Trial, value: float, step: int) -> None:
-        if not math.isfinite(value):  # The trial loses to every other one.
+    def _set_best(self, trial: Trial, value: float | None, step: int) -> None:
+        if value is None or math.isinf(value):  # The trial loses to every other one.
             return
         self.best = BestTrial(
             trial.id,

@@ -7,7 +7,7 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,6 +86,7 @@ class SweepRun:
 
     def __post_init__(self) -> None:
         self._publish_status: StatusCallback = lambda status: None
+        self._publish_end_stage: Callable[[str], None] = lambda stage: None
         last = f"\nstopped at once; to continue the sweep: {resume_command(self.folder)}\n"
         self._interrupt = Interrupt(last, keeps_process=in_notebook())
         self._mirror: StoreMirror | None = None  # None if the sweep has no store
@@ -268,7 +269,8 @@ class SweepRun:
             ended = time.time() if concluded is None else concluded.ended
             result, best = (None, None) if concluded is None else (concluded.result, concluded.best)
             trackers.publish(SweepEnded(ended, result, best, report, self._earlier_front))
-            notes = trackers.close(min(timeout, STOP_WITHIN) if self._interrupt.asked else timeout)
+            timeout = min(timeout, STOP_WITHIN) if self._interrupt.asked else timeout
+            notes = trackers.close(timeout, self._publish_end_stage)
         result = self._save_result(concluded, notes, trackers)
         if concluded.error is not None:
             concluded.error.result = result
@@ -347,6 +349,7 @@ class SweepRun:
             slots=concurrency if follows else None,
             slots_of=slots_of if follows else None,
         )
+        self._publish_end_stage = controller.publish_stage
         controller.commands.queue = self._commands  # It knows the commands to earlier processes.
         if self._mirror is not None and controller.trials.cleaner is not None:
             controller.trials.cleaner.before_delete = self._mirror.save_study

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from sweeps.core.secrets import masked
 from sweeps.tracking.events import Event, TrialEvent
-from sweeps.tracking.mlflow.tracker import MlflowTracker
+from sweeps.tracking.mlflow.tracker import MlflowTracker, OnWait, ignore_wait
 from sweeps.tracking.tracker import Tracker
 
 log = logging.getLogger(__name__)
@@ -50,11 +50,12 @@ class TrackerHub:
         for thread in self._threads:
             thread.handle(event)
 
-    def close(self, timeout: float) -> tuple[str, ...]:
+    def close(self, timeout: float, on_wait: OnWait = ignore_wait) -> tuple[str, ...]:
         """Wait until the trackers have handled all events, then close them.
 
         Args:
             timeout: Seconds to wait. For MLflow, the time starts again whenever the MLflow server answers.
+            on_wait: See `MlflowTracker.close`.
 
         Returns:
             One note for each tracker, other than MLflow, that was dropped or did not finish in time.
@@ -63,7 +64,7 @@ class TrackerHub:
         for thread in self._threads:
             thread.finish()
         if self.mlflow is not None:
-            self.mlflow_complete = self.mlflow.close(timeout)
+            self.mlflow_complete = self.mlflow.close(timeout, on_wait)
         return tuple(
             note for thread in self._threads if (note := thread.join(deadline)) is not None
         )

@@ -21,7 +21,7 @@ from sweeps.tracking.mlflow.run_contents import (
     space_params,
     trial_params,
 )
-from sweeps.tracking.mlflow.run_writer import Destination
+from sweeps.tracking.mlflow.run_writer import LOGGED, Destination
 from sweeps.tracking.mlflow.tracker import MlflowTracker, default_uri
 from sweeps.tracking.mlflow.views import legal_name
 from tests import mlflow_server
@@ -73,7 +73,9 @@ def check(client, tracker: MlflowTracker) -> None:
     )
     history = client.get_metric_history(run.info.run_id, "loss")
     assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
-    assert {t: r.data.metrics.get("final/valid-auc_5") for t, r in by_trial.items()} == {
+    assert {
+        t: r.data.metrics.get(legal_name("final/valid-auc@5")) for t, r in by_trial.items()
+    } == {
         "0000": 0.75,
         "0001": None,
         "0002": None,
@@ -273,7 +275,9 @@ def test_long_curves_and_many_parameters_go_in_batches(tmp_path):
     client = MlflowClient(default_uri(tmp_path))
     run = client.get_run(tracker.writer.runs[0])
     assert len([p for p in run.data.params if p.startswith("params.")]) == 250
-    assert len(client.get_metric_history(run.info.run_id, "loss")) == 2500
+    steps = [m.step for m in client.get_metric_history(run.info.run_id, "loss")]
+    assert sorted(steps) == [*range(1, 1000), *range(1000, 2501, 10)]
+    assert run.data.tags[LOGGED] == "2500"
 
 
 @pytest.mark.integration

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core import errors
+from sweeps.core.secrets import masked
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -47,6 +48,11 @@ def impatient_client(uri: str) -> MlflowClient:
     return MlflowClient(uri)
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message. Later lines of a database's error have SQL."""
+    return masked((str(error).splitlines() or [type(error).__name__])[0])
+
+
 def encodable(value: Any) -> Any:
     r"""Return a value with a backslash escape for each character that UTF-8 cannot encode.
 
@@ -54,19 +60,15 @@ def encodable(value: Any) -> Any:
     of requests because of one such character.
 
     Args:
-        value: A text, a parameter, a tag, or a list or dict of such values. Other values are returned as they are.
+        value: A text, or a list or dict of such values. Other values are returned as they are.
 
     >>> encodable({"name": ["caf\udce9", 1]})
     {'name': ['caf\\udce9', 1]}
     """
-    from mlflow.entities import Param, RunTag
-
     if isinstance(value, str):
         return errors.make_encodable(value)
     if isinstance(value, dict):
         return {encodable(key): encodable(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [encodable(part) for part in value]
-    if isinstance(value, Param | RunTag):
-        return type(value)(encodable(value.key), encodable(value.value))
     return value

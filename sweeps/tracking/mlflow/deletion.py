@@ -15,7 +15,7 @@ from sweeps.core.errors import SweepsError
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import is_sweep
 from sweeps.tracking.mlflow import views
-from sweeps.tracking.mlflow.client import impatient_client
+from sweeps.tracking.mlflow.client import first_line, impatient_client
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -202,7 +202,6 @@ def _errors(uri: str) -> Iterator[None]:
     except SweepsError:
         raise
     except Exception as e:
-        line = (str(e).splitlines() or [type(e).__name__])[0]
         raise SweepsError(
-            f"MLflow at {without_password(uri)}: {line}; repeat the command, or add --keep-runs to leave the MLflow runs alone"
+            f"MLflow at {without_password(uri)}: {first_line(e)}; repeat the command, or add --keep-runs to leave the MLflow runs alone"
         ) from e

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.secrets import without_password
+from sweeps.tracking.mlflow.client import first_line
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -168,19 +169,15 @@ def _mlflow_errors(uri: str) -> Iterator[None]:
     except RestException as e:
         raise InputError(
             Problem(
-                "--register", f"MLflow at {without_password(uri)} refuses the request: {_line(e)}"
+                "--register",
+                f"MLflow at {without_password(uri)} refuses the request: {first_line(e)}",
             )
         ) from e
     except SweepsError:
         raise
     except Exception as e:  # MLflow's stores let errors of their libraries pass.
         kind = "" if isinstance(e, MlflowException) else f"{type(e).__name__}: "
-        raise SweepsError(f"MLflow at {without_password(uri)}: {kind}{_line(e)}") from e
-
-
-def _line(e: Exception) -> str:
-    """Return the first line of an error's message."""
-    return (str(e).splitlines() or [type(e).__name__])[0]
+        raise SweepsError(f"MLflow at {without_password(uri)}: {kind}{first_line(e)}") from e
 
 
 def _move_alias(

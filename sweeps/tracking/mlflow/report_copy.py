@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import is_sweep
-from sweeps.tracking.mlflow.client import encodable, impatient_client
+from sweeps.tracking.mlflow.client import encodable, first_line, impatient_client
 from sweeps.tracking.mlflow.deletion import sqlite_file
 from sweeps.tracking.mlflow.run_contents import NOTE, renewed_description
 
@@ -41,5 +41,5 @@ def replace_report(uri: str, run: str, folder: Path, markdown: Path, html: Path)
         text = renewed_description(tags.get(NOTE, ""), markdown.read_text(encoding="utf-8"))
         client.set_tag(run, NOTE, encodable(text))
     except Exception as e:  # MLflow's stores let errors of their libraries pass.
-        return f"MLflow at {shown}: {next(iter(str(e).splitlines()), '') or type(e).__name__}"
+        return f"MLflow at {shown}: {first_line(e)}"
     return None

@@ -40,24 +40,38 @@ STATUS = {
     State.FAIL: "FAILED",
     State.RUNNING: "KILLED",
 }
-# The most metrics and parameters that MLflow accepts in one `log_batch` call.
-BATCH_METRICS, BATCH_PARAMS = 1000, 100
+# The most metrics, and the most parameters and tags, in one `log_batch` call. MLflow accepts 1,000 entities, 100 parameters and 100 tags.
+BATCH_METRICS, BATCH_PARAMS = 800, 100
 # If an experiment lacks this tag, the UI asks the user whether the experiment is about language models.
 KIND, MACHINE_LEARNING = "mlflow.experimentKind", "custom_model_development"
 # MLflow's limits for the value of a parameter and of a tag.
 PARAM_LENGTH, TAG_LENGTH = 6000, 8000
-REFUSALS = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST")
+REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
+ENDED = [state.value for state in State if state is not State.RUNNING]
+# The tag of a trial's run with the last step that MLflow has.
+LOGGED = "sweeps.logged_step"
+
+
+def is_kept(step: int) -> bool:
+    """Return whether MLflow gets the report of a step: every step below 1,000, then every tenth, from 10,000 on every hundredth, ...
+
+    >>> [step for step in range(998, 1031) if is_kept(step)]
+    [998, 999, 1000, 1010, 1020, 1030]
+    """
+    return step % 10 ** max(0, len(str(step)) - 3) == 0
 
 
 def is_refusal(error: Exception) -> bool:
     """Return whether MLflow would refuse the same request again, for example because a text in the request cannot be encoded.
 
-    MLflow's own store reports an encoding error as an internal error of the server. All other errors may be temporary.
+    MLflow's own store reports an encoding error as an internal error of the server. A deleted run or experiment can be restored. All other
+    errors may be temporary.
     """
     from mlflow.exceptions import MlflowException
 
     if isinstance(error, MlflowException):
-        return error.error_code in REFUSALS or isinstance(error.__cause__, UnicodeError)
+        refused = error.error_code in REFUSALS and "'active' state" not in str(error)
+        return refused or isinstance(error.__cause__, UnicodeError)
     return isinstance(error, UnicodeError)
 
 
@@ -85,8 +99,6 @@ class Batch:
     """Requests to MLflow for a group of events.
 
     Attributes:
-        retrying: True if the server did not answer an earlier attempt. That attempt may have created runs, so MLflow is searched for runs
-            before new runs are created.
         metrics: Metrics to log, by run ID.
         params: Parameters to log, by run ID and name. MLflow refuses a batch that names a parameter twice.
         tags: Tags to set, by run ID.
@@ -95,7 +107,6 @@ class Batch:
         ended: Numbers of the trials whose artifact files are logged: trials that ended, and at the end of the sweep all trials once more.
     """
 
-    retrying: bool
     metrics: dict[str, list[Metric]] = field(default_factory=lambda: defaultdict(list))
     params: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     tags: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
@@ -110,14 +121,14 @@ class Batch:
 
         Args:
             run: The run's ID.
-            values: (name, value) pairs. The names must be legal in MLflow.
+            values: (name, value) pairs.
             time: Seconds since the epoch.
             step: The step of the trial.
         """
         from mlflow.entities import Metric
 
         self.metrics[run] += [
-            Metric(name, value, int(time * 1000), step)
+            Metric(legal_name(name), value, int(time * 1000), step)
             for name, value in values
             if value is not None
         ]
@@ -129,12 +140,13 @@ class RunWriter:
     Args:
         destination: Place in MLflow where the sweep is recorded.
         on_refusal: Function that is called with the error of a request that MLflow refuses permanently.
-        on_file: Function that is called whenever an artifact file was logged.
+        on_answer: Function that is called whenever MLflow has answered a request.
 
     Attributes:
         parent: ID of the parent run; "" before `open`.
         experiment_id: ID of the experiment.
         runs: IDs of the trials' runs, by trial number.
+        left: Number of runs whose values of the current batch are not written yet.
     """
 
     _client: Client
@@ -143,14 +155,16 @@ class RunWriter:
         self,
         destination: Destination,
         on_refusal: Callable[[Exception], None],
-        on_file: Callable[[], None],
+        on_answer: Callable[[], None],
     ):
         self.destination = destination
         self.parent = ""
         self.experiment_id = ""
         self.runs: dict[int, str] = {}
+        self.left = 0
         self._sweep = destination.sweep
-        self._on_refusal, self._on_file = on_refusal, on_file
+        self._on_refusal, self._on_answer = on_refusal, on_answer
+        self._logged: dict[int, int] = {}  # last step in MLflow of each trial of earlier drivers
         self._complete: set[int] = (
             set()
         )  # numbers of the trials of earlier drivers whose runs are complete
@@ -164,7 +178,12 @@ class RunWriter:
     # Runs
 
     def open(self) -> None:
-        """Find or create the experiment and the parent run."""
+        """Find or create the experiment and the parent run, and find the trials' runs. Restore what was deleted.
+
+        After an error, call this method again: MLflow may have created a run although its answer was lost.
+        """
+        from mlflow.entities import ViewType
+
         uri, sweep = self.destination.uri, self._sweep
         sqlite_tables.create(uri)
         self._client = Client(uri)
@@ -173,9 +192,12 @@ class RunWriter:
             self.destination.started * 1000
         )  # On another machine, a sweep of this name may have started in the same second.
         where = f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'sweep' and attributes.start_time = {started}"
-        if (run := self._find_run(where)) is not None:
-            self.parent = run
-            self._client.update_run(run, status="RUNNING")
+        found = self._client.search_runs([self.experiment_id], where, ViewType.ALL, max_results=1)
+        if found:
+            self.parent = str(found[0].info.run_id)
+            if found[0].info.lifecycle_stage == "deleted":
+                self._client.restore_run(self.parent)
+            self._client.update_run(self.parent, status="RUNNING")
             self._find_trials()
         else:
             tags = {"sweeps.kind": "sweep", "sweeps.sweep": sweep}
@@ -187,6 +209,8 @@ class RunWriter:
         """Find or create the experiment, and return the experiment's ID."""
         to = self.destination
         existing = self._client.get_experiment_by_name(to.experiment)
+        if existing is not None and existing.lifecycle_stage == "deleted":
+            self._client.restore_experiment(existing.experiment_id)
         if existing is None:
             location = (
                 (to.root / "mlartifacts" / to.experiment).resolve().as_uri()
@@ -204,23 +228,20 @@ class RunWriter:
 
     def _find_trials(self) -> None:
         """Find the runs of the trials of a resumed sweep."""
+        self.runs.clear()
         for run in self._client.search_runs(
             [self.experiment_id], f"tags.`mlflow.parentRunId` = '{self.parent}'", max_results=50_000
         ):
-            number = int(run.data.tags["sweeps.trial"])
+            number = int(run.data.tags.get("sweeps.trial", -1))
             self.runs[number] = run.info.run_id
-            if run.info.status in (
-                "FINISHED",
-                "FAILED",
-            ):  # The status is written last, so the run is complete.
+            self._logged[number] = int(run.data.tags.get(LOGGED, 0))
+            # MLflow gets the status first and the tags last. Earlier versions sent the status last.
+            ended = run.data.tags.get("sweeps.state") in ENDED
+            if ended and run.info.status in ("FINISHED", "FAILED"):
                 self._complete.add(number)
 
-    def _find_run(self, where: str) -> str | None:
-        runs = self._client.search_runs([self.experiment_id], where, max_results=1)
-        return str(runs[0].info.run_id) if runs else None
-
-    def _trial_run(self, trial: Trial, started: float, look_first: bool) -> str:
-        """Return the ID of a trial's run. If no run is known, create one. With `look_first`, first search MLflow for the run."""
+    def _trial_run(self, trial: Trial, started: float) -> str:
+        """Return the ID of a trial's run. If no run is known, create one."""
         if trial.number not in self.runs:
             tags = {
                 "mlflow.parentRunId": self.parent,
@@ -234,33 +255,32 @@ class RunWriter:
                 else {"sweeps.repeats": format_trial_id(trial.repeat_of)}
             )
             tags |= {"sweeps.enqueued": "true"} if trial.enqueued else {}
-            where = f"tags.`mlflow.parentRunId` = '{self.parent}' and tags.`sweeps.trial` = '{trial.id}'"
-            run = self._find_run(where) if look_first else None
-            if run is None:
-                run = str(
-                    self._client.create_run(
-                        self.experiment_id, int(started * 1000), tags, run_name=trial.id
-                    ).info.run_id
-                )
-            self.runs[trial.number] = run
+            run = self._client.create_run(
+                self.experiment_id, int(started * 1000), tags, run_name=trial.id
+            )
+            self.runs[trial.number] = str(run.info.run_id)
+            self._on_answer()
         return self.runs[trial.number]
 
     # Events
 
-    def write(self, group: Sequence[events.Event], retrying: bool) -> None:
-        """Write events. After an error, it is safe to write the same events again.
-
-        Args:
-            group: The events, in order.
-            retrying: See `Batch`.
-        """
-        batch = Batch(retrying)
+    def write(self, group: Sequence[events.Event]) -> None:
+        """Write events. After an error, call `open` before you write the same events again."""
+        batch = Batch()
         for event in group:
-            self._add(event, batch)
+            self._add_known(event, batch)
             if isinstance(event, events.SweepStarted) and event.history is not None:
                 for earlier in self._read_history(event.history):
-                    self._add(earlier, batch)
+                    self._add_known(earlier, batch)
         self._send(batch)
+
+    def _add_known(self, event: events.Event, batch: Batch) -> None:
+        """Add the requests for one event to a batch. A trial whose run has vanished from MLflow is reported as missed."""
+        starts = isinstance(event, events.TrialStarted)
+        if isinstance(event, events.TrialEvent) and not starts and event.number not in self.runs:
+            self._on_refusal(LookupError(f"the run of trial {event.trial_id} was deleted"))
+        else:
+            self._add(event, batch)
 
     def _read_history(self, history: events.History) -> Sequence[events.Event]:
         """Return the events of the trials of earlier drivers that MLflow may have missed."""
@@ -315,7 +335,7 @@ class RunWriter:
             batch.statuses = [
                 status for status in batch.statuses if status[0] != self.runs[trial.number]
             ]  # A pause has ended.
-        run = self._trial_run(trial, event.time, batch.retrying)
+        run = self._trial_run(trial, event.time)
         params = run_contents.trial_params(trial) | run_contents.log_params(
             trial, self._log_dimensions
         )
@@ -325,19 +345,16 @@ class RunWriter:
 
     @_add.register
     def _(self, event: events.TrialReported, batch: Batch) -> None:
+        run, known = self.runs[event.number], self._logged.get(event.number, 0)
         for report in event.reports:
-            values = ((legal_name(name), value) for name, value in report.metrics.items())
-            batch.add_metrics(self.runs[event.number], values, report.time, report.step)
+            if report.step > known and is_kept(report.step):
+                batch.add_metrics(run, report.metrics.items(), report.time, report.step)
+        batch.tags[run][LOGGED] = str(max(known, event.reports[-1].step))
 
     @_add.register
     def _(self, event: events.TrialChanged, batch: Batch) -> None:
         run = self.runs[event.number]
-        batch.add_metrics(
-            run,
-            ((legal_name(name), value) for name, value in event.metrics.items()),
-            event.time,
-            event.step,
-        )
+        batch.add_metrics(run, event.metrics.items(), event.time, event.step)
         if event.trial.lineage:
             batch.tags[run]["sweeps.pbt"] = event.trial.lineage
 
@@ -368,7 +385,7 @@ class RunWriter:
         batch.statuses.append((run, STATUS[result.state], int(event.time * 1000)))
 
     def _final_metrics(self, result: Result) -> dict[str, float | None]:
-        """Return the final metrics of an ended trial, by names that MLflow accepts."""
+        """Return the final metrics of an ended trial."""
         metrics: dict[str, float | None] = {
             "objective": result.value,
             "steps": result.steps,
@@ -377,12 +394,9 @@ class RunWriter:
         metrics |= {name: result.metrics[name] for name in COSTS if name in result.metrics}
         if len(self._objectives) > 1:
             metrics |= {
-                legal_name(f"objective.{o}"): v
-                for o, v in zip(self._objectives, result.values, strict=False)
+                f"objective.{o}": v for o, v in zip(self._objectives, result.values, strict=False)
             }
-        return metrics | {
-            legal_name(f"final/{name}"): value for name, value in result.final.items()
-        }
+        return metrics | {f"final/{name}": value for name, value in result.final.items()}
 
     @_add.register
     def _(self, event: events.ArtifactSaved, batch: Batch) -> None:
@@ -393,7 +407,7 @@ class RunWriter:
         parent, result = self.parent, event.result
         if result is not None:
             front = {int(best["trial"]) for best in result.front}
-            for number in sorted({*front, *event.earlier_front}):
+            for number in sorted(self.runs.keys() & {*front, *event.earlier_front}):
                 batch.tags[self.runs[number]]["sweeps.front"] = str(number in front).lower()
             batch.tags[parent] |= run_contents.sweep_tags(result)
             batch.add_metrics(parent, run_contents.sweep_metrics(result).items(), event.time)
@@ -442,10 +456,14 @@ class RunWriter:
     # Requests
 
     def _send(self, batch: Batch) -> None:
-        """Send the requests of a batch. The status of a run is sent last, because it marks the run as complete."""
+        """Send the requests of a batch. The status of a run is sent first, because its values may take long."""
         from mlflow.entities import Param, RunTag
 
-        for run in {**batch.metrics, **batch.params, **batch.tags}:
+        for run, status, time in batch.statuses:
+            self._permit(self._client.set_terminated, run, status, time)
+        runs = {**batch.metrics, **batch.params, **batch.tags}
+        self.left = len(runs)
+        for run in runs:
             params = [
                 Param(name, shorten(value, PARAM_LENGTH))
                 for name, value in batch.params[run].items()
@@ -453,30 +471,33 @@ class RunWriter:
             tags = [
                 RunTag(name, shorten(value, TAG_LENGTH)) for name, value in batch.tags[run].items()
             ]
-            self._permit(self._log_batch, run, batch.metrics[run], params, tags)
+            self._log_batch(run, batch.metrics[run], params, tags)
+            self.left -= 1
         for trial in (
             batch.started
         ):  # This follows the trial's parameters, because the loop may log the same names.
             self._write_run_file(trial)
         for number in dict.fromkeys(batch.ended):
             self._log_files(number)
-        for run, status, time in batch.statuses:
-            self._permit(self._client.set_terminated, run, status, time)
 
     def _log_batch(
         self, run: str, metrics: list[Metric], params: list[Param], tags: list[RunTag]
     ) -> None:
-        """Log any number of metrics, parameters and tags in calls that stay within MLflow's limits."""
-        first = True
-        while first or metrics or params or tags:
-            room = BATCH_METRICS - len(params[:BATCH_PARAMS]) - len(tags[:BATCH_PARAMS])
-            self._client.log_batch(run, metrics[:room], params[:BATCH_PARAMS], tags[:BATCH_PARAMS])
-            metrics, params, tags, first = (
-                metrics[room:],
-                params[BATCH_PARAMS:],
-                tags[BATCH_PARAMS:],
-                False,
+        """Log any number of metrics, parameters and tags in calls that stay within MLflow's limits.
+
+        The tags come with the last metrics. Until then, a tag names the step before which all metrics are logged.
+        """
+        from mlflow.entities import RunTag
+
+        while metrics or params or tags:
+            part = tags[:BATCH_PARAMS]
+            if left := metrics[BATCH_METRICS:]:
+                tags = [RunTag(LOGGED, str(left[0].step - 1)), *tags]
+                part = tags[:1]
+            self._permit(
+                self._client.log_batch, run, metrics[:BATCH_METRICS], params[:BATCH_PARAMS], part
             )
+            metrics, params, tags = left, params[BATCH_PARAMS:], tags[len(part) :]
 
     def _write_run_file(self, trial: Trial) -> None:
         """Write the run's ID into the trial's folder, for loops that log to MLflow themselves."""
@@ -509,7 +530,6 @@ class RunWriter:
                 log.error("the file %s was not logged to MLflow: %s", path, masked(str(e)))
                 continue
             logged[path] = now
-            self._on_file()
 
     def _folder(self, number: int) -> Path:
         return SweepFolder(self.destination.root / self._sweep).trial(number)
@@ -520,6 +540,7 @@ class RunWriter:
 
         try:
             action(*args)
+            self._on_answer()
         except (MlflowException, UnicodeError) as e:
             if not is_refusal(e):
                 raise

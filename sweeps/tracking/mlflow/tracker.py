@@ -20,13 +20,13 @@ from pathlib import Path
 
 from sweeps.core.secrets import masked, without_password
 from sweeps.tracking.events import Event, SweepEnded
+from sweeps.tracking.mlflow.client import first_line
 from sweeps.tracking.mlflow.run_writer import Destination, RunWriter, is_refusal
 
 log = logging.getLogger(__name__)
 
-# Seconds between two batches; the most events in a batch; seconds between two attempts to reach a server.
+# Seconds between two batches; seconds between two attempts to reach a server.
 BATCH_EVERY = 0.25
-BATCH_EVENTS = 200
 RETRY_EVERY = 2.0
 # Seconds that a sweep waits at its end for a server that does not answer: normally, after a signal, and when the disk is full.
 CLOSE_WITHIN, STOP_WITHIN, CLOSE_SOON = 60.0, 15.0, 1.0
@@ -41,6 +41,11 @@ class Lost:
 
 
 Message = Event | Close | Lost
+OnWait = Callable[[str], None]
+
+
+def ignore_wait(text: str) -> None:
+    """Do nothing."""
 
 
 def default_uri(root: Path) -> str:
@@ -72,7 +77,7 @@ class MlflowTracker:
         self.parent: str | None = None
         self.error: str | None = None
         self.waiting = False
-        self.writer = RunWriter(destination, self._refused, self._file_logged)
+        self.writer = RunWriter(destination, self._refused, self._answered)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._stopped = threading.Event()
         self._last_answer = 0.0  # time at which the server last answered, by the monotonic clock
@@ -87,11 +92,12 @@ class MlflowTracker:
         """Queue an event without waiting for MLflow."""
         self._messages.put(event)
 
-    def close(self, timeout: float = CLOSE_WITHIN) -> bool:
-        """Wait until all events are written.
+    def close(self, timeout: float = CLOSE_WITHIN, on_wait: OnWait = ignore_wait) -> bool:
+        """Wait until all events are written. There is no time limit while the server answers.
 
         Args:
             timeout: Seconds to wait for a server that does not answer.
+            on_wait: Function that is called again and again with a text that says how many runs are left.
 
         Returns:
             True if all events were handled; False if the server did not answer in time.
@@ -100,6 +106,8 @@ class MlflowTracker:
         self._last_answer = time.monotonic()
         while self._thread.is_alive() and time.monotonic() - self._last_answer < timeout:
             self._thread.join(0.2)
+            if self.writer.left:
+                on_wait(f"sending {self.writer.left:,} runs to MLflow")
         self._stopped.set()
         return not self._thread.is_alive()
 
@@ -116,7 +124,7 @@ class MlflowTracker:
             self._changed()
             self._write_all(first)
         except Exception as e:
-            self.error = masked(f"{type(e).__name__}: {e}")
+            self.error = first_line(e)
             self._changed()
             log.error(
                 "MLflow gets no more data of this sweep, because the MLflow tracker failed:\n%s",
@@ -132,33 +140,26 @@ class MlflowTracker:
                 while True:
                     messages.append(self._messages.get_nowait())
             events = [message for message in messages if isinstance(message, Event)]
-            for start in range(
-                0, len(events), BATCH_EVENTS
-            ):  # A long queue is written in parts, so that the driver sees progress.
-                part = events[start : start + BATCH_EVENTS]
-                self._until_written(functools.partial(self._write, part))
-                self._changed(len(part))
+            self._until_written(functools.partial(self.writer.write, events))
+            self._changed(len(messages))
             if any(isinstance(message, Close) for message in messages):
-                return self._changed(1)
+                return
             messages = [self._messages.get()]
 
     def _open(self) -> None:
         self.writer.open()
-        self.parent = self.writer.parent
-
-    def _write(self, events: list[Event]) -> None:
-        self.writer.write(events, retrying=self.waiting)
 
     def _until_written(self, action: Callable[[], None]) -> None:
         """Repeat an action until the server answers. If the server refuses the action's request permanently, report the refusal."""
-        from mlflow.exceptions import MlflowException
-
         while True:
             try:
+                if self.waiting:  # Somebody may have deleted the experiment or a run.
+                    self.writer.open()
                 action()
-                self.waiting, self._last_answer = False, time.monotonic()
-                return
-            except (MlflowException, UnicodeError, OSError) as e:
+                self.parent = self.writer.parent
+                self.waiting = False
+                return self._answered()
+            except Exception as e:  # MLflow's stores let errors of their libraries pass.
                 if is_refusal(e):
                     return self._refused(e)
                 reason = e
@@ -166,7 +167,7 @@ class MlflowTracker:
                 log.warning(
                     "MLflow at %s does not answer (%s); sweeps keeps trying",
                     without_password(self.destination.uri),
-                    masked(str(reason)),
+                    first_line(reason),
                 )
             self.waiting = True
             self._changed()
@@ -181,10 +182,10 @@ class MlflowTracker:
             answered: True if the server has accepted a part of a message.
         """
 
-    def _file_logged(self) -> None:
+    def _answered(self) -> None:
         self._last_answer = time.monotonic()
         self._changed(answered=True)
 
     def _refused(self, error: Exception) -> None:
-        self.error = masked(str(error))
+        self.error = first_line(error)
         log.error("MLflow refused a request of the MLflow tracker: %s", self.error)

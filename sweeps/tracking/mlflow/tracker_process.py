@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from sweeps.core import logging_setup
 from sweeps.tracking.mlflow.run_writer import Destination
-from sweeps.tracking.mlflow.tracker import CLOSE_WITHIN, Close, Lost, Message, MlflowTracker
+from sweeps.tracking.mlflow.tracker import (
+    CLOSE_WITHIN,
+    Close,
+    Lost,
+    Message,
+    MlflowTracker,
+    OnWait,
+    ignore_wait,
+)
 
 if TYPE_CHECKING:
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
@@ -51,9 +59,9 @@ class TrackerProcess(MlflowTracker):
         self._process: subprocess.Popen[bytes] | None = None
         super().__init__(destination)
 
-    def close(self, timeout: float = CLOSE_WITHIN) -> bool:
+    def close(self, timeout: float = CLOSE_WITHIN, on_wait: OnWait = ignore_wait) -> bool:
         """Wait until all events are written. If the server does not answer, kill the process. See `MlflowTracker.close`."""
-        complete = super().close(timeout)
+        complete = super().close(timeout, on_wait)
         if not complete and self._process is not None:
             self._process.kill()
         return complete
@@ -129,11 +137,8 @@ class TrackerProcess(MlflowTracker):
         with pipe:
             for line in pipe:
                 status = json.loads(line)
-                self.parent, self.error, self.waiting = (
-                    status["parent"],
-                    status["error"],
-                    status["waiting"],
-                )
+                self.parent, self.error = status["parent"], status["error"]
+                self.waiting, self.writer.left = status["waiting"], status["left"]
                 if status["written"] or status["answered"]:
                     self._last_answer = time.monotonic()
                 for _ in range(status["written"]):
@@ -167,6 +172,7 @@ class _Worker(MlflowTracker):
             "parent": self.parent,
             "error": self.error,
             "waiting": self.waiting,
+            "left": self.writer.left,
             "written": written,
             "answered": answered,
         }

@@ -11,6 +11,7 @@ import urllib.request
 from sweeps.core.errors import SweepsError
 from sweeps.core.secrets import without_password
 from sweeps.tracking.mlflow import views
+from sweeps.tracking.mlflow.client import first_line
 
 # Seconds to wait for the answer of a server.
 ANSWER_SECONDS = 5.0
@@ -57,8 +58,9 @@ def find_links(uri: str, address: str) -> dict[str, dict[str, str]]:
         filtered = "tags.`sweeps.kind` = 'sweep'"
         runs = client.search_runs(experiments, filtered, max_results=1000) if experiments else []
     except (MlflowException, SQLAlchemyError) as e:
-        reason = str(e).splitlines()[0]
-        raise SweepsError(f"MLflow at {without_password(uri)} does not answer: {reason}") from e
+        raise SweepsError(
+            f"MLflow at {without_password(uri)} does not answer: {first_line(e)}"
+        ) from e
     links = {}
     for run in runs:
         name = run.data.tags.get("sweeps.sweep")
