@@ -243,9 +243,7 @@ def test_keys_named_in_the_text_exist():
             )
 
 
-@pytest.mark.parametrize(
-    "form", [section_models.ByColumn, section_models.ByTime, section_models.ByGroup]
-)
+@pytest.mark.parametrize("form", [section_models.ByColumn, section_models.ByTime])
 def test_every_form_of_a_split_is_documented(form):
     names = [f.name for f in dataclasses.fields(form)]
     pattern = r"`\{" + r", ".join(f"{n}: [^,]+" for n in names) + r"\}`"

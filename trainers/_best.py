@@ -40,7 +40,7 @@ class BestStep:
         Returns:
             Whether the step has become the best step.
         """
-        measured = {**metrics, self.cur.metric: metrics.get(lead, math.nan)}
+        measured: dict[Any, float] = {**metrics, self.cur.metric: metrics.get(lead, math.nan)}
         if not self.cur.better(measured, self.metrics):
             return False
         self.step, self.metrics = step, measured

@@ -32,7 +32,7 @@ ERRORS = ("error", "merror")
 # Loss functions whose models predict the logarithm of the target.
 EXPONENTIAL = ("Poisson", "Tweedie")
 # Labels and raw predictions, with which CatBoost is asked whether it knows a metric.
-TINY = {
+TINY: dict[str, tuple[list[float], np.ndarray]] = {
     "binary": ([0, 1, 0, 1], np.array([0.1, 0.4, -0.3, 0.2])),
     "multiclass": ([0, 1, 2], np.array([[0.1, 0.4, -0.3], [0.3, 0.1, 0.2], [-0.2, 0.3, 0.5]])),
     "regression": ([1.0, 2.0, 3.0, 4.0], np.array([1.1, 2.1, 2.9, 4.2])),

@@ -111,7 +111,7 @@ def train_func(config: dict[str, Any]) -> None:
     if cur.weight is not None:
         training.require_weights(options["estimator"])
     train = cur.cached("sklearn.train", functools.partial(_rows, "train", cur))
-    x_valid, y_valid, _ = cur.cached("sklearn.valid", functools.partial(_rows, "valid", cur))
+    x_valid, y_valid, *_ = cur.cached("sklearn.valid", functools.partial(_rows, "valid", cur))
 
     best = _Best(cur, training, config)
     done = best.restore()

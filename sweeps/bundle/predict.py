@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import shutil
 import tempfile
 import uuid
@@ -31,17 +30,17 @@ PARQUET = (".parquet", ".pq")
 
 
 def predict_file(
-    bundle: str | Path,
+    bundle: str | Path | Bundle,
     source: str | Path,
     target: str | Path | BinaryIO | None = None,
     on_progress: Callable[[int], None] | None = None,
     workers: int = 1,
-    on_end: Callable[[Bundle], None] = lambda bundle: None,
 ) -> pd.DataFrame | Path | str | BinaryIO:
     """Predict every row of a CSV or Parquet file.
 
     Args:
-        bundle: the bundle's folder, or a sweep's folder.
+        bundle: the bundle's folder, or a sweep's folder. For a loaded bundle, `Bundle.unseen_notes` afterwards has a text for each column
+            with values that training never saw. With several processes, these values are not counted.
         source: raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`, `hdfs`, `abfs`). Columns that the model does
             not use, such as the label, are ignored.
         target: path, URI or stream for the predictions. The suffix of a path decides between CSV and Parquet. A stream gets CSV.
@@ -49,8 +48,6 @@ def predict_file(
         on_progress: function that is called after each chunk, with the number of rows predicted so far.
         workers: number of processes. With more than one, `source` must be a Parquet file, and Ray Data gives each process one row group at
             a time.
-        on_end: function that is called with the loaded bundle after the last row. `unseen_notes` of the bundle then has a text for each
-            column with values that training never saw. With several processes, these values are not counted.
 
     Returns:
         The frame of predictions if `target` is None; otherwise `target`.
@@ -62,14 +59,14 @@ def predict_file(
     if isinstance(target, str) and not _is_uri(target):
         target = Path(target)
     _check_files(source, target if isinstance(target, str | Path) else None)
-    loaded = load_bundle(bundle)
+    loaded = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
     if workers > 1:
         parts = _predict_distributed(loaded, source, workers)
     else:
         parts = predict_chunks(
             loaded, _with_file_errors(_read_rows(source, loaded.manifest), source)
         )
-    parts = _with_progress(parts, on_progress, functools.partial(on_end, loaded))
+    parts = _with_progress(parts, on_progress)
     if target is None:
         return pd.concat(list(parts), ignore_index=True)
     if not isinstance(target, str | Path):
@@ -299,18 +296,15 @@ def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
 
 
 def _with_progress(
-    parts: Iterator[pd.DataFrame],
-    on_progress: Callable[[int], None] | None,
-    on_end: Callable[[], None],
+    parts: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None
 ) -> Iterator[pd.DataFrame]:
-    """Yield the parts. After each part, call `on_progress` with the number of rows that were yielded so far. Call `on_end` at the end."""
+    """Yield the parts. After each part, call `on_progress` with the number of rows that were yielded so far."""
     done = 0
     for part in parts:
         yield part
         done += len(part)
         if on_progress is not None:
             on_progress(done)
-    on_end()
 
 
 def _write_csv(parts: Iterator[pd.DataFrame], stream: Any) -> None:

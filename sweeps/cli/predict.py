@@ -37,15 +37,15 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
     BUNDLE is the folder of a bundle. It can also be a sweep: its folder, its name, the beginning of its name, or `latest`. The bundle of
     the sweep's best trial is then used. Ray starts only if there are several workers.
     """
+    from sweeps.bundle.model import load_bundle
     from sweeps.bundle.predict import predict_file
     from sweeps.controller.sweep_lookup import bundle_of
     from sweeps.terminal.progress_line import row_counter
 
-    used: list[Any] = []
-    target = output or sys.stdout.buffer
+    loaded = load_bundle(bundle_of(bundle, root))
     with row_counter(sys.stderr if output else None) as on_rows:
-        predict_file(bundle_of(bundle, root), source, target, on_rows, workers, used.append)
-    for note in used[0].unseen_notes:
+        predict_file(loaded, source, output or sys.stdout.buffer, on_rows, workers)
+    for note in loaded.unseen_notes:
         click.echo(f"note: {note}", err=True)
     if output is not None:
         click.echo(f"wrote {output}", err=True)

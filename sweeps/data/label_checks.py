@@ -335,21 +335,21 @@ def infer_task(
 
 def positive_last(
     spec: DataSpec, task: str | None, classes: tuple[Any, ...] | None
-) -> tuple[str | None, tuple[Any, ...] | None]:
-    """Return the task and the classes, the positive class last if `data.positive` names one.
+) -> tuple[Any, ...] | None:
+    """Return the classes, the positive class last if `data.positive` names one.
 
     Raises:
         InputError: the label does not have two classes, or does not have this class.
     """
     if spec.positive is None:
-        return task, classes
+        return classes
     named = as_text(spec.positive).lower()  # a boolean is written as `true` or as `True`
-    ordered = tuple(sorted(classes or (), key=lambda value: as_text(value).lower() == named))
-    if task != "binary" or as_text(ordered[-1]).lower() != named:
+    found = [value for value in classes or () if as_text(value).lower() == named]
+    if task != "binary" or not found:
         some = f"with {first_of(list(map(repr, classes)))}" if classes else "without classes"
         text = f"must be one of two classes, got {spec.positive!r}; the label is {task} {some}"
         raise InputError(Problem("data.positive", text))
-    return task, ordered
+    return tuple(sorted(classes or (), key=found.__contains__))
 
 
 def infer_tasks(

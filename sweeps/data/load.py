@@ -141,8 +141,6 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     )
     if spec.weighted:
         extra = (*extra, f"weight: {spec.weight}, class_weight: {spec.class_weight}")
-    if spec.group:
-        extra = (*extra, f"group: {spec.group}")
     if spec.parse:
         extra = (*extra, f"parse: {sorted(spec.parse.items())}")
     digest = fingerprint(parts, (str(spec.label), str(task), repr(classes), *extra))
@@ -204,7 +202,8 @@ def _read_labeled(
     if spec.drop_missing_label:
         parts, missing = drop_unlabeled(spec.labels, found.parts)
         found = replace(found, parts=parts)
-    return found, *positive_last(spec, *infer_tasks(spec.labels, spec.task, found.parts)), missing
+    task, classes = infer_tasks(spec.labels, spec.task, found.parts)
+    return found, task, positive_last(spec, task, classes), missing
 
 
 def _without_other_columns(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

@@ -345,9 +345,8 @@ def _check_values(
     )
     if spec.labels:
         try:
-            label = label_checks.positive_last(
-                spec, *label_checks.infer_tasks(spec.labels, spec.task, tables)
-            )
+            label = label_checks.infer_tasks(spec.labels, spec.task, tables)
+            label_checks.positive_last(spec, *label)
             problems += weights.check_class_weight(spec, label[0])
         except InputError as e:
             problems += e.problems

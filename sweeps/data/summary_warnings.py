@@ -146,7 +146,8 @@ def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
 def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
     """Yield a warning if a setting depends on the positive class, and the space file does not name this class."""
     classes, params = list(summary.label), space.sections.get("params")
-    named = {each.metric.partition("-")[2] for each in (*space.objectives, *space.constraints)}
+    metrics = [o.metric for o in space.objectives] + [c.metric for c in space.constraints]
+    named = {name.partition("-")[2] for name in metrics}
     used = sorted(POSITIVE & named.union(params if isinstance(params, dict) else ()))
     unnamed = len(classes) == 2 and space.data.positive is None
     if used and unnamed and not NUMBERED.issuperset(classes):

@@ -102,6 +102,8 @@ def row_obstacles(
             key,
             f"{ROWS} does not go with a cross-validation, whose steps are folds; {steps}, or give another split in data.valid",
         )
+    if data is not None and data.queries:
+        yield key, f"{ROWS} does not keep the groups of data.group together; {steps}"
     if "rows" in sections.get("data", {}):
         yield (
             "data.rows",

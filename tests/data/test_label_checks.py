@@ -24,7 +24,8 @@ def column(values: list[Any]) -> dict[str, pa.ChunkedArray]:
 
 def last(values: list[Any], task: str | None, positive: Any) -> tuple[Any, Any]:
     data: Any = SimpleNamespace(positive=positive)
-    return positive_last(data, *infer_task("left", task, column(values)))
+    found, classes = infer_task("left", task, column(values))
+    return found, positive_last(data, found, classes)
 
 
 @pytest.mark.parametrize(

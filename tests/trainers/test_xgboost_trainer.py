@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 
+from sweeps.core.best_step import Constraint
+from sweeps.core.trial import CHECKPOINT_NOTE
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.trainers import xgboost
 from sweeps.trainers._dmatrix import fits_bins, matrix
@@ -394,3 +396,30 @@ def test_a_model_of_an_earlier_version_with_other_safe_names_predicts(tmp_path):
     model._few = None
     renamed = shards["valid"].frame.drop(columns="y").rename(columns={"x0": "w [kg]"})
     np.testing.assert_allclose(model.predict(renamed), wanted, rtol=1e-6)
+
+
+def test_the_checkpoint_has_the_best_round_that_satisfies_the_constraints(tmp_path):
+    """The loss on train falls in each round, so a lower bound for it ends the rounds that count."""
+    current, shards = small_table("binary")
+    params = PARAMS | {"report": "all", "eta": 0.3}
+    for name in ("free", "bound", "again"):
+        (tmp_path / name).mkdir()
+    free = run_loop(train_func, params, current(), shards, tmp_path / "free")
+    bound = free.metrics[2]["train-logloss"]
+    limit = (Constraint("train-logloss", ">=", bound),)
+    asked = ("valid-logloss", "train-logloss")
+    cur = current(constraints=limit, asked=asked, checkpoint_interval=0.0)
+    run = run_loop(train_func, params, cur, shards, tmp_path / "bound")
+    assert min(free.metrics, key=lambda m: m["valid-logloss"]) not in free.metrics[:3]
+    last = run.checkpoints[8]
+    assert json.loads((last / CHECKPOINT_NOTE).read_text())["best_step"] == 3
+    assert load(str(last)).booster.num_boosted_rounds() == 3
+    resumed = run_loop(
+        train_func, params, cur, shards, tmp_path / "again", resume=run.checkpoints[5]
+    )
+    assert (
+        json.loads((resumed.checkpoints[max(resumed.checkpoints)] / CHECKPOINT_NOTE).read_text())[
+            "best_step"
+        ]
+        == 3
+    )

@@ -364,7 +364,7 @@ def _task(
         advice = "set data.task, or write `ingest: memory`"
         text = f"`{label}` has more than {MOST_CLASSES:,} classes, the most that a stream can have; {advice}"
         raise InputError(Problem("data.label", text))
-    return positive_last(spec, task, classes)
+    return task, positive_last(spec, task, classes)
 
 
 class StreamVariants:
