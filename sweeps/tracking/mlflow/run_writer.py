@@ -58,7 +58,8 @@ def is_kept(step: int) -> bool:
     >>> [step for step in range(998, 1031) if is_kept(step)]
     [998, 999, 1000, 1010, 1020, 1030]
     """
-    return step % 10 ** max(0, len(str(step)) - 3) == 0
+    interval = int(10 ** max(0, len(str(step)) - 3))
+    return step % interval == 0
 
 
 def is_refusal(error: Exception) -> bool:
