@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sweeps.controller.conclusion import nothing_left_note
 from sweeps.core.trial import State
 from sweeps.plan import plan
 from sweeps.plan.text import render
@@ -83,6 +84,11 @@ def test_the_search_ends_when_all_configurations_were_tried(make_space, tmp_path
     assert f"has {number} configurations, and each is tried once" in " ".join(
         render(plan(space, {"CPU": 2.0})).split()
     )
+
+
+def test_a_resume_of_an_exhausted_sweep_advises_no_limit():
+    assert "--set" not in nothing_left_note("all 4 configurations of the space were tried")
+    assert "--set" in nothing_left_note("limits.patience: 3 trials without an improvement")
 
 
 def test_a_resumed_search_makes_the_same_decisions(make_space, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -614,6 +615,13 @@ def test_a_script_without_a_report_fails_the_trial_with_the_three_ways_to_report
         r".*; its output has lines such as `loss: 1`, which sweeps does not read$",
     ):
         run(tmp_path, "print('epoch 1 | val_loss: 3 | loss: 1')\nprint('done')")
+
+
+@pytest.mark.parametrize("metric", ["test.loss", "valid/acc", "lambda"])
+def test_a_metric_that_is_no_keyword_is_reported_in_a_mapping(tmp_path, metric):
+    call = re.escape(f'call sweeps.report({{"{metric}": ...}})')
+    with pytest.raises(ScriptFailed, match=rf"{call}.* such as `{metric}=0.5`"):
+        run(tmp_path, f"print('{metric}=0.5')", metric=metric)
 
 
 def test_a_script_that_prints_another_metric_is_told_which(tmp_path):
