@@ -309,6 +309,7 @@ def sweep_facts(folder: Path, space: Space, fingerprint: str) -> dict[str, Any]:
         "space": space.public(space.text),
         "overrides": list(map(space.public, space.overrides)),
         "data_fingerprint": fingerprint,
+        "read": vars(space.data.read),
         "git": provenance.git(space.data.base),
         "versions": provenance.versions(),
     }

@@ -19,14 +19,13 @@ from sweeps.bundle.model import Bundle, load_bundle
 from sweeps.bundle.schema import enforce_schema
 from sweeps.core.errors import InputError, Problem
 from sweeps.data.column_values import InvalidValue
-from sweeps.data.files import first_line
-from sweeps.data.schema_probe import csv_blocks, pandas_names, probe_schema
+from sweeps.data.files import SUFFIXES, SourceFiles, file_format, first_line
+from sweeps.data.schema_probe import probe_schema, read_blocks
 from sweeps.data.tables import infer_types
+from sweeps.space.section_models import ReadKeys
 
 CHUNK_ROWS = 50_000  # rows in memory at a time
 BUFFER_BYTES = 8 << 20  # bytes read at a time from a Parquet column
-CSV = (".csv", ".csv.gz")
-PARQUET = (".parquet", ".pq")
 
 
 def predict_file(
@@ -36,14 +35,14 @@ def predict_file(
     on_progress: Callable[[int], None] | None = None,
     workers: int = 1,
 ) -> pd.DataFrame | Path | str | BinaryIO:
-    """Predict every row of a CSV or Parquet file.
+    """Predict every row of a CSV, TSV, JSON lines or Parquet file.
 
     Args:
         bundle: the bundle's folder, or a sweep's folder. For a loaded bundle, `Bundle.unseen_notes` afterwards has a text for each column
             with values that training never saw. With several processes, these values are not counted.
         source: raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`, `hdfs`, `abfs`). Columns that the model does
             not use, such as the label, are ignored.
-        target: path, URI or stream for the predictions. The suffix of a path decides between CSV and Parquet. A stream gets CSV.
+        target: path, URI or stream for the predictions. The suffix of a path decides the format. A stream gets CSV.
             The target is written completely or not at all. If `target` is None, nothing is written, and the function returns a frame.
         on_progress: function that is called after each chunk, with the number of rows predicted so far.
         workers: number of processes. With more than one, `source` must be a Parquet file, and Ray Data gives each process one row group at
@@ -74,8 +73,10 @@ def predict_file(
             shutil.copyfileobj(spool, target)
         return target
     with _atomic_output(target) as stream:
-        write = _write_parquet if _is_parquet(target) else _write_csv
-        write(parts, stream)
+        if (kind := _format(target)) == ".parquet":
+            _write_parquet(parts, stream)
+        else:
+            _write_text(parts, stream, kind)
     return target
 
 
@@ -85,10 +86,10 @@ def _check_files(source: str | Path, target: str | Path | None) -> None:
     Raises:
         InputError: the input is missing, the path of the output cannot be written, or a name has an unknown suffix.
     """
-    _is_parquet(source)
+    _format(source)
     system, path = _filesystem(source)
     if target is not None:
-        _is_parquet(target)
+        _format(target)
     if isinstance(target, Path):
         if not target.parent.is_dir():
             raise InputError(Problem(str(target), f"the folder {target.parent} does not exist"))
@@ -109,16 +110,18 @@ def _check_files(source: str | Path, target: str | Path | None) -> None:
         )
 
 
-def _is_parquet(path: str | Path) -> bool:
-    """Return whether the suffix of a file's name is a suffix of Parquet files.
+def _format(path: str | Path) -> str:
+    """Return the format of a file; see `file_format`.
 
     Raises:
-        InputError: the suffix is neither a suffix of Parquet files nor a suffix of CSV files.
+        InputError: the suffix of the file's name is unknown.
     """
-    name = str(path).lower()
-    if not name.endswith(CSV + PARQUET):
-        raise InputError(Problem(str(path), f"the name must end in {', '.join(CSV + PARQUET[:1])}"))
-    return name.endswith(PARQUET)
+    if kind := file_format(str(path)):
+        return kind
+    text = (
+        f"the name must end in {SUFFIXES}; in Python, `sweeps.load_bundle` predicts any data frame"
+    )
+    raise InputError(Problem(str(path), text))
 
 
 def _is_uri(path: str | Path) -> bool:
@@ -151,16 +154,13 @@ def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]
     If the bundle does not list the model's columns, the chunks have all columns. The first chunk is yielded even if the file has no rows.
     """
     system, path = _filesystem(source)
-    if _is_parquet(source):
+    if file_format(path) == ".parquet":
         yield from _read_parquet(system, path, manifest, CHUNK_ROWS, None)
         return
-    written = probe_schema(system, path).names
+    read = ReadKeys(**manifest.training.get("read", {}))
+    files = SourceFiles(str(source), "", system, (path,), None, read=read)
     wanted = {c.name for c in manifest.columns}
-    names = {
-        name: shown
-        for name, shown in zip(written, pandas_names(written), strict=True)
-        if shown in wanted or not wanted
-    }
+    names = [n for n in probe_schema(files, path).names if n in wanted or not wanted]
     # In these columns `00123` is text, not a number
     text = {
         c.name
@@ -168,19 +168,14 @@ def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]
         if c.type == "string" or (c.categories and isinstance(c.categories[0], str))
     }
     empty = True
-    for table in csv_blocks(system, path, written, list(names) or list(written)[:1]):
+    for table in read_blocks(files, path, names):
         empty = False
-        table = table.rename_columns(list(names.values()) or ["-"])
         for start in range(0, len(table), CHUNK_ROWS):
             piece = table.slice(start, CHUNK_ROWS)
-            typed = infer_types(
-                piece.select([name for name in piece.column_names if name not in text])
-            )
-            yield pa.table(
-                {name: (piece if name in text else typed)[name] for name in piece.column_names}
-            ).to_pandas()
+            typed = infer_types(piece) if files.is_text else piece
+            yield pa.table({n: (piece if n in text else typed)[n] for n in names}).to_pandas()
     if empty:
-        yield pd.DataFrame({name: pd.Series(dtype=object) for name in names.values()})
+        yield pd.DataFrame(columns=names, dtype=object)
 
 
 def read_row_groups(
@@ -229,11 +224,11 @@ def _predict_distributed(
 
     from sweeps.bundle import distributed_predict
 
-    if not _is_parquet(source):
+    if _format(source) != ".parquet":
         raise InputError(
             Problem(
                 f"--workers {workers}",
-                f"needs a Parquet file, but {source} is a CSV file; convert the file, or leave the option out",
+                f"needs a Parquet file, but {source} is another file; convert the file, or leave the option out",
             )
         )
     system, path = _filesystem(source)
@@ -307,9 +302,14 @@ def _with_progress(
             on_progress(done)
 
 
-def _write_csv(parts: Iterator[pd.DataFrame], stream: Any) -> None:
+def _write_text(parts: Iterator[pd.DataFrame], stream: Any, kind: str) -> None:
+    """Write predictions as CSV, TSV or JSON lines."""
     for i, part in enumerate(parts):
-        stream.write(part.to_csv(header=not i, index=False).encode())
+        if kind == ".jsonl":
+            text = part.to_json(orient="records", lines=True)
+        else:
+            text = part.to_csv(sep="\t" if kind == ".tsv" else ",", header=not i, index=False)
+        stream.write(text.encode())
 
 
 def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
@@ -324,7 +324,7 @@ def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
     try:
         spool = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
         try:
-            _write_csv(parts, spool)
+            _write_text(parts, spool, ".csv")
             spool.seek(0)
         except BaseException:
             with contextlib.suppress(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -33,6 +34,12 @@ _SOURCES = ("--data", "--from-wandb", "--from-optuna", "--from-objective")
     help="Table to train on: a CSV or Parquet file, a folder, a glob or a URI.",
 )
 @click.option("--label", default=None, metavar="COLUMN", help="Column of --data to predict.")
+@click.option(
+    "--read",
+    default="",
+    metavar="KEYS",
+    help="How to read text files, as in the key `data.read`, such as '{separator: \";\"}'.",
+)
 @click.option(
     "--from-wandb",
     type=options.PATH,
@@ -70,6 +77,7 @@ def init(
     file: Path,
     data: str | None,
     label: str | None,
+    read: str,
     from_wandb: Path | None,
     from_optuna: str | None,
     study: str | None,
@@ -110,7 +118,7 @@ def init(
         elif from_objective is not None:
             _from_objective(file, from_objective, directions or ("minimize",), force)
         else:
-            _from_data(file, data, label, force)
+            _from_data(file, data, label, read, force)
 
 
 @contextlib.contextmanager
@@ -125,7 +133,7 @@ def _one_line_errors() -> Iterator[None]:
         raise InputError(shown) from e
 
 
-def _from_data(file: Path, data: str | None, label: str | None, force: bool) -> None:
+def _from_data(file: Path, data: str | None, label: str | None, read: str, force: bool) -> None:
     from sweeps.data.preflight import check_data
     from sweeps.scaffold import from_data, read_table
     from sweeps.scaffold.files import refuse_existing, write_files
@@ -139,12 +147,9 @@ def _from_data(file: Path, data: str | None, label: str | None, force: bool) -> 
                 "is required; give a CSV or Parquet file, such as `sweeps init --data rows.csv --label y`",
             )
         )
-    opened = (
-        read_table.open_table(data, file.parent)
-        if data
-        else _ask("Table (CSV, Parquet)", lambda path: read_table.open_table(path, file.parent))
-    )
-    source, reader, table = opened
+    keys, read = read_table.read_keys(read)
+    open_table = functools.partial(read_table.open_table, folder=file.parent, read=keys)
+    source, reader, table = open_table(data) if data else _ask("Table (CSV, Parquet)", open_table)
 
     def describe(column: str) -> Table:
         return read_table.describe_table(source, reader, table, column, file.parent)
@@ -157,7 +162,7 @@ def _from_data(file: Path, data: str | None, label: str | None, force: bool) -> 
             raise InputError(Problem("--label", text + (", ..." if len(names) > 20 else "")))
         click.echo(printable(f"Columns: {', '.join(names)}"))
     found = describe(label) if label is not None else _ask("Column to predict", describe, likely)
-    text = from_data.space_text(found, _name_given(file))
+    text = from_data.space_text(found, _name_given(file), read)
     space = write_files(file, text, {}, force)
     check_data(space)
     dropped = from_data.dropped_lines(from_data.columns_of(found.summary), str(file))

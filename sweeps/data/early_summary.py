@@ -19,6 +19,7 @@ from sweeps.data.sources import is_loader, read_source
 from sweeps.data.summary import SAMPLE_ROWS, DataSummary
 from sweeps.data.summary_warnings import DataWarning, warnings
 from sweeps.space.passed_tables import is_recipe
+from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec, Space
@@ -106,25 +107,29 @@ class TableReader:
         self.stream, self.exact = stream, True
         self.rows: dict[str, int] = {}
 
-    def __call__(self, source: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
+    def __call__(
+        self,
+        source: str,
+        base: Path,
+        place: str,
+        args: Mapping[str, Any],
+        read: ReadKeys = READ_DEFAULTS,
+    ) -> pa.Table:
         """Read a source; see `sources.read_source`. Return only some rows of a stream."""
-        if source.startswith("sklearn:") or is_loader(source):
-            table = read_source(source, base, place, args)
-            self.rows[place.removeprefix("data.")] = table.num_rows
+        key = place.removeprefix("data.")
+        if not self.stream or source.startswith("sklearn:") or is_loader(source):
+            table = read_source(source, base, place, args, read)
+            self.rows[key] = table.num_rows
             return table
-        files = find_files(source, base, place)
-        names = list(schema_probe.probe_schemas(files)[0].names)
-        if self.stream:
-            try:
-                some = schema_probe.read_some(files, names, SAMPLE_ROWS)
-            except (OSError, pa.ArrowException, ValueError) as e:
-                raise_problem(place, f"`{source}` cannot be read: {first_line(e)}", e)
-            table, rows, self.exact = some.table, some.rows, self.exact and some.exact
-        else:
-            table = schema_probe.read_columns(files, names)
-            rows = table.num_rows
-        self.rows[place.removeprefix("data.")] = rows
-        return table.rename_columns(schema_probe.pandas_names(table.column_names))
+        files = find_files(source, base, place, read)
+        names = schema_probe.probe_schemas(files)[0].names
+        try:
+            some = schema_probe.read_some(files, names, SAMPLE_ROWS)
+        except (OSError, pa.ArrowException, ValueError) as e:
+            raise_problem(place, f"`{source}` cannot be read: {first_line(e)}", e)
+        self.exact = self.exact and some.exact
+        self.rows[key] = some.rows
+        return some.table
 
 
 def render(summaries: list[SourceSummary]) -> str:

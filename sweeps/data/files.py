@@ -6,9 +6,10 @@ import fnmatch
 import glob
 import itertools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -16,8 +17,35 @@ from sweeps.core import stores
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
+from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
 
-SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq")
+# Format of a data file, by the end of its name without `.gz`
+_FORMATS = {
+    ".csv": ".csv",
+    ".tsv": ".tsv",
+    ".jsonl": ".jsonl",
+    ".ndjson": ".jsonl",
+    ".parquet": ".parquet",
+    ".pq": ".parquet",
+}
+SUFFIXES = ".csv, .tsv, .jsonl, .ndjson (each also with .gz), .parquet, .pq"
+# Calls of pandas that read other files, and the suffixes of these files
+_PANDAS_CALLS = {
+    'read_excel("{}")': ".xlsx .xlsm .xlsb .xls .ods",
+    'read_csv("{}")': ".csv.bz2 .csv.xz .csv.zst .csv.zip .tsv.bz2 .tsv.xz .tsv.zst .zip",
+    'read_csv("{}", sep=None, engine="python")': ".txt .dat .data .tab .psv",
+    'read_json("{}")': ".json",
+    'read_feather("{}")': ".feather .arrow .ipc",
+    'read_orc("{}")': ".orc",
+    'read_sas("{}")': ".sas7bdat .xpt",
+    'read_stata("{}")': ".dta",
+    'read_spss("{}")': ".sav .zsav",
+    'read_hdf("{}")': ".h5 .hdf .hdf5",
+    'read_xml("{}")': ".xml",
+    'read_html("{}")[0]': ".html .htm",
+    'read_pickle("{}")': ".pkl .pickle",
+    'read_sql("SELECT * FROM my_table", "sqlite:///{}")': ".db .sqlite .sqlite3",
+}
 _SCHEMES = ("file", "gs", "s3", "hdfs", "abfs", "abfss")
 
 
@@ -32,6 +60,7 @@ class SourceFiles:
         paths: paths of the files in `system`, sorted. There is at least one.
         folder: the source's path if the source is a folder; otherwise None.
         base: folder that messages leave out at the beginning of a path. Empty if messages show whole paths.
+        read: how the files are read, if they are text files.
     """
 
     source: str
@@ -40,15 +69,28 @@ class SourceFiles:
     paths: tuple[str, ...]
     folder: str | None
     base: str = ""
+    read: ReadKeys = READ_DEFAULTS
+
+    @property
+    def format(self) -> str:
+        """Format of the files; see `file_format`."""
+        return file_format(self.paths[0])
+
+    @property
+    def is_text(self) -> bool:
+        """True for CSV and TSV files."""
+        return self.format in (".csv", ".tsv")
+
+    def partition_values(self, path: str) -> dict[str, str]:
+        """Return the values of the columns that the subfolders of a file define: `{"year": "2020"}` for `year=2020/x.csv`."""
+        folders = PurePosixPath(path.removeprefix(self.folder or path)).parent.parts
+        return dict(unquote(part).split("=", 1) for part in folders if "=" in part)
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
         """Names of the columns that subfolders define: `year` for a subfolder `year=2020/`. Empty if the source is not a folder."""
-        if self.folder is None:
-            return ()
-        parts = [PurePosixPath(p.removeprefix(self.folder)).parent.parts for p in self.paths]
         return tuple(
-            dict.fromkeys(part.partition("=")[0] for path in parts for part in path if "=" in part)
+            dict.fromkeys(name for path in self.paths for name in self.partition_values(path))
         )
 
     def display_name(self, path: str) -> str:
@@ -73,24 +115,30 @@ def first_line(e: BaseException) -> str:
     return (str(e).strip().splitlines() or [type(e).__name__])[0]
 
 
-def find_files(source: str, base: Path, place: str) -> SourceFiles:
+def find_files(
+    source: str,
+    base: Path,
+    place: str,
+    read: ReadKeys = READ_DEFAULTS,
+) -> SourceFiles:
     """Find the files of a path, folder, glob or URI.
 
     Args:
         source: the source as written in the space file.
         base: folder in which relative paths are looked up first, before the working directory.
         place: key of the space file that names the source, such as `data.train`, for messages.
+        read: how text files are read.
 
     Raises:
         InputError: there are no files, or they cannot be listed.
     """
     if "://" in source:
-        return _find_remote(source, place)
+        return replace(_find_remote(source, place), read=read)
     from pyarrow import fs
 
     paths, folder = _find_local(source, base, place)
     return SourceFiles(
-        source, place, fs.LocalFileSystem(), tuple(paths), folder, f"{base.absolute()}/"
+        source, place, fs.LocalFileSystem(), tuple(paths), folder, f"{base.absolute()}/", read
     )
 
 
@@ -107,11 +155,11 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
                     for p in path.rglob("*")
                     if p.is_file() and not any(x[0] in "._" for x in p.relative_to(path).parts)
                 ]
-                files = sorted(str(p.absolute()) for p in all_files if data_suffix(p.name))
+                files = sorted(str(p.absolute()) for p in all_files if file_format(p.name))
                 if not files:
                     raise_problem(
                         place,
-                        f"folder `{source}` has no data file; valid suffixes: {', '.join(SUFFIXES)}",
+                        f"folder `{source}` has no data file; valid suffixes: {SUFFIXES}",
                     )
                 return files, str(path.absolute())
             if path.exists():  # reading a pipe or a device may never end
@@ -190,7 +238,7 @@ def _find_remote(source: str, place: str) -> SourceFiles:
             files = sorted(i.path for i in listed if fnmatch.fnmatchcase(i.path, path))
         else:
             files = sorted(
-                i.path for i in listed if data_suffix(i.base_name) and i.base_name[0] not in "._"
+                i.path for i in listed if file_format(i.base_name) and i.base_name[0] not in "._"
             )
     except (OSError, pa.ArrowException, ValueError) as e:
         raise_problem(place, f"`{source}` cannot be read: {first_line(e)}", e)
@@ -215,8 +263,23 @@ def _open_uri(uri: str) -> tuple[Any, str]:
     return system, path.replace("%2A", "*").replace("%5B", "[")
 
 
-def data_suffix(name: str) -> str | None:
-    """Return the suffix of a data file, such as ".csv.gz". Return None if the name has no suffix in `SUFFIXES`."""
-    return next(
-        (s for s in sorted(SUFFIXES, key=len, reverse=True) if name.lower().endswith(s)), None
-    )
+def file_format(name: str) -> str:
+    """Return the format of a data file as its plain suffix: `.csv`, `.tsv`, `.jsonl` or `.parquet`. Return "" for other names.
+
+    >>> file_format("a.CSV.gz"), file_format("a.pq"), file_format("a.xlsx")
+    ('.csv', '.parquet', '')
+    """
+    plain = name.lower().removesuffix(".gz")
+    return next((kind for suffix, kind in _FORMATS.items() if plain.endswith(suffix)), "")
+
+
+def unsupported(name: str) -> str:
+    """Return a message about a file whose format sweeps does not read, with a loader that reads it if pandas can."""
+    valid = f"unsupported suffix; valid: {SUFFIXES}"
+    for call, suffixes in _PANDAS_CALLS.items():
+        if name.lower().endswith(tuple(suffixes.split())):
+            return (
+                f"{valid}; read it with a loader, three lines in `my_loader.py`: `import pandas`, `def rows():`, "
+                f'`    return pandas.{call.format(name)}`; then write `data.train: "my_loader:rows"`'
+            )
+    return valid

@@ -24,6 +24,7 @@ from sweeps.data.label_checks import (
 from sweeps.data.parsed_columns import (
     ReadRows,
     drop_copies,
+    drop_unnamed,
     features_parse,
     read_rows,
     split_values,
@@ -36,6 +37,7 @@ from sweeps.data.weights import check_class_weight, check_train_weights, check_w
 if TYPE_CHECKING:
     from sweeps.data.folds import Fold
     from sweeps.space import DataSpec, Split
+    from sweeps.space.section_models import ReadKeys
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     extra: tuple[str, ...] = (
         (f"without a label: {missing}",) if spec.labels and spec.drop_missing_label else ()
     )
-    notes = read.notes + _unlabeled_notes(missing)
+    parts, unnamed = drop_unnamed(spec, parts)
+    notes = read.notes + _unlabeled_notes(missing) + unnamed
     if task == "binary" and classes not in (None, (0, 1)):
         notes += (f"the positive class of `{spec.label}` is {classes[1]!r} (data.positive)",)
     summary = summarize(spec, parts, classes, seed)
@@ -166,7 +169,8 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     )
 
 
-Read = Callable[[str, Path, str, Mapping[str, Any]], pa.Table]  # has the arguments of `read_source`
+# Has the arguments of `read_source`
+Read = Callable[[str, Path, str, Mapping[str, Any], "ReadKeys"], pa.Table]
 
 
 def summarize_source(
@@ -250,10 +254,10 @@ def _folds(spec: DataSpec, rows: pa.Table, classify: bool, seed: int) -> tuple[F
 
 def _read_parts(spec: DataSpec, read: Read) -> ReadRows:
     """Read the source of train. Also read the sources of valid and test if the `data` section gives separate sources for them."""
-    parts = {"train": read(spec.train, spec.base, "data.train", spec.args)}
+    parts = {"train": read(spec.train, spec.base, "data.train", spec.args, spec.read)}
     for key, rule in split_rules(spec).items():
         if rule.kind == "path":
-            parts[key] = read(str(rule.path), spec.base, f"data.{key}", rule.args)
+            parts[key] = read(str(rule.path), spec.base, f"data.{key}", rule.args, spec.read)
     if problems := check_columns(spec, {key: part.column_names for key, part in parts.items()}):
         raise InputError(problems)
     return read_rows(spec, parts)

@@ -285,12 +285,10 @@ def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
         not uri and references.is_reference(source)
     ):
         return None
-    from sweeps.data.schema_probe import pandas_names, probe_schemas
+    from sweeps.data.schema_probe import probe_schemas
 
-    files = find_files(source, spec.base, place)
-    return SourceInfo(
-        (*pandas_names(probe_schemas(files, MAX_FILES)[0].names), *files.partition_columns), files
-    )
+    files = find_files(source, spec.base, place, spec.read)
+    return SourceInfo((*probe_schemas(files, MAX_FILES)[0].names, *files.partition_columns), files)
 
 
 def _check_values(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import codecs
+import io
+import itertools
+import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sweeps.data.files import SUFFIXES, SourceFiles, data_suffix, first_line, raise_problem
+from sweeps.data import text_shape
+from sweeps.data.files import SourceFiles, file_format, first_line, raise_problem, unsupported
 from sweeps.data.tables import (
     ALWAYS_MISSING,
     canonical_table,
@@ -18,31 +23,39 @@ from sweeps.data.tables import (
     is_text,
 )
 
-_LFS_POINTER = b"version https://git-lfs"
 # Bytes of a block. Arrow cannot read a row that is longer than a block, and a quoted field may contain a whole document.
 CSV_BLOCK = 32 << 20
-# Arrow reads 32 blocks ahead. If each row fits into a smaller block, smaller blocks are faster for reading the first rows or some columns.
-_PROBE_BLOCK = 64 << 10
+# Arrow reads 32 blocks ahead. If each row fits into a smaller block, smaller blocks are faster for reading the first rows.
 # Rows that are read from the beginning of a Parquet file.
 _PROBE_ROWS = 1_000
 COLUMN_BLOCK = 4 << 20
+# Characters and lines at the beginning of a text file in which its shape is looked for
+_PROBE_SIZE, _PROBE_LINES = 256 << 10, 100
 
 
 @dataclass(frozen=True)
 class FileSchema:
-    """Columns of a data file, read from the beginning of the file.
+    """Columns of a data file.
 
     Attributes:
-        names: column names. "" for a CSV column without a name.
+        schema: names and types of the columns. All columns of a text file are texts, and a column without a name has the name that pandas
+            gives it, such as `Unnamed: 0`.
         rows: whether the file has any rows.
+        start: for a text file, the number of lines before the first row.
     """
 
-    names: tuple[str, ...]
+    schema: pa.Schema
     rows: bool
+    start: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.schema.names)
 
 
 def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSchema, ...]:
-    """Read the schemas of the files of a source. All files must have the same format (CSV, TSV or Parquet) and the same columns.
+    """Read the schemas of the files of a source. All files must have the same format (CSV, TSV, JSON lines or Parquet) and the same columns.
 
     Args:
         files: the files of the source.
@@ -55,9 +68,7 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
         InputError: the formats differ, the contents of a file do not match its suffix, a file has other columns than the first file, or
             no file has rows.
     """
-    kinds = {
-        (data_suffix(f) or "").removesuffix(".gz").replace("pq", "parquet") for f in files.paths
-    } - {""}
+    kinds = {file_format(path) for path in files.paths} - {""}
     if len(kinds) > 1:
         raise_problem(
             files.place, f"`{files.source}` mixes {' and '.join(sorted(kinds))} files; use one kind"
@@ -65,7 +76,7 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
     schemas: dict[str, FileSchema] = {}
     for path in files.paths[:most]:
         try:
-            schemas[path] = probe_schema(files.system, path)
+            schemas[path] = probe_schema(files, path)
         except (OSError, pa.ArrowException, ValueError) as e:
             raise_problem(
                 files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e
@@ -89,87 +100,108 @@ def _column_list(names: list[str]) -> str:
     return ("column " if len(names) == 1 else "columns ") + ", ".join(f"`{n}`" for n in names)
 
 
-def probe_schema(system: Any, path: str) -> FileSchema:
+def probe_schema(files: SourceFiles, path: str) -> FileSchema:
     """Read the schema of a file.
 
     Args:
-        system: Arrow's file system.
-        path: path of the file.
+        files: the files of a source.
+        path: path of one of the files.
 
     Raises:
-        ValueError: the suffix is unknown, or the contents of the file do not match it.
+        ValueError: the suffix is unknown, the contents of the file do not match it, or the first lines are not those of a table.
         OSError, pyarrow.ArrowException: Arrow cannot read the file.
     """
-    with system.open_input_stream(path, compression=None) as stream:
+    with files.system.open_input_stream(path, compression=None) as stream:
         start = stream.read(4096)
-    if start.startswith(_LFS_POINTER):
-        raise ValueError("it is a Git LFS pointer, not the data; run `git lfs pull`")
-    kind = data_suffix(path)
-    if kind is None:
-        raise ValueError(f"unsupported suffix; valid: {', '.join(SUFFIXES)}")
-    if not start:
-        raise ValueError("it is empty")
-    if kind in (".parquet", ".pq"):
+    kind = file_format(path)
+    if not kind:
+        raise ValueError(unsupported(files.display_name(path)))
+    if path.lower().endswith(".gz"):
+        _check_contents(start, "a gzip file")
+        with files.system.open_input_stream(path) as stream:
+            start = stream.read(4096)
+    _check_contents(start, _CONTENTS.get(kind, ""))
+    if kind == ".parquet":
         import pyarrow.parquet as pq
 
-        if start[:4] not in (b"PAR1", b"PARE"):
-            raise ValueError("it is not a Parquet file")
-        with system.open_input_file(path) as opened:
+        with files.system.open_input_file(path) as opened:
             meta = pq.read_metadata(opened)
-        return FileSchema(
-            tuple(drop_index_names(meta.schema.to_arrow_schema().names)), meta.num_rows > 0
-        )
-    if kind.endswith(".gz"):
-        if start[:2] != b"\x1f\x8b":
-            raise ValueError("it is not compressed with gzip, but its name ends in .gz")
-        with system.open_input_stream(path) as stream:
-            start = stream.read(4096)
-        if not start:
-            raise ValueError("it is empty")
-    _check_text(start)
-    if not start.strip() and len(start) < 4096:
+        schema = meta.schema.to_arrow_schema()
+        names = drop_index_names(schema.names)
+        return FileSchema(pa.schema([schema.field(name) for name in names]), meta.num_rows > 0)
+    if kind == ".jsonl":
+        table = json_table(files, path)
+        return FileSchema(table.schema, table.num_rows > 0)
+    return _probe_text(files, path, start)
+
+
+def _probe_text(files: SourceFiles, path: str, start: bytes) -> FileSchema:
+    """Read the schema of a text file from its first lines. `start` has its first bytes."""
+    read = files.read
+    if b"\0" in start and read.encoding == "utf-8":
+        raise ValueError(f"it is not UTF-8 text; {text_shape.encoding_advice(start)}")
+    with open_text(files, path, read.skip_lines) as text:
+        lines = [*itertools.islice(text, 2), *text.readlines(_PROBE_SIZE)[:_PROBE_LINES]]
+    if not "".join(lines).strip():
         raise ValueError("it has only blank lines")
-    try:
-        return _probe_csv(system, path, _PROBE_BLOCK)
-    except pa.ArrowInvalid:  # a row may be longer than a block
-        return _probe_csv(system, path, CSV_BLOCK)
-
-
-# First bytes of other file formats, and the message for each
-_FILE_SIGNATURES = {
-    b"PAR1": "it is a Parquet file, not text",
-    b"PK\x03\x04": "it is a workbook or a zip archive, not text",
-    b"\x1f\x8b": "it is compressed with gzip, but its name does not end in .gz",
-    b"\xff\xfe": "it is UTF-16; convert the file to UTF-8",
-    b"\xfe\xff": "it is UTF-16; convert the file to UTF-8",
-}
-
-
-def _check_text(start: bytes) -> None:
-    for begin, text in _FILE_SIGNATURES.items():
-        if start.startswith(begin):
-            raise ValueError(text)
-    if b"\0" in start:
-        raise ValueError("it is not text")
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(start)
-    except UnicodeDecodeError as e:
-        raise ValueError(
-            f"it is not UTF-8 text (byte 0x{start[e.start]:02x}); convert the file to UTF-8"
-        ) from None
-
-
-def _probe_csv(system: Any, path: str, block: int) -> FileSchema:
-    from pyarrow import csv
-
-    with system.open_input_stream(path) as stream:
-        reader = csv.open_csv(stream, **csv_options(path, block=block))
-        names = reader.schema.names
-        rows = any(batch.num_rows for batch in reader)
-    duplicates = [n for n in names if names.count(n) > 1]
+    if problem := text_shape.first_lines_problem(lines, read, separator_of(files)):
+        raise ValueError(problem)
+    rows = text_shape.rows_of(lines, separator_of(files), read.skip_lines + 1)
+    end: text_shape.Row = (read.skip_lines + len(lines) + 1, [])
+    first = next(rows)
+    # Files with these names in the first line have a header nevertheless, which may lack the label
+    if not read.names or set(first[1]) <= set(read.names):
+        names = first[1]
+        first = next(rows, end)
+    else:
+        names = list(read.names)
+    duplicates = [name for name in names if name and names.count(name) > 1]
     if duplicates:
         raise ValueError(f"two columns are named `{duplicates[0]}`")
-    return FileSchema(tuple(names), rows)
+    fields = [(name, pa.string()) for name in text_shape.column_names(names)]
+    return FileSchema(pa.schema(fields), first != end, first[0] - 1)
+
+
+# First bytes of some file formats
+_SIGNATURES = {
+    b"PAR1": "a Parquet file",
+    b"PARE": "a Parquet file",
+    b"PK\x03\x04": "a workbook or a zip archive",
+    b"\xd0\xcf\x11\xe0": "an old workbook",
+    b"\x1f\x8b": "a gzip file",
+    b"version https://git-lfs": "a Git LFS pointer (run `git lfs pull`)",
+    b"SQLite format 3": "an SQLite database",
+    b"ARROW1": "an Arrow file",
+    b"%PDF-": "a PDF document",
+    b"<!": "a page of HTML",
+    b"<html": "a page of HTML",
+    b"<?xml": "XML",
+    b'{"': "JSON lines",
+    b"[{": "one array of JSON",
+    b"[\n": "one array of JSON",
+}
+_CONTENTS = {".parquet": "a Parquet file", ".jsonl": "JSON lines"}
+
+
+def _check_contents(start: bytes, wanted: str) -> None:
+    """Check that a file begins with the signature that its name promises.
+
+    Args:
+        start: the first bytes of the file.
+        wanted: the signature; "" for text.
+
+    Raises:
+        ValueError: the file is empty, or has another format.
+    """
+    if not start:
+        raise ValueError("it is empty")
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    found = next((name for sign, name in _SIGNATURES.items() if text.startswith(sign)), "")
+    if text and found != wanted:
+        begin = re.findall(rb"\A[ -~]{0,40}", text)[0].decode()
+        other = f", but {found}" if found else ""
+        shown = f"; it begins with `{begin}`" if begin else ""
+        raise ValueError(f"it is not {wanted or 'text'}{other}{shown}")
 
 
 def first_rows(files: SourceFiles) -> pa.Table | None:
@@ -177,97 +209,68 @@ def first_rows(files: SourceFiles) -> pa.Table | None:
 
     Of a Parquet file, only the columns of texts are read.
     """
-    import pyarrow.parquet as pq
-    from pyarrow import csv
-
     path = files.paths[0]
-    text = data_suffix(path) not in (".parquet", ".pq")
     try:
-        names = list(probe_schema(files.system, path).names)
-        if text:
-            with files.system.open_input_stream(path) as stream:
-                options = csv_options(path, names, block=_PROBE_BLOCK)
-                first = next(iter(csv.open_csv(stream, **options)), None)
-        else:
+        schema = probe_schema(files, path).schema
+        if files.format == ".parquet":
+            import pyarrow.parquet as pq
+
+            names = [field.name for field in schema if is_text(field.type)]
             with files.system.open_input_file(path) as opened:
-                file = pq.ParquetFile(opened)
-                names = [field.name for field in file.schema_arrow if is_text(field.type)]
-                first = next(file.iter_batches(_PROBE_ROWS, columns=names), None)
+                batch = next(pq.ParquetFile(opened).iter_batches(_PROBE_ROWS, columns=names), None)
+            first = None if batch is None else pa.Table.from_batches([batch])
+        else:
+            names = schema.names
+            first = next(read_blocks(files, path, names), None)
     except (OSError, pa.ArrowException, ValueError):
         return None
-    if first is None:
-        return None
-    table = _joined([pa.Table.from_batches([first])], names, text)
-    return table.rename_columns(pandas_names(table.column_names))
+    return None if first is None else _joined([first], names, files.is_text)
 
 
-def csv_options(
-    path: str, names: Sequence[str] | None = None, only: Sequence[str] = (), block: int = CSV_BLOCK
-) -> dict[str, Any]:
-    """Return options for Arrow's CSV reader, which then reads a file in the same way as pandas.
-
-    Args:
-        path: path of the file. Its suffix determines the separator.
-        names: columns to read as text. Their types are inferred later, from all rows. Arrow infers the types of the other columns. None
-            means no columns.
-        only: columns to read. If empty, all columns are read.
-        block: size of a block in bytes. No row may be longer than a block.
-    """
-    from pyarrow import csv
-
-    return {
-        "read_options": csv.ReadOptions(use_threads=False, block_size=block),
-        "parse_options": csv.ParseOptions(
-            newlines_in_values=True, delimiter="\t" if ".tsv" in path.lower()[-7:] else ","
-        ),
-        "convert_options": csv.ConvertOptions(
-            column_types={name: pa.string() for name in names or ()},
-            include_columns=list(only),
-            null_values=list(ALWAYS_MISSING),
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=True,
-        ),
-    }
+def separator_of(files: SourceFiles) -> str:
+    """Return the character that separates the values of text files."""
+    return files.read.separator or ("\t" if files.format == ".tsv" else ",")
 
 
-def pandas_names(names: Sequence[str]) -> list[str]:
-    """Return the column names that pandas would use: an empty name at index N becomes `Unnamed: N`."""
-    return [name or f"Unnamed: {i}" for i, name in enumerate(names)]
+def open_text(files: SourceFiles, path: str, skip: int) -> io.TextIOWrapper:
+    """Open a text file after some lines. A byte that cannot be decoded becomes a surrogate character."""
+    encoding = files.read.encoding
+    stream = files.system.open_input_stream(path)
+    text = io.TextIOWrapper(
+        stream, encoding + "-sig" * (encoding == "utf-8"), "surrogateescape", newline=""
+    )
+    for _ in range(skip):
+        text.readline()
+    return text
 
 
 def bytes_to_read(files: SourceFiles, columns: Sequence[str]) -> int:
-    """Estimate how many bytes must be read to get some columns of a source. CSV files must be read completely."""
-    total = 0
-    for path in files.paths:
-        kind = data_suffix(path) or ""
-        if kind in (".parquet", ".pq"):
-            import pyarrow.parquet as pq
-
-            with files.system.open_input_file(path) as opened:
-                meta = pq.read_metadata(opened)
-            for group in map(meta.row_group, range(meta.num_row_groups)):
-                parts = map(group.column, range(group.num_columns))
-                total += sum(
-                    p.total_uncompressed_size
-                    for p in parts
-                    if {p.path_in_schema, p.path_in_schema.split(".")[0]} & {*columns}
-                )
-        else:
-            size = files.system.get_file_info(path).size
-            total += size * (_GZIP_RATIO if kind.endswith(".gz") else 1)
-    return total
+    """Estimate how many bytes must be read to get some columns of a source. Text files must be read completely."""
+    return sum(uncompressed_bytes(files.system, path, columns) for path in files.paths)
 
 
-def uncompressed_bytes(system: Any, path: str) -> int:
-    """Return the size of all columns of a Parquet file, or of the text of a CSV file, in bytes. For a gzip file, this is an estimate."""
-    kind = data_suffix(path) or ""
-    if kind in (".parquet", ".pq"):
-        import pyarrow.parquet as pq
+def uncompressed_bytes(system: Any, path: str, columns: Sequence[str] | None = None) -> int:
+    """Return the size of some columns of a Parquet file, or of the text of another file, in bytes. For a gzip file, this is an estimate.
 
-        with system.open_input_file(path) as opened:
-            meta = pq.read_metadata(opened)
-        return sum(meta.row_group(number).total_byte_size for number in range(meta.num_row_groups))
-    return int(system.get_file_info(path).size) * (_GZIP_RATIO if kind.endswith(".gz") else 1)
+    Args:
+        system: Arrow's file system.
+        path: path of the file.
+        columns: names of columns of a Parquet file; None for all columns.
+    """
+    if file_format(path) != ".parquet":
+        ratio = _GZIP_RATIO if path.lower().endswith(".gz") else 1
+        return int(system.get_file_info(path).size) * ratio
+    import pyarrow.parquet as pq
+
+    with system.open_input_file(path) as opened:
+        meta = pq.read_metadata(opened)
+    groups = map(meta.row_group, range(meta.num_row_groups))
+    parts = (group.column(i) for group in groups for i in range(group.num_columns))
+    return sum(
+        part.total_uncompressed_size
+        for part in parts
+        if columns is None or {part.path_in_schema, part.path_in_schema.split(".")[0]} & {*columns}
+    )
 
 
 # Typical compression ratio of CSV text. A gzip file does not reliably contain its uncompressed size.
@@ -277,25 +280,20 @@ _GZIP_RATIO = 5
 def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
     """Read some columns of all files of a source. A column has the same type as in the result of `sources.read_source`.
 
+    All columns of text files are checked; see `text_shape.rows_problem`.
+
     Raises:
         InputError: a file cannot be read.
     """
-    import pyarrow.parquet as pq
-
     tables: list[pa.Table] = []
-    text = data_suffix(files.paths[0]) not in (".parquet", ".pq")
     for path in files.paths:
         try:
-            if text:
-                tables += csv_blocks(files.system, path, columns, columns)
-            else:
-                with files.system.open_input_file(path) as opened:
-                    tables.append(pq.read_table(opened, columns=list(columns), partitioning=None))
+            tables += read_blocks(files, path, columns)
         except (OSError, pa.ArrowException, ValueError) as e:
             raise_problem(
                 files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e
             )
-    return _joined(tables, columns, text)
+    return _joined(tables, columns, files.is_text)
 
 
 def _joined(tables: Sequence[pa.Table], columns: Sequence[str], text: bool) -> pa.Table:
@@ -342,7 +340,7 @@ def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows
     chosen = [files.paths[i] for i in spread(len(files.paths), SAMPLED_FILES)]
     each, share = max(1, most // len(chosen)), len(files.paths) / len(chosen)
     tables, read, size = [], 0, 0
-    if data_suffix(chosen[0]) in (".parquet", ".pq"):
+    if files.format == ".parquet":
         for path in chosen:
             with files.system.open_input_file(path) as opened:
                 file = pq.ParquetFile(opened)
@@ -356,12 +354,14 @@ def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows
                 ]
         return SomeRows(_joined(tables, columns, text=False), round(share * read), share == 1)
     for path in chosen:
-        block = next(csv_blocks(files.system, path, columns, columns))
+        block = next(read_blocks(files, path, columns))
         whole = uncompressed_bytes(files.system, path)
         tables.append(block.slice(0, each))
         read, size = read + block.num_rows, size + min(whole, COLUMN_BLOCK)
     whole = sum(uncompressed_bytes(files.system, path) for path in files.paths)
-    return SomeRows(_joined(tables, columns, text=True), round(read * whole / max(1, size)), False)
+    return SomeRows(
+        _joined(tables, columns, files.is_text), round(read * whole / max(1, size)), False
+    )
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -374,35 +374,125 @@ def spread(count: int, most: int) -> list[int]:
     return [i * (count - 1) // max(1, number - 1) for i in range(number)]
 
 
-def csv_blocks(
-    system: Any, path: str, names: Sequence[str], only: Sequence[str]
-) -> Iterator[pa.Table]:
-    """Yield the rows of a CSV file as text, one block at a time.
-
-    If a row is longer than a block, reading continues from that row with larger blocks.
+def read_blocks(files: SourceFiles, path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield some columns of a file, in their order. Text files are read as text, one block at a time.
 
     Args:
-        system: Arrow's file system.
-        path: path of the file. A file with the suffix `.gz` is decompressed.
-        names: names of all columns.
-        only: columns to read.
+        files: the files of a source.
+        path: path of one of the files.
+        columns: names of columns of the file, and of columns that the folders of the source define.
+
+    Raises:
+        ValueError: the file is not a table; the message names the line.
+        OSError, pyarrow.ArrowException: the file cannot be read.
+    """
+    folders = files.partition_values(path)
+    if files.is_text:
+        tables = text_blocks(files, path)
+    elif files.format == ".jsonl":
+        tables = iter((json_table(files, path),))
+    else:
+        import pyarrow.parquet as pq
+
+        inside = [name for name in columns if name not in folders]
+        with files.system.open_input_file(path) as opened:
+            # The option `pre_buffer` would hold a whole file in memory
+            table = pq.read_table(opened, columns=inside, partitioning=None, pre_buffer=False)
+        tables = iter((table,))
+    for table in tables:
+        for name, value in folders.items():
+            if name not in table.column_names:
+                table = table.append_column(name, pa.repeat(value, len(table)))
+        yield table.select(list(columns))
+
+
+def text_blocks(files: SourceFiles, path: str) -> Iterator[pa.Table]:
+    """Yield the rows of a CSV or TSV file as text, one block at a time.
+
+    If a row is longer than a block, reading continues from that row with larger blocks.
     """
     from pyarrow import csv
 
+    schema = probe_schema(files, path)
     read = 0
     for block in (COLUMN_BLOCK, CSV_BLOCK):
         seen = 0
         try:
-            with system.open_input_stream(path) as stream:
-                for batch in csv.open_csv(stream, **csv_options(path, names, only, block)):
-                    table, seen = (
-                        pa.Table.from_batches([batch]).slice(max(0, read - seen)),
-                        seen + len(batch),
-                    )
-                    if len(table):
-                        yield table
+            with files.system.open_input_stream(path) as stream:
+                for batch in csv.open_csv(
+                    stream,
+                    csv.ReadOptions(
+                        use_threads=False,
+                        block_size=block,
+                        column_names=schema.names,
+                        skip_rows=schema.start,
+                        encoding=files.read.encoding,
+                    ),
+                    csv.ParseOptions(delimiter=separator_of(files), newlines_in_values=True),
+                    csv.ConvertOptions(
+                        column_types=schema.schema,
+                        null_values=list(ALWAYS_MISSING),
+                        strings_can_be_null=True,
+                        quoted_strings_can_be_null=True,
+                    ),
+                ):
+                    table = pa.Table.from_batches([batch]).slice(max(0, read - seen))
+                    seen += len(batch)
                     read = max(read, seen)
+                    # `pc.equal` would import pandas. Few rows match by chance, and `_check_rows` looks again
+                    if pc.any(pc.match_like(table.columns[-1], table.column_names[-1])).as_py():
+                        _check_rows(files, path, schema)
+                    if len(table):
+                        yield _with_points(table) if files.read.decimal == "," else table
             return
-        except pa.ArrowInvalid as e:
+        except (pa.ArrowInvalid, UnicodeError) as e:
             if block == CSV_BLOCK or "straddling" not in str(e):
+                _check_rows(files, path, schema)
                 raise
+
+
+def _check_rows(files: SourceFiles, path: str, schema: FileSchema) -> None:
+    """Read all rows of a text file slowly, and raise a `ValueError` that names the first line that is wrong."""
+    with open_text(files, path, schema.start) as text:
+        rows = text_shape.rows_of(text, separator_of(files), schema.start + 1)
+        if problem := text_shape.rows_problem(rows, list(schema.names), files.read.encoding):
+            raise ValueError(problem)
+
+
+# Numbers with points between groups of three digits, and with a decimal comma, and how they are written with a decimal point
+_COMMA_NUMBERS = {
+    r"^(\s*[+-]?\d{1,3})\.(\d{3})(?:\.(\d{3}))?(,\d+)?\s*$": r"\1\2\3\4",
+    r"^(\s*[+-]?\d*),(\d+)\s*$": r"\1.\2",
+}
+
+
+def _with_points(table: pa.Table) -> pa.Table:
+    """Write the numbers in columns of texts with a decimal point."""
+    for i, texts in enumerate(table.columns):
+        for comma, point in _COMMA_NUMBERS.items():
+            texts = pc.replace_substring_regex(texts, comma, point)
+        table = table.set_column(i, table.column_names[i], texts)
+    return table
+
+
+def json_table(files: SourceFiles, path: str) -> pa.Table:
+    """Read a file of JSON lines. A key that a line lacks is a missing value.
+
+    Raises:
+        ValueError: a line is no object, or the values of a key have different types.
+    """
+    rows: list[dict[str, Any]] = []
+    with files.system.open_input_stream(path) as stream:
+        for number, line in enumerate(io.TextIOWrapper(stream, "utf-8-sig"), 1):
+            try:
+                rows += [{**json.loads(line)}] if line.strip() else []
+            except (TypeError, ValueError):
+                text = f"line {number} is not a JSON object: `{line.strip()[:40]}`"
+                raise ValueError(text) from None
+    columns = {}
+    for name in dict.fromkeys(itertools.chain(*rows)):
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows])
+        except pa.ArrowException:
+            raise ValueError(f"`{name}` holds values of different types") from None
+    return pa.table(columns)

@@ -1,7 +1,7 @@
 """Read the rows of a data source.
 
-Arrow reads local Parquet files in this process. Ray Data reads all other files, globs, folders and URIs. The other sources are data sets
-of scikit-learn and users' functions.
+Arrow reads files in this process, because tasks of Ray would copy the rows, and their processes would keep memory afterwards. The other
+sources are data sets of scikit-learn and users' functions.
 """
 
 from __future__ import annotations
@@ -22,34 +22,38 @@ from sweeps.core.suggestions import did_you_mean
 from sweeps.data import passed_tables, sklearn_datasets
 from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
 from sweeps.data.ray_data import quiet_ray_data
-from sweeps.data.schema_probe import csv_options, pandas_names, probe_schemas
+from sweeps.data.schema_probe import probe_schemas, read_columns, text_blocks
 from sweeps.data.tables import (
     EXTENSION_KEY,
     arrays_to_tensors,
     canonical_table,
     drop_index_names,
-    infer_types,
 )
 from sweeps.loaders.lookup import relative_to
 from sweeps.space.passed_tables import is_recipe
+from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
 
 # Rows of one batch of an `IterableDataset` of Hugging Face.
 BATCH_ROWS = 10_000
 
 
 def read_source(
-    source: str, base: Path, place: str, args: Mapping[str, Any] | None = None
+    source: str,
+    base: Path,
+    place: str,
+    args: Mapping[str, Any] | None = None,
+    read: ReadKeys = READ_DEFAULTS,
 ) -> pa.Table:
     """Read all rows of a source as one Arrow table with canonical types (see `tables.canonical_table`).
 
-    Files are read in the order of their names. Ray is started if Ray Data reads them and Ray is not running. CSV columns get the types
-    that pandas would infer.
+    Files are read in the order of their names. The columns of text files get the types that pandas would infer.
 
     Args:
         source: `sklearn:NAME`, a path, glob, folder or URI, or `module:function`.
         base: folder in which relative paths and modules are looked up first, before the working directory.
         place: key of the space file that names the source, such as `data.train`, for messages.
         args: keyword arguments for the function, if the source is `module:function`.
+        read: how text files are read.
 
     Raises:
         InputError: the source does not exist, cannot be read, has no rows, or has two columns with the same name.
@@ -61,7 +65,7 @@ def read_source(
     elif is_loader(source):
         table = _call_loader(source, base, place, args or {})
     else:
-        table = _read_files(find_files(source, base, place))
+        table = _read_files(find_files(source, base, place, read))
     names = table.column_names
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
@@ -257,66 +261,21 @@ def dataset_to_arrow(dataset: Any) -> pa.Table:
 
 def _read_files(files: SourceFiles) -> pa.Table:
     """Return the rows of all files as one table. All files must have the same format and the same columns."""
-    first = list(probe_schemas(files)[0].names)
-    text = not files.paths[0].lower().endswith((".parquet", ".pq"))
-    try:
-        blocks = None if text else _read_parquet(files, first)
-        if blocks is None:
-            blocks = _to_arrow(lambda: ray_dataset(files, first, text))
-    except Exception as e:
-        raise_problem(
-            files.place,
-            f"`{files.source}` cannot be read: {csv_error(files, first, e) if text else first_line(e)}",
-            e,
-        )
-    return infer_types(blocks.rename_columns(pandas_names(blocks.column_names))) if text else blocks
+    schemas = probe_schemas(files)
+    fields = [field for schema in schemas for field in schema.schema]
+    if any(EXTENSION_KEY in (field.metadata or {}) for field in fields):
+        import ray.data  # noqa: F401 - Arrow then knows Ray Data's type of tensors
+    return read_columns(files, (*schemas[0].names, *files.partition_columns))
 
 
-def _read_parquet(files: SourceFiles, names: list[str]) -> pa.Table | None:
-    """Read local Parquet files in this process. Tasks of Ray would copy the rows, and their processes would keep memory afterwards.
-
-    Args:
-        files: the files.
-        names: the columns to read.
-
-    Returns:
-        The rows. None if Ray Data has to read the files, because they are not local, their types differ, they have columns of tensors, or
-        their folders define columns.
-    """
-    import pyarrow.parquet as pq
-    from pyarrow import fs
-
-    if not isinstance(files.system, fs.LocalFileSystem) or files.partition_columns:
-        return None
-    with contextlib.ExitStack() as stack:
-        # The option `pre_buffer` would hold a whole file in memory.
-        opened = [
-            stack.enter_context(pq.ParquetFile(path, filesystem=files.system, pre_buffer=False))
-            for path in files.paths
-        ]
-        schema = opened[0].schema_arrow
-        tensors = any(
-            isinstance(field.type, pa.BaseExtensionType) or EXTENSION_KEY in (field.metadata or {})
-            for field in schema
-        )
-        if tensors or not all(file.schema_arrow.equals(schema) for file in opened):
-            return None
-        wanted = [i for i, name in enumerate(schema.names) if name in names]
-        return pa.concat_tables(
-            [file.read().select(wanted).replace_schema_metadata(None) for file in opened]
-        )
-
-
-def ray_dataset(files: SourceFiles, names: list[str], text: bool) -> Any:
-    """Return a lazy Ray Dataset of files.
-
-    Args:
-        files: the files.
-        names: names of all columns.
-        text: True for CSV files. All their columns are read as text.
-    """
+def ray_dataset(files: SourceFiles) -> Any:
+    """Return a lazy Ray Dataset of text files, whose columns are texts, or of Parquet files."""
     import ray.data
-    from ray.data.datasource import Partitioning, PartitionStyle
+    from ray.data.datasource import FileBasedDatasource, Partitioning, PartitionStyle
+
+    class TextFiles(FileBasedDatasource):
+        def _read_stream(self, f: Any, path: str) -> Iterator[pa.Table]:
+            yield from text_blocks(files, path)
 
     hive: Any = (
         Partitioning(PartitionStyle.HIVE, base_dir=files.folder)
@@ -328,22 +287,17 @@ def ray_dataset(files: SourceFiles, names: list[str], text: bool) -> Any:
         "partitioning": hive,
         "file_extensions": None,
     }
-    if text:
-        return ray.data.read_csv(list(files.paths), **given, **csv_options(files.paths[0], names))
+    if files.is_text:
+        return ray.data.read_datasource(TextFiles(list(files.paths), **given))
     return ray.data.read_parquet(list(files.paths), **given)
 
 
-def csv_error(files: SourceFiles, names: list[str], error: BaseException) -> str:
-    """Return the reason why CSV files cannot be read. The function reads the files again, because Ray's error does not give the reason."""
-    from pyarrow import csv
-
-    for path in files.paths:
-        try:
-            with files.system.open_input_stream(path) as stream:
-                csv.read_csv(stream, **csv_options(path, names))
-        except (OSError, pa.ArrowException) as e:
-            return first_line(e) + (f" (in {path})" if len(files.paths) > 1 else "")
-    return first_line(error)
+def task_error(error: BaseException) -> str:
+    """Return one line about an error in a task of Ray Data, which is the last line of its traceback, or about another error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not hasattr(error, "as_instanceof_cause") or not lines:
+        return first_line(error)
+    return lines[-1].removeprefix("ValueError: ")
 
 
 def _to_arrow(make: Callable[[], Any]) -> pa.Table:

@@ -139,18 +139,19 @@ _DROPPED = {
 }
 
 
-def space_text(table: Table, name: str = "") -> str:
+def space_text(table: Table, name: str = "", read: str = "") -> str:
     """Return the text of a space file for a table. The file runs as it stands.
 
     Args:
         table: the table.
         name: text from which the name of the sweep is made; "" for the name of the table.
+        read: value of `data.read`; "" if text files are read as usual.
     """
     columns = columns_of(table.summary)
     small = table.summary.rows["train"] < FOLDS_BELOW
     parts = [
         _head(table, name),
-        _data(table, columns, small),
+        _data(table, columns, small, read),
         _search(table, small),
         _space(table, columns, small),
     ]
@@ -175,13 +176,15 @@ def _head(table: Table, name: str) -> list[str]:
     ]
 
 
-def _data(table: Table, columns: Columns, small: bool) -> list[str]:
+def _data(table: Table, columns: Columns, small: bool, read: str) -> list[str]:
     """Return the section `data`."""
     lines = [
         "data:",
         line(f"train: {quoted(table.source)}", indent=2),
         line(f"label: {quoted(table.label)}", _label_comment(table), 2),
     ]
+    if read:
+        lines.insert(2, line(f"read: {read}", indent=2))
     if table.given_task:
         lines.append(line(f"task: {table.task}", "the label has numbers that are classes", 2))
     if table.task == "binary":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.suggestions import did_you_mean
-from sweeps.data import ingest
+from sweeps.data import ingest, schema_probe
 from sweeps.data.early_summary import TableReader
 from sweeps.data.files import find_files
 from sweeps.data.label_checks import drop_unlabeled, infer_task
@@ -20,7 +21,10 @@ from sweeps.data.parsed_columns import read_rows
 from sweeps.data.summary import summarize
 from sweeps.data.summary_findings import text_findings
 from sweeps.scaffold.from_data import Table, columns_of
-from sweeps.space.section_models import DataSpec, Split
+from sweeps.space import yaml12
+from sweeps.space.problems import Problems, check
+from sweeps.space.section_models import READ_DEFAULTS, DataSpec, ReadKeys, Split
+from sweeps.space.yaml_writer import flow
 
 # Largest number of classes of a label.
 MOST_CLASSES = 1_000
@@ -28,12 +32,31 @@ MOST_CLASSES = 1_000
 LABEL_NAMES = ("target", "label", "class", "y", "outcome")
 
 
-def open_table(path: str, folder: Path) -> tuple[str, TableReader, pa.Table]:
+def read_keys(text: str) -> tuple[ReadKeys, str]:
+    """Parse the option `--read`, which has the keys of `data.read` in YAML. Also return the keys as the space file has them.
+
+    Raises:
+        InputError: the text is not YAML, or a key or its value is wrong.
+    """
+    node = yaml12.parse(text, "--read", override=True)
+    problems = Problems()
+    keys = check(ReadKeys, node, "read", node.mark, problems)
+    if keys is None:
+        raise InputError([Problem("--read", problem.text) for problem in problems.sorted()])
+    return keys, flow(node.plain()) if text else ""
+
+
+def open_table(
+    path: str,
+    folder: Path,
+    read: ReadKeys = READ_DEFAULTS,
+) -> tuple[str, TableReader, pa.Table]:
     """Read a data file, or some rows of a large one.
 
     Args:
         path: the file, a folder, a glob or a URI, as the user gave it.
         folder: folder of the space file.
+        read: how text files are read.
 
     Returns:
         The source as the space file names it, the reader, and the rows.
@@ -43,18 +66,16 @@ def open_table(path: str, folder: Path) -> tuple[str, TableReader, pa.Table]:
     """
     try:
         source = source_in(path, folder)
-        large = (
-            not source.startswith("sklearn:")
-            and ingest.estimate_bytes(find_files(source, folder, "--data")) >= ingest.STREAM_FROM
-        )
+        large = False
+        if not source.startswith("sklearn:"):
+            files = find_files(source, folder, "--data", read)
+            schema_probe.probe_schemas(files)
+            large = ingest.estimate_bytes(files) >= ingest.STREAM_FROM
         reader = TableReader(large)
-        table = reader(source, folder, "data.train", {})
+        return source, reader, reader(source, folder, "data.train", {}, read)
     except InputError as e:
-        raise InputError([Problem("--data", problem.text) for problem in e.problems]) from None
-    if table.num_columns == 1 and any(mark in table.column_names[0] for mark in ";|\t"):
-        text = f"has one column, {table.column_names[0]!r}; sweeps reads values that are separated by commas (.csv) or tabs (.tsv)"
-        raise InputError(Problem("--data", f"{path}: {text}"))
-    return source, reader, table
+        texts = [re.sub("`data.read: (.*?)`", r"`--read '\1'`", p.text) for p in e.problems]
+        raise InputError([Problem("--data", text) for text in texts]) from None
 
 
 def source_in(path: str, folder: Path) -> str:

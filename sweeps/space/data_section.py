@@ -19,6 +19,7 @@ from sweeps.space.parameter_checks import mismatch, to_try_each
 from sweeps.space.problems import Problems, check, fragments, report_domains
 from sweeps.space.section_models import (
     FOLD_FORMS,
+    READ_DEFAULTS,
     SPLIT_FORMS,
     ByColumn,
     ByFolds,
@@ -26,6 +27,7 @@ from sweeps.space.section_models import (
     ByTime,
     DataKeys,
     DataSpec,
+    ReadKeys,
     Split,
     variant_of,
 )
@@ -89,6 +91,9 @@ class DataSection:
         keys = check(DataKeys, replace(node, value=rest), "data", at, self.problems)
         self.group = node.value["group"].value if "group" in node.value else None
         valid, test = self._splits(node)
+        read = check(
+            ReadKeys, node.value.get("read", Node(None, at)), "data.read", at, self.problems
+        )
         if keys is None:
             return None, tuned
         weight_columns = _texts(templates.get("weight"))
@@ -108,6 +113,7 @@ class DataSection:
             positive=keys.positive,
             group=keys.group,
             missing=keys.missing or {},
+            read=read or READ_DEFAULTS,
         )
         values = {key: template for key, template in templates.items() if key not in tuned}
         if "train" in tuned and whole(tuned["train"]):

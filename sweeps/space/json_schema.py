@@ -292,6 +292,7 @@ def _data() -> Schema:
     for key, value in {
         "valid": any_of(*split, *cross_validation),
         "test": any_of(*split, NULL),
+        "read": any_of(section(section_models.ReadKeys, title="read"), NULL),
         **tuned,
     }.items():
         shown = {

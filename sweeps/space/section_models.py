@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     StrictBool,
@@ -186,6 +187,30 @@ class Split:
 
 
 @dataclass(frozen=True)
+class ReadKeys:
+    """How text files are read, such as `{separator: ";", decimal: ","}`. Other files than CSV and TSV ignore these keys.
+
+    Attributes:
+        names: Names of all columns, for files without a header. A column whose name is "" has no name.
+        skip_lines: Number of lines at the beginning of each file that are not read, such as titles above the header.
+        separator: The character between two values. By default, it is a comma in CSV files and a tab in TSV files.
+        decimal: The decimal sign of numbers. With a comma, points between groups of three digits are left out.
+        encoding: The encoding of the text, by the name that Python has for it.
+    """
+
+    names: Annotated[tuple[StrictStr, ...], Field(examples=[["age", "plan", "churned"]])] = ()
+    skip_lines: Annotated[AtLeast0, Field(examples=[2])] = 0
+    separator: Literal[",", ";", "\t", "|", " "] | None = None
+    decimal: Literal[".", ","] = "."
+    encoding: Annotated[Text, AfterValidator(value_types.encoding), Field(examples=["cp1252"])] = (
+        "utf-8"
+    )
+
+
+READ_DEFAULTS = ReadKeys()
+
+
+@dataclass(frozen=True)
 class DataSpec:
     """The data of a sweep, as the space file names it. No file has been opened.
 
@@ -211,6 +236,7 @@ class DataSpec:
         group: The column with the group of each row, such as a query or a patient. It is not a feature. None if there are no groups.
         queries: True if the trainer gets the groups, as its queries.
         missing: The texts and numbers that mean a missing value, by column; `*` for all columns. See `sweeps.data.missing`.
+        read: How the text files are read.
     """
 
     train: str
@@ -233,6 +259,7 @@ class DataSpec:
     group: str | None = None
     queries: bool = False
     missing: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    read: ReadKeys = READ_DEFAULTS
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -534,6 +561,7 @@ class DataKeys:
         missing: Texts and numbers that mean a missing value, by column; `*` adds markers for all columns. Empty texts, `NaN` and `null` are
             always missing. `NA`, `N/A` and `None` are missing unless they are frequent in a column of texts. The list of a column replaces
             this rule, so with `[]` no word is missing in the column.
+        read: How text files are read, if a file does not show this itself: its header, separator, decimal sign and encoding.
     """
 
     train: Annotated[Text, Field(examples=["train.csv", "data/*.parquet", "sklearn:breast_cancer"])]
@@ -556,6 +584,7 @@ class DataKeys:
     positive: Annotated[Scalar, Field(examples=["yes", 1])] = None
     group: Annotated[Text | None, Field(examples=["query"])] = None
     missing: Annotated[MissingMarkers | None, Field(examples=[{"*": ["?"], "no2": [-200]}])] = None
+    read: Annotated[Any, Field(examples=[{"separator": ";", "decimal": ","}])] = None
 
 
 @dataclass(frozen=True)

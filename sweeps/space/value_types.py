@@ -124,6 +124,19 @@ def parse_rules(value: Any) -> Any:
     return {name: _parse_rule(name, rule) for name, rule in value.items()}
 
 
+def encoding(value: Any) -> Any:
+    """Return the name of an encoding of texts unchanged.
+
+    Raises:
+        ValueError: Python has no such encoding.
+    """
+    try:
+        "".encode(value)
+    except LookupError:
+        raise ValueError("must be an encoding of Python, such as utf-8 or cp1252") from None
+    return value
+
+
 def _parse_rule(name: str, given: Any) -> str:
     """Return the text of a rule of `data.parse`."""
     if isinstance(given, dict) and set(given) == {"rule", "other"} and given["other"] == "missing":

@@ -26,12 +26,12 @@ TABLE: dict[str, tuple[Case, ...]] = {
         data(
             "a folder without data",
             "{train: folder, label: y, valid: 0.25}",
-            "2:15: data.train: folder `folder` has no data file; valid suffixes: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
+            "2:15: data.train: folder `folder` has no data file; valid suffixes: .csv, .tsv, .jsonl, .ndjson (each also with .gz), .parquet, .pq",
         ),
         data(
             "a glob of files with another suffix",
             '{train: "*.py", label: y, valid: 0.25}',
-            "2:15: data.train: `*.py` cannot be read: unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
+            "2:15: data.train: `*.py` cannot be read: unsupported suffix; valid: .csv, .tsv, .jsonl, .ndjson (each also with .gz), .parquet, .pq",
         ),
         data(
             "a pipe",
@@ -104,13 +104,13 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a Git LFS pointer",
             "bad.tsv.gz",
             "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 497131\n",
-            "2:15: data.train: `bad.tsv.gz` cannot be read: it is a Git LFS pointer, not the data; run `git lfs pull`",
+            "2:15: data.train: `bad.tsv.gz` cannot be read: it is not a gzip file, but a Git LFS pointer (run `git lfs pull`); it begins with `version https://git-lfs.github.com/spec/`",
         ),
         file(
             "text with the suffix of gzip",
             "bad.csv.gz",
             ROWS,
-            "2:15: data.train: `bad.csv.gz` cannot be read: it is not compressed with gzip, but its name ends in .gz",
+            "2:15: data.train: `bad.csv.gz` cannot be read: it is not a gzip file; it begins with `age,plan,y`",
         ),
         file(
             "incomplete gzip",
@@ -122,7 +122,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "CSV with the suffix of Parquet",
             "bad.parquet",
             ROWS,
-            "2:15: data.train: `bad.parquet` cannot be read: it is not a Parquet file",
+            "2:15: data.train: `bad.parquet` cannot be read: it is not a Parquet file; it begins with `age,plan,y`",
         ),
         file(
             "incomplete Parquet",
@@ -134,55 +134,94 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "Parquet with the suffix of CSV",
             "bad.csv",
             parquet,
-            "2:15: data.train: `bad.csv` cannot be read: it is a Parquet file, not text",
+            "2:15: data.train: `bad.csv` cannot be read: it is not text, but a Parquet file; it begins with `PAR1`",
         ),
         file(
             "a workbook with the suffix of CSV",
             "bad.csv",
             b"PK\x03\x04\x14\x00\x06\x00",
-            "2:15: data.train: `bad.csv` cannot be read: it is a workbook or a zip archive, not text",
+            "2:15: data.train: `bad.csv` cannot be read: it is not text, but a workbook or a zip archive; it begins with `PK`",
         ),
         file(
             "UTF-16",
             "bad.csv",
             ROWS.encode("utf-16"),
-            "2:15: data.train: `bad.csv` cannot be read: it is UTF-16; convert the file to UTF-8",
+            "2:15: data.train: `bad.csv` cannot be read: it is not UTF-8 text; it is probably utf-16: add `data.read: {encoding: utf-16}`, or convert it with `iconv -f utf-16 -t utf-8`",
         ),
         file(
             "latin-1",
             "bad.csv",
             ROWS.replace("plan", "größe").encode("latin-1"),
-            "2:15: data.train: `bad.csv` cannot be read: it is not UTF-8 text (byte 0xf6); convert the file to UTF-8",
+            "2:15: data.train: `bad.csv` cannot be read: it is not UTF-8 text (byte 0xf6, line 1, column `gr??e`); it is probably cp1252: add `data.read: {encoding: cp1252}`, or convert it with `iconv -f cp1252 -t utf-8`",
         ),
         file(
             "binary data with the suffix of CSV",
             "bad.csv",
             b"age,plan,y\n\x00\x01\x02",
-            "2:15: data.train: `bad.csv` cannot be read: it is not text",
+            "2:15: data.train: `bad.csv` cannot be read: it is not UTF-8 text; name its encoding, such as `data.read: {encoding: cp1252}`, or convert the file to UTF-8",
         ),
         file(
             "gzip with the suffix of CSV",
             "bad.csv",
             lambda: gzip.compress(ROWS.encode()),
-            "2:15: data.train: `bad.csv` cannot be read: it is compressed with gzip, but its name does not end in .gz",
+            "2:15: data.train: `bad.csv` cannot be read: it is not text, but a gzip file",
         ),
         file(
             "a file without a suffix",
             "rows",
             ROWS,
-            "2:15: data.train: `rows` cannot be read: unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
+            "2:15: data.train: `rows` cannot be read: unsupported suffix; valid: .csv, .tsv, .jsonl, .ndjson (each also with .gz), .parquet, .pq",
         ),
         file(
             "an unsupported suffix",
             "bad.xlsx",
             ROWS,
-            "2:15: data.train: `bad.xlsx` cannot be read: unsupported suffix; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq",
+            '2:15: data.train: `bad.xlsx` cannot be read: unsupported suffix; valid: .csv, .tsv, .jsonl, .ndjson (each also with .gz), .parquet, .pq; read it with a loader, three lines in `my_loader.py`: `import pandas`, `def rows():`, ` return pandas.read_excel("bad.xlsx")`; then write `data.train: "my_loader:rows"`',
         ),
         file(
             "a row that is too long",
             "bad.csv",
             ROWS + "9,a,no,more\n",
-            "2:15: data.train: `bad.csv` cannot be read: CSV parse error: Row #10: Expected 3 columns, got 4: 9,a,no,more",
+            "2:15: data.train: `bad.csv` cannot be read: line 10 has 4 values, but there are 3 names; correct this line, or put quotes around a value that contains a separator or a line feed",
+        ),
+        file(
+            "no header",
+            "bad.csv",
+            ROWS.partition("\n")[2],
+            "2:15: data.train: `bad.csv` cannot be read: line 1 looks like values, not like names: `0,a,no`; if this line is no "
+            "header, name the columns: add `data.read: {names: [c1, c2, c3]}`",
+        ),
+        file(
+            "titles above the header",
+            "bad.csv",
+            "Sales of spring\n\n" + ROWS,
+            "2:15: data.train: `bad.csv` cannot be read: the table seems to begin in line 3; add `data.read: {skip_lines: 2}`",
+        ),
+        file(
+            "semicolons and decimal commas",
+            "bad.csv",
+            "age;y\n1,5;no\n2,5;yes\n3;no\n",
+            '2:15: data.train: `bad.csv` cannot be read: the values seem to be separated by ";"; '
+            'add `data.read: {separator: ";", decimal: ","}`',
+        ),
+        file(
+            "two files in one",
+            "bad.csv",
+            ROWS + ROWS,
+            "2:15: data.train: `bad.csv` cannot be read: 1 row repeats the header (first: line 10); leave them out with "
+            "`awk 'NR == 1 {h = $0} NR == 1 || $0 != h' rows.csv > clean.csv`",
+        ),
+        file(
+            "a page under the name of a table",
+            "bad.csv",
+            "<!DOCTYPE html>\n<html></html>\n",
+            "2:15: data.train: `bad.csv` cannot be read: it is not text, but a page of HTML; it begins with `<!DOCTYPE html>`",
+        ),
+        file(
+            "a line that is no JSON",
+            "bad.jsonl",
+            '{"age": 1, "plan": "a", "y": 0}\n{"age": 1,\n',
+            '2:15: data.train: `bad.jsonl` cannot be read: line 2 is not a JSON object: `{"age": 1,`',
         ),
         file(
             "a duplicate column",

@@ -119,7 +119,7 @@ def test_a_header_alone(bundle, tmp_path):
 def test_errors_are_named_and_nothing_is_written(bundle, tmp_path):
     path, _ = bundle
     cases = {
-        "rows.xlsx": (b"", r"rows\.xlsx: the name must end in \.csv, \.csv\.gz, \.parquet"),
+        "rows.xlsx": (b"", r"rows\.xlsx: the name must end in \.csv, \.tsv, \.jsonl"),
         "missing.csv": (None, r"missing\.csv: the file does not exist"),
         "empty.csv": (b"", r"empty\.csv: cannot be read: it is empty"),
         "binary.csv": (b"\xff\xfe\x00\x01", r"binary\.csv: cannot be read"),

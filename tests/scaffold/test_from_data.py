@@ -131,7 +131,7 @@ def test_a_missing_label_and_a_file_with_another_separator(tmp_path):
     (tmp_path / "rows.csv").write_text("a;b;y\n1;2;0\n3;4;1\n")
     with pytest.raises(
         InputError,
-        match="has one column, 'a;b;y'; sweeps reads values that are separated by commas",
+        match=r'seem to be separated by ";"; add `--read .\{separator: ";"\}.`',
     ):
         open_table(str(tmp_path / "rows.csv"), tmp_path)
     with pytest.raises(InputError, match=r"--data: .*does not exist"):

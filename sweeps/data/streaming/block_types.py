@@ -90,12 +90,12 @@ class Convert:
 
     Attributes:
         schema: names and types of the columns of the result.
-        names: name of each column in the order of a block. None if the blocks have their names already.
+        text: True if the blocks have the texts of CSV files.
         missing: the markers of missing values, by column; see `sweeps.data.missing`.
     """
 
     schema: pa.Schema
-    names: tuple[str, ...] | None = None
+    text: bool = False
     missing: Mapping[str, list[Any]] = field(default_factory=dict)
 
     def __call__(self, block: pa.Table) -> pa.Table:
@@ -104,8 +104,6 @@ class Convert:
         Raises:
             InputError: a value does not fit the type of its column.
         """
-        if self.names is not None:
-            block = block.rename_columns(list(self.names))
         table = canonical_table(block.select(self.schema.names))
         columns = [self._column(table.column(f.name), f) for f in self.schema]
         return pa.table(columns, schema=self.schema)

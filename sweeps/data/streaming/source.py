@@ -15,7 +15,7 @@ import pyarrow as pa
 from sweeps.data import sources
 from sweeps.data.files import SourceFiles, find_files, first_line, raise_problem
 from sweeps.data.missing import Profile, profile_columns
-from sweeps.data.schema_probe import pandas_names, probe_schemas
+from sweeps.data.schema_probe import probe_schemas
 from sweeps.data.streaming.block_types import (
     Convert,
     merge_profiles,
@@ -66,43 +66,44 @@ def open_source(
     Raises:
         InputError: the source does not exist or cannot be read, or its files have different columns or types.
     """
-    opened = _open(source, spec.base, place, args)
+    opened = _open(spec, source, place, args or {})
     texts = tuple(f.name for f in opened.schema if is_text(f.type))
     if not texts:
         return opened
-    names = opened.convert.names
-    profile = _ProfileBlock(spec, names, texts)
+    profile = _ProfileBlock(spec, texts)
     try:
         rows = opened.dataset.map_batches(
             profile, batch_format="pyarrow", batch_size=None
         ).take_all()
     except Exception as e:
-        raise_problem(place, f"`{source}` cannot be read: {cause_of(e)}", e)
+        raise_problem(place, f"`{source}` cannot be read: {sources.task_error(e)}", e)
     profiles = merge_profiles([pickle.loads(row["profiles"]) for row in rows])
-    kinds = {name: found.type_of_others(names is not None) for name, found in profiles.items()}
-    schema = pa.schema([(f.name, kinds.get(f.name, f.type)) for f in opened.schema])
+    kinds = {
+        name: found.type_of_others(opened.convert.text)
+        for name, found in profiles.items()
+        if not (name.startswith("Unnamed: ") and pa.types.is_null(found.kind))
+    }
+    schema = pa.schema(
+        [
+            (f.name, kinds.get(f.name, f.type))
+            for f in opened.schema
+            if f.name in kinds or f.name not in profiles
+        ]
+    )
     return replace(opened, convert=replace(opened.convert, schema=schema), profiles=profiles)
-
-
-def cause_of(error: Exception) -> str:
-    """Return one line about an error in a task of Ray Data: the last line of the traceback."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if hasattr(error, "as_instanceof_cause") and lines else first_line(error)
 
 
 @dataclass(frozen=True)
 class _ProfileBlock:
     spec: DataSpec
-    names: tuple[str, ...] | None
     texts: tuple[str, ...]
 
     def __call__(self, block: pa.Table) -> pa.Table:
-        block = block if self.names is None else block.rename_columns(list(self.names))
         found = profile_columns(self.spec, canonical_table(block.select(self.texts)))
         return pa.table({"profiles": [pickle.dumps(found)]})
 
 
-def _open(source: str, base: Path, place: str, args: Mapping[str, Any] | None) -> LazySource:
+def _open(spec: DataSpec, source: str, place: str, args: Mapping[str, Any]) -> LazySource:
     """Open a source without reading it. All columns of CSV files are texts."""
     if is_recipe(source):
         opened = sources.read_lazy(
@@ -112,20 +113,20 @@ def _open(source: str, base: Path, place: str, args: Mapping[str, Any] | None) -
     if sources.is_loader(source):
         opened = sources.call_loader(
             source,
-            base,
+            spec.base,
             place,
-            args or {},
-            lambda dataset: _of_dataset(dataset, source, place, args or {}),
+            args,
+            lambda dataset: _of_dataset(dataset, source, place, args),
         )
         if not isinstance(opened, LazySource):
             return _of_table(opened)
         sources.pickle_by_value(
-            base.absolute()
+            spec.base.absolute()
         )  # Ray's tasks, which run later, cannot import a module beside the space file.
         return opened
     if source.startswith("sklearn:"):
-        return _of_table(sources.read_source(source, base, place))
-    return _of_files(find_files(source, base, place))
+        return _of_table(sources.read_source(source, spec.base, place))
+    return _of_files(find_files(source, spec.base, place, spec.read))
 
 
 def _of_table(table: pa.Table) -> LazySource:
@@ -138,29 +139,23 @@ def _of_table(table: pa.Table) -> LazySource:
 
 
 def _of_files(files: SourceFiles) -> LazySource:
-    names = probe_schemas(files)[0].names
-    text = not files.paths[0].lower().endswith((".parquet", ".pq"))
-    dataset = sources.ray_dataset(files, list(names), text)
-    if not text:
-        schemas = {files.display_name(path): _parquet_schema(files, path) for path in files.paths}
+    found = probe_schemas(files)
+    if files.format == ".jsonl":
+        text = "has JSON lines, which cannot be streamed; convert it to Parquet, or set `data.ingest: memory`"
+        raise_problem(files.place, f"`{files.source}` {text}")
+    dataset = sources.ray_dataset(files)
+    if not files.is_text:
+        more = [pa.field(name, pa.string()) for name in files.partition_columns]
+        schemas = {
+            files.display_name(path): pa.unify_schemas([each.schema, pa.schema(more)])
+            for path, each in zip(files.paths, found, strict=True)
+        }
         return LazySource(
             dataset, Convert(unify_schemas(schemas, files.place)), files_digest(files)
         )
-    renamed = (*pandas_names(names), *files.partition_columns)
-    schema = pa.schema([(name, pa.large_string()) for name in renamed])
-    return LazySource(dataset, Convert(schema, renamed), files_digest(files))
-
-
-def _parquet_schema(files: SourceFiles, path: str) -> pa.Schema:
-    """Return the schema of a Parquet file, with the columns that its subfolders define."""
-    import pyarrow.parquet as pq
-
-    with files.system.open_input_file(path) as opened:
-        schema = pq.read_metadata(opened).schema.to_arrow_schema()
-    for name in files.partition_columns:
-        if name not in schema.names:
-            schema = schema.append(pa.field(name, pa.string()))
-    return schema
+    names = (*found[0].names, *files.partition_columns)
+    schema = pa.schema([(name, pa.large_string()) for name in names])
+    return LazySource(dataset, Convert(schema, text=True), files_digest(files))
 
 
 def files_digest(files: SourceFiles) -> str:

@@ -30,10 +30,11 @@ from sweeps.data.load import encode_label
 from sweeps.data.missing import decide, label_problems
 from sweeps.data.parse import count_misfits, misfits_note, parse_values
 from sweeps.data.parsed_columns import features_parse
+from sweeps.data.sources import task_error
 from sweeps.data.split import equals
 from sweeps.data.streaming.block_types import Convert, unify_schemas
 from sweeps.data.streaming.hashing import SHARE, VALID, below
-from sweeps.data.streaming.source import LazySource, cause_of, open_source
+from sweeps.data.streaming.source import LazySource, open_source
 from sweeps.data.summary import SAMPLE_ROWS, DataSummary, kind_of, sample_rows, summarize
 from sweeps.space.section_models import variant_of
 
@@ -336,7 +337,7 @@ def _count(
     except InputError:
         raise
     except Exception as e:
-        raise_problem(place, f"the data cannot be read: {cause_of(e)}", e)
+        raise_problem(place, f"the data cannot be read: {task_error(e)}", e)
     return SplitCount(0, 0, pa.array([])) if total is None else total
 
 

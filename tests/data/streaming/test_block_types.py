@@ -52,7 +52,7 @@ def test_blocks_of_a_stream_get_the_values_and_types_of_the_whole_column(parts, 
     assert kind == whole["train"].schema.field("x").type
     markers = decide(spec, ["x"], profiles)
     assert markers["x"] == decided.get("x", markers["x"])
-    convert = Convert(pa.schema({"x": kind}), ("x",), markers)
+    convert = Convert(pa.schema({"x": kind}), True, markers)
     streamed = pa.concat_tables([convert(block) for block in blocks]).combine_chunks()
     assert streamed.equals(whole["train"].combine_chunks())
 

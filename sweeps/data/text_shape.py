@@ -1,0 +1,171 @@
+"""Find what is wrong with the shape of a text file: its encoding, separator, header or rows. Pure functions; the lines are given.
+
+Lines are counted as an editor counts them: from 1, with the header, blank lines and line feeds in quotes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import itertools
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from sweeps.data.tables import CSV_MISSING
+from sweeps.space.section_models import ReadKeys
+from sweeps.space.yaml_writer import flow
+
+Row = tuple[int, list[str]]  # the number of the row's first line, and its values
+
+_SEPARATORS = ";\t|, "
+_LETTER = re.compile(r"[^\W\d_]")
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
+# Bytes that cannot be decoded are read as these characters, from U+DC80 for the byte 0x80 on
+_BAD_BYTE = re.compile("[\udc80-\udcff]")
+# What a text must have to be sure of its encoding. Four accented letters in a row are another alphabet.
+_ENCODINGS = {
+    "utf-16": r"\A[ -~\xa0-\u04ff]{3}",
+    "shift_jis": "[\u3041-\u30fa]{2}",
+    "cp1252": r"(?s)\A(?!.*[\x00-\x08])(?!.*[\xc0-\xff]{4})",
+}
+
+
+def rows_of(lines: Iterable[str], separator: str, first: int = 1) -> Iterator[Row]:
+    """Yield the rows that are not blank. A row that the module `csv` cannot read is the last one, and has no values.
+
+    Args:
+        lines: the lines, with their ends.
+        separator: the character between two values.
+        first: number of the first line.
+    """
+    reader = csv.reader(lines, delimiter=separator)
+    line = first
+    with contextlib.suppress(csv.Error):
+        for cells in reader:
+            if cells:
+                yield line, cells
+            line = first + reader.line_num
+        return
+    yield line, []
+
+
+def column_names(cells: Iterable[str]) -> list[str]:
+    """Return the column names that pandas would use: an empty name at index N becomes `Unnamed: N`."""
+    return [name or f"Unnamed: {i}" for i, name in enumerate(cells)]
+
+
+def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) -> str | None:
+    """Return what is wrong with the first lines of a text file, and how `data.read` corrects it; None if nothing is.
+
+    Args:
+        lines: the lines after those that `read` skips. At least one is not blank.
+        read: how the file is read.
+        separator: the character between two values, as `read` or the suffix of the file gives it.
+    """
+    first = read.skip_lines + 1
+    rows = list(rows_of(lines, separator, first))
+    if text := bad_byte(rows, rows[0][1], read.encoding):
+        return text
+    text = ""
+    fix: dict[str, Any] = {}
+    likely = separator
+    if len(rows[0][1]) == 1 and not read.separator:
+        sniffer = csv.Sniffer()
+        sniffer.preferred = [*_SEPARATORS]
+        with contextlib.suppress(csv.Error):  # titles would mislead the sniffer
+            likely = sniffer.sniff("".join(lines[len(lines) // 2 :]), _SEPARATORS).delimiter
+    if likely != separator:
+        rows = list(rows_of(lines, likely, first))
+        text = f"the values seem to be separated by {flow(likely)}; "
+        fix["separator"] = likely
+        if any(_DECIMAL_COMMA.fullmatch(cell) for _, cells in rows for cell in cells):
+            fix["decimal"] = ","
+    width = statistics.mode(len(cells) for _, cells in rows)
+    if not read.names and len(rows[0][1]) <= width:
+        # A title that ends with separators is as wide as the table, but has only its first value
+        table = [row for row in rows if len(row[1]) == width and any(row[1][width > 2 :])]
+        line, header = table[0]
+        if line > rows[0][0]:
+            text += f"the table seems to begin in line {line}; "
+            fix["skip_lines"] = line - 1
+        if _lacks_header([cells for _, cells in table]):
+            text += f"line {line} looks like values, not like names: `{','.join(header)[:60]}`; if this line is no header, name the columns: "
+            fix["names"] = [f"c{i + 1}" for i in range(width)]
+    return f"{text}add `data.read: {flow(fix)}`" if fix else None
+
+
+def _lacks_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first row looks like the rows below it. All rows have the same number of values.
+
+    Names may be numbers: a single 0 or year, or numbers at equal distances, as in a table that pandas wrote without names.
+    """
+    known: list[bool] = []
+    numbers: list[str] = []
+    for cell, *values in zip(*rows, strict=True):
+        letters = [bool(_LETTER.search(value)) for value in values if value not in CSV_MISSING]
+        if cell in CSV_MISSING or not letters:
+            continue
+        known.append(cell in values)
+        if not _LETTER.search(cell):
+            numbers.append(cell)
+        elif sum(letters) < len(letters) / 2:
+            return False  # a name above numbers
+    if 2 * sum(known) >= len(known):
+        return bool(known)
+    if len(numbers) == 1:
+        return not re.fullmatch(r"0|(19|20)\d\d", numbers[0])
+    try:
+        steps = {*np.diff([float(number) for number in numbers]).round(9)}
+    except ValueError:
+        return True
+    return not (steps <= {1} or len(steps) == 1 < len(numbers) - 1)
+
+
+def rows_problem(rows: Iterator[Row], names: Sequence[str], encoding: str) -> str | None:
+    """Return what is wrong with the rows of a text file; None if nothing is.
+
+    Args:
+        rows: the rows below the header.
+        names: the names of the columns, from `column_names`.
+        encoding: the encoding with which the file was read.
+    """
+    repeats = []
+    for line, cells in rows:
+        if _BAD_BYTE.search("".join(cells)):
+            return bad_byte([(line, cells), *itertools.islice(rows, 1000)], names, encoding)
+        if len(cells) != len(names):
+            text = f"line {line} has {len(cells)} values, but there are {len(names)} names"
+            return f"{text}; correct this line, or put quotes around a value that contains a separator or a line feed"
+        if column_names(cells) == names:
+            repeats.append(line)
+    if not repeats:
+        return None
+    text = f"{len(repeats)} row{' repeats' if len(repeats) == 1 else 's repeat'} the header (first: line {repeats[0]})"
+    return f"{text}; leave them out with `awk 'NR == 1 {{h = $0}} NR == 1 || $0 != h' rows.csv > clean.csv`"
+
+
+def bad_byte(rows: Sequence[Row], names: Sequence[str], encoding: str) -> str | None:
+    """Return a message about the first byte that cannot be decoded, with the likely encoding; None if there is no such byte."""
+    for line, cells in rows:
+        for i, cell in enumerate(cells):
+            if found := _BAD_BYTE.search(cell):
+                column = f", column `{names[i]}`" if i < len(names) else ""
+                text = f"it is not {encoding.upper()} text (byte 0x{ord(found[0]) - 0xDC00:02x}, line {line}{column})"
+                sample = "\n".join(cell for _, cells in rows for cell in cells)
+                return f"{text}; {encoding_advice(sample.encode(encoding, 'surrogateescape'))}"
+    return None
+
+
+def encoding_advice(data: bytes) -> str:
+    """Return what to do about a file with bytes that are not UTF-8."""
+    for name, pattern in _ENCODINGS.items():
+        with contextlib.suppress(UnicodeDecodeError):
+            if re.search(pattern, data.decode(name)):
+                return f"it is probably {name}: add `data.read: {{encoding: {name}}}`, or convert it with `iconv -f {name} -t utf-8`"
+    return (
+        "name its encoding, such as `data.read: {encoding: cp1252}`, or convert the file to UTF-8"
+    )
