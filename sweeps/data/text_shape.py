@@ -15,13 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.data.tables import CSV_MISSING
+from sweeps.data.missing import WORDS
+from sweeps.data.tables import ALWAYS_MISSING
 from sweeps.space.section_models import ReadKeys
 from sweeps.space.yaml_writer import flow
 
 Row = tuple[int, list[str]]  # the number of the row's first line, and its values
 
 _SEPARATORS = ";\t|, "
+# Values that may stand in a column of numbers
+_MISSING = {*ALWAYS_MISSING, *WORDS}
 _LETTER = re.compile(r"[^\W\d_]")
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
 # Bytes that cannot be decoded are read as these characters, from U+DC80 for the byte 0x80 on
@@ -106,8 +109,8 @@ def _lacks_header(rows: Sequence[Sequence[str]]) -> bool:
     known: list[bool] = []
     numbers: list[str] = []
     for cell, *values in zip(*rows, strict=True):
-        letters = [bool(_LETTER.search(value)) for value in values if value not in CSV_MISSING]
-        if cell in CSV_MISSING or not letters:
+        letters = [bool(_LETTER.search(value)) for value in values if value not in _MISSING]
+        if cell in _MISSING or not letters:
             continue
         known.append(cell in values)
         if not _LETTER.search(cell):
