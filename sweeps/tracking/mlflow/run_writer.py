@@ -58,8 +58,7 @@ def is_kept(step: int) -> bool:
     >>> [step for step in range(998, 1031) if is_kept(step)]
     [998, 999, 1000, 1010, 1020, 1030]
     """
-    interval = int(10 ** max(0, len(str(step)) - 3))
-    return step % interval == 0
+    return len(str(step).rstrip("0")) <= 3  # significant digits
 
 
 def is_refusal(error: Exception) -> bool:
