@@ -79,6 +79,7 @@ class JournalReader(JournalFileBackend):
                     torn = True
                     continue
                 number += 1
+                offsets.clear()  # Only the latest offset is needed.
                 offsets[number] = at
                 if number <= log_number_from:
                     continue

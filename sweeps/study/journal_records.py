@@ -7,6 +7,7 @@ newer version of sweeps may add keys.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 from typing import Annotated, Any, Literal, Self
@@ -22,6 +23,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import from_json
 
 from sweeps.core.json_files import is_deep, is_number
 from sweeps.study.record import PASSED, PAUSED, PROGRESS_PREFIX, SWEEP_PAUSED
@@ -338,8 +340,12 @@ RECORD: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator=
 
 def parse_line(line: bytes) -> Any:
     """Return the JSON value of a line; `NOTHING` if the line is not JSON."""
+    with contextlib.suppress(ValueError):
+        return from_json(
+            line
+        )  # Unlike `json`, it shares equal texts, such as keys, among all lines.
     try:
-        return json.loads(line.decode())
+        return json.loads(line.decode())  # It also accepts halves of surrogate pairs.
     except (ValueError, RecursionError):
         return NOTHING
 

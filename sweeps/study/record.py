@@ -575,59 +575,15 @@ class RecordReader:
             Objectives.from_json(attributes["judged"]),
             Repeats(**attributes.get("repeats", {})),
         )
-        trials = tuple(
-            self._recorded(t, objectives)
-            for t in self._study.get_trials(deepcopy=False)
-            if "begun" in t.user_attrs
-        )
+        trials = []
+        for t in self._study.get_trials(deepcopy=False):
+            if "begun" in t.user_attrs:
+                found = self._ended.get(t.number) or _recorded(t, objectives, self.folder)
+                if t.state.is_finished():
+                    self._ended[t.number] = found
+                trials.append(found)
         stops, paused = attributes.get("stops", True), bool(attributes.get(SWEEP_PAUSED, False))
-        return Record(objectives, trials, attributes.get("data"), repeats, stops, paused)
-
-    def _recorded(self, t: FrozenTrial, objectives: Objectives) -> TrialRecord:
-        if t.number in self._ended:
-            return self._ended[t.number]
-        first, last, lineage, result = (
-            t.user_attrs["begun"],
-            latest_progress(t),
-            lineage_of(t),
-            result_of(t, objectives),
-        )
-        if (
-            result.checkpoint is not None and recorded_store(self.folder) is None
-        ):  # the folder may have been moved, or the checkpoint deleted
-            path = SweepFolder(self.folder).trial(t.number) / Path(result.checkpoint.path).name
-            result = replace(
-                result,
-                checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None,
-            )
-        found = TrialRecord(
-            number=t.number,
-            id=format_trial_id(t.number),
-            seed=first["seed"],
-            preprocessor=first["preprocessor"],
-            scaling=first["scaling"],
-            params=lineage[-1].params if lineage else first["params"],
-            labels=lineage[-1].labels if lineage else first["labels"],
-            result=result,
-            curve=curve_of(t),
-            attempts=last.get("attempts", 0),
-            reason=last.get("reason"),
-            began=t.datetime_start,
-            ended=t.datetime_complete,
-            keys=keys_of(t),
-            lineage=lineage,
-            bracket=first.get("bracket"),
-            repeat_of=repeat_of(t),
-            data=first.get("data", {}),
-            sizes=sizes_of(t),
-            enqueued=is_enqueued(t),
-            reported=max(
-                (row[1] for chunk in progress_records(t) for row in chunk["reports"]), default=None
-            ),
-        )
-        if t.state.is_finished():
-            self._ended[t.number] = found
-        return found
+        return Record(objectives, tuple(trials), attributes.get("data"), repeats, stops, paused)
 
 
 def read(folder: Path) -> Record | None:
@@ -710,3 +666,45 @@ def _study(folder: Path) -> Any:
         folder, lambda: study.get_trials(deepcopy=False) if study is not None else []
     )
     return study
+
+
+def _recorded(t: FrozenTrial, objectives: Objectives, folder: Path) -> TrialRecord:
+    first, last, lineage, result = (
+        t.user_attrs["begun"],
+        latest_progress(t),
+        lineage_of(t),
+        result_of(t, objectives),
+    )
+    if (
+        result.checkpoint is not None and recorded_store(folder) is None
+    ):  # the folder may have been moved, or the checkpoint deleted
+        path = SweepFolder(folder).trial(t.number) / Path(result.checkpoint.path).name
+        result = replace(
+            result,
+            checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None,
+        )
+    return TrialRecord(
+        number=t.number,
+        id=format_trial_id(t.number),
+        seed=first["seed"],
+        preprocessor=first["preprocessor"],
+        scaling=first["scaling"],
+        params=lineage[-1].params if lineage else first["params"],
+        labels=lineage[-1].labels if lineage else first["labels"],
+        result=result,
+        curve=curve_of(t),
+        attempts=last.get("attempts", 0),
+        reason=last.get("reason"),
+        began=t.datetime_start,
+        ended=t.datetime_complete,
+        keys=keys_of(t),
+        lineage=lineage,
+        bracket=first.get("bracket"),
+        repeat_of=repeat_of(t),
+        data=first.get("data", {}),
+        sizes=sizes_of(t),
+        enqueued=is_enqueued(t),
+        reported=max(
+            (row[1] for chunk in progress_records(t) for row in chunk["reports"]), default=None
+        ),
+    )

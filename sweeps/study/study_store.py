@@ -207,7 +207,10 @@ class StudyStore:
         live = self._live[number]
         rows = record.report_rows(new, self.objectives.metric)
         chunk = {"reports": rows, **live.to_json(), "at": round(self.clock(), 2), **more}
-        self._open[number].set_user_attr(f"{record.PROGRESS_PREFIX}{live.chunks}", chunk)
+        # `set_user_attr` of the trial would also keep the record in the trial.
+        self.study._storage.set_trial_user_attr(
+            self._open[number]._trial_id, f"{record.PROGRESS_PREFIX}{live.chunks}", chunk
+        )
         live.chunks += 1
 
     def record_passed(self, number: int, rung: int) -> None:
@@ -319,6 +322,8 @@ class StudyStore:
                 warnings.simplefilter("ignore")
                 self.study.tell(optuna_trial, state=TrialState.FAIL)
         live.ended = state is not State.RUNNING
+        if live.ended:
+            del self._open[number]
         return record.result_of(self.frozen(number), self.objectives)
 
     def _missing_metric(self, live: LiveTrial, metric: str) -> str:
@@ -340,7 +345,7 @@ class StudyStore:
 
     def frozen(self, number: int) -> FrozenTrial:
         """Return the frozen Optuna trial of a trial that this driver runs or ran."""
-        return self.study._storage.get_trial(self._open[number]._trial_id)
+        return self.trials()[number]
 
     def live_trial(self, number: int) -> LiveTrial:
         """Return the in-memory state of a trial that this driver runs or ran."""

@@ -17,6 +17,7 @@ from sweeps.core.trial import Checkpoint, Report, State
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import record
 from sweeps.study.journal import cut_torn_tail
+from sweeps.study.journal_records import NOTHING, parse_line
 from sweeps.study.live_trial import ProgressUpdate
 
 BODY = """
@@ -246,3 +247,23 @@ def test_one_driver_a_folder(tmp_path):
         FolderLock(tmp_path)
     lock.release()
     FolderLock(tmp_path).release()
+
+
+def test_a_driver_keeps_one_copy_of_each_progress_record(make_space, tmp_path):
+    loop = SearchLoop.open(tmp_path, make_space(BODY))
+    trial = loop.ask()
+    for step in (1, 2, 3):
+        update = ProgressUpdate((Report(step, {"loss": 0.5}, 1.0),), None, None, 1, 1.0)
+        loop.report(trial.number, update)
+    (running,) = loop.store._open.values()
+    assert not [name for name in running.user_attrs if name.startswith(record.PROGRESS_PREFIX)]
+    assert len(record.progress_records(loop.store.frozen(0))) == 3
+    loop.tell(trial.number, State.COMPLETE)
+    assert not loop.store._open and loop.store.frozen(0).state.is_finished()
+
+
+def test_lines_share_their_keys_and_may_have_half_a_surrogate_pair():
+    first, second = (parse_line(b'{"seconds": %d}' % n) for n in (1, 2))
+    assert next(iter(first)) is next(iter(second))
+    assert parse_line(rb'{"error": "\ud800"}') == {"error": "\ud800"}
+    assert parse_line(b'{"value": NaN}')["value"] != 0 and parse_line(b"{") is NOTHING
