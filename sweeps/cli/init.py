@@ -31,7 +31,7 @@ _SOURCES = ("--data", "--from-wandb", "--from-optuna", "--from-objective")
     "--data",
     default=None,
     metavar="PATH",
-    help="Table to train on: a CSV or Parquet file, a folder, a glob or a URI.",
+    help="Table to train on: a CSV, TSV, JSON lines or Parquet file, a folder, a glob or a URI.",
 )
 @click.option("--label", default=None, metavar="COLUMN", help="Column of --data to predict.")
 @click.option(

@@ -14,14 +14,14 @@ from sweeps.cli.group import main
 from sweeps.core.errors import InputError, Problem
 
 
-@main.command(short_help="Predict from the raw rows of a CSV or Parquet file.")
+@main.command(short_help="Predict from the raw rows of a table.")
 @options.bundle
 @click.argument("source", metavar="INPUT")
 @click.option(
     "-o",
     "--output",
     default=None,
-    help="CSV or Parquet file to write, a path or a URI.  [default: CSV on standard output]",
+    help="CSV, TSV, JSON lines or Parquet file to write, a path or a URI.  [default: CSV on standard output]",
 )
 @click.option(
     "--workers",
@@ -32,7 +32,7 @@ from sweeps.core.errors import InputError, Problem
 )
 @options.root
 def predict(bundle: Path, source: str, output: str | None, workers: int, root: Path) -> None:
-    """Predict with BUNDLE from the raw rows of INPUT, the path or URI of a CSV or Parquet file.
+    """Predict with BUNDLE from the raw rows of INPUT, the path or URI of a CSV, TSV, JSON lines or Parquet file.
 
     BUNDLE is the folder of a bundle. It can also be a sweep: its folder, its name, the beginning of its name, or `latest`. The bundle of
     the sweep's best trial is then used. Ray starts only if there are several workers.

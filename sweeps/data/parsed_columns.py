@@ -174,17 +174,18 @@ def drop_copies(
 def drop_unnamed(
     spec: DataSpec, parts: Mapping[str, pa.Table]
 ) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Leave out the columns that have neither a name nor a value, as separators at the ends of lines make them. Also return a note.
+    """Leave out the columns that have neither a name nor a value, as separators at the ends of lines make them. Also return notes.
 
     Args:
-        spec: the `data` section. A column that one of its keys names is kept.
+        spec: the `data` section. A column in `data.drop` is kept.
         parts: rows by split: "train", and the splits that have separate sources.
     """
+    train = parts["train"]
     empty = [
         name
-        for name in parts["train"].column_names
-        if name.startswith("Unnamed: ") and name not in spec.drop
-        if not any(len(part[name].drop_null()) for part in parts.values())
+        for name in train.column_names
+        if name.startswith("Unnamed: ") and train[name].null_count == len(train)
+        if name not in spec.drop
     ]
     left = {key: part.drop_columns(empty) for key, part in parts.items()}
     return left, tuple(f"left out `{name}`, which has no name and no values" for name in empty)

@@ -85,10 +85,9 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
     first = set(schemas[start].names)
     for path, other in schemas.items():
         if set(other.names) != first:
-            lacks, more = sorted(first - set(other.names)), sorted(set(other.names) - first)
-            texts = [f"lacks {_column_list(lacks)}"] * bool(lacks) + [
-                f"also has {_column_list(more)}"
-            ] * bool(more)
+            names = set(other.names)
+            found = {"lacks": first - names, "also has": names - first}
+            texts = [f"{word} {_column_list(sorted(some))}" for word, some in found.items() if some]
             text = f"`{files.display_name(path)}` {' and '.join(texts)}, compared with `{files.display_name(start)}`"
             raise_problem(files.place, f"{text}; all files of a source need the same columns")
     if len(schemas) == len(files.paths) and not any(other.rows for other in schemas.values()):

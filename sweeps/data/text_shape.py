@@ -17,7 +17,7 @@ import numpy as np
 
 from sweeps.data.missing import WORDS
 from sweeps.data.tables import ALWAYS_MISSING
-from sweeps.space.section_models import ReadKeys
+from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
 from sweeps.space.yaml_writer import flow
 
 Row = tuple[int, list[str]]  # the number of the row's first line, and its values
@@ -25,7 +25,8 @@ Row = tuple[int, list[str]]  # the number of the row's first line, and its value
 _SEPARATORS = ";\t|, "
 # Values that may stand in a column of numbers
 _MISSING = {*ALWAYS_MISSING, *WORDS}
-_LETTER = re.compile(r"[^\W\d_]")
+# A letter, but not the `e` of a number such as 1e-05
+_LETTER = re.compile(r"[^\W\d_eE]|(?<![\d.])[eE]|[eE](?![+-]?\d)")
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
 # Bytes that cannot be decoded are read as these characters, from U+DC80 for the byte 0x80 on
 _BAD_BYTE = re.compile("[\udc80-\udcff]")
@@ -98,7 +99,8 @@ def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) ->
         if _lacks_header([cells for _, cells in table]):
             text += f"line {line} looks like values, not like names: `{','.join(header)[:60]}`; if this line is no header, name the columns: "
             fix["names"] = [f"c{i + 1}" for i in range(width)]
-    return f"{text}add `data.read: {flow(fix)}`" if fix else None
+    given = {key: value for key, value in vars(read).items() if value != vars(READ_DEFAULTS)[key]}
+    return f"{text}add `data.read: {flow(given | fix)}`" if fix else None
 
 
 def _lacks_header(rows: Sequence[Sequence[str]]) -> bool:
@@ -156,7 +158,7 @@ def bad_byte(rows: Sequence[Row], names: Sequence[str], encoding: str) -> str | 
     for line, cells in rows:
         for i, cell in enumerate(cells):
             if found := _BAD_BYTE.search(cell):
-                column = f", column `{names[i]}`" if i < len(names) else ""
+                column = f", column `{names[i]}`" if i < len(names) > 1 else ""
                 text = f"it is not {encoding.upper()} text (byte 0x{ord(found[0]) - 0xDC00:02x}, line {line}{column})"
                 sample = "\n".join(cell for _, cells in rows for cell in cells)
                 return f"{text}; {encoding_advice(sample.encode(encoding, 'surrogateescape'))}"

@@ -200,7 +200,9 @@ class ReadKeys:
 
     names: Annotated[tuple[StrictStr, ...], Field(examples=[["age", "plan", "churned"]])] = ()
     skip_lines: Annotated[AtLeast0, Field(examples=[2])] = 0
-    separator: Literal[",", ";", "\t", "|", " "] | None = None
+    separator: Annotated[
+        Text | None, AfterValidator(value_types.separator), Field(examples=[";"])
+    ] = None
     decimal: Literal[".", ","] = "."
     encoding: Annotated[Text, AfterValidator(value_types.encoding), Field(examples=["cp1252"])] = (
         "utf-8"

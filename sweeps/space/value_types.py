@@ -124,7 +124,18 @@ def parse_rules(value: Any) -> Any:
     return {name: _parse_rule(name, rule) for name, rule in value.items()}
 
 
-def encoding(value: Any) -> Any:
+def separator(value: str) -> str:
+    """Return the character between two values of a text file unchanged.
+
+    Raises:
+        ValueError: The value is not one character of ASCII, or has another meaning in a text file.
+    """
+    if len(value) == 1 and value.isascii() and value not in '"\r\n':
+        return value
+    raise ValueError('must be one character, such as ";", or "\\t" for a tab')
+
+
+def encoding(value: str) -> str:
     """Return the name of an encoding of texts unchanged.
 
     Raises:

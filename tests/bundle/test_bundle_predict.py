@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from sweeps.core.errors import InputError
 from sweeps.data import schema_probe
 from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
+from sweeps.space.section_models import ReadKeys
 from tests.commands import invoke
 
 pytestmark = [
@@ -54,6 +56,37 @@ def test_files_in_and_out(bundle, source, target, chunk, tmp_path, monkeypatch):
         got = pd.read_parquet(got) if target.endswith("parquet") else pd.read_csv(got)
     np.testing.assert_array_equal(got["probability_yes"], kept["expected"])
     assert got["prediction"].tolist() == ["yes" if p > 0.5 else "no" for p in kept["expected"]]
+
+
+@pytest.mark.parametrize(("suffix", "other"), [("tsv", "jsonl"), ("jsonl", "tsv.gz")])
+def test_rows_with_tabs_and_json_lines(bundle, suffix, other, tmp_path):
+    path, kept = bundle
+    rows = kept["raw"].assign(sold="no")
+    if suffix == "tsv":
+        rows.to_csv(tmp_path / "rows.tsv", sep="\t", index=False)
+    else:
+        rows.to_json(tmp_path / "rows.jsonl", orient="records", lines=True)
+    target = predict_file(path, tmp_path / f"rows.{suffix}", tmp_path / f"out.{other}")
+    got = pd.read_json(target, lines=True) if other == "jsonl" else pd.read_csv(target, sep="\t")
+    np.testing.assert_allclose(got["probability_yes"], kept["expected"], rtol=1e-6)
+
+
+def test_rows_are_read_as_in_training(bundle, tmp_path):
+    path, kept = bundle
+    read = ReadKeys(names=("sold", *kept["raw"].columns), separator=";", decimal=",")
+    facts = json.loads(json.dumps({"read": vars(read)}))
+    manifest = load_bundle(path).manifest.model_copy(update={"training": facts})
+    rows = kept["raw"].assign(sold="no")
+    text = {"sep": ";", "decimal": ",", "index": False}
+    for name, table, header in (
+        ("same.csv", rows[list(read.names)], False),
+        ("header.csv", rows, True),
+        ("unlabeled.csv", kept["raw"], True),
+    ):
+        table.to_csv(tmp_path / name, header=header, **text)
+        (got,) = predict._read_rows(tmp_path / name, manifest)
+        expected = kept["raw"][list(got.columns)]
+        pd.testing.assert_frame_equal(got, expected, check_dtype=False)
 
 
 def test_transform_gives_the_features_that_the_model_gets(bundle):

@@ -49,6 +49,7 @@ def fix(text: str, separator: str = ",") -> str:
         "0,1\n1,0\n0,0\n1,1\n0,1\n",
         "?,12.5,1\n3,NA,0\n4,11.0,1\n",
         ",3.5,x\n1,2.5,y\n2,1.5,x\n",
+        "1.5e+02\n7.5e+01\n1.4e+02\n2.0e+02\n",
         "2019,5,1\n2020,7,0\n2021,4,1\n2019,6,1\n",
         '"1","a,b","yes"\n"2","c","no"\n"7","a,b","yes"\n',
     ],
@@ -123,6 +124,13 @@ def test_titles_above_the_table(text, expected):
 )
 def test_another_separator(text, separator, expected):
     assert fix(text, separator) == expected
+
+
+def test_the_keys_that_are_given_stay_in_the_advice():
+    read = ReadKeys(separator=";", encoding="cp1252")
+    assert str(problem("Title\na;b\n1;2\n3;4\n", ";", read)).endswith(
+        '`data.read: {separator: ";", encoding: cp1252, skip_lines: 1}`'
+    )
 
 
 def test_a_header_that_is_wider_than_the_rows_is_left_to_the_check_of_the_rows():

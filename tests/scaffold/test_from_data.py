@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -131,7 +132,7 @@ def test_a_missing_label_and_a_file_with_another_separator(tmp_path):
     (tmp_path / "rows.csv").write_text("a;b;y\n1;2;0\n3;4;1\n")
     with pytest.raises(
         InputError,
-        match=r'seem to be separated by ";"; add `--read .\{separator: ";"\}.`',
+        match=re.escape("add `--read '{separator: \";\"}'`"),
     ):
         open_table(str(tmp_path / "rows.csv"), tmp_path)
     with pytest.raises(InputError, match=r"--data: .*does not exist"):

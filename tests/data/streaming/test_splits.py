@@ -16,6 +16,7 @@ from sweeps.data.streaming.settings import StreamSettings
 from sweeps.data.streaming.splits import StreamVariants
 from sweeps.data.variants import DataVariants
 from sweeps.space import DataSpec, Split, Step
+from sweeps.space.section_models import ReadKeys
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -52,16 +53,19 @@ def folder(tmp_path, monkeypatch) -> Path:
             "y": rng.choice(["no", "yes"], 600),
         }
     )
-    for kind in ("parquet", "csv"):
+    for kind in ("parquet", "csv", "odd"):
         for name, part in {
             "train/0": frame[:100],
             "train/1": frame[100:150],
             "train/2": frame[150:450],
             "valid": frame[450:],
         }.items():
-            file = tmp_path / kind / f"{name}.{kind}"
+            file = tmp_path / kind / f"{name}.{kind.replace('odd', 'csv')}"
             file.parent.mkdir(exist_ok=True, parents=True)
-            part.to_csv(file, index=False) if kind == "csv" else part.to_parquet(file, index=False)
+            if kind == "odd":
+                part.to_csv(file, index=False, sep=";", decimal=",", encoding="utf-16")
+            else:
+                getattr(part, f"to_{kind}")(file, index=False)
     (tmp_path / "stream_steps.py").write_text("def double(frame, by):\n    return frame * by\n")
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
@@ -80,9 +84,11 @@ def frame_of(dataset) -> pd.DataFrame:
     return pa.concat_tables(blocks, promote_options="permissive").to_pandas(ignore_metadata=True)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("kind", ["parquet", "odd"])
 def test_a_stream_has_what_the_same_files_have_in_memory(ray_data, folder, kind):
-    given = spec(folder, f"{kind}/train", Split("path", path=f"{kind}/valid.{kind}"))
+    read = ReadKeys(separator=";", decimal=",", encoding="utf-16")
+    valid = Split("path", path=f"{kind}/valid.{kind.replace('odd', 'csv')}")
+    given = spec(folder, f"{kind}/train", valid, read=read)
     memory, streams = (
         DataVariants(given, [given], 0).splits({}),
         StreamVariants(given, [given], 0).splits({}),

@@ -1,0 +1,46 @@
+"""The key `data.read` of the space file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.core.errors import InputError
+from sweeps.space import load
+from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
+from tests.bad_input import top
+
+
+def read(folder: Path, keys: str) -> ReadKeys:
+    text = f"{{train: rows.csv, label: y, valid: 0.25, read: {keys}}}"
+    (folder / "space.yaml").write_text(top(data=text))
+    return load(folder / "space.yaml", []).data.read
+
+
+def test_keys_are_read(tmp_path):
+    keys = r'{names: [a, "", y], skip_lines: 2, separator: "\t", decimal: ",", encoding: cp1252}'
+    assert read(tmp_path, keys) == ReadKeys(("a", "", "y"), 2, "\t", ",", "cp1252")
+    assert read(tmp_path, "{}") == read(tmp_path, "null") == READ_DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ("{sep: x}", "data.read.sep: unknown key; "),
+        ("{separator: ab}", 'data.read.separator: must be one character, such as ";"'),
+        ("{separator: é}", "data.read.separator: must be one character"),
+        ("{encoding: cp99}", "data.read.encoding: must be an encoding of Python, such as utf-8"),
+        ("{encoding: base64}", "data.read.encoding: must be an encoding of Python"),
+        ("{decimal: x}", "data.read.decimal: must be . or ,, got x"),
+        ("{skip_lines: -1}", "data.read.skip_lines: must be an integer of at least 0, got -1"),
+        ("{names: a}", "data.read.names: must be a list, got a"),
+        ("[a]", "data.read: must be a mapping with keys names, skip_lines, separator"),
+        ("{separator: {grid: [x]}}", "cannot be tuned"),
+    ],
+)
+def test_a_wrong_key_gets_one_line(tmp_path, keys, text):
+    with pytest.raises(InputError) as e:
+        read(tmp_path, keys)
+    (problem,) = e.value.problems
+    assert text in str(problem)
