@@ -35,6 +35,10 @@ LOGGERS = (
     "py.warnings",
 )
 
+# Longest temporary folder of Ray. The path of a socket has at most 107 bytes, 68 of them for
+# `/ray/session_2026-11-28_10-04-25_123456_1234567/sockets/plasma_store`.
+LONGEST_TEMPORARY = 107 - 68
+
 ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
@@ -55,10 +59,14 @@ ENVIRONMENT = {
 def set_environment() -> None:
     """Set environment variables of Ray, Ray Tune and MLflow that turn off progress output, telemetry and signal handlers.
 
-    Call this function before one of these libraries is imported. A variable that is already set keeps its value.
+    Call this function before one of these libraries is imported. A variable that is already set keeps its value, except a temporary folder
+    whose path is too long for Ray's sockets. Ray then uses `/tmp`.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    temporary = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR", "")
+    if len(os.fsencode(temporary)) > LONGEST_TEMPORARY:
+        os.environ["RAY_TMPDIR"] = "/tmp"
 
 
 class _Log(io.TextIOBase):

@@ -57,3 +57,17 @@ def test_a_handler_writes_to_a_descriptor(tmp_path):
         subprocess.run([sys.executable, "-c", code], stderr=file, env=os.environ, check=False)
     text = (tmp_path / "log").read_text()
     assert r"WARNING root: \x1b[2J" in text and text.endswith("ValueError: \\x07\n")
+
+
+@pytest.mark.parametrize("name", ["RAY_TMPDIR", "TMPDIR"])
+def test_a_temporary_folder_that_is_too_long_for_sockets_is_replaced(monkeypatch, name):
+    for folder, expected in (("/t/" + "x" * 90, "/tmp"), ("/t/short", None)):
+        monkeypatch.delenv("RAY_TMPDIR", raising=False)
+        monkeypatch.delenv("TMPDIR", raising=False)
+        monkeypatch.setenv(name, folder)
+        logging_setup.set_environment()
+        assert os.environ.get("RAY_TMPDIR") == (
+            expected or (folder if name == "RAY_TMPDIR" else None)
+        )
+    session = "/ray/session_2026-11-28_10-04-25_123456_1234567/sockets/plasma_store"
+    assert logging_setup.LONGEST_TEMPORARY + len(session) == 107
