@@ -358,12 +358,12 @@ TRAINER: dict[str, Any] = {
             "description": "Slope of `reg:pseudohubererror`.",
         },
         "quantile_alpha": {
-            "type": ["number", "array"],
-            "description": "Quantiles of `reg:quantileerror`.",
+            "type": "number",
+            "description": "Quantile of `reg:quantileerror`.",
         },
         "expectile_alpha": {
-            "type": ["number", "array"],
-            "description": "Expectiles of `reg:expectileerror`.",
+            "type": "number",
+            "description": "Expectile of `reg:expectileerror`.",
         },
         "boost_from_average": {
             "type": ["boolean", "integer"],

@@ -21,6 +21,8 @@ from sweeps.space.templates import Template
 from sweeps.space.trainer_definition import TrainerDefinition
 
 SECTIONS = ("preprocessor", "scaling", "params")
+# Parameters for which the frameworks take several quantiles. The model then predicts several numbers
+_QUANTILES = (("xgboost", "quantile_alpha"), ("xgboost", "expectile_alpha"), ("lightgbm", "alpha"))
 MOST_NAMES = 12  # the largest number of parameters that a message lists
 SCALING: dict[str, Fragment] = {
     "num_workers": {
@@ -146,7 +148,13 @@ class SpaceParser(ChainParser):
         known = self.definition.parameters
         if self.started or not known:
             return
-        if name in known:
+        value = node.value[name]
+        if ((self.trainer, name) in _QUANTILES and value.is_list) or "MultiQuantile" in str(
+            value.plain()
+        ):
+            text = "a model predicts one quantile; give one, and run a sweep for each of the others"
+            self.wrong(value, path, f"{text}, got {value.show()}")
+        elif name in known:
             self.check_values(known[name], node.value[name], path)
         elif not self.definition.additional_parameters or closest(name, known, cutoff=0.8):
             hint = did_you_mean(name, known)

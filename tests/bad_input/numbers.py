@@ -299,6 +299,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "limits: {max_trials: 4, max_failures: -1}",
             "4:39: limits.max_failures: must be an integer of at least 0, got -1",
         ),
+        params(
+            "several quantiles",
+            "quantile_alpha: [0.2, 0.8]",
+            "5:34: params.quantile_alpha: a model predicts one quantile; give one, and run a sweep for each of the others, got [0.2, 0.8]",
+        ),
         line(
             "half a seed",
             "search: {seed: 0.5}",
