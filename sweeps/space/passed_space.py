@@ -10,7 +10,7 @@ The dict may have three kinds of values that a file cannot have: functions and c
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -20,7 +20,7 @@ from sweeps.core.library_code import is_library_file
 from sweeps.space import passed_functions
 from sweeps.space.nodes import Node
 from sweeps.space.passed_tables import KEYS
-from sweeps.space.yaml12 import MAX_BYTES, MAX_DEPTH, parse
+from sweeps.space.yaml12 import MAX_BYTES, MAX_DEPTH, MAX_NODES, parse
 from sweeps.space.yaml_writer import block
 
 # Place of a problem that concerns the whole dict.
@@ -61,6 +61,8 @@ def read_passed(space: Mapping[str, Any]) -> PassedSpace:
     Raises:
         InputError: A value has no form in YAML, or a function cannot be stored. The error has all these problems.
     """
+    if problems := list(_large_values(space, "")):
+        raise InputError(problems)
     path = script_path()
     converter = _Converter((path.parent, Path.cwd()))
     plain = converter.convert(space)
@@ -75,6 +77,20 @@ def read_passed(space: Mapping[str, Any]) -> PassedSpace:
     return PassedSpace(
         path, text, parse_passed(text), converter.tables, converter.folder, converter.notes
     )
+
+
+def _large_values(space: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    """Yield a problem for each value that is too large for a space file."""
+    for key, value in space.items():
+        below = f"{path}{key}"
+        if isinstance(value, Mapping):
+            yield from _large_values(value, f"{below}.")
+        elif isinstance(plain := _from_numpy(value), (str, list, tuple)):
+            text = repr(plain)
+            size = len(text)
+            if size > MAX_BYTES or (not isinstance(plain, str) and text.count(", ") >= MAX_NODES):
+                text = f"has about {size / 1e6:.1f} MB, which is too large for a space; pass tables with `data`"
+                yield Problem(below, f"{text}, and read other large values in the loop")
 
 
 def parse_passed(text: str) -> Node:

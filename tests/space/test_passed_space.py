@@ -308,8 +308,26 @@ def test_a_key_that_yaml_lacks_is_refused():
 
 
 def test_a_space_that_no_command_could_read_again_is_refused():
-    (line,) = message(with_params(other="x" * 1_000_000))
+    (line,) = message(with_params(one="x" * 600_000, other="x" * 600_000))
     assert line.startswith("space: has more than 1,000,000 bytes as YAML")
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        ([[0.25] * 40] * 9000, "about 2.2 MB"),
+        (np.zeros((200, 100)), "about 0.1 MB"),
+        ("x" * 3_000_000, "about 3.0 MB"),
+        ({"table": tuple(range(20_000))}, "about 0.1 MB"),
+    ],
+)
+def test_a_large_constant_is_named_with_its_size(value: Any, size: str):
+    (line,) = message(with_params(other=value))
+    assert line.startswith("space.params.other") and size in line and "`data`" in line
+
+
+def test_a_long_text_with_commas_is_no_list():
+    load(with_params(other="a, " * 50_000))
 
 
 def test_domains_of_other_tools_are_refused():
