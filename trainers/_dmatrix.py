@@ -48,10 +48,16 @@ def matrix(
         reference: The `QuantileDMatrix` of train, whose bins are used, if the rows are not train.
 
     Raises:
-        ValueError: A feature is not numeric.
+        ValueError: A feature is not numeric, or has an infinite value, for which XGBoost would show a stack of C++.
     """
     features = frame.drop(columns=[*label_columns(label), weight, QUERY], errors="ignore")
     require_numbers(features, also="category")
+    for name, values in features.items():
+        if values.dtype.kind == "f" and (values.abs() > np.finfo(np.float32).max).any():
+            text = (
+                f"the column `{name}` holds an infinite value, or one too large for a 32-bit float"
+            )
+            raise ValueError(f"{text}; make it empty, or add the column to data.drop")
     names = safe_names(features.columns, "[]<")
     target = frame[label].to_numpy() if label else None
     weights = frame[weight].to_numpy() if weight else None

@@ -223,20 +223,29 @@ class Bundle:
         if raw.empty:
             return None
 
-        def fails(rows: pd.DataFrame) -> bool:
+        def error_of(rows: pd.DataFrame) -> InputError | None:
             try:
                 function(rows)
+            except InputError as e:
+                return e
             except Exception:  # these rows are artificial, so any error means that they fail
-                return True
-            return False
+                return refused
+            return None
 
-        row = bisect.bisect_left(range(1, len(raw)), True, key=lambda n: fails(raw.iloc[:n]))
-        one, rule = (
-            raw.iloc[row : row + 1],
-            refused.problems[0].text.replace(" these rows: ", " it: ", 1),
+        row = bisect.bisect_left(
+            range(1, len(raw)), True, key=lambda n: error_of(raw.iloc[:n]) is not None
         )
-        for column in self.manifest.columns if fails(one) else ():
-            if not fails(one.assign(**{column.name: one[column.name].where([False])})):
+        one = raw.iloc[row : row + 1]
+        if (error := error_of(one)) is None:
+            return None
+        rule = error.problems[0].text.replace(" these rows: ", " it: ", 1)
+        infinite = one.isin([np.inf, -np.inf])
+        if infinite.any(axis=None) and error_of(one.mask(infinite)) is None:
+            name = str(one.columns[infinite.iloc[0]][0])
+            rule = "must hold finite numbers"
+            return InputError(InvalidValue.create(name, rule, row, one[name].iloc[0]))
+        for column in self.manifest.columns:
+            if error_of(one.assign(**{column.name: one[column.name].where([False])})) is None:
                 return InputError(
                     InvalidValue.create(column.name, rule, row, one[column.name].iloc[0])
                 )

@@ -29,6 +29,8 @@ class _Summary(str):
 
     @classmethod
     def of(cls, value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
         if isinstance(value, Mapping):
             return cls(f"a mapping with {len(value)} keys")
         if not isinstance(value, np.ndarray | list | tuple):

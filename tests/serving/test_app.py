@@ -346,6 +346,21 @@ def test_a_value_that_the_model_alone_refuses_is_named_with_field_and_row():
     assert (status, told["detail"]) == (422, [wrong])
 
 
+def test_one_infinite_value_is_named():
+    class Finite(served.Model):
+        def predict(self, frame):
+            for name in ("rooms", "area"):
+                if np.isinf(frame[name].to_numpy(float)).any():
+                    raise ValueError(f"a value of the column `{name}` is infinite")
+            return super().predict(frame)
+
+    loaded = served.bundle(Finite())
+    rows = pd.DataFrame([GOOD, GOOD | {"area": float("inf")}, GOOD | {"area": float("-inf")}])
+    with pytest.raises(InputError) as e:
+        loaded.predict(rows)
+    assert str(e.value) == "input: column `area` holds inf in row 2, but must hold finite numbers"
+
+
 def test_of_many_wrong_values_the_first_are_told_and_that_there_may_be_more():
     status, told = send(make_app(served.bundle()), "/predict", [GOOD | {"rooms": "x"}] * 30)
     assert status == 422 and [p.get("row") for p in told["detail"]] == [*range(20), None]

@@ -423,3 +423,11 @@ def test_the_checkpoint_has_the_best_round_that_satisfies_the_constraints(tmp_pa
         ]
         == 3
     )
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), 1e300])
+def test_an_infinite_value_is_told_without_a_stack_of_c(value):
+    rows = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, value], "y": [0, 1]})
+    with pytest.raises(ValueError, match=r"^the column `b` holds an infinite value.*data\.drop$"):
+        matrix(rows, "y")
+    matrix(rows.assign(b=[float("nan"), 2.0]), "y")
