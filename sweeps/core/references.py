@@ -14,7 +14,8 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from sweeps.core.suggestions import did_you_mean
 # Regular expression of a reference, for JSON Schemas.
 PATTERN = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
 PARSE_TRIES = 5
+# Longest text of a value or an error of the user's code.
+MOST_CHARACTERS = 200
 
 # True in a block of `absent_modules_allowed`. Scripts need not exist either then.
 absent_allowed = contextvars.ContextVar("absent_allowed", default=False)
@@ -65,16 +68,17 @@ def resolve(ref: str) -> Any:
     """Import the module of a reference, and return the attribute that the reference names. The import runs the module's code.
 
     Raises:
-        RefError: The text is not a reference, the module does not exist, or the module has no such attribute. In the last case, the
-            message lists the classes and functions in the module.
+        RefError: The text is not a reference, the module does not exist or raises an error, or the module has no such attribute. In the
+            last case, the message lists the classes and functions in the module.
     """
     module_name, attr = parse(ref)
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as e:
-        if e.name and (module_name == e.name or module_name.startswith(e.name + ".")):
-            raise RefError(f"`{ref}`: no module `{e.name}`") from e
-        raise
+    except (Exception, SystemExit) as e:  # the module is the user's and may raise anything
+        absent = e.name if isinstance(e, ModuleNotFoundError) else None
+        if absent and f"{module_name}.".startswith(f"{absent}."):
+            raise RefError(f"`{ref}`: no module `{absent}`") from e
+        raise RefError(f"`{ref}` cannot be imported: {describe_error(e)}") from e
     found: Any = module
     for part in attr.split("."):
         if not hasattr(found, part):
@@ -86,6 +90,37 @@ def resolve(ref: str) -> Any:
             )
         found = getattr(found, part)
     return found
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error in one line, with the last line of the user's own code that led to it."""
+    message = short(str, error)
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{type(error).__name__}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
+    text = type(error).__name__ + (f": {message}" if message else "")
+    own = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)
+    ]
+    return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else text
+
+
+def short(convert: Callable[[Any], str], value: Any) -> str:
+    """Return `str` or `repr` of a value of the user's code in one line. A long line is cut."""
+    try:
+        text = " ".join(convert(value).split())
+    except Exception as e:
+        text = f"{type(e).__name__} in {convert.__name__}()"
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
+
+
+def _is_users(file: str) -> bool:
+    """Return whether a source file is neither part of sweeps, nor of Python, nor of an installed package."""
+    installed = (Path(__file__).parents[1], Path(traceback.__file__).parent)
+    return (
+        not file.startswith("<")
+        and "site-packages" not in file
+        and not any(Path(file).is_relative_to(folder) for folder in installed)
+    )
 
 
 def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:

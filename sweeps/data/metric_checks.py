@@ -28,7 +28,7 @@ _TASK_NAMES = {
 }
 
 
-def check_metrics(space: Space, task: str | None) -> list[Problem]:
+def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> list[Problem]:
     """Check that the trainer reports the metrics of objectives and constraints for this task.
 
     The check uses `TRAINER["metrics"]` of the trainer's module. If `TRAINER["all_metrics"]` is True, the metrics in
@@ -37,6 +37,7 @@ def check_metrics(space: Space, task: str | None) -> list[Problem]:
     Args:
         space: the search space.
         task: the label's task. None if the data has no label.
+        notes: notes about the data. A split that lacks a class has the note of `missing_class_notes`.
 
     Returns:
         The problems. The list is empty if the metrics are not known: there is no label, the trainer lists no metrics for the task,
@@ -50,6 +51,12 @@ def check_metrics(space: Space, task: str | None) -> list[Problem]:
     if set(CUSTOM_METRIC_KEYS) & set(params):
         return []
     goals = _check_goals(space) if definition.all_metrics else []
+    if lacking := next((note for note in notes if "valid split has no row" in note), None):
+        goals += [
+            Problem(key, f"`{metric}` needs rows of every class, but {lacking}; change data.valid")
+            for key, metric in _objective_metrics(space).items()
+            if metric.startswith("valid-") and "auc" in metric
+        ]
     if definition.additional_metrics:
         return goals
     named = _objective_metrics(space) | {
@@ -91,10 +98,6 @@ def check_metric_functions(space: Space) -> list[Problem]:
                 metrics.load_function(metric)
             except references.RefError as e:
                 problems.append(Problem(key, str(e)))
-            except Exception as e:  # the module is the user's and may raise anything
-                problems.append(
-                    Problem(key, f"`{metric}` cannot be imported: {type(e).__name__}: {e}")
-                )
     return problems
 
 
@@ -139,6 +142,8 @@ def _check_metric(
             else " or ".join(_TASK_NAMES.get(name, name) for name in other_tasks)
         )
         text = f"is a metric for {others}, but this label is for {_TASK_NAMES.get(task, task)}"
+        if task == "multiclass" and "regression" in other_tasks:
+            text += "; to predict the label as a number, set `data.task: regression`"
         if task == "regression":
             text += " (for a label of integers with many different values, sweeps chooses regression, unless the space file sets `data.task`)"
         text += f"; choose from {', '.join(valid_metrics[:3])}"

@@ -67,8 +67,6 @@ def user_problem(backend: str) -> str | None:
         found = references.resolve(backend)
     except references.RefError as e:
         return str(e)
-    except Exception as e:
-        return f"`{backend}` cannot be imported: {type(e).__name__}: {e}"
     if not (
         isinstance(found, BackendConfig)
         or (isinstance(found, type) and issubclass(found, BackendConfig))

@@ -40,7 +40,10 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
     """
     job, assignment = session.job, session.assignment
     trial.set_current(current)
+    loop: Any = None
     try:
+        for reference in job.references:
+            references.resolve(reference)
         loop = references.resolve(job.loop)
 
         def train(running: TrialSession | LoopRun) -> None:
@@ -70,6 +73,8 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
             refused = (
                 (e.place, str(e)) if isinstance(e, (MetricMissing, CheckpointIgnored)) else None
             )
+            if loop is None:
+                refused = "trainer", masked(str(e))
             lines = [
                 trace(e),
                 gpu_memory_hints.explain(e),

@@ -5,22 +5,19 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.references import describe_error, short
 from sweeps.scaffold.from_optuna import Parameter, space_text
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-# Longest message or value of the user's code in an error.
-MOST_CHARACTERS = 200
 # Number of parameters after which the run of an objective ends. A space file cannot hold as many.
 MOST_PARAMETERS = 2000
 # Names of the methods of a trial that suggest a value. The others are deprecated forms of these.
@@ -84,47 +81,11 @@ def import_objective(reference: str, notes: list[str] | None = None) -> Callable
             )
     except references.RefError as e:
         raise InputError(Problem("--from-objective", str(e))) from e
-    except KeyboardInterrupt:
-        raise
-    except BaseException as e:  # the user's code may raise anything, such as SystemExit
-        text = f"`{reference}` cannot be imported: {describe_error(e)}"
-        raise InputError(Problem("--from-objective", text)) from e
     if not callable(objective):
         text = f"`{reference}` has the type {type(objective).__name__}, but must be a function"
         raise InputError(Problem("--from-objective", text))
     found: Callable[[Any], Any] = objective
     return found
-
-
-def describe_error(error: BaseException) -> str:
-    """Return an error in one line, with the last line of the user's own code that led to it."""
-    message = _short(str, error)
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{type(error).__name__}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
-    text = type(error).__name__ + (f": {message}" if message else "")
-    own = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)
-    ]
-    return f"{text} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else text
-
-
-def _short(convert: Callable[[Any], str], value: Any) -> str:
-    """Return `str` or `repr` of a value of the user's code in one line. A long line is cut."""
-    try:
-        text = " ".join(convert(value).split())
-    except Exception as e:
-        text = f"{type(e).__name__} in {convert.__name__}()"
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
-
-
-def _is_users(file: str) -> bool:
-    """Return whether a source file is neither part of sweeps, nor of Python, nor of an installed package."""
-    installed = (Path(__file__).parents[1], Path(traceback.__file__).parent)
-    return (
-        not file.startswith("<")
-        and "site-packages" not in file
-        and not any(Path(file).is_relative_to(folder) for folder in installed)
-    )
 
 
 def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]) -> Recording:
@@ -170,7 +131,7 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
     except KeyboardInterrupt:
         raise
     except BaseException as e:  # the user's code may raise anything, such as SystemExit
-        values = _short(repr, trial.params)
+        values = short(repr, trial.params)
         text = f"`{name}` raised {describe_error(e)}; it must run once, with the values {values}"
         raise InputError(Problem("--from-objective", text)) from e
     if not found.distributions:
@@ -200,7 +161,7 @@ def _values(returned: Any, name: str, directions: Sequence[str]) -> tuple[float,
     if len(values) == len(directions):
         return values
     if not values:
-        text = f"`{name}` returned {_short(repr, returned)}, "
+        text = f"`{name}` returned {short(repr, returned)}, "
         text += "but must return a number, or several numbers"
         raise InputError(Problem("--from-objective", text))
     text = f"`{name}` returned {len(values)} values; give `--direction minimize` or `--direction maximize` once for each of them"

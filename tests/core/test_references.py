@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 
 import pytest
@@ -98,13 +99,33 @@ def test_resolving_imports_and_names_what_there_is():
         references.resolve("textwrap:dedant")
 
 
-def test_an_import_that_fails_inside_the_module_is_not_mistaken_for_a_missing_one(
-    tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (
+            "import not_installed_anywhere",
+            "ModuleNotFoundError: No module named 'not_installed_anywhere' (fails.py, line 2)",
+        ),
+        ("settings = {}\nsettings['depth']", "KeyError: 'depth' (fails.py, line 3)"),
+        ("import sys; sys.exit('no licence')", "SystemExit: no licence (fails.py, line 2)"),
+        (
+            "import json; json.loads('{')",
+            "JSONDecodeError: Expecting property name .*fails.py, line 2",
+        ),
+        ("def f(:", "SyntaxError: invalid syntax (fails.py, line 2)"),
+    ],
+)
+def test_an_import_that_fails_is_told_in_one_line_with_the_users_line(
+    tmp_path, monkeypatch, source, error
 ):
-    (tmp_path / "needs_more.py").write_text("import not_installed_anywhere\n")
+    (tmp_path / "fails.py").write_text(f"\n{source}\ndef f(): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
-        references.resolve("needs_more:f")
+    with pytest.raises(references.RefError) as e:
+        references.resolve("fails:f")
+    assert re.fullmatch(
+        f"`fails:f` cannot be imported: {re.escape(error).replace(re.escape('.*'), '.*')}.*",
+        str(e.value),
+    )
 
 
 def test_problems_are_lines_and_survive_a_process():

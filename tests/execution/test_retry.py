@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sweeps.core.trial import State
-from sweeps.execution.training_loop import is_worth_a_retry
+from sweeps.execution.training_loop import is_worth_a_retry, run_loop
 from tests.execution.driving import Driving, job, trial
 
 
@@ -161,3 +163,29 @@ def test_a_rank_that_returned_leaves_the_group_so_that_its_peer_does_not_wait_fo
         )
     finally:
         driving.close()
+
+
+@pytest.mark.parametrize("broken", ["loop", "reference"])
+def test_a_module_that_cannot_be_imported_ends_the_sweep_with_one_line(
+    tmp_path, monkeypatch, broken
+):
+    (tmp_path / "broken_loop.py").write_text("import json\n\njson.loads('{')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    loop, references = (
+        ("broken_loop:train", ()) if broken == "loop" else ("json:loads", ("broken_loop:callback",))
+    )
+    session: Any = SimpleNamespace(
+        job=SimpleNamespace(loop=loop, references=references, retry_on=()),
+        assignment=SimpleNamespace(trial=SimpleNamespace(preprocessor=())),
+        rank=0,
+        stopped=False,
+        opened={},
+    )
+    current: Any = None
+    ended = run_loop(session, current)
+    assert ended.state is State.FAIL and ended.refused is not None and not ended.retry
+    place, text = ended.refused
+    assert place == "trainer" and "\n" not in text
+    assert "cannot be imported: JSONDecodeError: " in text and text.endswith(
+        "(broken_loop.py, line 3)"
+    )
