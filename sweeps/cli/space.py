@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,7 +89,7 @@ def plan(
 ) -> None:
     """Show the trials, workers, fits, steps and disk space that the sweep in FILE needs. Nothing is started."""
     from sweeps.core import host_resources
-    from sweeps.data.preflight import check_root
+    from sweeps.data.preflight import MAX_BYTES, check_data, check_root
     from sweeps.plan import plan as plan_space
     from sweeps.plan import render
     from sweeps.plan.disk import free_bytes
@@ -110,13 +111,15 @@ def plan(
     if as_json:
         found = {} if summaries is None else {"data": [summary.to_json() for summary in summaries]}
         click.echo(json.dumps(planned.to_json() | found))
-        return
-    width = min(100, text.width_of(sys.stdout) if sys.stdout.isatty() else 80)
-    click.echo(render(planned, width, "--resources" if resources else "this machine"))
-    if summaries is not None:
+    else:
+        width = min(100, text.width_of(sys.stdout) if sys.stdout.isatty() else 80)
+        click.echo(render(planned, width, "--resources" if resources else "this machine"))
+    if summaries is not None and not as_json:
         from sweeps.data.early_summary import render as render_data
 
         click.echo(printable("\n" + render_data(summaries)))
+    if with_data:
+        check_data(space, MAX_BYTES if space.data.ingest == "stream" else math.inf)
 
 
 def _print_notes(space: Space) -> None:

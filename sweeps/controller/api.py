@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import math
 import os
 import shutil
 import sys
@@ -122,7 +123,7 @@ def run(
                 (),
                 table_overrides(SweepFolder(folder).tables),
             )
-            check_data(space)
+            check_data(space, math.inf)
         store = stored_sweeps.new_store(address_of_all, folder) if address_of_all else None
         stored: dict[str, Any] = {"store": store} if store else {}
         if earlier:

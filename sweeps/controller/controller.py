@@ -276,6 +276,7 @@ class SweepController:
             if progress.state is State.FAIL:
                 check_disk_space(self.folder, progress.error or "")
                 check_store(self.folder, progress.error or "")
+                self._check_prefit()
             if (
                 progress.refused is not None and not self.search.budget.ended
             ):  # Every other trial would fail for the same reason.
@@ -339,10 +340,7 @@ class SweepController:
             self.stop("interrupted", State.RUNNING)
         elif limits.timeout is not None or limits.max_gpu_hours is not None:
             self._check_budgets()
-        if (
-            error := self._monitor.prefit_error()
-        ) is not None and not self.search.budget.ended:  # The error concerns all trials.
-            self.refuse(error)
+        self._check_prefit()
         if time.monotonic() - self._status_time > STATUS_INTERVAL:
             self._status_time = time.monotonic()
             if self._monitor.pool_was_restarted():
@@ -419,6 +417,12 @@ class SweepController:
         """End the sweep because of an error in the space file that appears only when a trial runs."""
         self.refused = self.refused or error
         self.stop("bad input", State.RUNNING)
+
+    def _check_prefit(self) -> None:
+        """End the sweep if a preprocessing chain could not be fitted, because the error concerns all trials."""
+        error = self._monitor.prefit_error()
+        if error is not None and not self.search.budget.ended:
+            self.refuse(error)
 
     def _restart_trials(self) -> None:
         """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints.

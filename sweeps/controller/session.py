@@ -352,7 +352,7 @@ class SweepSession:
             self.dataset = data_actor.load(self._data_actor, self.space, fingerprint)
         else:
             self.dataset = self._without_data(fingerprint)
-        if problems := check_metrics(self.space, self.dataset.task):
+        if problems := check_metrics(self.space, self.dataset.task, self.dataset.notes):
             raise locate_problems(self.space, problems)
         self.configure_pool()
         return self.dataset

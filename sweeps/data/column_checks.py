@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import glob
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from sweeps.space.templates import Template, children, walk
 
 if TYPE_CHECKING:
     from sweeps.data.preprocessing.fitted_chain import StepConfig
+    from sweeps.space import Space
 
 SELECTOR_WORDS = ("numeric", "categorical", "all")
 # These steps create columns named `COLUMN_VALUE`. For FeatureHasher, COLUMN is its parameter `output_column`
@@ -43,6 +44,25 @@ _NO_ENCODERS = (
     ),
     *("CustomKBinsDiscretizer", "UniformKBinsDiscretizer", "Concatenator", "LabelEncoder"),
 )
+# Beginnings of the names of types that the keyword "categorical" leaves out
+_NOT_CATEGORICAL = (
+    *("timestamp", "date", "duration", "list", "large_list", "fixed_size_list", "struct", "map"),
+    *("extension", "ray.", "arrow.", "pandas."),
+)
+# Types of pandas that Arrow stores as other values. A bundle gets the values of pandas, and refuses them
+_PANDAS = "pandas."
+# Beginnings of the names of types, with the advice. A frame that is prepared has names of pandas, such as `datetime64[us]`
+_ENCODER = "add an encoder, such as `preprocessor: [OneHotEncoder]`"
+_DAYS = 'write `data.parse: {{{name}: "%Y-%m-%d"}}`'
+_REMEDIES = {
+    "text": _ENCODER,
+    "category": _ENCODER,
+    "timestamp": _DAYS,
+    "date": _DAYS,
+    _PANDAS: "convert {them} to dates (`to_timestamp()`), numbers or texts",
+    "duration": "convert {them} to numbers, for example with `dt.total_seconds()`",
+    "": "name {them} in `columns` of a step that makes numbers of {them}",
+}
 # No step makes a name with `[`, `]` or `<`, because XGBoost does not accept them
 _SAFE_CHARACTERS = str.maketrans("[]<", "()_")
 
@@ -190,38 +210,61 @@ def label_encoder_error(step: Step | StepConfig, label: Label | None) -> str | N
     return f"LabelEncoder: `{named}` is not the label ({shown(label)}); use OrdinalEncoder for a feature"
 
 
-def unread_texts(chain: Template, texts: Iterable[str]) -> list[str]:
-    """Return the columns of texts that are certain to reach the model as texts, in every chain that a space allows.
+def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Problem]:
+    """Return problems if, in every variant of the data, a column that the trainer cannot read reaches the trainer in every chain.
+
+    If only some variants have such a column, their trials fail, but the sweep does not. Nothing is returned then.
 
     Args:
-        chain: the `preprocessor` section of the space.
-        texts: names of the columns of texts that reach the first step.
+        space: the search space.
+        types: for each variant, the features that are no numbers and have no rule of `data.parse`, with their types.
+            See `tables.type_name`.
     """
+    chain = space.sections.get("preprocessor", ())
     steps = [part for part in walk(chain) if isinstance(part, Step)]
-    return [name for name in texts if not any(_may_change(step, name) for step in steps)]
+    numbers = space.trainer_definition.reads_numbers
+    unread = [
+        {
+            name: kind
+            for name, kind in columns.items()
+            if kind.startswith(_PANDAS)
+            or (numbers and not any(_may_change(step, name, kind) for step in steps))
+        }
+        for columns in types
+    ]
+    if not all(unread):
+        return []
+    return unread_problems(unread[0], space.trainer.name or "the trainer")
 
 
-def unread_texts_error(names: Sequence[str], trainer: str) -> str:
-    """Return an error message for columns of texts that no step encodes, for a trainer that reads only numbers."""
-    shown = first_of([f"`{name}`" for name in names])
-    verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
-    advice = f"add an encoder, such as `preprocessor: [OneHotEncoder]`, or add {them} to data.drop"
-    return f"{shown} {verb} text, which {trainer} cannot read, and no step encodes {them}; {advice}"
+def unread_problems(columns: Mapping[str, str], trainer: str) -> list[Problem]:
+    """Return one problem for each type of the columns that a trainer cannot read."""
+    problems = []
+    for kind in dict.fromkeys(columns.values()):
+        names = [name for name in columns if columns[name] == kind]
+        verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
+        remedy = next(_REMEDIES[start] for start in _REMEDIES if kind.startswith(start))
+        what = kind if kind == "text" else f"of the type {kind}"
+        text = f"{first_of([f'`{name}`' for name in names])} {verb} {what}, which {trainer} cannot read, and no step encodes {them}"
+        remedy = remedy.format(them=them, name=names[0])
+        problems.append(
+            Problem("space.preprocessor", f"{text}; {remedy}, or add {them} to data.drop")
+        )
+    return problems
 
 
-def _may_change(step: Step, column: str) -> bool:
-    """Return whether a step may encode, remove or replace a column of texts."""
+def _may_change(step: Step, column: str, kind: str) -> bool:
+    """Return whether a step may encode, remove or replace a column of a type that is no number."""
     if ":" in step.name or any(
         column in _strings(step.params.get(key)) for key in _OUTPUT_PARAMETERS
     ):
         return True
+    categorical = not kind.startswith(_NOT_CATEGORICAL)
     if step.columns is None:
-        return step.name not in _NO_ENCODERS
+        return categorical and step.name not in _NO_ENCODERS
+    words = ("all", "categorical") if categorical else ("all",)
     chosen = [text for _, text in selectors(step.columns, "")]
-    return any(
-        text in ("all", "categorical", column) or fnmatch.fnmatchcase(column, text)
-        for text in chosen
-    )
+    return any(text in (*words, column) or fnmatch.fnmatchcase(column, text) for text in chosen)
 
 
 def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:

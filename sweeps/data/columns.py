@@ -13,9 +13,10 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api import types as pdt
 
-from sweeps.core.errors import InputError, Problem, first_of
+from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.suggestions import did_you_mean
+from sweeps.data import tables
 from sweeps.data.column_values import tensors_to_arrays, to_booleans, to_dates, to_numbers, to_text
 from sweeps.data.parse import parse_values
 
@@ -45,16 +46,9 @@ def input_column(field: pa.Field, parse: str = "") -> InputColumn:
     kind = field.type
     if parse:
         return InputColumn(field.name, "number", "float64", parse)
-    if (
-        pa.types.is_boolean(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-    ):
+    if tables.is_number(kind):
         narrow = pa.types.is_float32(kind) or pa.types.is_float16(kind)
         return InputColumn(field.name, "number", "float32" if narrow else "float64")
-    if pa.types.is_null(kind):
-        return InputColumn(field.name, "number", "float64")
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return InputColumn(
             field.name,
@@ -62,11 +56,7 @@ def input_column(field: pa.Field, parse: str = "") -> InputColumn:
             "datetime64[us, UTC]" if getattr(kind, "tz", None) else "datetime64[us]",
         )
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if (
-        pa.types.is_string(value)
-        or pa.types.is_large_string(value)
-        or pa.types.is_string_view(value)
-    ):
+    if tables.is_text(value):
         return InputColumn(field.name, "text", "str")
     return InputColumn(field.name, "other")
 
@@ -132,21 +122,20 @@ def check_all_numeric(prepared: pd.DataFrame, label: Label | None) -> None:
         label: see `Splits.label`. It is not checked.
 
     Raises:
-        InputError: some columns hold neither numbers nor categories. The message names the first ten such columns.
+        InputError: no column is left, or some columns hold neither numbers nor categories; see `unread_problems`.
     """
-    kinds = {
-        str(name): values.dtype
-        for name, values in prepared.items()
-        if name not in label_columns(label)
-    }
-    if others := [
-        f"`{name}`"
+    kinds = prepared.drop(columns=[*label_columns(label)], errors="ignore").dtypes
+    if kinds.empty:
+        raise InputError(Problem(PREPROCESSOR_KEY, "no column is left for the model to read"))
+    others = {
+        str(name): "text" if kind == "str" else str(kind)
         for name, kind in kinds.items()
         if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))
-    ]:
-        advice = "name such a column in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop it with `data.drop`"
-        text = f"these columns are not numeric after preprocessing: {first_of(others)}; the trainer reads only numbers, so {advice}"
-        raise InputError(Problem(PREPROCESSOR_KEY, text))
+    }
+    if others:
+        from sweeps.data.column_checks import unread_problems
+
+        raise InputError(unread_problems(others, "the trainer"))
 
 
 def select_columns(

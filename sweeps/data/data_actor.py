@@ -32,7 +32,6 @@ from sweeps.core.freed_memory import return_freed_memory
 from sweeps.core.label_columns import QUERY, label_columns
 from sweeps.core.secrets import remember_variables
 from sweeps.data.columns import check_all_numeric
-from sweeps.data.label_checks import missing_class_notes
 from sweeps.data.load import Splits, add_valid_to_train
 from sweeps.data.preflight import locate_problems
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
@@ -230,7 +229,7 @@ class _DataActor:
         parts = {name: table for name, table in tables.items() if table is not None}
         check = splits.valid.slice(0, CHECK_ROWS).select(list(splits.features))
         rows = {name: table.num_rows for name, table in parts.items()}
-        notes = splits.notes + missing_class_notes(splits.label, splits.classes, parts)
+        notes = splits.notes + splits.lacking
         about = (splits.label, splits.task, splits.classes, splits.features)
         summary = None if splits.summary is None else splits.summary.to_json()
         info = DatasetInfo(

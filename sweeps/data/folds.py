@@ -41,12 +41,6 @@ def assign_folds(
     splitter: Any
     if column is None:
         _require(rule, n, "rows")
-        if strata is not None:
-            _require(
-                rule,
-                int(np.bincount(strata)[np.unique(strata)].min()),
-                "rows in the smallest class",
-            )
         kind = model_selection.KFold if strata is None else model_selection.StratifiedKFold
         splitter, groups = kind(rule.folds, shuffle=True, random_state=seed), None
     else:

@@ -405,34 +405,6 @@ def infer_tasks(
     return MULTILABEL, None
 
 
-def check_split_values(spec: DataSpec, train: pa.Table) -> list[Problem]:
-    """Check for each split `{column: ..., value: ...}` that at least one row has the value in the column.
-
-    Args:
-        spec: the `data` section.
-        train: rows with at least the columns of `split_columns`.
-
-    Returns:
-        The problems.
-    """
-    problems = []
-    for key, rule in split_rules(spec).items():
-        if rule.kind != "column":
-            continue
-        values = pc.unique(train.column(str(rule.column))).to_pylist()
-        if not any(
-            value == rule.value or as_text(value) == as_text(rule.value) for value in values
-        ):
-            some = ", ".join(sorted({f"`{value}`" for value in values[:8]}))
-            problems.append(
-                Problem(
-                    f"data.{key}",
-                    f"no row has {rule.value!r} in column `{rule.column}`, which holds {some}",
-                )
-            )
-    return problems
-
-
 def missing_class_notes(
     label: Label | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]
 ) -> tuple[str, ...]:

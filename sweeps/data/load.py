@@ -17,6 +17,7 @@ from sweeps.data.label_checks import (
     check_columns,
     drop_unlabeled,
     infer_tasks,
+    missing_class_notes,
     positive_last,
     split_columns,
     split_rules,
@@ -82,6 +83,14 @@ class Splits:
     summary: DataSummary | None = None
     missing: Mapping[str, list[Any]] = field(default_factory=dict)
 
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """A note for each split that lacks a class; see `missing_class_notes`."""
+        parts = {"train": self.train, "valid": self.valid}
+        if self.test is not None:
+            parts["test"] = self.test
+        return missing_class_notes(self.label, self.classes, parts)
+
 
 def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     """Read the data of a space, split it and encode its label.
@@ -98,7 +107,24 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     Raises:
         InputError: a source cannot be read, columns are missing, the label cannot be used, or a split would be empty.
     """
-    read, task, classes, missing = _read_labeled(spec)
+    return split_rows(spec, _read_parts(spec, read_source), seed, summarized=True)
+
+
+def split_rows(
+    spec: DataSpec, parts: dict[str, pa.Table], seed: int = 0, summarized: bool = False
+) -> Splits:
+    """Check and encode the label, and assign the rows to splits.
+
+    Args:
+        spec: the `data` section of a space.
+        parts: raw rows of each source. Only `spec.labels` and the columns of weights, splits and `spec.parse` must be there.
+        seed: seed of splits by fraction and by group.
+        summarized: True to summarise the raw rows.
+
+    Raises:
+        InputError: the label cannot be used, a split would be empty, a fold would lack a class, or no train row has a weight.
+    """
+    read, task, classes, missing = _labeled(spec, parts)
     parts = read.parts
     extra: tuple[str, ...] = (
         (f"without a label: {missing}",) if spec.labels and spec.drop_missing_label else ()
@@ -107,7 +133,7 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     notes = read.notes + _unlabeled_notes(missing) + unnamed
     if task == "binary" and classes not in (None, (0, 1)):
         notes += (f"the positive class of `{spec.label}` is {classes[1]!r} (data.positive)",)
-    summary = summarize(spec, parts, classes, seed)
+    summary = summarize(spec, parts, classes, seed) if summarized else None
     for name in spec.labels:
         parts = {key: encode_label(part, name, classes, task) for key, part in parts.items()}
     if problems := check_weights(spec, parts) + check_class_weight(spec, task):
@@ -120,7 +146,7 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
     parts = _split_train(spec, parts, classes is not None, seed)
     folds: tuple[Fold, ...] = ()
     if spec.folds:
-        folds = _folds(spec, parts["train"], classes is not None, seed)
+        folds = _folds(spec, parts, classes, seed)
         parts["valid"] = parts["train"].take(pa.array(folds[0][1]))
         extra = (*extra, f"folds: {spec.valid}, rows: {spec.rows}")
     else:
@@ -187,19 +213,19 @@ def summarize_source(
     Raises:
         InputError: see `load_splits`.
     """
-    found, _, classes, _ = _read_labeled(spec, read)
+    found, _, classes, _ = _labeled(spec, _read_parts(spec, read))
     return summarize(spec, found.parts, classes, seed, rows)
 
 
-def _read_labeled(
-    spec: DataSpec, read: Read | None = None
+def _labeled(
+    spec: DataSpec, parts: Mapping[str, pa.Table]
 ) -> tuple[ReadRows, str | None, tuple[Any, ...] | None, dict[str, int]]:
-    """Read the raw rows of each source with `read` or `read_source`; see `_read_parts`.
+    """Apply `data.missing`, `data.parse` and `data.drop_missing_label` to the raw rows of each source.
 
     Returns:
         The rows, the task and the classes of the label (see `Splits`), and the number of dropped rows without a label in each source.
     """
-    found = _read_parts(spec, read or read_source)
+    found = read_rows(spec, parts)
     missing: dict[str, int] = {}
     if not spec.labels:
         return found, None, None, missing
@@ -239,13 +265,26 @@ def fold_of(splits: Splits, number: int, share: float, seed: int) -> Splits:
     )
 
 
-def _folds(spec: DataSpec, rows: pa.Table, classify: bool, seed: int) -> tuple[Fold, ...]:
+def _folds(
+    spec: DataSpec, parts: Mapping[str, pa.Table], classes: tuple[Any, ...] | None, seed: int
+) -> tuple[Fold, ...]:
     """Assign the rows that are not in test to the folds of a cross-validation."""
     from sweeps.data import folds, split
 
     assert spec.valid is not None
+    rows = parts["train"]
     column = None if spec.valid.column is None else _split_values(spec, rows, spec.valid)
-    strata = rows.column(spec.labels[0]).to_numpy() if classify else None
+    strata = None
+    if classes is not None:
+        codes = {key: part.column(spec.labels[0]).to_numpy() for key, part in parts.items()}
+        strata = codes["train"]
+        present, counts = np.unique(strata, return_counts=True)
+        rare = present[counts.argmin()]
+        if column is None and counts.min() < spec.valid.folds:
+            has = " and ".join(f"{(own == rare).sum()} in {key}" for key, own in codes.items())
+            rule = f"{spec.valid.folds} folds need at least {spec.valid.folds} rows of each class"
+            text = f"{rule} in train, but class `{classes[rare]}` of `{spec.label}` has {has}"
+            raise InputError(Problem("data.valid", f"{text}; use fewer folds"))
     try:
         return folds.assign_folds(spec.valid, rows.num_rows, column, strata, seed)
     except split.SplitError as e:
@@ -260,7 +299,7 @@ def _read_parts(spec: DataSpec, read: Read) -> ReadRows:
             parts[key] = read(str(rule.path), spec.base, f"data.{key}", rule.args, spec.read)
     if problems := check_columns(spec, {key: part.column_names for key, part in parts.items()}):
         raise InputError(problems)
-    return read_rows(spec, parts)
+    return parts
 
 
 def _unlabeled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:

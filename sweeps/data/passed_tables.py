@@ -59,8 +59,9 @@ def save_tables(tables: Mapping[str, Any], folder: Path) -> None:
         except InputError:
             raise
         except Exception as e:
-            reason = next(iter(str(e).splitlines()), "") or type(e).__name__
-            problems.append(Problem(f"data.{key}", f"{_kind(table)} cannot be stored: {reason}"))
+            reason = "; ".join(map(str, e.args)).partition("\n")[0] or type(e).__name__
+            text = f"{_kind(table)} cannot be stored: {reason}"
+            problems.append(Problem(f"data.{key}", f"{text}; give each column values of one type"))
     if problems:
         raise InputError(problems)
 

@@ -6,10 +6,11 @@ call a user's `module:function`. Problems in such sources, and in the rows of la
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ from sweeps.space.problems import place_and_key
 if TYPE_CHECKING:
     from sweeps.data.files import SourceFiles
     from sweeps.space import DataSpec, Space
+
+log = logging.getLogger(__name__)
 
 # Largest number of files of a source that are checked early; the sweep checks the other files
 MAX_FILES = 100
@@ -47,11 +50,12 @@ class SourceInfo:
     files: SourceFiles | None = None
 
 
-def check_data(space: Space) -> None:
-    """Check the data of a space; see the module's docstring.
+def check_data(space: Space, most: float = MAX_BYTES) -> None:
+    """Check the data of a space; see the module's docstring. Log a warning for each split that lacks a class.
 
     Args:
         space: the search space. The function checks every data variant, and the columns that are named in preprocessing steps.
+        most: largest number of bytes that are read for this.
 
     Raises:
         InputError: the data has problems. The error lists all of them, with their positions in the space file.
@@ -60,30 +64,38 @@ def check_data(space: Space) -> None:
         return
     known: dict[tuple[str, str], SourceInfo | None] = {}
     labels: dict[str, _LabelInfo] = {}
+    lacking: tuple[str, ...] = ()
     problems: list[Problem] = []
-    budget = MAX_BYTES
     for spec in space.variants:
         own_problems, sources = _check_variant(space, spec, known)
         checked = {key: source for key, source in sources.items() if source is not None}
         if not own_problems and spec.source not in labels and len(checked) == len(sources):
             try:
-                label, read = _check_values(spec, checked, budget)
-                budget -= read
+                label, notes, read = _check_values(spec, checked, most, space.search.seed)
+                lacking += notes
+                most -= read
                 if label is not None:
                     labels[spec.source] = (spec.train, *label)
             except InputError as e:
                 own_problems += e.problems
         problems += (_locate_option(space, spec, p) for p in own_problems)
     if not problems and labels:
-        problems = _check_labels(space, list(labels.values()))
+        problems = _check_labels(space, list(labels.values()), lacking)
     if not problems:
-        problems = _check_texts(space, known)
+        problems = _check_types(space, known)
     if problems:
         raise locate_problems(space, problems)
+    for note in lacking:
+        log.warning("note: %s", note)
 
 
-def _check_labels(space: Space, labels: Sequence[_LabelInfo]) -> list[Problem]:
-    """Check that all sources have the same task and classes, and that the trainer reports the space's metrics for this task."""
+def _check_labels(
+    space: Space, labels: Sequence[_LabelInfo], lacking: Sequence[str]
+) -> list[Problem]:
+    """Check that all sources have the same task and classes, and that the trainer reports the space's metrics for this task.
+
+    For `lacking`, see `Splits.lacking`.
+    """
     from sweeps.data.label_checks import check_same_task
     from sweeps.data.metric_checks import check_metrics
 
@@ -91,50 +103,31 @@ def _check_labels(space: Space, labels: Sequence[_LabelInfo]) -> list[Problem]:
         Problem(_option_path(space, "train", p.text.split("`")[1]), p.text)
         for p in check_same_task(labels)
     ]
-    return problems or check_metrics(space, labels[0][1])
+    return problems or check_metrics(space, labels[0][1], lacking)
 
 
-def _check_texts(space: Space, known: Mapping[tuple[str, str], SourceInfo | None]) -> list[Problem]:
-    """Return a problem if, in every variant, a column of texts reaches a trainer that reads only numbers.
-
-    If only some variants have such a column, their trials fail, but the sweep does not. Nothing is returned then.
-
-    Args:
-        space: the search space.
-        known: see `_check_variant`.
-    """
-    from sweeps.data.column_checks import unread_texts, unread_texts_error
+def _check_types(space: Space, known: Mapping[tuple[str, str], SourceInfo | None]) -> list[Problem]:
+    """Check the types of the features; see `column_checks.check_types`. For `known`, see `_check_variant`."""
+    from sweeps.data.column_checks import check_types
     from sweeps.data.missing import certain_texts
-    from sweeps.data.schema_probe import first_rows
+    from sweeps.data.schema_probe import column_types, first_rows
 
-    if not space.trainer_definition.reads_numbers or space.trainer_definition.streams:
-        return []
-    unread: list[list[str]] = []
-    texts: dict[str, list[str]] = {}
+    types = []
     for spec in space.variants:
         info = known.get(("train", spec.train))
         if info is None or info.files is None:
             return []
-        if spec.train not in texts:
-            first = first_rows(info.files)
-            texts[spec.train] = [] if first is None else certain_texts(spec, first)
         features = {*info.names} - {
             *_removed(spec, info.names),
             *spec.parse,
         }  # an index of pandas without a name is no feature
-        unread.append(
-            unread_texts(
-                space.sections.get("preprocessor", ()),
-                [name for name in texts[spec.train] if name in features],
-            )
+        first = first_rows(info.files)
+        texts = [] if first is None else certain_texts(spec, first)
+        found = column_types(info.files).items()
+        types.append(
+            {n: kind for n, kind in found if n in features and (kind != "text" or n in texts)}
         )
-    if not all(unread):
-        return []
-    return [
-        Problem(
-            "space.preprocessor", unread_texts_error(unread[0], space.trainer.name or "the trainer")
-        )
-    ]
+    return check_types(space, types)
 
 
 _LabelInfo = tuple[str, str | None, tuple[Any, ...] | None]  # name, task and classes of a source
@@ -173,6 +166,9 @@ def _check_variant(
         problems += check_columns(spec, {key: info.names for key, info in probed.items()})
         removed = _removed(spec, names)
         features = [name for name in names if name not in removed]
+        if not features and not problems and space.trainer_definition.needs_label:
+            text = f"`{spec.train}` has no other columns than the label and those of data.drop, weights and splits"
+            problems.append(Problem("data.label", f"{text}; a model needs a column to read"))
         problems += check_step_columns(
             space.sections.get("preprocessor", ()), features, spec.label, spec.train, removed
         )
@@ -292,34 +288,38 @@ def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
 
 
 def _check_values(
-    spec: DataSpec, known: Mapping[str, SourceInfo], most: int
-) -> tuple[tuple[str | None, tuple[Any, ...] | None] | None, int]:
-    """Check the values of the label, of weights and of columns that assign rows to splits, if they can be read quickly.
+    spec: DataSpec, known: Mapping[str, SourceInfo], most: float, seed: int
+) -> tuple[tuple[str | None, tuple[Any, ...] | None] | None, tuple[str, ...], float]:
+    """Assign the rows to splits as the sweep does, if the columns that decide about the splits can be read quickly.
 
-    The task of the label `target` of scikit-learn's data sets is known without reading them.
+    These columns are the label, the weights, the columns of `data.parse`, and those that assign rows to splits.
 
     Args:
         spec: the data variant.
         known: facts about the variant's sources.
         most: largest number of bytes that may be read.
+        seed: seed of the sweep.
+
+    The task of the label `target` of scikit-learn's data sets is known without reading them.
 
     Returns:
-        Two values. The first is the pair (task, classes) of the label; None if there is no label, or if the values were not read.
-        The second is an estimate of the number of bytes that were read.
+        The pair (task, classes) of the label, which is None if there is no label, or if the values were not read. The notes about
+        classes that a split lacks. An estimate of the number of bytes that were read.
 
     Raises:
-        InputError: a value does not fit its rule of `data.parse`, the values of the label are invalid (see `infer_task`), a split has no
-            rows (see `check_split_values`), or a weight is invalid (see `check_weights`).
+        InputError: see `split_rows`.
     """
-    from sweeps.data import label_checks, sklearn_datasets, weights
-    from sweeps.data.parsed_columns import read_rows
+    from sweeps.data.label_checks import split_rules
+    from sweeps.data.load import split_rows
     from sweeps.data.schema_probe import bytes_to_read, read_columns
+    from sweeps.data.sklearn_datasets import label_task
 
     if list(known) == ["train"] and known["train"].files is None and spec.labels == ("target",):
-        return sklearn_datasets.label_task(spec.train.removeprefix("sklearn:"), spec.task), 0
-    wanted = sorted(
-        {*spec.labels, *spec.weight_columns, *label_checks.split_columns(spec), *spec.parse}
-    )
+        return label_task(spec.train.removeprefix("sklearn:"), spec.task), (), 0
+    columns = (rule.column for rule in split_rules(spec).values() if rule.column is not None)
+    wanted = sorted({*spec.labels, *spec.weight_columns, *columns, *spec.parse})
+    if spec.folds and not wanted:
+        wanted = [*known["train"].names[:1]]
     parts = {}
     for key, seen in known.items():
         if (
@@ -327,27 +327,11 @@ def _check_values(
             or set(wanted) & set(seen.files.partition_columns)
             or any(n.startswith("Unnamed: ") for n in wanted)
         ):
-            return None, 0
+            return None, (), 0
         parts[key] = seen.files
     size = sum(bytes_to_read(files, wanted) for files in parts.values()) if wanted else 0
     if not wanted or size > most:
-        return None, 0
+        return None, (), 0
     tables = {key: read_columns(files, wanted) for key, files in parts.items()}
-    tables = read_rows(spec, tables).parts
-    if spec.labels and spec.drop_missing_label:
-        tables, _ = label_checks.drop_unlabeled(spec.labels, tables)
-    problems, label = (
-        label_checks.check_split_values(spec, tables["train"])
-        + weights.check_weights(spec, tables),
-        None,
-    )
-    if spec.labels:
-        try:
-            label = label_checks.infer_tasks(spec.labels, spec.task, tables)
-            label_checks.positive_last(spec, *label)
-            problems += weights.check_class_weight(spec, label[0])
-        except InputError as e:
-            problems += e.problems
-    if problems:
-        raise InputError(problems)
-    return label, size
+    splits = split_rows(replace(spec, drop=(), drop_duplicates=False), tables, seed)
+    return (splits.task, splits.classes) if spec.labels else None, splits.lacking, size

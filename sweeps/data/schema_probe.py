@@ -21,6 +21,7 @@ from sweeps.data.tables import (
     drop_index_names,
     infer_types,
     is_text,
+    type_name,
 )
 
 # Bytes of a block. Arrow cannot read a row that is longer than a block, and a quoted field may contain a whole document.
@@ -224,6 +225,18 @@ def first_rows(files: SourceFiles) -> pa.Table | None:
     except (OSError, pa.ArrowException, ValueError):
         return None
     return None if first is None else _joined([first], names, files.is_text)
+
+
+def column_types(files: SourceFiles) -> dict[str, str]:
+    """Return the columns of the first file that hold no numbers, with the names of their types; see `tables.type_name`.
+
+    All columns of a text file are texts. The result is empty if the file cannot be read.
+    """
+    try:
+        schema = probe_schema(files, files.paths[0]).schema
+    except (OSError, pa.ArrowException, ValueError):
+        return {}
+    return {field.name: name for field in schema if (name := type_name(field))}
 
 
 def separator_of(files: SourceFiles) -> str:

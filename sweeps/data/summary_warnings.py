@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import first_of
-from sweeps.data.column_checks import SELECTOR_WORDS, selectors, unread_texts, unread_texts_error
+from sweeps.data.column_checks import SELECTOR_WORDS, selectors
 from sweeps.data.missing import EVERY_COLUMN
 from sweeps.data.summary import DataSummary, Finding, percent, shown
 from sweeps.space.nodes import scalar
@@ -140,7 +140,7 @@ def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
     found = [f for f in summary.findings if f.column not in dropped and _matters(f, space)]
     single = [_warning(f, summary) for kind in TEXTS for f in found if f.kind == kind]
     grouped = [_group_warning(group) for kind in GROUPS for group in groups(found, kind)]
-    return (*_unread(summary, space), *_positive(summary, space), *single, *grouped)
+    return (*_positive(summary, space), *single, *grouped)
 
 
 def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
@@ -154,29 +154,6 @@ def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
         text = f"the positive class is {classes[1]}, the last in sorted order, and `{', '.join(used)}` depends on it; "
         remedy = f"write data.positive: {classes[1]}, or data.positive: {classes[0]}"
         yield DataWarning("data.positive", text + remedy)
-
-
-def _unread(summary: DataSummary, space: Space) -> list[DataWarning]:
-    """Return a warning about columns of texts that reach a trainer that reads only numbers. The trials would fail."""
-    if not space.trainer_definition.reads_numbers:
-        return []
-    removed = {name for spec in space.variants for name in (*spec.drop, *spec.parse)}
-    texts = [
-        c.name
-        for c in summary.columns
-        if c.kind == "text" and c.role == "feature" and c.name not in removed
-    ]
-    unread = unread_texts(space.sections.get("preprocessor", ()), texts)
-    return (
-        [
-            DataWarning(
-                "space.preprocessor",
-                unread_texts_error(unread, space.trainer.name or "the trainer"),
-            )
-        ]
-        if unread
-        else []
-    )
 
 
 def _matters(finding: Finding, space: Space) -> bool:

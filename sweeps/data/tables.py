@@ -105,6 +105,32 @@ def null_texts(column: pa.ChunkedArray, texts: pa.Array | None = None) -> pa.Chu
     return pc.if_else(found, pa.scalar(None, column.type), column)
 
 
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether `canonical_table` makes numbers or booleans of a type."""
+    return bool(
+        pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_null(kind)
+    )
+
+
+def type_name(field: pa.Field) -> str:
+    """Return how messages name the type of a column: "text", "category", or the name of the type; "" for numbers and booleans."""
+    kind = field.type
+    if extension := (field.metadata or {}).get(EXTENSION_KEY):
+        return str(extension.decode())
+    if isinstance(kind, pa.BaseExtensionType):
+        return str(kind.extension_name)
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if is_number(value):
+        return ""
+    if is_text(value):
+        return "text" if value is kind else "category"
+    return str(value)
+
+
 def infer_types(table: pa.Table) -> pa.Table:
     """Convert columns of CSV text to the types that pandas would infer: integers, floats, booleans, or else strings.
 

@@ -264,6 +264,8 @@ def _label_comment(table: Table) -> str:
     balance = table.summary.label.values()
     rare = bool(balance) and min(balance) < 0.05 * sum(balance)
     shares = label_text(table.summary).removeprefix(f"{table.label} ")
+    if table.task == "multiclass" and next(iter(table.summary.label)).isdigit():
+        shares += "; for a label of numbers, add `task: regression`"
     return f"{table.task}: {shares}" + (
         "; a class is rare: consider `class_weight: balanced`" if rare else ""
     )

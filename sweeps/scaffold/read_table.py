@@ -106,6 +106,8 @@ def describe_table(
                 f"the data has no column `{label}`; {did_you_mean(label, table.column_names)}",
             )
         )
+    if table.num_columns == 1:
+        raise InputError(Problem("--label", f"`{source}` has only the column `{label}`"))
     rule = _label_rule(table, label)
     spec = DataSpec(
         source,

@@ -378,6 +378,18 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "5:1: space.preprocessor: `plan` is text, which xgboost cannot read, and no step encodes it; "
             "add an encoder, such as `preprocessor: [OneHotEncoder]`, or add it to data.drop",
         ),
+        data(
+            "more folds than a class has rows",
+            "{train: rows.csv, label: y, valid: {folds: 5}}",
+            "2:35: data.valid: 5 folds need at least 5 rows of each class in train, but class `no` of `y` has 4 in train; use fewer folds",
+        ),
+        data(
+            "no column beside the label",
+            "{train: one.csv, label: y, valid: 0.25}",
+            "2:31: data.label: `one.csv` has no other columns than the label and those of data.drop, weights and splits; "
+            "a model needs a column to read",
+            files={"one.csv": "y\n" + "no\nyes\n" * 9},
+        ),
         steps(
             "a step for an unknown column",
             "{preprocessor: {StandardScaler: {columns: aeg}}}",

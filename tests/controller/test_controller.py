@@ -109,6 +109,17 @@ def test_a_chain_that_cannot_be_fitted_ends_the_sweep_unless_trials_have_ended(
     )
 
 
+def test_a_chain_that_cannot_be_fitted_ends_the_sweep_even_if_trials_fail_first(
+    make_space, tmp_path
+):
+    going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
+    going._monitor = Monitor(error=InputError(Problem("space.preprocessor", "no column `x`")))
+    name = going.start_trial()
+    assert name is not None
+    going.on_trial_progress(name, Progress((), state=State.FAIL, error="no column `x`"))
+    assert going.refused is not None and going.reason == "bad input"
+
+
 def test_a_trial_continues_after_the_death_of_a_driver_and_of_the_pool(make_space, tmp_path):
     space = make_space(BODY, scheduler="{name: none}")
     first, _ = controller(space, tmp_path)

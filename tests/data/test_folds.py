@@ -102,13 +102,6 @@ def test_the_seed_decides_the_folds():
             None,
             "5 folds need at least 5 rows, got 3; use fewer folds",
         ),
-        (
-            Split("folds", folds=3),
-            8,
-            None,
-            [0, 0, 0, 0, 0, 0, 1, 1],
-            "3 folds need at least 3 rows in the smallest class, got 2",
-        ),
         (Split("folds", column="g", folds=3), 4, ["a", "a", "b", None], None, None),
         (
             Split("folds", column="g", folds=3),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import re
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from sweeps.space.data_section import SKLEARN
 from sweeps.space.step_names import Step
 from sweeps.space.templates import Chain
 from tests.bad_input import ROWS, furnish, rows, top
+from tests.commands import invoke
 
 SPACES = Path(__file__).parents[2] / "search_spaces"
 
@@ -357,12 +360,11 @@ def test_a_file_uri_is_checked(space, tmp_path):
     )
 
 
-def test_large_files_are_left_to_the_sweep(space, monkeypatch, tmp_path):
+def test_large_files_are_left_to_the_sweep(space, tmp_path):
     (tmp_path / "one.csv").write_text(ROWS.replace("yes", "no"))
     one = space("{train: one.csv, label: y, valid: 0.2}")
     assert "one class" in said(one)[0]
-    monkeypatch.setattr(preflight, "MAX_BYTES", 20)
-    preflight.check_data(one)
+    preflight.check_data(one, 20)
 
 
 def test_only_the_first_of_many_files_are_checked(space, monkeypatch, tmp_path):
@@ -437,7 +439,7 @@ def test_labels_of_any_name(space, tmp_path, name):
 
 def test_a_row_longer_than_a_block(space, tmp_path):
     long = '"' + "x\n" * 100_000 + '"'
-    (tmp_path / "long.csv").write_text(f"text,y\n{long},no\n{long * 1},yes\n")
+    (tmp_path / "long.csv").write_text("text,y\n" + f"{long},no\n{long},yes\n" * 2)
     preflight.check_data(space("{train: long.csv, label: y, valid: 0.5}"))
 
 
@@ -483,16 +485,21 @@ def test_problems_that_are_found_later_get_their_place_too(space):
     ]
 
 
-def test_it_imports_nothing_heavy(space, tmp_path):
+@pytest.mark.parametrize(
+    ("wrong", "imported"), [(ROWS.replace("yes", "no"), "[]"), (ROWS, "['pandas']")]
+)
+def test_it_imports_nothing_heavy(space, tmp_path, wrong, imported):
     space()
+    (tmp_path / "rows.csv").write_text(wrong)
     code = (
-        "import sys; from sweeps.space import load; from sweeps.data.preflight import check_data; check_data(load('space.yaml'))\n"
+        "import sys, contextlib; from sweeps.space import load; from sweeps.data.preflight import check_data\n"
+        "with contextlib.suppress(Exception): check_data(load('space.yaml'))\n"
         "print([m for m in 'ray torch mlflow pandas sklearn optuna xgboost'.split() if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
     )
-    assert done.stdout.strip() == "[]", done.stderr
+    assert done.stdout.strip() == imported, done.stderr
 
 
 @pytest.mark.integration
@@ -535,3 +542,176 @@ def test_rows_without_a_label_are_refused_or_left_out(space, tmp_path):
     (tmp_path / "holes.csv").write_text(ROWS.replace("no\n", "\n").replace("yes\n", "\n"))
     (found,) = said(space("{train: holes.csv, label: y, valid: 0.25, drop_missing_label: true}"))
     assert "data.label: " in found and "no value in data.train" in found
+
+
+N = 24
+TYPES = {
+    "text": ["red", "blue"] * (N // 2),
+    "category": pd.Categorical(["red", "blue"] * (N // 2)),
+    "timestamp": pd.date_range("2024-01-01", periods=N, freq="D"),
+    "date": [datetime.date(2024, 1, 1 + i) for i in range(N)],
+    "time": [datetime.time(i) for i in range(N)],
+    "duration": pd.to_timedelta(range(N), unit="h"),
+    "list": [["a", "b"]] * N,
+    "struct": [{"a": 1}] * N,
+    "binary": [b"x"] * N,
+    "period": pd.period_range("2021-01", periods=N, freq="M"),
+    "interval": pd.interval_range(0, N),
+    "decimal": [decimal.Decimal(i) for i in range(N)],
+    "int8": pd.array([*range(N - 1), None], "Int8"),
+}
+DATE = r'write `data.parse: {x: "%Y-%m-%d"}`'
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "advice"),
+    [
+        ("text", "text", "add an encoder"),
+        ("category", "of the type category", "add an encoder"),
+        ("timestamp", "of the type timestamp[", DATE),
+        ("date", "of the type date32[day]", DATE),
+        ("time", "of the type time64[us]", "name it in `columns` of a step"),
+        ("duration", "of the type duration[", "convert it to numbers"),
+        ("list", "of the type list<", "name it in `columns` of a step"),
+        ("struct", "of the type struct<", "name it in `columns` of a step"),
+        ("binary", "of the type binary", "name it in `columns` of a step"),
+        ("period", "of the type pandas.period", "convert it to dates (`to_timestamp()`)"),
+        ("interval", "of the type pandas.interval", "convert it to dates"),
+        ("decimal", "", ""),
+        ("int8", "", ""),
+    ],
+)
+def test_a_column_is_refused_if_the_trainer_cannot_read_its_type(
+    space, tmp_path, kind, shown, advice
+):
+    frame = pd.DataFrame({"x": TYPES[kind], "a": range(N), "y": ["no", "yes"] * (N // 2)})
+    frame.to_parquet(tmp_path / "typed.parquet")
+    rows = "train: typed.parquet, label: y, valid: 0.25"
+    loaded = space(f"{{{rows}}}", space="{params: {eta: 0.1}}")
+    preflight.check_data(space(f"{{{rows}, drop: [x]}}", space="{params: {eta: 0.1}}"))
+    if not shown:
+        preflight.check_data(loaded)
+        return
+    (line,) = said(loaded)
+    assert f"`x` is {shown}" in line and advice in line and line.endswith("add it to data.drop")
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "refused"),
+    [
+        ("category", "[OneHotEncoder]", False),
+        ("time", "[OneHotEncoder]", False),
+        ("timestamp", "[OneHotEncoder]", True),
+        ("timestamp", "[{OrdinalEncoder: {columns: [x]}}]", False),
+        ("list", "[OneHotEncoder]", True),
+        ("list", "[{MultiHotEncoder: {columns: [x]}}]", False),
+        ("duration", "[StandardScaler]", True),
+        ("duration", '["json:dumps"]', False),
+        ("period", '["json:dumps"]', True),
+        ("period", "[{OneHotEncoder: {columns: [x]}}]", True),
+    ],
+)
+def test_a_step_may_make_numbers_of_a_column(space, tmp_path, kind, steps, refused):
+    frame = pd.DataFrame({"x": TYPES[kind], "a": range(N), "y": ["no", "yes"] * (N // 2)})
+    frame.to_parquet(tmp_path / "typed.parquet")
+    loaded = space(
+        "{train: typed.parquet, label: y, valid: 0.25}", space=f"{{preprocessor: {steps}}}"
+    )
+    if refused:
+        assert "`x` is of the type" in said(loaded)[0]
+    else:
+        preflight.check_data(loaded)
+
+
+def test_types_that_a_bundle_would_refuse_are_refused_for_every_trainer(space, tmp_path):
+    frame = pd.DataFrame({"x": TYPES["period"], "y": ["no", "yes"] * (N // 2)})
+    frame.to_parquet(tmp_path / "typed.parquet")
+    data = "{train: typed.parquet, label: y, valid: 0.25}"
+    for trainer in ("catboost", '"sklearn.svm:SVC"', "{loop: json:load}"):
+        assert "pandas.period" in said(space(data, trainer=trainer))[0]
+    frame.assign(x=TYPES["list"]).to_parquet(tmp_path / "typed.parquet")
+    preflight.check_data(space(data, trainer="{loop: json:load}"))
+
+
+def test_dates_with_a_rule_are_numbers(space, tmp_path):
+    frame = pd.DataFrame({"x": TYPES["timestamp"], "y": ["no", "yes"] * (N // 2)})
+    frame.to_parquet(tmp_path / "typed.parquet")
+    preflight.check_data(
+        space('{train: typed.parquet, label: y, valid: 0.25, parse: {x: "%Y-%m-%d"}}')
+    )
+
+
+RARE = "a,day,y\n" + "".join(f"{i},{i},{'rare' if i < 5 else 'usual'}\n" for i in range(60))
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (
+            "valid: {folds: 8}",
+            "data.valid: 8 folds need at least 8 rows of each class in train, but class `rare` of `y` has 5 in train",
+        ),
+        ("valid: {folds: 5}, test: 0.2", "but class `rare` of `y` has 4 in train and 1 in test"),
+        ("valid: {time: day, last: 0.95}", "data.label: the train split has only one class"),
+        ("valid: {group: y, part: 0.5}", "data.label: the train split has only one class"),
+        ("valid: {column: day, value: 99}", "data.valid: no row has 99 in column `day`"),
+        ("valid: {folds: 5}", None),
+        ("valid: 0.25", None),
+    ],
+)
+def test_splits_and_folds_are_made_as_the_sweep_makes_them(space, tmp_path, data, error):
+    (tmp_path / "rare.csv").write_text(RARE)
+    loaded = space(f"{{train: rare.csv, label: y, {data}}}")
+    if error is None:
+        preflight.check_data(loaded)
+    else:
+        (line,) = said(loaded)
+        assert error in line
+
+
+@pytest.mark.parametrize(
+    ("metric", "refused"),
+    [("valid-auc", True), ("valid-roc_auc", True), ("valid-logloss", False)],
+)
+def test_a_class_that_valid_lacks_is_a_warning_unless_the_metric_needs_it(
+    space, tmp_path, caplog, metric, refused
+):
+    (tmp_path / "rare.csv").write_text(RARE)
+    loaded = space(
+        "{train: rare.csv, label: y, valid: {time: day, last: 0.2}}",
+        objective=f"{{metric: {metric}, goal: {'maximize' if refused else 'minimize'}}}",
+    )
+    note = "the valid split has no row of class `rare` of `y`"
+    if refused:
+        assert said(loaded) == [
+            f"space.yaml:3:21: objective.metric: `{metric}` needs rows of every class, but {note}; change data.valid"
+        ]
+    else:
+        preflight.check_data(loaded)
+        assert caplog.messages == [f"note: {note}"]
+
+
+def test_a_model_needs_a_column_to_read(space, tmp_path):
+    (tmp_path / "few.csv").write_text("y,w\n" + "no,1\nyes,2\n" * 9)
+    for data in ("weight: w", "drop: [w]", "drop: {choice: [[], [w]]}"):
+        (line,) = set(said(space(f"{{train: few.csv, label: y, valid: 0.25, {data}}}")))
+        assert "data.label: `few.csv` has no other columns than the label" in line
+    own = space("{train: few.csv, label: y, valid: 0.25, drop: [w]}", trainer="{loop: json:load}")
+    preflight.check_data(own)
+
+
+def test_a_label_of_integers_may_be_a_number(space, tmp_path):
+    (tmp_path / "stars.csv").write_text("a,y\n" + "".join(f"{i},{i % 6}\n" for i in range(60)))
+    data = "train: stars.csv, label: y, valid: 0.25"
+    wanted = {"objective": "{metric: valid-rmse, goal: minimize}"}
+    (line,) = said(space(f"{{{data}}}", **wanted))
+    assert "to predict the label as a number, set `data.task: regression`" in line
+    preflight.check_data(space(f"{{{data}, task: regression}}", **wanted))
+
+
+def test_plan_with_data_refuses_what_run_refuses(space, tmp_path):
+    (tmp_path / "rare.csv").write_text(RARE)
+    space("{train: rare.csv, label: y, valid: {folds: 8}}")
+    planned = invoke("plan", "space.yaml", "--data")
+    assert planned.exit_code == 2 and "class `rare` of `y` has 5 in train" in planned.stderr
+    assert "data: 60 rows" in planned.stdout, "the summary may show the cause"

@@ -407,15 +407,6 @@ def test_a_loop_of_the_user_may_ignore_columns(tmp_path, monkeypatch):
     assert texts(tmp_path, rows, trainer=own)
 
 
-def test_texts_that_no_step_encodes_are_named_for_a_trainer_of_numbers(tmp_path):
-    rows = frame(town=["Rome", "Oslo"] * (N // 2))
-    (text,) = texts(tmp_path, rows, steps="[]")
-    assert text.startswith(
-        "`color`, `town` are text, which xgboost cannot read, and no step encodes them; add an encoder, "
-    )
-    assert texts(tmp_path, rows, steps="[{OneHotEncoder: {columns: [color, town]}}]") == []
-
-
 def test_plan_shows_the_table_and_reads_no_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts(tmp_path, frame(price=["$1"] * N))

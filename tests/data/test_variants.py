@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -255,10 +256,14 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
     data_actor.load(asked, 0)
     with pytest.raises(
         InputError,
-        match=r"not numeric after preprocessing: `plan`; .*name such a column in .*, or drop it with",
+        match=r"`plan` is text, which the trainer cannot read, .* add an encoder, .* or add it to data.drop",
     ):
         data_actor.prepare((Step("StandardScaler"),))
     assert data_actor.prepare((Step("StandardScaler"), Step("OneHotEncoder")))["key"]
+    no_features = _DataActor((), str(tmp_path), (1,), numeric_only=True)
+    no_features.load(replace(asked, drop=("x", "plan")), 0)
+    with pytest.raises(InputError, match="no column is left for the model to read"):
+        no_features.prepare(())
     any_loop = _DataActor((), str(tmp_path), (1,))
     any_loop.load(asked, 0)
     assert any_loop.prepare((Step("StandardScaler"),))["key"], (
