@@ -436,11 +436,7 @@ def _load_model(path: Path, manifest: Manifest, data: Path) -> Bundle:
             fitted = old_pickles.loads((data / CUSTOM_PREPROCESSOR).read_bytes())
         model = references.resolve(manifest.load)(str(data / MODEL_FOLDER))
     except Exception as e:  # a user's loader may raise anything
-        message = (
-            str(e)
-            if isinstance(e, references.RefError | ImportError)
-            else f"{type(e).__name__}: {e}"
-        )
+        message = str(e) if isinstance(e, references.RefError) else f"{type(e).__name__}: {e}"
         raise BundleError(
             f"{path}: cannot be loaded: {message}; the bundle was made with {', '.join(manifest.requirements)}"
         ) from e

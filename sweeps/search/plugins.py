@@ -181,11 +181,7 @@ def _import(place: str, kind: str, name: str) -> Any:
     try:
         return registry.resolve(kind, name)
     except references.RefError as e:
-        raise InputError(Problem(place, str(e))) from None
-    except Exception as e:
-        raise InputError(
-            Problem(place, f"`{name}` cannot be imported: {type(e).__name__}: {e}")
-        ) from e
+        raise InputError(Problem(place, str(e))) from e
 
 
 def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:

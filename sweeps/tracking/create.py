@@ -50,8 +50,6 @@ def _create(spec: TrackerSpec, space: Space) -> Tracker:
         found: Any = registry.resolve(KIND, spec.name)
     except RefError as e:
         raise _CannotCreate(str(e)) from e
-    except Exception as e:  # The user's module raised an error.
-        raise _CannotCreate(f"`{spec.name}` cannot be imported: {_line(e)}") from e
     if inspect.isclass(found):
         _check_port(spec.name, found)
     elif not callable(found):

@@ -117,7 +117,7 @@ def _to_json(step: FittedStep) -> dict[str, Any] | None:
 def _resolves_to(reference: str, function: Any) -> bool:
     try:
         return references.resolve(reference) is function
-    except (references.RefError, ImportError):
+    except references.RefError:
         return False
 
 
