@@ -123,24 +123,9 @@ def files(tmp_path: Path, **frames: pd.DataFrame) -> None:
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
 
 
-def test_sources_must_have_the_same_task(tmp_path, monkeypatch):
+def test_sources_must_have_the_same_task(tmp_path):
     a = pd.DataFrame({"x": np.arange(20), "y": ["no", "yes"] * 10})
     files(tmp_path, a=a, b=a.assign(y=["no", "yes", "maybe", "no"] * 5), c=a.assign(extra=1))
-    from sweeps.data import load
-
-    def read(source, base, place, args):
-        import pyarrow as pa
-
-        return pa.Table.from_pandas(
-            pd.read_csv(base / source, dtype_backend="pyarrow"), preserve_index=False
-        )
-
-    def kept(source, base, place, args):
-        from sweeps.data.tables import canonical_table
-
-        return canonical_table(read(source, base, place, args))
-
-    monkeypatch.setattr(load, "read_source", kept)  # without Ray
     ask = lambda *names: [spec(f"{n}.csv", tmp_path, label="y") for n in names]  # noqa: E731
     made = DataVariants(ask("a")[0], ask("a", "c"), 0, ("train",))
     assert made.splits({"train": "c.csv"}).features == ("x", "extra") and made.splits(
