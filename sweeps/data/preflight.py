@@ -317,7 +317,8 @@ def _check_values(
     if list(known) == ["train"] and known["train"].files is None and spec.labels == ("target",):
         return label_task(spec.train.removeprefix("sklearn:"), spec.task), (), 0
     columns = (rule.column for rule in split_rules(spec).values() if rule.column is not None)
-    wanted = sorted({*spec.labels, *spec.weight_columns, *columns, *spec.parse})
+    groups = () if spec.group is None else (spec.group,)
+    wanted = sorted({*spec.labels, *spec.weight_columns, *columns, *groups, *spec.parse})
     if spec.folds and not wanted:
         wanted = [*known["train"].names[:1]]
     parts = {}
