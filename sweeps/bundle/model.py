@@ -80,8 +80,10 @@ class Bundle:
         Args:
             values: values of each raw column, such as a frame.
         """
+        markers = {column.name: column.missing for column in self.manifest.columns}
         for name, known in self.known_values.items():
-            cells = pd.Series(values.get(name), dtype=object).dropna()
+            given = pd.Series(values.get(name), dtype=object)
+            cells = schema.without_markers(given, markers.get(name)).dropna()
             self.unseen[name] += int((~cells.isin(known)).sum())
             self.cells[name] += len(cells)
 

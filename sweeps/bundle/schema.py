@@ -135,7 +135,7 @@ def _suggestion(name: str, names: Iterable[str]) -> str:
     return f" ({tail})" if tail.startswith("did you mean") else ""
 
 
-def _without_markers(values: pd.Series, markers: Sequence[Any] | None) -> pd.Series:
+def without_markers(values: pd.Series, markers: Sequence[Any] | None) -> pd.Series:
     """Return a column whose markers are missing values; see `sweeps.data.missing`."""
     if markers is None and pd.api.types.is_numeric_dtype(values.dtype):
         return values
@@ -145,7 +145,7 @@ def _without_markers(values: pd.Series, markers: Sequence[Any] | None) -> pd.Ser
 def _convert(values: pd.Series, column: ColumnSchema) -> pd.Series:
     if column.type == "tensor":
         return _to_tensors(tensors_to_arrays(values), column)
-    values = _without_markers(values, column.missing)
+    values = without_markers(values, column.missing)
     if str(values.dtype) == column.dtype and column.type != "category":
         return values
     if column.type == "integer":

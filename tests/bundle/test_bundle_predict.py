@@ -463,7 +463,7 @@ def test_predict_counts_values_that_training_never_saw(tmp_path, monkeypatch):
         tmp_path, load_bundle(write_bundle(tmp_path / "b", **kept)).manifest, None, fitted
     )
     assert loaded.unseen_notes == []
-    new = pd.DataFrame({"city": ["Rome", "Lyon", None, "Oslo"], "kind": ["c", "a", "a", None]})
+    new = pd.DataFrame({"city": ["Rome", "Lyon", "NA", "Oslo"], "kind": ["c", "a", "a", None]})
     for start in (0, 2):
         loaded.count_unseen(new.iloc[start : start + 2])
     assert loaded.unseen_notes == [
