@@ -14,9 +14,10 @@ from sweeps.bundle.manifest import ColumnSchema
 from sweeps.bundle.schema import enforce_schema, infer_schema
 from sweeps.core.errors import InputError
 from sweeps.data import preflight
+from sweeps.data.files import find_files
 from sweeps.data.load import load_splits
 from sweeps.data.parsed_columns import read_rows
-from sweeps.data.schema_probe import csv_options, read_columns
+from sweeps.data.schema_probe import read_blocks, read_columns
 from sweeps.data.tables import canonical_table
 from sweeps.serving import request_checks
 from sweeps.space import load
@@ -214,11 +215,10 @@ def as_records(frame):
 
 
 def read_csv(folder):
-    from pyarrow import csv
-
     GIVEN.to_csv(folder / "given.csv", index=False)
-    options = csv_options("given.csv", list(GIVEN.columns))
-    return csv.read_csv(folder / "given.csv", **options).to_pandas()
+    files = find_files("given.csv", folder, "rows")
+    blocks = read_blocks(files, files.paths[0], list(GIVEN.columns))
+    return pa.concat_tables(blocks).to_pandas()
 
 
 def test_a_bundle_reads_the_same_rows_from_every_format(tmp_path):
