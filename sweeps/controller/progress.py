@@ -214,9 +214,9 @@ class SweepProgress:
             return ()
         before, after = self._nodes, self.usage.nodes
         self._nodes = after
-        lost = [f"node {name} was lost" for node, name in before.items() if node not in after]
-        joined = [f"node {name} has joined" for node, name in after.items() if node not in before]
-        return (*lost, *joined) if before else ()
+        changed = sorted(before.items() ^ after.items()) if before else ()
+        words = {True: "was lost", False: "has joined"}
+        return tuple(f"node {name} {words[node in before]}" for node, name in changed)
 
     def _time_left(self, now: float) -> TimeLeft | None:
         scheduler = self._search.scheduler

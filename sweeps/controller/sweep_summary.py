@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import SweepFolder, is_sweep
 
 if TYPE_CHECKING:
-    from sweeps.study.record import Record, TrialRecord
+    from sweeps.study.record import Record, RecordReader, TrialRecord
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,12 @@ def list_sweeps(root: Path) -> list[SweepSummary]:
     return sorted(summaries, key=lambda s: s.began, reverse=True)
 
 
-def summarize(folder: Path, read: Callable[[], Record | None] | None = None) -> SweepSummary:
+def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
     """Return the summary of the sweep in a folder.
 
     Args:
         folder: The sweep's folder.
-        read: Reads the study, such as `RecordReader.read` of a reader that is used again; by default, the whole study is read.
+        reader: Reads the study. Give a reader that is used again, so that only what is new is read.
     """
     from sweeps.core.folder_lock import is_driven
 
@@ -146,7 +146,7 @@ def summarize(folder: Path, read: Callable[[], Record | None] | None = None) -> 
     ended = result is not None and not running
     study = None
     if not ended or origin.get("repeats", 1) > 1:
-        study, damage = _read_study(folder, read)
+        study, damage = _read_study(folder, reader)
         problems += damage
     if result is not None:
         result = relocate(result, folder)
@@ -186,13 +186,13 @@ def _state(running: bool, study: Record | None, result: dict[str, Any] | None) -
 
 
 def _read_study(
-    folder: Path, read: Callable[[], Record | None] | None
+    folder: Path, reader: RecordReader | None
 ) -> tuple[Record | None, tuple[Problem, ...]]:
     """Return the study and its problems. The study is None if it does not exist yet, is damaged, or its database cannot be reached."""
     from sweeps.study import record
 
     try:
-        return (read or record.RecordReader(folder).read)(), ()
+        return (reader or record.RecordReader(folder)).read(), ()
     except (DamagedStudy, UnreadableFile) as e:
         return None, tuple(e.problems)
     except InputError:  # The database cannot be reached. `ls` must still list the other sweeps.

@@ -52,7 +52,7 @@ def statuses(
             if now is None or now != before:
                 if reader is None or is_copy:  # Each copy is in another folder.
                     reader = RecordReader(folder)
-                before, summary = now, summarize(folder, reader.read)
+                before, summary = now, summarize(folder, reader)
                 if not summary.is_running:
                     return
                 max_t = max_t or (_max_t(folder),)

@@ -91,16 +91,19 @@ def kills_for_memory() -> int:
 
     Under cgroup v2, `memory.events` has the number; under v1, `memory.oom_control` of the controller `memory`.
     """
-    files = [MOUNT / "memory.events", MOUNT / "memory" / "memory.oom_control"]
+    paths = [""]
     with contextlib.suppress(OSError):
-        for path in re.findall(
-            r"^\d+:(?:|.*\bmemory\b.*):/(.+)", CGROUPS.read_text(), re.MULTILINE
-        ):
-            files += [file.parent / path / file.name for file in files[:2]]
+        paths += re.findall(r"^\d+:(?:|.*\bmemory\b.*):/(.+)", CGROUPS.read_text(), re.MULTILINE)
     kills = 0
-    for file in files:
-        with contextlib.suppress(OSError):
-            kills += sum(map(int, re.findall(r"^oom_kill (\d+)", file.read_text(), re.MULTILINE)))
+    for path in paths:
+        for file in (
+            MOUNT / path / "memory.events",
+            MOUNT / "memory" / path / "memory.oom_control",
+        ):
+            with contextlib.suppress(OSError):
+                kills += sum(
+                    map(int, re.findall(r"^oom_kill (\d+)", file.read_text(), re.MULTILINE))
+                )
     return kills
 
 

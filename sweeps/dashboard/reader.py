@@ -92,7 +92,7 @@ class SweepReader:
             version = version_of(self.folder)
             if self._summary is None or (self._summary[0] != version and not self.rest()):
                 with self._resting():
-                    self._summary = version, summarize(self.folder, self._record.read)
+                    self._summary = version, summarize(self.folder, self._record)
             return self._summary
 
     def rest(self) -> float:
@@ -147,7 +147,7 @@ def read(reader: record.RecordReader, version: str, old: Mapping[int, Row]) -> S
         old: The rows of the snapshot before.
     """
     folder = reader.folder
-    summary, study, data, problem = summarize(folder, reader.read), None, None, ""
+    summary, study, data, problem = summarize(folder, reader), None, None, ""
     rows: dict[int, Row] = {}
     try:
         study = reader.read()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import itertools
 import math
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -357,17 +359,14 @@ def resources_in_use(
     Returns:
         For each resource, (time, amount) pairs: from each time on, the amount was in use. The pairs are ordered by time.
     """
-    changes: dict[str, dict[float, float]] = {}
+    changes: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
     for start, end, amounts in periods:
         for name, amount in amounts.items():
-            of_name = changes.setdefault(name, {})
-            of_name[start] = of_name.get(start, 0.0) + amount
-            of_name[end] = of_name.get(end, 0.0) - amount
+            changes[name][start] += amount
+            changes[name][end] -= amount
     used: dict[str, list[tuple[float, float]]] = {}
     for name, of_name in changes.items():
-        total, points = 0.0, []
-        for at, change in sorted(of_name.items()):
-            total += change
-            points.append((at, round(total, 9)))
-        used[name] = points
+        times = sorted(of_name)
+        totals = itertools.accumulate(of_name[at] for at in times)
+        used[name] = [(at, round(total, 9)) for at, total in zip(times, totals, strict=True)]
     return used

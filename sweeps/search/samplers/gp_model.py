@@ -93,7 +93,7 @@ class GpModel:
         )
         self._categorical = np.array([i in self.axes.choices for i in range(len(self.names) + 1)])
         self._kernels = FittedKernels()
-        self._ended: dict[int, np.ndarray] = {}
+        self._ended: dict[int, list[float]] = {}  # values of trials that have ended, by number
         self._earlier: Sequence[Sequence[EarlierProcess]] = ()
 
     def learn_from(self, earlier: Sequence[Sequence[EarlierProcess]]) -> None:
@@ -227,22 +227,18 @@ class GpModel:
 
     def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:
         """Return the places of n trials, an array of shape (n, dimensions). The place of a dimension that a trial lacks is NaN."""
-        rows = np.array([self._internal(trial) for trial in trials])
-        return self.axes.places(rows.reshape(-1, len(self.names)))
-
-    def _internal(self, trial: FrozenTrial) -> np.ndarray:
-        """Return the values of a trial in Optuna's internal representation, an array of shape (dimensions,). The values of ended trials are kept."""
-        if trial.number in self._ended:
-            return self._ended[trial.number]
-        params = trial.params
-        values = [
-            d.to_internal_repr(params[name]) if name in params else np.nan
-            for name, d in self.names.items()
-        ]
-        row = np.array(values, dtype=float)
-        if trial.state.is_finished():
-            self._ended[trial.number] = row
-        return row
+        rows = []
+        for trial in trials:
+            if (row := self._ended.get(trial.number)) is None:
+                params = trial.params
+                row = [
+                    d.to_internal_repr(params[name]) if name in params else np.nan
+                    for name, d in self.names.items()
+                ]
+                if trial.state.is_finished():
+                    self._ended[trial.number] = row
+            rows.append(row)
+        return self.axes.places(np.array(rows).reshape(-1, len(self.names)))
 
     def _inputs(self, places: np.ndarray, fidelities: np.ndarray) -> np.ndarray:
         """Convert places of shape (n, dimensions) and fidelities of shape (n,) to inputs of a `Process`, of shape (n, dimensions + 1).
