@@ -169,7 +169,7 @@ def test_a_slow_writer_is_not_a_dead_server_and_says_how_much_is_left(tmp_path, 
         tracker.handle(begin(trial(number), 1.0))
     wait_until(lambda: tracker.parent, 60, "the run of the sweep")
     assert tracker.close(3.0, told.append) and tracker.error is None
-    assert "sending 9 runs to MLflow" in told and "sending 5 runs to MLflow" in told
+    assert "sending runs to MLflow, 9 left" in told and "sending runs to MLflow, 5 left" in told
 
 
 def test_states_come_before_long_curves(client, tmp_path, monkeypatch):

@@ -107,7 +107,7 @@ class MlflowTracker:
         while self._thread.is_alive() and time.monotonic() - self._last_answer < timeout:
             self._thread.join(0.2)
             if self.writer.left:
-                on_wait(f"sending {self.writer.left:,} runs to MLflow")
+                on_wait(f"sending runs to MLflow, {self.writer.left:,} left")
         self._stopped.set()
         return not self._thread.is_alive()
 
