@@ -245,6 +245,14 @@ def test_local_parquet_files_are_read_without_ray(tmp_path, monkeypatch):
     assert read.column_names == ["a", "c", "y"] and read.to_pydict() == frame.to_dict("list")
 
 
+def test_tensors_in_parquet_files_keep_their_type(tmp_path):
+    tensors = pytest.importorskip("ray.data.extensions").TensorArray(np.zeros((4, 3, 2)))
+    table = pa.Table.from_pandas(pd.DataFrame({"x": tensors, "y": [0, 1, 0, 1]}))
+    pq.write_table(table, tmp_path / "rows.parquet")
+    read = sources.read_source("rows.parquet", tmp_path, "data.train")
+    assert isinstance(read.schema.field("x").type, pa.BaseExtensionType)
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 class TestFiles:

@@ -22,6 +22,7 @@ from sweeps.scaffold.from_data import space_text
 from sweeps.scaffold.read_table import describe_table, likely_label, open_table
 from sweeps.scaffold.yaml_text import quoted
 from sweeps.space import load
+from sweeps.space.section_models import ReadKeys
 from sweeps.space.yaml12 import parse
 from tests.scaffold.tables import dirty
 
@@ -350,3 +351,15 @@ def test_real_tables(tmp_path, file, label, dropped):
     assert space.data.drop == dropped
     (found,) = summarize_early(space)
     assert [warning.text for warning in found.warnings] == []
+
+
+def test_the_keys_of_read_reach_the_space_file(tmp_path):
+    lines = [f"{i / 7:.3f};{i % 3};{i % 2}".replace(".", ",") for i in range(300)]
+    (tmp_path / "rows.csv").write_text("\n".join(lines), encoding="utf-16")
+    space, data = tmp_path / "s.yaml", tmp_path / "rows.csv"
+    given = ("--data", data, "--label", "y", "--read")
+    keys = 'separator: ";"\ndecimal: ","\nencoding: utf-16\nnames: [x, z, y]'
+    assert run(space, *given, keys).exit_code == 0
+    assert load(space, []).data.read == ReadKeys(("x", "z", "y"), 0, ";", ",", "utf-16")
+    refused = run(space, *given, "{sep: x}", "--force")
+    assert "--read: read.sep: unknown key" in refused.output

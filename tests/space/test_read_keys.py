@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.bundle.export import sweep_facts
 from sweeps.core.errors import InputError
 from sweeps.space import load
 from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
@@ -22,6 +23,12 @@ def test_keys_are_read(tmp_path):
     keys = r'{names: [a, "", y], skip_lines: 2, separator: "\t", decimal: ",", encoding: cp1252}'
     assert read(tmp_path, keys) == ReadKeys(("a", "", "y"), 2, "\t", ",", "cp1252")
     assert read(tmp_path, "{}") == read(tmp_path, "null") == READ_DEFAULTS
+
+
+def test_a_bundle_knows_the_keys(tmp_path):
+    read(tmp_path, '{separator: ";"}')
+    facts = sweep_facts(tmp_path, load(tmp_path / "space.yaml", []), "")
+    assert ReadKeys(**facts["read"]) == ReadKeys(separator=";")
 
 
 @pytest.mark.parametrize(
