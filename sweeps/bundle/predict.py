@@ -55,9 +55,10 @@ def predict_file(
         InputError: a file is missing, damaged or in an unknown format; a column is missing or has invalid values; or the disk is full.
         BundleError: the bundle is damaged.
     """
-    if isinstance(target, str) and not _is_uri(target):
-        target = Path(target)
-    _check_files(source, target if isinstance(target, str | Path) else None)
+    if isinstance(target, str | Path):
+        target = check_files(source, target)
+    else:
+        check_files(source)
     loaded = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
     if workers > 1:
         parts = _predict_distributed(loaded, source, workers)
@@ -80,8 +81,11 @@ def predict_file(
     return target
 
 
-def _check_files(source: str | Path, target: str | Path | None) -> None:
+def check_files(source: str | Path, target: str | Path | None = None) -> str | Path | None:
     """Check the paths of the files before the bundle is loaded.
+
+    Returns:
+        `target`, as a `Path` unless it is a URI.
 
     Raises:
         InputError: the input is missing, the path of the output cannot be written, or a name has an unknown suffix.
@@ -90,6 +94,7 @@ def _check_files(source: str | Path, target: str | Path | None) -> None:
     system, path = _filesystem(source)
     if target is not None:
         _format(target)
+        target = target if _is_uri(target) else Path(target)
     if isinstance(target, Path):
         if not target.parent.is_dir():
             raise InputError(Problem(str(target), f"the folder {target.parent} does not exist"))
@@ -108,6 +113,7 @@ def _check_files(source: str | Path, target: str | Path | None) -> None:
                 "is the input file, and would be overwritten; name another output file with -o",
             )
         )
+    return target
 
 
 def _format(path: str | Path) -> str:

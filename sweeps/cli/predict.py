@@ -38,11 +38,13 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
     the sweep's best trial is then used. Ray starts only if there are several workers.
     """
     from sweeps.bundle.model import load_bundle
-    from sweeps.bundle.predict import predict_file
+    from sweeps.bundle.predict import check_files, predict_file
     from sweeps.controller.sweep_lookup import bundle_of
     from sweeps.terminal.progress_line import row_counter
 
-    loaded = load_bundle(bundle_of(bundle, root))
+    path = bundle_of(bundle, root)
+    check_files(source, output)
+    loaded = load_bundle(path)
     with row_counter(sys.stderr if output else None) as on_rows:
         predict_file(loaded, source, output or sys.stdout.buffer, on_rows, workers)
     for note in loaded.unseen_notes:

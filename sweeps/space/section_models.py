@@ -95,7 +95,18 @@ ParseRules = Annotated[
                     {"type": "string", "pattern": "%[A-Za-z]|^unit ."},
                     {
                         "type": "object",
-                        "properties": {"rule": {"type": "string"}, "other": {"const": "missing"}},
+                        "properties": {
+                            "rule": {
+                                "type": "string",
+                                "description": "Rule for the texts of the column.",
+                                "examples": ["number"],
+                            },
+                            "other": {
+                                "const": "missing",
+                                "description": "What becomes of texts that do not fit the rule.",
+                                "examples": ["missing"],
+                            },
+                        },
                         "required": ["rule", "other"],
                         "additionalProperties": False,
                     },

@@ -654,7 +654,7 @@ RARE = "a,day,y\n" + "".join(f"{i},{i},{'rare' if i < 5 else 'usual'}\n" for i i
         ),
         ("valid: {folds: 5}, test: 0.2", "but class `rare` of `y` has 4 in train and 1 in test"),
         ("valid: {time: day, last: 0.95}", "data.label: the train split has only one class"),
-        ("valid: {group: y, part: 0.5}", "data.label: the train split has only one class"),
+        ("group: y, valid: 0.5", "data.label: the train split has only one class"),
         ("valid: {column: day, value: 99}", "data.valid: no row has 99 in column `day`"),
         ("valid: {folds: 5}", None),
         ("valid: 0.25", None),
