@@ -305,7 +305,9 @@ def exported(
 ) -> tuple[trial_export.Exported, dict[str, Any]]:
     """What comes of the export of trial 0, were its loop one with a `load`; and what the bundle's manifest says of it."""
     told: dict[str, Any] = {}
-    facts = SimpleNamespace(fingerprint="f", label="y", task="binary", classes=(0, 1), check=None, missing={})
+    facts = SimpleNamespace(
+        fingerprint="f", label="y", task="binary", classes=(0, 1), check=None, missing={}
+    )
     store = SimpleNamespace(
         load_info=lambda data: facts, load_chain=lambda *which: None, load_test=lambda data: None
     )
