@@ -291,7 +291,7 @@ def _folds(
         raise InputError(Problem(f"data.{e.key}", str(e))) from e
 
 
-def _read_parts(spec: DataSpec, read: Read) -> ReadRows:
+def _read_parts(spec: DataSpec, read: Read) -> dict[str, pa.Table]:
     """Read the source of train. Also read the sources of valid and test if the `data` section gives separate sources for them."""
     parts = {"train": read(spec.train, spec.base, "data.train", spec.args, spec.read)}
     for key, rule in split_rules(spec).items():
