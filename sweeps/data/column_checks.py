@@ -262,9 +262,22 @@ def _may_change(step: Step, column: str, kind: str) -> bool:
     categorical = not kind.startswith(_NOT_CATEGORICAL)
     if step.columns is None:
         return categorical and step.name not in _NO_ENCODERS
+    return selects(step, column, categorical)
+
+
+def selects(step: Step, column: str, categorical: bool = True) -> bool:
+    """Return whether a step may get a column that is no number. A step without `columns` gets all columns.
+
+    Args:
+        step: the step.
+        column: name of the column.
+        categorical: True if the keyword "categorical" includes the column.
+    """
     words = ("all", "categorical") if categorical else ("all",)
     chosen = [text for _, text in selectors(step.columns, "")]
-    return any(text in (*words, column) or fnmatch.fnmatchcase(column, text) for text in chosen)
+    return step.columns is None or any(
+        text in (*words, column) or fnmatch.fnmatchcase(column, text) for text in chosen
+    )
 
 
 def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:

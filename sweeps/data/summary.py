@@ -55,9 +55,8 @@ class Finding:
     """Something in the data that may spoil a search.
 
     Attributes:
-        kind: "identifier", "prose", "codes", "many", "row_number", "number_text", "date_text", "marker", "word",
-            "rounded", "infinite", "unseen", "empty", "constant",
-            "leak", "duplicates" or "overlap".
+        kind: "identifier", "prose", "many", "row_number", "number_text", "date_text", "marker", "rounded", "infinite",
+            "unseen", "empty", "constant", "leak", "duplicates" or "overlap".
         column: name of the column; "" if the finding is about rows.
         example: an example of a value, or the split with rows of train. For texts of numbers or dates, the first text that does not fit.
         rule: for texts of numbers or dates: the rule of `data.parse`.

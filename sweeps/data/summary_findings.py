@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 
 from sweeps.data.label_checks import as_text
 from sweeps.data.label_leaks import find_leaks
-from sweeps.data.missing import WORDS
+from sweeps.data.missing import WORDS, without_markers
 from sweeps.data.parse import DECIMAL_COMMA, DURATION, NUMBER, TIME, UNIT, parse_texts
 from sweeps.data.summary import ColumnSummary, Finding, sample_rows, shown
-from sweeps.data.tables import has_codes
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
@@ -54,12 +53,8 @@ _DATES = (
     *("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y"),
 )
 _TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
-_ZONES = ("%H:%M%z", "%H:%M:%S%z", "%H:%M:%S.%f%z")
-_FORMATS = (
-    *_DATES,
-    *(f"{day}{gap}{time}" for day in _DATES for gap in " T" for time in (*_TIMES, *_ZONES)),
-    *(TIME + time for time in _TIMES),
-)
+_CLOCKS = ("", *(gap + time + zone for gap in " T" for time in _TIMES for zone in ("", "%z")))
+_FORMATS = (*(day + clock for clock in _CLOCKS for day in _DATES), *(TIME + t for t in _TIMES))
 
 
 def _shape(text: str) -> str:
@@ -67,10 +62,6 @@ def _shape(text: str) -> str:
     return re.sub(r"[^\W_]+", "x", re.sub(r"(Z|[+-]\d\d:?\d\d)$", "", text))
 
 
-_SHAPES = {
-    form: _shape(datetime(2001, 2, 3, 4, 5, 6).strftime(form.removeprefix(TIME)))
-    for form in _FORMATS
-}
 # Names of identifiers, such as `id`, `user_id`, `PassengerId` and `customerID`.
 _NAMED_ID = re.compile(
     r"(?:^|[_\s.-])(?:id|ids|uuid|guid)$|^id[_\s.-]|[a-z0-9]I[Dd]$|^I[Dd]$", re.ASCII
@@ -81,6 +72,8 @@ _DIGITS, _CODE = r"^\d+$", r"^[A-Z]* ?0\d+$"
 _LABELLED, _NUMBERED = r"^[A-Z]+[-_]\d+$", r"^[A-Z]+[-_]?\d+$"
 _PLAIN = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _WITH_UNIT = r"^\D{0,3}\d[\d., ]*?\s*(?P<unit>[\pL°µ\"'′″]\D*\d?)$"
+# Kinds of findings whose example is the text of a cell.
+_WITH_EXAMPLES = ("marker", "number_text", "date_text")
 # Texts that often mean a missing value: signs, and words.
 _SUSPECT = (
     r"(?i)^([-–—?.*#_/ ]+|unknown|missing|not available|undefined|n\.?a\.?|n/a|none|nil|nan|null)$"
@@ -108,33 +101,38 @@ def find_all(
         whole: True if `parts` has all rows, so that a finding in the sample can be checked on all rows.
     """
     features = [column for column in columns if column.role == "feature"]
-    parsed = set(spec.parse)
     vectors = _vector_names([column.name for column in features])
     train = parts["train"] if whole else sample
-    names = _readable(sample, columns)
     # Without all columns, rows that differ would look like copies.
-    copies = _copies(sample, names) if names and len(names) == len(columns) else None
-    rows, sampled = (
-        (train, sample) if copies is None else _without_copies(spec, train, sample, columns, copies)
-    )
+    comparable = sample.num_columns == len(columns)
+    copies = _copies(sample) if comparable else np.zeros(sample.num_rows, dtype=bool)
+    different = sample.filter(pa.array(~copies))
+    are_copies = copies.any() and _are_rarely_equal(different)
+    numbers = train.select([column.name for column in columns if column.kind == "number"])
+    # The value of an identifier appears twice in a copied row, but it still identifies the row.
+    if are_copies or (copies.any() and spec.drop_duplicates):
+        numbers = numbers.filter(pa.array(~_copies(train)))
+    else:
+        different = sample
     found: list[Finding] = []
     for column in features:
+        if column.kind == "other":
+            continue
+        values = different.column(column.name)
         if (empty := _constant(train, column, column.name in vectors)) is not None:
             found.append(empty)
-        elif column.kind == "text" and column.name not in parsed:
-            found += text_findings(sampled.column(column.name), column.name)
-        elif column.kind == "number" and column.name not in parsed:
+        elif column.kind == "text" and column.name not in spec.parse:
+            found += text_findings(values, column.name)
+        elif column.kind == "number" and column.name not in spec.parse:
             found += _infinite(train.column(column.name), column.name)
-            found += _row_numbers(rows.column(column.name), column, len(features))
-            found += _far_number(sampled.column(column.name), column.name)
-        if column.kind != "other":
-            rule = spec.parse.get(column.name, "")
-            found += _rounded(sampled.column(column.name), column, rule)
+            found += _row_numbers(numbers.column(column.name), column, len(features))
+            found += _far_number(values, column.name)
+        found += _rounded(values, column, spec.parse.get(column.name, ""))
         found += _unseen(parts, column)
     texts = {
         c.name: sample.column(c.name)
         for c in columns
-        if c.kind == "text" and c.role in ("feature", "label") and c.name not in parsed
+        if c.kind == "text" and c.role in ("feature", "label") and c.name not in spec.parse
     }
     for name in spec.labels:
         if name in texts:
@@ -146,8 +144,9 @@ def find_all(
         Finding("leak", name, share=score)
         for name, score in find_leaks(spec, sample, features, classes, seed)
     ]
-    if copies is not None:
-        found += _duplicates(parts["train"], sample, names, copies)
+    if are_copies:
+        found += _duplicates(copies, parts["train"].num_rows)
+    if comparable:
         found += _overlaps(parts, sample, columns, seed)
     return tuple(found)
 
@@ -160,12 +159,7 @@ def _vector_names(names: Sequence[str]) -> set[str]:
 
 def _constant(train: pa.Table, column: ColumnSummary, in_vector: bool) -> Finding | None:
     """Return a finding for a column without a value, or with one value in all rows; else None."""
-    if (
-        column.kind == "other"
-        or column.distinct is None
-        or column.distinct > 1
-        or train.num_rows < 2
-    ):
+    if column.distinct is None or column.distinct > 1 or train.num_rows < 2:
         return None
     values = train.column(column.name)
     if values.null_count == len(values):
@@ -180,39 +174,30 @@ def _constant(train: pa.Table, column: ColumnSummary, in_vector: bool) -> Findin
 
 def text_findings(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
     """Yield the finding for a column of texts. A few texts that differ from the others do not matter. At most one finding."""
-    present = values.drop_null()
+    present = without_markers(values, WORDS).drop_null()
     counted = pc.value_counts(pc.utf8_trim_whitespace(present))
-    counted = counted.filter(
-        pc.invert(pc.is_in(counted.field("values"), pa.array(WORDS, values.type)))
-    )
-    texts, counts = counted.field("values"), counted.field("counts").to_numpy()
+    texts = counted.field("values")
     if len(texts) < 3:
         return
     differ = len(present) >= MIN_ROWS and len(texts) >= DISTINCT_SHARE * len(present)
     # The hyphen of a label is no minus. Labels without a hyphen look like amounts, but amounts are seldom all different integers.
-    labels = _share(pc.match_substring_regex(texts, _NUMBERED if differ else _LABELLED))
-    read = None if labels >= DISTINCT_SHARE else _read_text(name, texts, counts)
-    words = float(np.mean([text.count(" ") + 1 for text in texts[:1_000].to_pylist()]))
-    example, count = shown(texts[0].as_py()), len(texts)
-    if read is not None:
-        yield read
-    elif (
-        words >= PROSE_WORDS
-        and len(texts) > MANY_TEXTS
-        and len(texts) >= PROSE_SHARE * len(present)
-    ):
-        yield Finding("prose", name, example, count=count)
-    elif len(texts) > MANY_TEXTS and not _NAMED_ID.search(name) and has_codes(texts):
-        yield Finding("codes", name, example, count=count)
+    labels = pc.match_substring_regex(texts, _NUMBERED if differ else _LABELLED)
+    if pc.mean(labels).as_py() < DISTINCT_SHARE:
+        read = _read_text(name, texts, counted.field("counts").to_numpy())
+        if read is not None:
+            yield read
+            return
+    many = len(texts) > MANY_TEXTS
+    words = pc.mean(pc.count_substring(texts[:1_000], " ")).as_py() + 1
+    if many and words >= PROSE_WORDS and len(texts) >= PROSE_SHARE * len(present):
+        kind = "prose"
     elif differ:
-        yield Finding("identifier", name, example, count=count)
-    elif len(texts) > MANY_TEXTS:
-        yield Finding("many", name, example, count=count)
-
-
-def _share(mask: pa.Array) -> float:
-    """Return the share of true values."""
-    return float(pc.sum(mask).as_py() or 0) / max(1, len(mask))
+        kind = "identifier"
+    elif many:
+        kind = "many"
+    else:
+        return
+    yield Finding(kind, name, shown(texts[0].as_py()), count=len(texts))
 
 
 def _read_text(name: str, texts: pa.Array, counts: np.ndarray) -> Finding | None:
@@ -233,7 +218,7 @@ def _read_text(name: str, texts: pa.Array, counts: np.ndarray) -> Finding | None
     plain = pc.match_substring_regex(fitting, _PLAIN)
     if rule == NUMBER and (
         pc.any(pc.match_substring_regex(fitting, _CODE)).as_py()
-        or (not len(others) and _share(pc.match_substring_regex(fitting, _DIGITS)) == 1)
+        or (not len(others) and pc.all(pc.match_substring_regex(fitting, _DIGITS)).as_py())
     ):
         return None
     odd = others if len(others) else fitting.filter(pc.invert(plain))
@@ -255,30 +240,32 @@ def _rules(texts: pa.Array) -> Iterator[str]:
     yield DURATION
     some = texts[:50]
     shapes = {_shape(text) for text in some.to_pylist()}
-    for form, shape in _SHAPES.items():
-        if shape in shapes and parse_texts(some, form).null_count <= len(some) // 10:
-            yield form
+    example = datetime(2001, 2, 3, 4, 5, 6)
+    forms = [f for f in _FORMATS if _shape(example.strftime(f.removeprefix(TIME))) in shapes]
+    yield from (f for f in forms if parse_texts(some, f).null_count <= len(some) // 10)
 
 
 def _markers(
     spec: DataSpec, texts: Mapping[str, pa.ChunkedArray], known: Sequence[Finding]
 ) -> Iterator[Finding]:
-    """Yield a finding for each sign or word that may mean a missing value in several columns, and for each word that is read as a value."""
-    known = [f for f in known if f.kind in ("marker", "number_text", "date_text")]
+    """Yield a finding for each text that may mean a missing value: a sign in several columns, or a word that is read as a value."""
+    known = [f for f in known if f.kind in _WITH_EXAMPLES]
     found = []
     passed = {*spec.missing, *(f.column for f in known)}
     for name, column in texts.items():
-        for item in () if name in passed else pc.value_counts(column.drop_null()).to_pylist():
-            if re.match(_SUSPECT, item["values"].strip()):
-                kind = "word" if item["values"] in WORDS else "marker"
-                found.append(Finding(kind, name, item["values"].strip(), count=item["counts"]))
+        if name in passed:
+            continue
+        counted = pc.value_counts(pc.utf8_trim_whitespace(column.drop_null()))
+        suspect = pc.match_substring_regex(counted.field("values"), _SUSPECT)
+        for item in counted.filter(suspect).to_pylist():
+            found.append(Finding("marker", name, item["values"], count=item["counts"]))
     columns = Counter(finding.example for finding in (*known, *found))
-    yield from (f for f in found if f.kind == "word" or columns[f.example] > 1)
+    yield from (f for f in found if f.example in WORDS or columns[f.example] > 1)
 
 
 def _with_row(finding: Finding, train: pa.Table) -> Finding:
     """Return a finding with the row of its example."""
-    if finding.kind not in ("marker", "number_text", "date_text"):
+    if finding.kind not in _WITH_EXAMPLES:
         return finding
     column = train.column(finding.column)
     example = pa.scalar(finding.example).cast(column.type)
@@ -299,9 +286,9 @@ def _rounded(values: pa.ChunkedArray, column: ColumnSummary, rule: str) -> Itera
     exact = np.asarray(numbers)
     if exact.dtype.kind not in "iuf" or not (rule or np.all(exact == np.trunc(exact))):
         return
-    share = 1 - len(np.unique(exact.astype(np.float32))) / (len(exact) or 1)
-    if len(exact) and share > ROUNDED_FROM:
-        yield Finding("rounded", column.name, share=share)
+    equal = len(exact) - len(np.unique(exact.astype(np.float32)))
+    if equal > ROUNDED_FROM * len(exact):
+        yield Finding("rounded", column.name, share=equal / len(exact))
 
 
 def _unseen(parts: Mapping[str, pa.Table], column: ColumnSummary) -> Iterator[Finding]:
@@ -323,13 +310,12 @@ def _row_numbers(
     values: pa.ChunkedArray, column: ColumnSummary, features: int
 ) -> Iterator[Finding]:
     """Yield a finding if a column has the numbers of the rows, such as 1, 2, 3, or is named as an identifier and has no value twice."""
-    present = values.drop_null()
-    count = len(present)
-    if features < 2 or count < MIN_ROWS or not _are_whole(present):
+    numbers = values.drop_null().to_numpy()
+    count = len(numbers)
+    if features < 2 or count < MIN_ROWS or not np.all(numbers == np.floor(numbers)):
         return
-    numbers = present.to_numpy()
     steps = float((np.diff(numbers) == 1).mean())
-    distinct = pc.count_distinct(present).as_py()
+    distinct = pc.count_distinct(values, mode="only_valid").as_py()
     gaps = count < len(values)
     if steps >= DISTINCT_SHARE:
         example = ", ".join(f"{number:.0f}" for number in numbers[:3])
@@ -337,11 +323,6 @@ def _row_numbers(
     elif _NAMED_ID.search(column.name) and distinct >= DISTINCT_SHARE * count:
         example, loose = f"{numbers[0]:.0f}", gaps or distinct < count
         yield Finding("identifier", column.name, example, count=distinct, loose=loose)
-
-
-def _are_whole(numbers: pa.ChunkedArray) -> bool:
-    """Return whether all numbers are integers."""
-    return bool(pc.all(pc.equal(numbers, pc.floor(numbers))).as_py())
 
 
 def _far_number(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
@@ -361,80 +342,41 @@ def _far_number(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
 # ---- rows
 
 
-def _readable(table: pa.Table, columns: Sequence[ColumnSummary]) -> list[str]:
-    """Return the columns whose values can be compared cheaply. Lists, images and tensors are left out."""
-    return [
-        column.name
-        for column in columns
-        if column.kind != "other" and column.name in table.column_names
-    ]
-
-
-def _are_rarely_equal(sample: pa.Table, names: Sequence[str]) -> bool:
+def _are_rarely_equal(rows: pa.Table) -> bool:
     """Return whether two rows are hardly ever equal by chance, so that equal rows are copies.
 
     The estimate treats columns as independent. Columns are not independent, so the chance must be tiny.
     """
     log_chance = 0.0
-    some = sample.slice(0, 10_000)
-    for name in names:
-        counts = pc.value_counts(some.column(name)).field("counts").to_numpy(
-            zero_copy_only=False
-        ) / max(1, some.num_rows)
-        log_chance += float(np.log(max(float(np.sum(counts**2)), 1e-12)))
-    return bool(log_chance < -3 * np.log(max(2, sample.num_rows)))
+    some = rows.slice(0, 10_000)
+    for column in some.columns:
+        shares = pc.value_counts(column).field("counts").to_numpy() / max(1, some.num_rows)
+        log_chance += float(np.log(max(float(np.sum(shares**2)), 1e-12)))
+    return bool(log_chance < -3 * np.log(max(2, rows.num_rows)))
 
 
-def _copies(rows: pa.Table, names: Sequence[str]) -> np.ndarray:
+def _copies(rows: pa.Table) -> np.ndarray:
     """Return which rows are copies of earlier rows, as a mask of shape (n,)."""
     from sweeps.data.streaming.hashing import row_hashes
 
     copies = np.ones(rows.num_rows, dtype=bool)
-    copies[np.unique(row_hashes(rows, names), return_index=True)[1]] = False
+    copies[np.unique(row_hashes(rows, rows.column_names), return_index=True)[1]] = False
     return copies
 
 
-def _without_copies(
-    spec: DataSpec,
-    train: pa.Table,
-    sample: pa.Table,
-    columns: Sequence[ColumnSummary],
-    copies: np.ndarray,
-) -> tuple[pa.Table, pa.Table]:
-    """Return the numbers of train, and the sample, without rows that are copies of earlier rows.
-
-    The value of an identifier appears twice in a copied row, but it still identifies the row.
+def _duplicates(copies: np.ndarray, rows: int) -> Iterator[Finding]:
+    """Yield a finding if many of the rows of train are copies of other rows. All columns count, also those that are no features.
 
     Args:
-        spec: the `data` section.
-        train: rows of train, or the sample.
-        sample: rows of train.
-        columns: all columns.
         copies: which rows of the sample are copies of earlier rows.
+        rows: number of rows of train.
     """
-    names = [column.name for column in columns]
-    different = sample.filter(pa.array(~copies))
-    if not copies.any() or not (spec.drop_duplicates or _are_rarely_equal(different, names)):
-        return train, sample
-    numbers = train.select([column.name for column in columns if column.kind == "number"])
-    return numbers.filter(pa.array(~_copies(train, names))), different
-
-
-def _duplicates(
-    train: pa.Table, sample: pa.Table, names: Sequence[str], copies: np.ndarray
-) -> list[Finding]:
-    """Return a finding if many rows of train are copies of other rows. All columns count, also those that are no features."""
-    if sample.num_rows < MIN_ROWS:
-        return []
     count = int(copies.sum())
-    share = count / sample.num_rows * (train.num_rows / sample.num_rows)
-    if (
-        count < MIN_COPIES
-        or share < DUPLICATES_FROM
-        or not _are_rarely_equal(sample.filter(pa.array(~copies)), names)
-    ):
-        return []
-    return [Finding("duplicates", count=count, share=min(1.0, share))]
+    if len(copies) < MIN_ROWS or count < MIN_COPIES:
+        return
+    share = count / len(copies) * (rows / len(copies))
+    if share >= DUPLICATES_FROM:
+        yield Finding("duplicates", count=count, share=min(1.0, share))
 
 
 def _overlaps(
@@ -443,22 +385,16 @@ def _overlaps(
     """Yield a finding for each split with a source of its own that has many rows of train."""
     from sweeps.data.streaming.hashing import row_hashes
 
-    names = [c.name for c in columns if c.kind != "other" and c.role in ("feature", "label")]
-    others = {key: part for key, part in parts.items() if key != "train"}
-    if (
-        not names
-        or not others
-        or any(c.kind == "other" and c.role == "feature" for c in columns)
-        or not _are_rarely_equal(sample, names)
-    ):
+    names = [c.name for c in columns if c.role in ("feature", "label")]
+    if len(parts) == 1 or not _are_rarely_equal(sample.select(names)):
         return
-    known, shown_share = (
-        np.unique(row_hashes(sample, names)),
-        sample.num_rows / max(1, parts["train"].num_rows),
-    )
-    for key, part in others.items():
+    known = row_hashes(sample, names)
+    sampled_share = sample.num_rows / max(1, parts["train"].num_rows)
+    for key, part in parts.items():
+        if key == "train":
+            continue
         rows = sample_rows(part, len(sample), seed)
         both = int(np.isin(row_hashes(rows, names), known).sum())
-        share = both / max(1, rows.num_rows) / shown_share
+        share = both / max(1, rows.num_rows) / sampled_share
         if both >= min(MIN_COPIES, rows.num_rows) and share >= OVERLAP_FROM:
             yield Finding("overlap", example=key, count=both, share=min(1.0, share))

@@ -6,13 +6,12 @@ loop that tokenizes the column.
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import first_of
-from sweeps.data.column_checks import SELECTOR_WORDS, selectors
+from sweeps.data.column_checks import selects
 from sweeps.data.missing import EVERY_COLUMN
 from sweeps.data.summary import DataSummary, Finding, percent, shown
 from sweeps.space.nodes import scalar
@@ -51,11 +50,11 @@ NUMBERED = {"0", "1", "0.0", "1.0", "False", "True"}
 WIDE = (None, "lightgbm", "command")
 # Number of columns that one warning names.
 NAMED = 5
-# The key and the text of the warning about one column or about rows, by the kind of the finding. The most harmful kinds come first.
+# The key and the text of the warning by the kind of the finding. The most harmful kinds come first.
 TEXTS = {
     "leak": (
         "data.drop",
-        "{name} alone explains {share} of the label; if it is known only after the label, add it to data.drop",
+        "{names} alone explains {share} of the label; if it is known only after the label, add it to data.drop",
     ),
     "overlap": (
         "data.drop_duplicates",
@@ -63,54 +62,43 @@ TEXTS = {
     ),
     "identifier": (
         "data.drop",
-        "{name} has {count:,} different values in {rows:,} rows{copies}, such as {example}; it identifies rows and cannot generalize; add it to data.drop",
+        "{names} has {count:,} different values in {sampled:,} rows{copies}, such as {example}; it identifies rows and cannot generalize; add it to data.drop",
     ),
-    "row_number": ("data.drop", "{name} numbers the rows ({example}, …); add it to data.drop"),
+    "row_number": ("data.drop", "{names} numbers the rows ({example}, …); add it to data.drop"),
     "number_text": (
         "data.parse",
-        "{name} has numbers as text{others}, such as {example}{row}; write data.parse: {{{column}: {entry}}}{effect}",
+        "{names} has numbers as text{others}, such as {example}{row}; write data.parse: {{{column}: {entry}}}{effect}",
     ),
     "date_text": (
         "data.parse",
-        "{name} has dates as text{others}, such as {example}{row}; write data.parse: {{{column}: {entry}}}{effect}",
+        "{names} has dates as text{others}, such as {example}{row}; write data.parse: {{{column}: {entry}}}{effect}",
     ),
     "prose": (
         "space.preprocessor",
-        "{name} has prose: {count:,} different texts in {rows:,} rows, such as {example}; read it with the step "
+        "{names} has prose: {count:,} different texts in {sampled:,} rows, such as {example}; read it with the step "
         "HashingVectorizer: {{columns: [{column}], num_features: 64}}, or add it to data.drop",
     ),
     "rounded": (
         "data.drop",
-        "{name} needs more than the 24 bits of a 32-bit float: the trainer sees {share} of its values as equal to others; "
+        "{names} needs more than the 24 bits of a 32-bit float: the trainer sees {share} of its values as equal to others; "
         "subtract the smallest value of the column, or add it to data.drop if it is an identifier",
     ),
     "infinite": (
         "data.drop",
-        "{name} has {count:,} infinite values, which most trainers refuse; remove these rows, or add the column to data.drop",
+        "{names} has {count:,} infinite values, which most trainers refuse; remove these rows, or add the column to data.drop",
     ),
     "unseen": (
         "data.valid",
-        "{count:,} values ({share}) of {name} in data.valid are not in data.train; encoders treat them as missing; "
+        "{count:,} values ({share}) of {names} in data.valid are not in data.train; encoders treat them as missing; "
         "choose a split with the same values",
     ),
     "duplicates": (
         "data.drop_duplicates",
         "about {share} of the train rows are copies of other rows, so copies of train rows are in valid; write data.drop_duplicates: true",
     ),
-}
-# The key and the text of the warning about all columns with a finding of a kind.
-GROUPS = {
     "marker": (
         "data.missing",
-        "{names} {have} {value} in {count:,} {rows}{row}; if this means a missing value, write data.missing: {markers}",
-    ),
-    "word": (
-        "data.missing",
-        "{names} {have} the text {value} in {count:,} {rows}, which counts as a value; if it means a missing value, write data.missing: {markers}",
-    ),
-    "codes": (
-        "data.parse",
-        "{names} {have} codes with leading zeros, such as {value}, which stay text; for numbers, write the rule number in data.parse",
+        "{names} {have} {value} in {count:,} {rows}{first}; if this means a missing value, write data.missing: {markers}",
     ),
     "many": (
         "space.preprocessor",
@@ -119,6 +107,8 @@ GROUPS = {
     "empty": ("data.drop", "{names} {have} no value; add {them} to data.drop"),
     "constant": ("data.drop", "{names} {have} the same value in all rows; add {them} to data.drop"),
 }
+# Kinds of findings with one warning for all columns.
+GROUPED = ("many", "empty", "constant")
 
 
 @dataclass(frozen=True)
@@ -138,9 +128,8 @@ def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
     """Return the warnings about the data of a space, the most harmful first."""
     dropped = {name for spec in space.variants for name in spec.drop}
     found = [f for f in summary.findings if f.column not in dropped and _matters(f, space)]
-    single = [_warning(f, summary) for kind in TEXTS for f in found if f.kind == kind]
-    grouped = [_group_warning(group) for kind in GROUPS for group in groups(found, kind)]
-    return (*_positive(summary, space), *single, *grouped)
+    grouped = [_warning(group, summary) for kind in TEXTS for group in groups(found, kind)]
+    return (*_positive(summary, space), *grouped)
 
 
 def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
@@ -168,7 +157,7 @@ def _matters(finding: Finding, space: Space) -> bool:
     if finding.kind == "rounded":
         scaled = any(step.name.endswith("Scaler") for step in _steps(space))
         return not scaled and space.trainer.name not in WIDE
-    texts = ("identifier", "prose", "codes", "many", "number_text", "date_text", "unseen")
+    texts = ("identifier", "prose", "many", "number_text", "date_text", "unseen")
     if finding.kind not in texts:
         return True
     if _is_handled(finding.column, space):
@@ -191,26 +180,11 @@ def _steps(space: Space) -> Iterator[Step]:
     return (part for part in walk(space.sections.get("preprocessor")) if isinstance(part, Step))
 
 
-def _names(step: Step, column: str, words: Collection[str]) -> bool:
-    """Return whether a step selects a column of texts, by its name, a pattern, or one of the keywords `words`."""
-    chosen = [text for _, text in selectors(step.columns, "")]
-    return any(
-        text in words
-        if text in SELECTOR_WORDS
-        else text == column or fnmatch.fnmatchcase(column, text)
-        for text in chosen
-    )
-
-
 def _is_handled(column: str, space: Space) -> bool:
     """Return whether a step reads the texts of a column as texts, or may read them because it is the user's code."""
     for step in _steps(space):
         own = ":" in step.name and not step.name.startswith("sklearn.")
-        if own and (step.columns is None or _names(step, column, ("all", "categorical"))):
-            return True
-        if step.name.rpartition(":")[2] in TEXT_STEPS and (
-            step.columns is None or _names(step, column, ("all", "categorical"))
-        ):
+        if (own or step.name.rpartition(":")[2] in TEXT_STEPS) and selects(step, column):
             return True
     return False
 
@@ -219,32 +193,37 @@ def _reads_texts(column: str, space: Space) -> bool:
     """Return whether a model gets a column of texts, as it is or encoded. A user's own loop may ignore columns."""
     if space.trainer.name is not None and space.trainer_definition.needs_label:
         return True
-    encoders = [step for step in _steps(space) if step.name.rpartition(":")[2] in ENCODERS]
-    return any(
-        step.columns is None or _names(step, column, ("all", "categorical")) for step in encoders
-    )
+    encoders = (step for step in _steps(space) if step.name.rpartition(":")[2] in ENCODERS)
+    return any(selects(step, column) for step in encoders)
 
 
-def _warning(finding: Finding, summary: DataSummary) -> DataWarning:
-    """Return the warning for a finding about one column or about rows."""
-    key, text = TEXTS[finding.kind]
+def _warning(group: Sequence[Finding], summary: DataSummary) -> DataWarning:
+    """Return the warning for the findings of a group."""
+    key, text = TEXTS[group[0].kind]
+    finding = group[0]
+    count = sum(finding.count for finding in group)
     copied = any(other.kind == "duplicates" for other in summary.findings)
-    more = f", and {finding.count} other text{'s' * (finding.count > 1)}" if finding.rule else ""
+    other_rule = f" or {flow(finding.other_rule)}, which also fits" * bool(finding.other_rule)
     return DataWarning(
         key,
         text.format(
-            name=f"`{finding.column}`",
+            names=first_of([f"`{finding.column}`" for finding in group], NAMED),
             column=finding.column,
+            have="has" if len(group) == 1 else "have",
+            them="it" if len(group) == 1 else "them",
             example=shown(finding.example),
-            count=finding.count,
+            value=repr(finding.example),
+            count=count,
+            rows="row" if count == 1 else "rows",
             share=percent(finding.share),
-            rows=summary.sampled,
+            sampled=summary.sampled,
             copies=", some of them copies" * copied,
-            others=more * bool(finding.count),
+            others=f", and {count} other text{'s' * (count > 1)}" * bool(count),
             row=f" in row {finding.row:,}" * (finding.row > 1),
-            entry=flow(parse_entry(finding))
-            + f" or {flow(finding.other_rule)}, which also fits" * bool(finding.other_rule),
-            effect=", which reads other texts as missing values" * bool(finding.count),
+            first=f" (first: row {finding.row:,})" * bool(finding.row),
+            entry=flow(parse_entry(finding)) + other_rule,
+            effect=", which reads other texts as missing values" * bool(count),
+            markers=flow(missing_entry(group)),
         ),
     )
 
@@ -262,28 +241,12 @@ def missing_entry(findings: Sequence[Finding]) -> dict[str, list[Any]]:
 
 
 def groups(findings: Sequence[Finding], kind: str) -> list[list[Finding]]:
-    """Return all findings of a kind in one group; for markers and words, in one group for each text or number."""
+    """Return the findings of a kind in groups, each with one warning. Findings of the same marker are one group."""
     found: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.kind == kind:
-            key = finding.example if kind in ("marker", "word") else ""
+            key = finding.example
+            if kind != "marker":
+                key = "" if kind in GROUPED else finding.column + key
             found.setdefault(key, []).append(finding)
     return list(found.values())
-
-
-def _group_warning(group: Sequence[Finding]) -> DataWarning:
-    key, text = GROUPS[group[0].kind]
-    count = sum(finding.count for finding in group)
-    return DataWarning(
-        key,
-        text.format(
-            names=first_of([f"`{finding.column}`" for finding in group], NAMED),
-            have="has" if len(group) == 1 else "have",
-            them="it" if len(group) == 1 else "them",
-            value=repr(group[0].example),
-            count=count,
-            rows="row" if count == 1 else "rows",
-            row=f" (first: row {group[0].row:,})" * bool(group[0].row),
-            markers=flow(missing_entry(group)),
-        ),
-    )

@@ -220,8 +220,7 @@ def _data(table: Table, columns: Columns, small: bool, read: str) -> list[str]:
     if missing:
         comment = f"{table.label_words} is a class; or else drop_missing_label: true"
         lines.append(line(f"missing: {flow(missing)}", comment, 2))
-    found = table.summary.findings
-    suspects = [group for kind in ("marker", "word") for group in groups(found, kind)]
+    suspects = groups(table.summary.findings, "marker")
     for group in suspects:
         for column, markers in missing_entry(group).items():
             missing[column] = missing.get(column, []) + markers

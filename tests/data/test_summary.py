@@ -114,7 +114,7 @@ def test_the_summary_counts_and_survives_json():
         (["12:30", "08:15", "23:59", "00:01"] * (N // 4), "date_text"),
         ([None if i == 7 else i for i in range(N)], "row_number"),
         ([i + i // 100 for i in range(N)], "row_number"),
-        ([f"{i * i % 211:05d}" for i in range(N)], "codes"),
+        ([f"{i * i % 211:05d}" for i in range(N)], "many"),
         ([f"city {i % 60}" for i in range(N)], "many"),
         ([f"now we meet {i % 99} and talk" for i in range(N)], "prose"),
         ([f"2026-03-{i % 28 + 1:02d} 10:00:00" for i in range(N)], "date_text"),
@@ -223,7 +223,7 @@ def test_markers_in_several_columns_are_one_warning(tmp_path):
     )
     assert sign.startswith("`temp`, `wind` have '?' in 138 rows")
     assert sign.endswith('write data.missing: {"*": ["?"]}')
-    assert word.startswith("`pool` has the text 'None' in 266 rows, which counts as a value; ")
+    assert word.startswith("`pool` has 'None' in 266 rows (first: row 2); ")
     known = ', missing: {"*": ["?"], no2: [-200], pool: []}'
     assert texts(tmp_path, rows, data=known) == []
     kept = ", missing: {temp: [], wind: [], no2: [], pool: []}"
