@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import glob
 import itertools
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -115,6 +117,23 @@ def first_line(e: BaseException) -> str:
     return (str(e).strip().splitlines() or [type(e).__name__])[0]
 
 
+@contextlib.contextmanager
+def reading(place: str, name: str) -> Iterator[None]:
+    """Turn an error that reading raises in the `with` block into an error about a data source.
+
+    Args:
+        place: key of the space file that names the source.
+        name: name of the file or source for the message.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        yield
+    except (OSError, pa.ArrowException, ValueError) as e:
+        raise_problem(place, f"`{name}` cannot be read: {first_line(e)}", e)
+
+
 def find_files(
     source: str,
     base: Path,
@@ -145,7 +164,7 @@ def find_files(
 def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | None]:
     """Return the sorted files of a path, folder or glob. Also return the folder, or None if the source is not a folder."""
     candidates = [base / source, Path(source)]
-    try:
+    with reading(place, source):
         for path in candidates:
             if path.is_file():
                 return [str(path.absolute())], None
@@ -157,33 +176,21 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
                 ]
                 files = sorted(str(p.absolute()) for p in all_files if file_format(p.name))
                 if not files:
-                    raise_problem(
-                        place,
-                        f"folder `{source}` has no data file; valid suffixes: {SUFFIXES}",
-                    )
+                    text = f"folder `{source}` has no data file; valid suffixes: {SUFFIXES}"
+                    raise_problem(place, text)
                 return files, str(path.absolute())
             if path.exists():  # reading a pipe or a device may never end
                 raise_problem(place, f"`{source}` is not a regular file")
         if glob.has_magic(source):
             for path in candidates:
-                files = sorted(
-                    str(Path(p).absolute())
-                    for p in glob.glob(str(path), recursive=True)
-                    if Path(p).is_file()
-                )
-                if files:
+                found = map(Path, glob.glob(str(path), recursive=True))
+                if files := sorted(str(p.absolute()) for p in found if p.is_file()):
                     return files, None
             raise_problem(place, f"no file matches `{source}`")
         for path in candidates:
             if os.path.lexists(path):  # a broken link
                 raise_problem(place, f"`{source}` is a broken link to {os.readlink(path)}")
-        siblings = (
-            sorted(p.name for p in candidates[0].parent.iterdir())
-            if candidates[0].parent.is_dir()
-            else []
-        )
-    except (OSError, ValueError) as e:  # ValueError: the name contains NUL
-        raise_problem(place, f"`{source}` cannot be read: {getattr(e, 'strerror', None) or e}", e)
+        siblings = sorted(p.name for p in candidates[0].parent.glob("*"))
     hint = did_you_mean(Path(source).name, siblings)
     if not any(path.parent.is_dir() for path in candidates):
         raise_problem(
@@ -212,36 +219,25 @@ def _find_remote(source: str, place: str) -> SourceFiles:
     from pyarrow import fs
 
     check_scheme(source, place)
-    try:
+    with reading(place, source):
         system, path = _open_uri(source)
         pattern = glob.has_magic(path)
-        root = str(
-            PurePosixPath(
-                *itertools.takewhile(
-                    lambda part: not glob.has_magic(part), PurePosixPath(path).parts
-                )
-            )
-        )
-        info = system.get_file_info(root if pattern else path)
+        parts = PurePosixPath(path).parts
+        fixed = itertools.takewhile(lambda part: not glob.has_magic(part), parts)
+        root = str(PurePosixPath(*fixed)) if pattern else path
+        info = system.get_file_info(root)
         if info.is_file and not pattern:
             return SourceFiles(source, place, system, (path,), None)
         if info.type == fs.FileType.NotFound and not pattern:
             raise_problem(place, f"`{source}` does not exist")
-        listed = [
-            i
-            for i in system.get_file_info(
-                fs.FileSelector(info.path, recursive=True, allow_not_found=True)
-            )
-            if i.is_file
-        ]
+        selector = fs.FileSelector(root, recursive=True, allow_not_found=True)
+        listed = [i for i in system.get_file_info(selector) if i.is_file]
         if pattern:
             files = sorted(i.path for i in listed if fnmatch.fnmatchcase(i.path, path))
         else:
             files = sorted(
                 i.path for i in listed if file_format(i.base_name) and i.base_name[0] not in "._"
             )
-    except (OSError, pa.ArrowException, ValueError) as e:
-        raise_problem(place, f"`{source}` cannot be read: {first_line(e)}", e)
     if not files:
         raise_problem(
             place,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeps.data import text_shape
-from sweeps.data.files import SourceFiles, file_format, first_line, raise_problem, unsupported
+from sweeps.data.files import SourceFiles, file_format, raise_problem, reading, unsupported
 from sweeps.data.tables import (
     ALWAYS_MISSING,
     canonical_table,
@@ -76,12 +76,8 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
         )
     schemas: dict[str, FileSchema] = {}
     for path in files.paths[:most]:
-        try:
+        with reading(files.place, files.display_name(path)):
             schemas[path] = probe_schema(files, path)
-        except (OSError, pa.ArrowException, ValueError) as e:
-            raise_problem(
-                files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e
-            )
     start = files.paths[0]
     first = set(schemas[start].names)
     for path, other in schemas.items():
@@ -299,12 +295,8 @@ def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
     """
     tables: list[pa.Table] = []
     for path in files.paths:
-        try:
+        with reading(files.place, files.display_name(path)):
             tables += read_blocks(files, path, columns)
-        except (OSError, pa.ArrowException, ValueError) as e:
-            raise_problem(
-                files.place, f"`{files.display_name(path)}` cannot be read: {first_line(e)}", e
-            )
     return _joined(tables, columns, files.is_text)
 
 
@@ -491,7 +483,8 @@ def json_table(files: SourceFiles, path: str) -> pa.Table:
     """Read a file of JSON lines. A key that a line lacks is a missing value.
 
     Raises:
-        ValueError: a line is no object, or the values of a key have different types.
+        ValueError: a line is no object.
+        pyarrow.ArrowException: the values of a key have different types.
     """
     rows: list[dict[str, Any]] = []
     with files.system.open_input_stream(path) as stream:
@@ -501,10 +494,5 @@ def json_table(files: SourceFiles, path: str) -> pa.Table:
             except (TypeError, ValueError):
                 text = f"line {number} is not a JSON object: `{line.strip()[:40]}`"
                 raise ValueError(text) from None
-    columns = {}
-    for name in dict.fromkeys(itertools.chain(*rows)):
-        try:
-            columns[name] = pa.array([row.get(name) for row in rows])
-        except pa.ArrowException:
-            raise ValueError(f"`{name}` holds values of different types") from None
-    return pa.table(columns)
+    names = dict.fromkeys(itertools.chain(*rows))
+    return pa.table({name: [row.get(name) for row in rows] for name in names})

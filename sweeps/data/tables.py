@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types
 
 from sweeps.core.errors import InputError, Problem
 
@@ -27,6 +28,8 @@ CODES_SHARE = 0.95
 
 # Key of a field's metadata that names the extension type of the column, such as Ray Data's type of tensors
 EXTENSION_KEY = b"ARROW:extension:name"
+# Types of which `canonical_table` makes numbers or booleans
+_NUMBERS = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_null)
 # Column name of an unnamed pandas index in a Parquet file. Pandas writes such a column for each frame that was filtered or shuffled.
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 
@@ -39,8 +42,8 @@ def string_array(*words: str) -> pa.Array:
     )
 
 
-_TRUE_WORDS = string_array("True", "TRUE", "true")
-_BOOLEAN_WORDS = string_array("True", "TRUE", "true", "False", "FALSE", "false")
+# The texts that pandas reads as booleans
+_BOOLEANS = "^(True|TRUE|true|False|FALSE|false)$"
 
 
 def drop_index_names(names: Iterable[str]) -> list[str]:
@@ -65,18 +68,18 @@ def canonical_table(table: pa.Table) -> pa.Table:
 
 def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
-    if pa.types.is_dictionary(kind):
+    if types.is_dictionary(kind):
         column = column.cast(kind.value_type)
         kind = column.type
     if is_text(kind):
         return null_texts(column.cast(pa.large_string()))
-    if pa.types.is_null(kind) or pa.types.is_decimal(kind):
+    if types.is_null(kind) or types.is_decimal(kind):
         return column.cast(pa.float64())
-    if pa.types.is_date(kind):
+    if types.is_date(kind):
         return column.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))
-    if pa.types.is_float16(kind):
+    if types.is_float16(kind):
         column, kind = column.cast(pa.float32()), pa.float32()
-    if pa.types.is_floating(kind):
+    if types.is_floating(kind):
         nan = pc.is_nan(column)
         if pc.any(nan).as_py():
             return pc.if_else(nan, pa.scalar(None, kind), column)
@@ -85,9 +88,7 @@ def _canonical_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def is_text(kind: pa.DataType) -> bool:
     """Return whether a type is a type of texts."""
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def null_texts(column: pa.ChunkedArray, texts: pa.Array | None = None) -> pa.ChunkedArray:
@@ -107,13 +108,7 @@ def null_texts(column: pa.ChunkedArray, texts: pa.Array | None = None) -> pa.Chu
 
 def is_number(kind: pa.DataType) -> bool:
     """Return whether `canonical_table` makes numbers or booleans of a type."""
-    return bool(
-        pa.types.is_boolean(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_null(kind)
-    )
+    return any(is_of_type(kind) for is_of_type in _NUMBERS)
 
 
 def type_name(field: pa.Field) -> str:
@@ -123,7 +118,7 @@ def type_name(field: pa.Field) -> str:
         return str(extension.decode())
     if isinstance(kind, pa.BaseExtensionType):
         return str(kind.extension_name)
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    value = kind.value_type if types.is_dictionary(kind) else kind
     if is_number(value):
         return ""
     if is_text(value):
@@ -145,11 +140,10 @@ def infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
     column = null_texts(column)
     if column.null_count == len(column):
         return column.cast(pa.float64())
-    first = next(v.as_py() for chunk in column.chunks for v in chunk.drop_null()[:1])
     try:
-        float(first)
+        float(pc.first(column).as_py())
     except ValueError:
-        if pc.all(pc.is_in(column.drop_null(), value_set=_BOOLEAN_WORDS.cast(column.type))).as_py():
+        if pc.all(pc.match_substring_regex(column, _BOOLEANS)).as_py():
             return parse_text(column, pa.bool_())
         return column
     # Arrow reads 0x1F as a number, but not `+5` or ` 5`. Pandas does the opposite.
@@ -161,7 +155,7 @@ def infer_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
             numbers = plain.cast(kind)
         except pa.ArrowInvalid:
             continue
-        return column if pa.types.is_integer(kind) and has_codes(plain) else numbers
+        return column if types.is_integer(kind) and has_codes(plain) else numbers
     return column
 
 
@@ -184,12 +178,6 @@ def parse_text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     Raises:
         pyarrow.ArrowInvalid: a value does not fit the type.
     """
-    if pa.types.is_boolean(kind):
-        return pc.if_else(
-            pc.is_null(column),
-            pa.scalar(None, pa.bool_()),
-            pc.is_in(column, value_set=_TRUE_WORDS.cast(column.type)),
-        )
     return _plain_numbers(column).cast(kind)
 
 
@@ -223,46 +211,34 @@ def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
     if isinstance(array, pa.ExtensionArray):
         return _hash_array(digest, array.storage)
     digest.update(np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes())
-    if pa.types.is_null(kind):
+    if types.is_null(kind):
         return None
-    if pa.types.is_boolean(kind):
+    if types.is_boolean(kind):
         digest.update(np.packbits(array.fill_null(False).to_numpy(zero_copy_only=False)).tobytes())
-    elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    elif types.is_integer(kind) or types.is_floating(kind):
         digest.update(
             np.ascontiguousarray(array.fill_null(0).to_numpy(zero_copy_only=False)).tobytes()
         )
-    elif pa.types.is_temporal(kind):
+    elif types.is_temporal(kind):
         width = pa.int32() if kind.bit_width == 32 else pa.int64()
-        _hash_array(
-            digest,
-            array.view(width) if array.offset == 0 else pa.concat_arrays([array]).view(width),
-        )
-    elif (
-        pa.types.is_large_string(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_binary(kind)
-    ):
-        filled = array.fill_null(
-            "" if pa.types.is_large_string(kind) or pa.types.is_string(kind) else b""
-        )
+        _hash_array(digest, pa.concat_arrays([array]).view(width))
+    elif kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+        filled = array.fill_null("" if is_text(kind) else b"")
         digest.update(
             pc.cast(pc.binary_length(filled), pa.int64()).to_numpy(zero_copy_only=False).tobytes()
         )
-        wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+        wide = kind in (pa.large_string(), pa.large_binary())
         _, offsets, data = filled.buffers()
         if data is not None and len(filled):
             ends = np.frombuffer(offsets, dtype=np.int64 if wide else np.int32)[
                 filled.offset : filled.offset + len(filled) + 1
             ]
             digest.update(memoryview(data)[int(ends[0]) : int(ends[-1])])
-    elif (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    ):
+    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         lengths = pc.cast(pc.list_value_length(array), pa.int64()).fill_null(0)
         digest.update(lengths.to_numpy(zero_copy_only=False).tobytes())
         _hash_array(digest, array.flatten())
-    elif pa.types.is_struct(kind):
+    elif types.is_struct(kind):
         for child in array.flatten():
             _hash_array(digest, child)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,14 +110,9 @@ def dropped_lines(columns: Columns, file: str) -> list[str]:
         f"dropped {shown(name)} ({shown(reason, 110)})" for name, reason in columns.drop.items()
     ]
     more = len(lines) - NAMED
-    return [
-        *lines[:NAMED],
-        *(
-            [f"dropped {more} more column{'s' * (more > 1)}; see data.drop in {file}"]
-            if more > 0
-            else []
-        ),
-    ]
+    if more > 0:
+        lines[NAMED:] = [f"dropped {more} more column{'s' * (more > 1)}; see data.drop in {file}"]
+    return lines
 
 
 def _drop_reason(column: ColumnSummary, finding: Finding) -> str | None:
@@ -149,13 +144,21 @@ def space_text(table: Table, name: str = "", read: str = "") -> str:
     """
     columns = columns_of(table.summary)
     small = table.summary.rows["train"] < FOLDS_BELOW
+    params = _PARAMS
+    if small:  # no scheduler stops poor trials early
+        params = params | {"num_boost_round: {choice: [25, 50, 100]}": "number of trees"}
     parts = [
         _head(table, name),
-        _data(table, columns, small, read),
-        _search(table, small),
-        _space(table, columns, small),
+        ["data:", *_lines(_data(table, columns, small, read), 2), *_column_lines(table, columns)],
+        _lines(_search(table, small), 0),
+        ["space:", *_preprocessor(table, columns), "  params:", *_lines(params, 4)],
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _lines(entries: Mapping[str, str], indent: int) -> list[str]:
+    """Return a line for each entry, with its comment."""
+    return [line(entry, comment, indent) for entry, comment in entries.items()]
 
 
 def _head(table: Table, name: str) -> list[str]:
@@ -176,86 +179,64 @@ def _head(table: Table, name: str) -> list[str]:
     ]
 
 
-def _data(table: Table, columns: Columns, small: bool, read: str) -> list[str]:
-    """Return the section `data`."""
-    lines = [
-        "data:",
-        line(f"train: {quoted(table.source)}", indent=2),
-        line(f"label: {quoted(table.label)}", _label_comment(table), 2),
-    ]
+def _data(table: Table, columns: Columns, small: bool, read: str) -> dict[str, str]:
+    """Return the keys of the section `data` without the lists of columns, each with its comment."""
+    found = table.summary.findings
+    keys = {f"train: {quoted(table.source)}": ""}
     if read:
-        lines.insert(2, line(f"read: {read}", indent=2))
+        keys[f"read: {read}"] = ""
+    keys[f"label: {quoted(table.label)}"] = _label_comment(table)
     if table.given_task:
-        lines.append(line(f"task: {table.task}", "the label has numbers that are classes", 2))
+        keys[f"task: {table.task}"] = "the label has numbers that are classes"
     if table.task == "binary":
         positive = f"positive: {quoted(list(table.summary.label)[1])}"
-        lines.append(line(positive, "the class that F1 and the signs of constraints refer to", 2))
+        keys[positive] = "the class that F1 and the signs of constraints refer to"
     if small:
-        lines.append(
-            line(
-                "valid: {folds: 5}",
-                "few rows: each trial trains on four fifths of them, five times",
-                2,
-            )
-        )
+        folds = "few rows: each trial trains on four fifths of them, five times"
+        keys["valid: {folds: 5}"] = folds
     else:
-        lines.append(line("valid: 0.2", "trials are compared on a fifth of the rows", 2))
+        keys["valid: 0.2"] = "trials are compared on a fifth of the rows"
         if dates := [name for name, (rule, _) in columns.parse.items() if "%" in str(rule)]:
-            lines.append(
-                f"  # valid: {{time: {quoted(dates[0])}, last: 0.2}}  for a model that predicts later rows than it has seen"
-            )
+            later = f"# valid: {{time: {quoted(dates[0])}, last: 0.2}}  for a model that predicts later rows than it has seen"
+            keys[later] = ""
     if table.summary.rows["train"] >= TEST_FROM:
-        lines.append(
-            line(
-                "test: 0.1",
-                "the search never uses these rows; the best trial is scored on them once",
-                2,
-            )
-        )
+        test = "the search never uses these rows; the best trial is scored on them once"
+        keys["test: 0.1"] = test
     if table.missing_labels:
-        lines.append(
-            line("drop_missing_label: true", f"{table.missing_labels:,} rows have no label", 2)
-        )
-    missing: dict[str, list[Any]] = {table.label: []} if table.label_words else {}
-    if missing:
+        keys["drop_missing_label: true"] = f"{table.missing_labels:,} rows have no label"
+    missing: dict[str, list[Any]] = {}
+    if table.label_words:
+        missing[table.label] = []
         comment = f"{table.label_words} is a class; or else drop_missing_label: true"
-        lines.append(line(f"missing: {flow(missing)}", comment, 2))
-    suspects = groups(table.summary.findings, "marker")
+        keys[f"missing: {flow(missing)}"] = comment
+    suspects = groups(found, "marker")
     for group in suspects:
         for column, markers in missing_entry(group).items():
             missing[column] = missing.get(column, []) + markers
     if suspects:
         comment = "if these texts and numbers mean missing values"
-        lines.append(line(f"# missing: {flow(missing)}", comment, 2))
-    for finding in table.summary.findings:
+        keys[f"# missing: {flow(missing)}"] = comment
+    for finding in found:
         if finding.kind == "duplicates":
-            lines.append(
-                line(
-                    "drop_duplicates: true",
-                    f"about {percent(finding.share)} of the rows are copies of others",
-                    2,
-                )
-            )
-    lines += _entries(
-        "drop", {f"- {quoted(name)}": reason for name, reason in columns.drop.items()}
-    )
-    rules = {
-        f"{flow(name)}: {quoted(rule)}": reason for name, (rule, reason) in columns.parse.items()
-    }
-    own = (
-        {f"{flow(table.label)}: {quoted(table.label_rule)}": "the label"}
-        if table.label_rule
-        else {}
-    )
-    return [*lines, *_entries("parse", own | rules)]
+            comment = f"about {percent(finding.share)} of the rows are copies of others"
+            keys["drop_duplicates: true"] = comment
+    return keys
 
 
-def _entries(key: str, entries: Mapping[str, str]) -> Iterator[str]:
-    """Yield a key of the section `data` with one line for each entry."""
-    if entries:
-        yield f"  {key}:"
-    for entry, reason in entries.items():
-        yield line(entry, shown(reason, 110), 4)
+def _column_lines(table: Table, columns: Columns) -> list[str]:
+    """Return the keys `drop` and `parse` of the section `data`."""
+    drop = {f"- {quoted(name)}": reason for name, reason in columns.drop.items()}
+    parse = {}
+    if table.label_rule:
+        parse[f"{flow(table.label)}: {quoted(table.label_rule)}"] = "the label"
+    for name, (rule, reason) in columns.parse.items():
+        parse[f"{flow(name)}: {quoted(rule)}"] = reason
+    lines = []
+    for key, entries in {"drop": drop, "parse": parse}.items():
+        if entries:
+            lines.append(f"  {key}:")
+        lines += [line(entry, shown(reason, 110), 4) for entry, reason in entries.items()]
+    return lines
 
 
 def _label_comment(table: Table) -> str:
@@ -265,71 +246,49 @@ def _label_comment(table: Table) -> str:
     shares = label_text(table.summary).removeprefix(f"{table.label} ")
     if table.task == "multiclass" and next(iter(table.summary.label)).isdigit():
         shares += "; for a label of numbers, add `task: regression`"
-    return f"{table.task}: {shares}" + (
-        "; a class is rare: consider `class_weight: balanced`" if rare else ""
-    )
+    if rare:
+        shares += "; a class is rare: consider `class_weight: balanced`"
+    return f"{table.task}: {shares}"
 
 
-def _search(table: Table, small: bool) -> list[str]:
-    metric = METRICS[table.task]
-    lines = [line(f"objective: {{metric: {metric}, goal: minimize}}")]
+def _search(table: Table, small: bool) -> dict[str, str]:
+    """Return the sections about the search, each with its comment."""
+    sections = {f"objective: {{metric: {METRICS[table.task]}, goal: minimize}}": ""}
     if not small:
-        lines.append(
-            line(
-                "scheduler: {name: asha, max_t: 100, grace_period: 10}",
-                "a step is one tree; poor trials stop early",
-            )
-        )
-    return [*lines, line("limits: {max_trials: 30, timeout: 30m}", "whichever comes first")]
+        asha = "scheduler: {name: asha, max_t: 100, grace_period: 10}"
+        sections[asha] = "a step is one tree; poor trials stop early"
+    return sections | {"limits: {max_trials: 30, timeout: 30m}": "whichever comes first"}
 
 
-def _space(table: Table, columns: Columns, small: bool) -> list[str]:
-    """Return the section `space`: encoders for the texts, and the parameters of the trainer."""
-    lines = ["space:"]
-    if columns.texts:
-        lines += _preprocessor(table, columns)
-    rounds = (
-        [line("num_boost_round: {choice: [25, 50, 100]}", "number of trees", 4)] if small else []
-    )
-    return [
-        *lines,
-        "  params:",
-        line("eta: {loguniform: [0.01, 0.3]}", "learning rate", 4),
-        line("max_depth: {randint: [2, 11]}", "2 to 10", 4),
-        line("min_child_weight: {loguniform: [0.5, 20]}", "", 4),
-        line("subsample: {uniform: [0.5, 1.0]}", "share of the rows for each tree", 4),
-        line("colsample_bytree: {uniform: [0.5, 1.0]}", "share of the columns for each tree", 4),
-        *rounds,
-    ]
+_PARAMS = {
+    "eta: {loguniform: [0.01, 0.3]}": "learning rate",
+    "max_depth: {randint: [2, 11]}": "2 to 10",
+    "min_child_weight: {loguniform: [0.5, 20]}": "",
+    "subsample: {uniform: [0.5, 1.0]}": "share of the rows for each tree",
+    "colsample_bytree: {uniform: [0.5, 1.0]}": "share of the columns for each tree",
+}
 
 
 def _preprocessor(table: Table, columns: Columns) -> list[str]:
     """Return the steps that turn texts into numbers. Missing numbers stay missing, because the trainer reads them."""
-    lines = ["  preprocessor:"]
+    if not columns.texts:
+        return []
+    steps = {}
     if any(column.missing for column in columns.texts) or not table.exact:
-        lines.append(
-            line(
-                "- SimpleImputer: {columns: categorical, strategy: constant, fill_value: missing}",
-                "",
-                4,
-            )
-        )
+        steps[
+            "- SimpleImputer: {columns: categorical, strategy: constant, fill_value: missing}"
+        ] = ""
     prose = list(columns.prose)
     if prose:
         text = f"- HashingVectorizer: {{columns: {quoted(prose)}, num_features: 64}}"
-        lines.append(line(text, "prose: the number of each word, in 64 columns", 4))
+        steps[text] = "prose: the number of each word, in 64 columns"
     others = [column for column in columns.texts if column.name not in prose]
     many = [column.name for column in others if (column.distinct or 0) > ONE_HOT]
     few = len(others) - len(many)
     if many:
-        lines.append(
-            line(
-                f"- OrdinalEncoder: {{columns: {quoted(many)}}}",
-                f"more than {ONE_HOT} different texts",
-                4,
-            )
-        )
+        text = f"- OrdinalEncoder: {{columns: {quoted(many)}}}"
+        steps[text] = f"more than {ONE_HOT} different texts"
     if few:
         what = f"the other {few} column{'s' * (few > 1)} of text" if many else "the columns of text"
-        lines.append(line("- choice: [OneHotEncoder, OrdinalEncoder]", what, 4))
-    return lines
+        steps["- choice: [OneHotEncoder, OrdinalEncoder]"] = what
+    return ["  preprocessor:", *_lines(steps, 4)]

@@ -100,12 +100,8 @@ def describe_table(
         InputError: the table has no such column, or the column cannot be a label.
     """
     if label not in table.column_names:
-        raise InputError(
-            Problem(
-                "--label",
-                f"the data has no column `{label}`; {did_you_mean(label, table.column_names)}",
-            )
-        )
+        hint = did_you_mean(label, table.column_names)
+        raise InputError(Problem("--label", f"the data has no column `{label}`; {hint}"))
     if table.num_columns == 1:
         raise InputError(Problem("--label", f"`{source}` has only the column `{label}`"))
     rule = _label_rule(table, label)
@@ -140,16 +136,11 @@ def describe_table(
 def _label_rule(table: pa.Table, label: str) -> str:
     """Return the rule of `data.parse` for a label of numbers that are written as text; "" for any other label."""
     column = table.column(label)
-    if not pa.types.is_large_string(column.type):
-        return ""
-    return next(
-        (
-            finding.rule
-            for finding in text_findings(column, label)
-            if finding.kind == "number_text" and not finding.count
-        ),
-        "",
-    )
+    if pa.types.is_large_string(column.type):
+        for finding in text_findings(column, label):
+            if finding.kind == "number_text" and not finding.count:
+                return finding.rule
+    return ""
 
 
 def _label_words(spec: DataSpec, table: pa.Table) -> str:
@@ -166,9 +157,8 @@ def _task(label: str, parts: dict[str, pa.Table]) -> tuple[str, tuple[Any, ...] 
     if task == "regression" and pa.types.is_floating(column.type):
         values = pc.unique(column)
         whole = pc.all(pc.equal(values, pc.floor(values))).as_py()
-        if (
-            whole and 2 < len(values) <= 20 and len(column) >= 20 * len(values)
-        ):  # integers, read as floats because a label was missing
+        # integers, read as floats because a label was missing
+        if whole and 2 < len(values) <= 20 and len(column) >= 20 * len(values):
             task, classes = infer_task(label, "multiclass", {"train": column})
             return task, classes, True
     if classes is not None and len(classes) > max(20, min(MOST_CLASSES, len(column) // 5)):

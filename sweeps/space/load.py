@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.resources import jax_connects
+from sweeps.core.resources import Shape, jax_connects
 from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
 from sweeps.space.command_checks import check_commands
@@ -21,7 +21,7 @@ from sweeps.space.enumeration import MAX_CELLS, MAX_SHAPES
 from sweeps.space.ingest import row_obstacles, stream_obstacles
 from sweeps.space.initial_points import InitialPointsParser
 from sweeps.space.model import Space
-from sweeps.space.nodes import places
+from sweeps.space.nodes import Node, places
 from sweeps.space.notes import brace_notes, goal_notes, list_notes
 from sweeps.space.passed_tables import ROWS, overrides_of
 from sweeps.space.problems import Problems, SpaceFile, key_names, report_domains
@@ -124,12 +124,10 @@ class _Loader:
     def __init__(
         self, file: SpaceFile, folder: Path, algorithm: str | None, functions: Path | None
     ):
-        self.file, self.problems, self.folder, self.algorithm = (
-            file,
-            file.problems,
-            folder,
-            algorithm,
-        )
+        self.file = file
+        self.problems = file.problems
+        self.folder = folder
+        self.algorithm = algorithm
         self.started = algorithm is not None
         self.roots = (folder, Path.cwd(), *filter(None, (functions,)))
         self.trainers = TrainerSection(self.roots, self.problems, self.started)
@@ -162,12 +160,15 @@ class _Loader:
         before, reason = len(self.problems), ""
         sections = self._sections(data, tuned)
         cells: tuple[dict[str, Any], ...] = ()
+        shapes: tuple[Shape, ...] = ()
         if data is not None and isinstance(params := sections.get("params"), dict):
             data = self._with_queries(data, params)
         if len(self.problems) == before:  # counts of an incomplete space would mislead
             cells = self._cells(sections)
-            self._check_workers(sections)
-            self._check_cost(sections)
+            if self.trainer is not None:
+                shapes = enumeration.all_shapes(sections, self.trainer.backend)
+                self._check_workers(shapes, self.trainer.backend)
+                self._check_cost(shapes)
             reason = self._finish_search(data, sections, len(cells))
         if len(self.problems):
             raise InputError(self.problems.sorted())
@@ -182,7 +183,7 @@ class _Loader:
             sections=sections,
             dimensions=self.parser.dimensions,
             cells=cells,
-            shapes=enumeration.all_shapes(sections, self.trainer.backend),
+            shapes=shapes,
             places=places(self.file.root),
             algorithm_reason=reason,
             trackers=trackers,
@@ -243,7 +244,9 @@ class _Loader:
         search, dims = self.search, self.parser.dimensions
         scheduler, limits, reason = search.scheduler, search.limits, ""
         self._check_folds(data, scheduler)
-        self._check_rows(data, sections, scheduler)
+        if scheduler is not None and scheduler.counts_rows:
+            for key, text in row_obstacles(data, sections, scheduler):
+                self.file.wrong(key, text)
         self._check_ingest(data, sections, scheduler)
         if (
             scheduler
@@ -276,21 +279,17 @@ class _Loader:
 
     def _algorithm_notes(self) -> tuple[str, ...]:
         """Return a note if the file names a sampler, but has no dimension that the sampler can choose."""
-        named, dims = (
-            self.search.search.algorithm if self.search.search else AUTO,
-            self.parser.dimensions,
-        )
-        if not self.file.node("search").is_map or "algorithm" not in self.file.node("search").value:
+        node = self.file.node("search")
+        search, dims = self.search.search, self.parser.dimensions
+        if search is None or not node.is_map or "algorithm" not in node.value:
             return ()
-        if named in (AUTO, "grid") or any(not dim.is_grid for dim in dims):
+        if search.algorithm in (AUTO, "grid") or any(not dim.is_grid for dim in dims):
             return ()
-        why = (
-            "only grids are tuned, and sweeps tries every cell"
-            if dims
-            else "nothing is tuned, so the trials differ only in their seeds"
-        )
+        why = "nothing is tuned, so the trials differ only in their seeds"
+        if dims:
+            why = "only grids are tuned, and sweeps tries every cell"
         return (
-            f"search.algorithm: `{named}` has no effect, because {why}; leave this key out, or tune a value under `space:`",
+            f"search.algorithm: `{search.algorithm}` has no effect, because {why}; leave this key out, or tune a value under `space:`",
         )
 
     def _check_folds(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
@@ -307,14 +306,6 @@ class _Loader:
         elif scheduler.max_t is not None and scheduler.max_t > folds:
             text = f"must be at most {folds}, because each step of a trial is one of the {folds} folds of data.valid, got {scheduler.max_t}"
             self.file.wrong("scheduler.max_t", text)
-
-    def _check_rows(
-        self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec | None
-    ) -> None:
-        """Add a problem for each key that does not fit a scheduler that counts rows."""
-        if scheduler is not None and scheduler.counts_rows:
-            for key, text in row_obstacles(data, sections, scheduler):
-                self.file.wrong(key, text)
 
     def _check_ingest(
         self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec | None
@@ -394,81 +385,79 @@ class _Loader:
             self.file.node("data"), self.file.at("data")
         )
 
-    def _check_workers(self, sections: dict[str, Template]) -> None:
+    def _check_workers(self, shapes: Sequence[Shape], backend: str) -> None:
         """Add a problem if the trainer cannot train on the workers of a shape, or Ray's backend for JAX cannot connect them."""
-        if self.trainer is None:
-            return
         limit = self.trainers.definition.max_workers
-        most = max(
-            (
-                shape.most or shape.workers
-                for shape in enumeration.all_shapes(sections, self.trainer.backend)
-            ),
-            default=1,
-        )
+        most = max((shape.most or shape.workers for shape in shapes), default=1)
         if limit is not None and most > limit:
             text = f"trains on at most {limit} worker{'s' if limit > 1 else ''}, but the space has trials with {most} workers"
             self.file.wrong(
                 "space.scaling", f"`{self.trainers.name}` {text}; set num_workers to {limit}"
             )
-        if self.trainer.backend != "jax":
-            return
-        if alone := [
-            shape for shape in enumeration.all_shapes(sections, "jax") if not jax_connects(shape)
-        ]:
+        alone = [shape for shape in shapes if backend == "jax" and not jax_connects(shape)]
+        if alone:
             text = f"Ray's backend for `jax` connects workers only if each worker has whole GPUs or TPUs, but the shape {alone[0]} has none"
             self.file.wrong(
                 "space.scaling",
                 f"{text}; give each worker a GPU with `use_gpu: true`, or set num_workers to 1",
             )
 
-    def _check_cost(self, sections: dict[str, Template]) -> None:
+    def _check_cost(self, shapes: Sequence[Shape]) -> None:
         """Add a problem if the search saves GPU time, but no trial uses a GPU."""
         search = self.search.search
-        if self.trainer is None or search is None or search.algorithm not in (AUTO, "gp"):
+        if search is None or search.algorithm not in (AUTO, "gp"):
             return
-        shapes = enumeration.all_shapes(sections, self.trainer.backend)
-        if (search.options or {}).get("cost") == "gpu_seconds" and not any(
-            "GPU" in shape.total for shape in shapes
-        ):
+        cost = (search.options or {}).get("cost")
+        if cost == "gpu_seconds" and not any("GPU" in shape.total for shape in shapes):
             text = "`gpu_seconds` is always 0, because no trial uses a GPU; write cpu_seconds or seconds, or give each worker a GPU"
             self.file.wrong("search.options.cost", f"{text} with `scaling: {{use_gpu: true}}`")
 
     def _check_label(self) -> None:
         """Add a problem if the trainer needs a label and the file names none."""
         node = self.file.node("data")
-        has_label = (
-            node.is_map
-            and (label := node.value.get("label")) is not None
-            and label.value is not None
-        )
-        needed = (
-            self.trainer is not None and self.trainers.definition.needs_label and not self.started
-        )
-        if needed and not has_label and (node.is_map or node.value is None):
+        if self.trainer is None or not self.trainers.definition.needs_label or self.started:
+            return
+        if node.value is None or (node.is_map and self._data_key("label") is None):
             self.problems.add(
                 self.file.at("data"),
                 "data.label",
                 f"is required by `{self.trainers.name}`; give the name of the column to predict",
             )
 
+    def _data_key(self, key: str) -> Node | None:
+        """Return the value of a key of the section `data`; None if the key is absent."""
+        node = self.file.node("data")
+        value = node.value.get(key) if node.is_map else None
+        return None if value is None or value.value is None else value
+
     def _check_weights(self) -> None:
         """Add a problem for each key that gives rows weights if the trainer does not use weights."""
-        node, definition = self.file.node("data"), self.trainers.definition
-        if self.trainer is None or definition.weights or not node.is_map:
+        if self.trainer is None or self.trainers.definition.weights:
             return
         for key in ("weight", "class_weight"):
-            if key in node.value and node.value[key].value is not None:
-                others = ", ".join(
-                    name for name in trainer_names() if definition_of(f"{PACKAGE}.{name}").weights
-                )
-                text = f"`{self.trainers.name}` does not use weights; leave this key out, or choose a trainer that uses them: {others}"
-                own = (
-                    f', or write `"weights": True` into `{NAME}` if your loop uses them'
-                    if self.trainer.name is None
-                    else ""
-                )
-                self.problems.add(node.keys[key], f"data.{key}", text + own)
+            if self._data_key(key) is not None:
+                text = f"`{self.trainers.name}` does not use weights; leave this key out, or choose a trainer that uses them"
+                at = self.file.node("data").keys[key]
+                self.problems.add(at, f"data.{key}", text + self._trainers_with("weights"))
+
+    def _check_several_labels(self) -> None:
+        """Add a problem if the label has several columns, and the trainer predicts only one."""
+        label = self._data_key("label")
+        if self.trainer is None or self.trainers.definition.several_labels:
+            return
+        if label is not None and label.is_list and len(label.value) > 1:
+            text = f"`{self.trainers.name}` predicts one column, but the label has {len(label.value)}; name one column, or choose a trainer that predicts several"
+            others = self._trainers_with("several_labels")
+            self.problems.add(label.mark, "data.label", text + others)
+
+    def _trainers_with(self, key: str) -> str:
+        """Return the end of a message: the trainers whose definition has a key, and how a loop of the user's own gets the key."""
+        definitions = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
+        names = [name for name, definition in definitions.items() if getattr(definition, key)]
+        text = f": {', '.join(names)}"
+        if self.trainer is not None and self.trainer.name is None:
+            text += f', or write `"{key}": True` into `{NAME}` if your loop does this'
+        return text
 
     def _with_queries(self, data: DataSpec, params: Mapping[str, Template]) -> DataSpec:
         """Return the data for a trainer that ranks rows. With a ranking objective, the task is a regression: the model predicts scores.
@@ -485,29 +474,6 @@ class _Loader:
                     rule = "needs `data.group`, the column of groups whose rows it ranks, such as a query, and no `data.weight`"
                     self.file.wrong(f"space.params.{key}", f"`{text}` {rule}")
         return replace(data, queries=bool(ranking and data.group))
-
-    def _check_several_labels(self) -> None:
-        """Add a problem if the label has several columns, and the trainer predicts only one."""
-        node, definition = self.file.node("data"), self.trainers.definition
-        label = node.value.get("label") if node.is_map else None
-        if (
-            self.trainer is None
-            or definition.several_labels
-            or label is None
-            or not label.is_list
-            or len(label.value) < 2
-        ):
-            return
-        others = ", ".join(
-            name for name in trainer_names() if definition_of(f"{PACKAGE}.{name}").several_labels
-        )
-        text = f"`{self.trainers.name}` predicts one column, but the label has {len(label.value)}; name one column, or choose a trainer"
-        own = (
-            f', or write `"several_labels": True` into `{NAME}` if your loop predicts them'
-            if self.trainer.name is None
-            else ""
-        )
-        self.problems.add(label.mark, "data.label", f"{text} that predicts several: {others}{own}")
 
     def _cells(self, sections: dict[str, Template]) -> tuple[dict[str, Any], ...]:
         """Return the grid cells. Add a problem if there are too many cells, shapes or data variants, or too few trials for the cells."""

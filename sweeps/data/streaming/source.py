@@ -105,28 +105,22 @@ class _ProfileBlock:
 
 def _open(spec: DataSpec, source: str, place: str, args: Mapping[str, Any]) -> LazySource:
     """Open a source without reading it. All columns of CSV files are texts."""
+
+    def open_dataset(dataset: Any) -> LazySource:
+        return _of_dataset(dataset, source, place, args)
+
     if is_recipe(source):
-        opened = sources.read_lazy(
-            Path(source), place, lambda dataset: _of_dataset(dataset, source, place, {})
-        )
-        return opened if isinstance(opened, LazySource) else _of_table(opened)
-    if sources.is_loader(source):
-        opened = sources.call_loader(
-            source,
-            spec.base,
-            place,
-            args,
-            lambda dataset: _of_dataset(dataset, source, place, args),
-        )
-        if not isinstance(opened, LazySource):
-            return _of_table(opened)
-        sources.pickle_by_value(
-            spec.base.absolute()
-        )  # Ray's tasks, which run later, cannot import a module beside the space file.
-        return opened
-    if source.startswith("sklearn:"):
-        return _of_table(sources.read_source(source, spec.base, place))
-    return _of_files(find_files(source, spec.base, place, spec.read))
+        opened = sources.read_lazy(Path(source), place, open_dataset)
+    elif sources.is_loader(source):
+        opened = sources.call_loader(source, spec.base, place, args, open_dataset)
+        if isinstance(opened, LazySource):
+            # Ray's tasks, which run later, cannot import a module beside the space file
+            sources.pickle_by_value(spec.base.absolute())
+    elif source.startswith("sklearn:"):
+        opened = sources.read_source(source, spec.base, place)
+    else:
+        opened = _of_files(find_files(source, spec.base, place, spec.read))
+    return opened if isinstance(opened, LazySource) else _of_table(opened)
 
 
 def _of_table(table: pa.Table) -> LazySource:

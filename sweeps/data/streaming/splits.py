@@ -73,11 +73,9 @@ class SelectRows:
         if self.rule is not None:
             valid = rows_of_valid(table, self.rule, self.seed)
             table = table.filter(pa.array(valid if self.split == "valid" else ~valid))
-        return (
-            table.filter(pc.is_valid(table.column(self.label)))
-            if self.drop_missing and self.label
-            else table
-        )
+        if self.drop_missing and self.label:
+            table = table.filter(pc.is_valid(table.column(self.label)))
+        return table
 
 
 def rows_of_valid(table: pa.Table, rule: Split, seed: int) -> np.ndarray:
@@ -114,15 +112,15 @@ class CountRows:
         parsed = table.select(list(self.parse)).to_pandas()
         for name, rule in self.parse.items():
             parse_values(parsed[name], rule, name)
-        values = pc.unique(table.column(self.label).drop_null()) if self.label else pa.array([])
-        missing = table.column(self.label).null_count if self.label else 0
-        # A regression may have millions of values. More than MOST_CLASSES of them are not needed.
+        labels = table.column(self.label) if self.label else pa.chunked_array([[]])
         counted = SplitCount(
-            table.num_rows,
-            missing,
-            values[: MOST_CLASSES + 1],
-            *_sampled(table, self.select.seed),
-            count_misfits(self.parse, parsed),
+            rows=table.num_rows,
+            missing=labels.null_count,
+            # A regression may have millions of values. More than MOST_CLASSES are not needed.
+            values=pc.unique(labels.drop_null())[: MOST_CLASSES + 1],
+            nulls={name: table.column(name).null_count for name in table.column_names},
+            sample=_sampled(table, self.select.seed),
+            misfits=count_misfits(self.parse, parsed),
         )
         return pa.table({"count": [pickle.dumps(counted)]})
 
@@ -143,47 +141,36 @@ class SplitCount:
     rows: int
     missing: int
     values: pa.Array
-    nulls: Mapping[str, int] = field(default_factory=dict)
-    sample: pa.Table | None = None
-    misfits: Counter[str] = field(default_factory=Counter)
+    nulls: Mapping[str, int]
+    sample: pa.Table
+    misfits: Counter[str]
 
     def merged(self, other: SplitCount) -> SplitCount:
         """Return the facts about the rows of two blocks."""
         values = self.values
-        if len(values) <= MOST_CLASSES:
-            values = (
-                pc.unique(pa.chunked_array([self.values, other.values]))
-                if len(other.values)
-                else values
-            )
-        nulls = {
-            name: self.nulls.get(name, 0) + other.nulls.get(name, 0)
-            for name in {**self.nulls, **other.nulls}
-        }
-        samples = [
-            part for part in (self.sample, other.sample) if part is not None and part.num_rows
-        ]
-        sample = pa.concat_tables(samples) if samples else self.sample
-        if sample is not None and sample.num_rows > 2 * SAMPLE_ROWS:
+        if len(values) <= MOST_CLASSES and len(other.values):
+            values = pc.unique(pa.chunked_array([values, other.values]))
+        sample = pa.concat_tables([self.sample, other.sample])
+        if sample.num_rows > 2 * SAMPLE_ROWS:
             sample = sample_rows(sample, SAMPLE_ROWS, sample.num_rows)
         return SplitCount(
-            self.rows + other.rows,
-            self.missing + other.missing,
-            values,
-            nulls,
-            sample,
-            self.misfits + other.misfits,
+            rows=self.rows + other.rows,
+            missing=self.missing + other.missing,
+            values=values,
+            nulls={name: count + other.nulls[name] for name, count in self.nulls.items()},
+            sample=sample,
+            misfits=self.misfits + other.misfits,
         )
 
 
-def _sampled(table: pa.Table, seed: int) -> tuple[dict[str, int], pa.Table]:
-    """Return the number of missing values of each column of a block, and some of its rows."""
+def _sampled(table: pa.Table, seed: int) -> pa.Table:
+    """Return some rows of a block."""
     some = sample_rows(table, BLOCK_SAMPLE, seed)
     simple = {
         f.name: some.column(f.name) if kind_of(f) != "other" else pa.nulls(some.num_rows, f.type)
         for f in table.schema
     }
-    return {name: table.column(name).null_count for name in table.column_names}, pa.table(simple)
+    return pa.table(simple)
 
 
 @dataclass(frozen=True)
@@ -236,9 +223,9 @@ class StreamSplits:
     features: tuple[str, ...]
     rows: dict[str, int]
     fingerprint: str
-    notes: tuple[str, ...] = ()
-    parse: Mapping[str, str] = field(default_factory=dict)
-    missing: Mapping[str, list[Any]] = field(default_factory=dict)
+    notes: tuple[str, ...]
+    parse: Mapping[str, str]
+    missing: Mapping[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -252,7 +239,7 @@ class SplitSource:
         counts: facts about each split.
         task: see `Splits.task`.
         classes: see `Splits.classes`.
-        removed: columns that are not features: the label, and the column of a split `{column: ..., value: ...}`.
+        removed: columns that are not features: the label, and the column of a split `{column: ..., value: ...}`. None if there is none.
         missing: see `Splits.missing`.
     """
 
@@ -262,8 +249,8 @@ class SplitSource:
     counts: Mapping[str, SplitCount]
     task: str | None
     classes: tuple[Any, ...] | None
-    removed: tuple[str, ...] = field(default=())
-    missing: Mapping[str, list[Any]] = field(default_factory=dict)
+    removed: tuple[str | None, ...]
+    missing: Mapping[str, list[Any]]
 
     @property
     def digest(self) -> str:
@@ -314,11 +301,7 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
                     "data.valid", f"the {key} split has no rows; give another split or another seed"
                 )
             )
-    removed = tuple(
-        name
-        for name in (spec.only_label, rule.column if rule.kind == "column" else None)
-        if name is not None
-    )
+    removed = (spec.only_label, rule.column if rule.kind == "column" else None)
     return SplitSource(sources, selects, schema, counts, task, classes, removed, missing)
 
 
@@ -338,7 +321,9 @@ def _count(
         raise
     except Exception as e:
         raise_problem(place, f"the data cannot be read: {task_error(e)}", e)
-    return SplitCount(0, 0, pa.array([])) if total is None else total
+    if total is None:
+        raise_problem(place, "the data has no rows")
+    return total
 
 
 def _task(
@@ -404,20 +389,17 @@ class StreamVariants:
         self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else _digest(fingerprints)
 
     @property
-    def summary(self) -> DataSummary | None:
+    def summary(self) -> DataSummary:
         """Summary of the first source, from a sample of its rows."""
         source = next(iter(self.sources.values()))
-        sample = source.counts["train"].sample
-        rows = {"train": source.counts["train"].rows}
-        if sample is None or not sample.num_rows:
-            return None
+        train = source.counts["train"]
         return summarize(
             self.spec,
-            {"train": sample},
+            {"train": train.sample},
             source.classes,
             self.seed,
-            rows,
-            source.counts["train"].nulls,
+            {"train": train.rows},
+            train.nulls,
         )
 
     def fingerprint_of(self, data: Mapping[str, Any]) -> str:
@@ -426,21 +408,17 @@ class StreamVariants:
 
     def _fingerprint(self, spec: DataSpec) -> str:
         source = self.sources[spec.source]
-        about: list[Any] = [
-            str(spec.label),
-            str(source.task),
-            repr(source.classes),
-            spec.drop_missing_label,
-            repr(spec.valid),
-        ]
-        about += [spec.parse] if spec.parse else []
-        about += [spec.missing] if spec.missing else []
         return _digest(
             [
                 "stream",
                 source.digest,
                 str(source.schema),
-                *about,
+                str(spec.label),
+                str(source.task),
+                repr(source.classes),
+                spec.drop_missing_label,
+                repr(spec.valid),
+                *filter(None, (spec.parse, spec.missing)),
                 sorted(set(spec.drop)),
                 spec.rows,
                 self.seed,
@@ -456,69 +434,57 @@ class StreamVariants:
         """
         spec = variant_of(self.spec, data)
         source = self.sources[spec.source]
+        label = spec.only_label
         features = tuple(
             name for name in source.schema.names if name not in (*source.removed, *spec.drop)
         )
-        columns = features if spec.only_label is None else (*features, spec.only_label)
-        encoded = {
-            key: EncodeRows(
-                select,
-                spec.only_label,
-                source.classes,
-                columns,
-                spec.rows if key == "train" else 1.0,
+        columns = features if label is None else (*features, label)
+        lazy = {}
+        for key, select in source.selects.items():
+            share = spec.rows if key == "train" else 1.0
+            encode = EncodeRows(select, label, source.classes, columns, share)
+            lazy[key] = source.sources[key].dataset.map_batches(
+                encode, batch_format="pyarrow", batch_size=None
             )
-            for key, select in source.selects.items()
-        }
-        lazy = {
-            key: source.sources[key].dataset.map_batches(
-                encoded[key], batch_format="pyarrow", batch_size=None
-            )
-            for key in encoded
-        }
         rows = {key: count.rows for key, count in source.counts.items()}
         if spec.rows < 1:
             rows["train"] = lazy["train"].count()
-        label = spec.only_label
-        present = (
-            {key: pa.table({label: _codes(source, key, label)}) for key in encoded}
-            if label and source.classes
-            else {}
-        )
-        notes = missing_class_notes(label, source.classes, present)
-        notes += tuple(
-            misfits_note(count.misfits, f"data.{key}")
-            for key, count in source.counts.items()
-            if count.misfits
-        )
         train = lazy["train"]
         if train_on_valid:
-            train, rows["train"] = train.union(lazy["valid"]), rows["train"] + rows["valid"]
-        label_type = pa.float64() if source.classes is None else pa.int64()
-        schema = pa.schema(
-            [
-                (n, label_type if n == spec.only_label else source.schema.field(n).type)
-                for n in columns
-            ]
+            train = train.union(lazy["valid"])
+            rows["train"] += rows["valid"]
+        types = {name: source.schema.field(name).type for name in columns}
+        if label is not None:
+            types[label] = pa.float64() if source.classes is None else pa.int64()
+        return StreamSplits(
+            train=train,
+            valid=lazy["valid"],
+            schema=pa.schema(types),
+            label=label,
+            task=source.task,
+            classes=source.classes,
+            features=features,
+            rows=rows,
+            fingerprint=self._fingerprint(spec),
+            notes=_notes(source, label),
+            parse=features_parse(spec, features),
+            missing=source.missing,
         )
-        about = (
-            spec.only_label,
-            source.task,
-            source.classes,
-            features,
-            rows,
-            self._fingerprint(spec),
-            notes,
-        )
-        parse = features_parse(spec, features)
-        return StreamSplits(train, lazy["valid"], schema, *about, parse, source.missing)
 
 
-def _codes(source: SplitSource, key: str, label: str) -> pa.Array:
-    """Return the codes of the classes that a split has."""
-    kind = source.schema.field(label).type
-    return pc.index_in(
-        source.counts[key].values.cast(kind), value_set=pa.array(source.classes, kind)
+def _notes(source: SplitSource, label: str | None) -> tuple[str, ...]:
+    """Return notes about splits without rows of a class, and about texts that do not fit their rule of `data.parse`."""
+    present = {}
+    if label and source.classes:
+        kind = source.schema.field(label).type
+        classes = pa.array(source.classes, kind)
+        for key, count in source.counts.items():
+            codes = pc.index_in(count.values.cast(kind), value_set=classes)
+            present[key] = pa.table({label: codes})
+    misfits = {f"data.{key}": count.misfits for key, count in source.counts.items()}
+    return (
+        *missing_class_notes(label, source.classes, present),
+        *(misfits_note(found, place) for place, found in misfits.items() if found),
     )
 
 
