@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from sweeps.space.domains import DOMAINS, RULES, argument_problems
+from sweeps.space.domains import DOMAINS, RULES, argument_problems, exact
 from sweeps.space.nodes import Node, scalar
 from sweeps.space.synonyms import normalized, our_name
 
@@ -53,12 +53,12 @@ _WORDS: Mapping[str, frozenset[str]] = {
     for name in names.split()
 }
 ANOTHER = "write {uniform: [lower, upper]}, {choice: [...]} or another domain"
-# A call of Ray Tune, Hyperopt, Optuna or NumPy, or a domain of Hydra
+# A call of Ray Tune, Hyperopt, Optuna or NumPy. Or a domain of Hydra, which may be inside others, such as `tag(log, interval(1, 9))`.
 _CALL = re.compile(
-    r"(tag\(log, *|int\()?((?:ray\.)?tune\.|hp\.|trial\.|(?:np|numpy)\.random\.)?(\w+)\((.*?)\)+",
+    r"((?:(?:tag|int|float|sort|shuffle)\((?:\w+\s*,\s*)*)*)"
+    r"(|(?:ray\.)?tune\.|hp\.|trial\.|(?:np|numpy)\.random\.)(\w+)\((.*?)\)+",
     re.DOTALL,
 )
-_HYDRA = (*DOMAINS, "interval", "range")
 
 
 def translate_mapping(node: Node, values: str = "anything") -> str | None:
@@ -113,18 +113,20 @@ def translate_call(text: str) -> str | None:
     True
     """
     match = _CALL.fullmatch(text.strip())
-    if match is None:
+    if match is None or not (match[2] or match[3] in (*DOMAINS, "interval", "range")):
         return None
     around, tool, called, inside = match.groups()
-    if tool is None and called not in _HYDRA:
-        return None
-    name = our_name("domain", called) or called
+    wrapped = set(re.findall(r"\w+", around))
     args = [arg.strip() for arg in inside.split(",")]
-    if around == "int(":
-        name = "randint"
-        args = []  # Hydra includes the upper bound, so the hint shows the rule
-    elif around:
-        name = f"log{name}"
+    name = our_name("domain", called) or called
+    if called == "interval":
+        name = f"{'log' * ('log' in wrapped)}{'randint' if 'int' in wrapped else 'uniform'}"
+    with contextlib.suppress(ValueError, IndexError):  # `_domain` refuses what is no number
+        if called == "interval" and "int" in wrapped:  # Hydra includes the upper bound
+            args[1] = str(int(args[1]) + 1)
+        if called == "range" and len(args) == 3:
+            name = "qrandint"
+            args[1] = str(range(*map(int, args))[-1])
     if name in RULES:
         return _domain(name, args)
     if name in DOMAINS:
@@ -140,15 +142,11 @@ def _properties(named: Mapping[str, Node]) -> set[str] | None:
         meaning = _KEYS[key]
         if meaning == "log" and child.value is True:
             properties.add("log")
-        if meaning == "base":
-            properties.add("exponents")
         if meaning not in ("kind", "scale"):
             continue
         if not isinstance(child.value, str):
             return None
         word = normalized(child.value)
-        if key == "distribution" and word in ("loguniform", "qloguniform"):
-            properties.add("exponents")
         if word in _WORDS:
             properties |= _WORDS[word]
         elif key == "distribution":
@@ -165,6 +163,11 @@ def _translate(
     given = {_KEYS[name]: child for name, child in named.items()}
     if "lognormal" in words:
         return "write {randn: [mean, sd]} for the logarithm of the value, and take the exponential in the loop"
+    exponents = "distribution" in named and normalized(named["distribution"].value) in (
+        "loguniform",
+        "qloguniform",
+    )
+    words |= {"exponents"} if exponents or "base" in given else set()
     options = given.get("options") or (
         given.get("value") or given.get("bounds") if "choice" in words else None
     )
@@ -209,11 +212,17 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
     if "exponents" in words or (log and "log" not in given and float(lower) <= 0):
         base = _number(given.get("base")) or "e"
         note = f" ({base}^{lower}, {base}^{upper})"
-        power = math.e if base == "e" else float(base)
-        try:
-            lower, upper = (f"{power ** float(end):.6g}" for end in texts)
-        except ArithmeticError:
-            return ANOTHER
+        factor = math.log(max(float(base), 1)) if base != "e" else 1
+        powers = (float(end) * factor for end in texts)
+        lower, upper = (f"{math.exp(x) if x < 709 else math.inf:.6g}" for x in powers)
+    if step and float(step) > 0 and math.isfinite(float(upper)):
+        low, high, q = (exact(float(text)) for text in (lower, upper, step))
+        if (high - low) % q:
+            note += f" (the steps of {step} between {lower} and {upper})"
+            if "step" in words:  # the values of `q_uniform` are multiples of q
+                low = math.ceil(low / q) * q
+            high = low + (high - low) // q * q
+            lower, upper = (f"{float(end):.12g}" for end in (low, high))
     floats = (
         None
         if values == "integers"
@@ -234,14 +243,21 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
 
 def _number(node: Node | None) -> str | None:
     """Return a number as written, with or without quotes. Return None for anything else."""
-    if node is None or not isinstance(node.value, (str, int, float)):
+    if (
+        node is None
+        or node.is_map
+        or node.is_list
+        or isinstance(node.value, bool)
+        or node.value is None
+    ):
         return None
     text = node.value if isinstance(node.value, str) else node.raw or str(node.value)
-    with contextlib.suppress(ValueError):
+    try:
         value = scalar(text)
-        if isinstance(value, float) or type(value) is int:
-            return text if math.isfinite(value) else None
-    return None
+    except ValueError:
+        return None
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return text if good else None
 
 
 def _domain(kind: str, args: list[str]) -> str:

@@ -41,6 +41,10 @@ WRITTEN = {
     "{parameterType: int, feasibleSpace: {min: '2', max: '7'}}": "{randint: [2, 8]}",
     "{parameterType: categorical, feasibleSpace: {list: [a, b]}}": "{choice: [a, b]}",
     "{distribution: q_uniform, min: 4, max: 64, q: 4}": "{qrandint: [4, 64, 4]}",
+    "{distribution: q_uniform, min: 3, max: 50, q: 7}": "{qrandint: [7, 49, 7]}",
+    "{distribution: q_log_uniform, min: 1, max: 4, q: 5}": "{qlograndint: [5, 50, 5]}",
+    "{type: float, low: 0.1, high: 1, step: 0.4}": "{quniform: [0.1, 0.9, 0.4]}",
+    "{type: int, low: 1, high: 12, step: 5}": "{qrandint: [1, 11, 5]}",
 }
 # Ordinary values of a loop.
 CONSTANTS = (
@@ -100,11 +104,15 @@ def test_the_domain_is_computed_from_the_values(space, lines, theirs: str, ours:
         "np.random.poisson(3)": "another domain",
         "interval(0.2, 0.7)": "{uniform: [0.2, 0.7]}",
         "tag(log, interval(1e-4, 1))": "{loguniform: [1e-4, 1]}",
-        "int(interval(1, 8))": "{randint: [lower, upper]}",
+        "tag(first, log, int(interval(1, 64)))": "{lograndint: [1, 65]}",
+        "int(interval(1, 8))": "{randint: [1, 9]}",
         "range(2, 7)": "{randint: [2, 7]}",
+        "range(0, 10, 3)": "{qrandint: [0, 9, 3]}",
         "choice(relu, tanh)": "{choice: [relu, tanh]}",
+        "shuffle(choice(1, 2))": "{choice: [1, 2]}",
         "loguniform(1e-4, 1e-1)": "{loguniform: [1e-4, 1e-1]}",
         "quniform(0, 1, 0.25)": "{quniform: [0, 1, 0.25]}",
+        "int(interval(low, high))": "{randint: [lower, upper]}",
     }.items(),
 )
 def test_a_call_as_text_is_refused_with_our_domain(space, theirs: str, ours: str) -> None:
@@ -158,12 +166,10 @@ def test_integers_may_mean_either() -> None:
         "{min: 3, max: 1}",
         "{min: 0, max: 1, log: true}",
         "{distribution: log_uniform, min: 0, max: 9999}",
-        "{distribution: q_uniform, min: 3, max: 50, q: 7}",
-        "{type: int, low: 1, high: 12, step: 5}",
     ],
 )
 def test_bounds_that_break_our_rule_are_not_suggested(theirs: str) -> None:
-    assert "[lower, upper" in str(translate_mapping(parse(theirs, "")))
+    assert "[lower, upper]" in str(translate_mapping(parse(theirs, "")))
 
 
 @pytest.mark.parametrize(
