@@ -39,15 +39,17 @@ CODES = (
     "MZN|NAD|NGN|NIO|NOK|NPR|NZD|OMR|PAB|PEN|PGK|PHP|PKR|PLN|PYG|QAR|RON|RSD|RUB|RWF|SAR|SBD|SCR|SDG|SEK|SGD|SHP|SLE|SOS|SRD|SSP|"
     "STN|SVC|SYP|SZL|THB|TJS|TMT|TND|TOP|TRY|TTD|TWD|TZS|UAH|UGX|USD|UYU|UZS|VES|VND|VUV|WST|XAF|XCD|XCG|XOF|XPF|YER|ZAR|ZMW|ZWG"
 )
-# A sign of a currency, or its code. Other letters are no unit, so that the order number `ORD-100` is no amount.
-_UNIT = rf"(?:\p{{Sc}}|{CODES})"
+# A sign of a currency such as `$` and `US$`, or its code. Other letters are no unit, so that the order number `ORD-100` is no amount.
+_UNIT = rf"(?:[A-Z]{{0,2}}\p{{Sc}}|Rs\.?|{CODES})"
 _MINUS, _SPACES = "\u2212", "[\u00a0\u202f\u2009]"
 _EPOCH = pd.Timestamp("1970-01-01")
 
 
 def _pattern(group: str, point: str, unit: str, sizes: str) -> str:
     """Return a regular expression for a number with these separators of thousands and of decimals, this unit and these magnitudes."""
-    digits = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?:{point}\d*)?|{point}\d+"
+    # India groups hundreds of thousands by two digits. `0,196` has no thousands, so its comma is a decimal point
+    thousands = rf"[1-9]\d{{0,2}}(?:{group}\d{{2}})*(?:{group}\d{{3}})+"
+    digits = rf"(?:{thousands}|\d+)(?:{point}\d*)?|{point}\d+"
     return (
         rf"^(?P<open>\(?)\s*(?:[<>≤≥~≈]=?)?\s*(?P<sign>[+-]?)\s*{unit}?\s*(?P<inner>[+-]?)\s*(?P<digits>{digits})"
         rf"(?P<exponent>(?:[eE][+-]?\d+)?)\s?(?P<size>{sizes})\+?\s*(?:{unit}|%)?\s*(?P<close>\)?)$"

@@ -60,7 +60,7 @@ class Finding:
         column: name of the column; "" if the finding is about rows.
         example: an example of a value, or the split with rows of train. For texts of numbers or dates, the first text that does not fit.
         rule: for texts of numbers or dates: the rule of `data.parse`.
-        other_rule: for texts of dates: another format that also fits; "" if there is none.
+        other_rule: for texts of dates: another format that also fits. For a marker: "number" if all other texts are numbers. Else "".
         count: number of values or rows. For texts of numbers or dates, the number of texts that do not fit.
         share: estimated share of the rows, or how much of the label a column explains, from 0 to 1.
         loose: True if some values do not fit the finding.

@@ -51,6 +51,7 @@ _DATES = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y"),
     *("%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d-%m-%y", "%m-%d-%y", "%y/%m/%d"),
     *("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y"),
+    *("%Y-%m", "%m/%Y", "%b-%Y", "%b %Y", "%b-%y"),
 )
 _TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
 _CLOCKS = ("", *(gap + time + zone for gap in " T" for time in _TIMES for zone in ("", "%z")))
@@ -68,9 +69,13 @@ _NAMED_ID = re.compile(
 )
 # Texts of digits alone are codes, such as ZIP codes. A leading zero marks a code, too, also after letters.
 _DIGITS, _CODE = r"^\d+$", r"^[A-Z]* ?0\d+$"
+# What an amount has beside the sign of its currency
+_AMOUNT = r"[eE][+-]?\d+|(k|K|M|mn|B|bn)?\+?\s*$|[\d.,' ()<>≤≥~≈=+−-]"
 # Letters and a number, such as `CAD-1001` and `CAD1001`, although `CAD` is also a currency.
 _LABELLED, _NUMBERED = r"^[A-Z]+[-_]\d+$", r"^[A-Z]+[-_]?\d+$"
 _PLAIN = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+# Amounts and measures of whatever kind, such as `8.35 kmpl`, `Fr. 12.-` and `50:37`. They differ, but identify nothing.
+_MEASURE = r"^\D{0,4}\d[\d.,' ]*\s?[\pL°µ%\"'′″][^\d]{0,12}\d?$|^\D{0,3}\p{Sc}|^\d+([.,]\d+|:\d\d(:\d\d)?(\.\d+)?)$"
 _WITH_UNIT = r"^\D{0,3}\d[\d., ]*?\s*(?P<unit>[\pL°µ\"'′″]\D*\d?)$"
 # Kinds of findings whose example is the text of a cell.
 _WITH_EXAMPLES = ("marker", "number_text", "date_text")
@@ -124,6 +129,9 @@ def find_all(
         elif column.kind == "text" and column.name not in spec.parse:
             found += text_findings(values, column.name)
         elif column.kind == "number" and column.name not in spec.parse:
+            if days := [*_days(values, column.name)]:
+                found += days
+                continue
             found += _infinite(train.column(column.name), column.name)
             found += _row_numbers(numbers.column(column.name), column, len(features))
             found += _far_number(values, column.name)
@@ -137,6 +145,8 @@ def find_all(
     for name in spec.labels:
         if name in texts:
             found += [f for f in text_findings(texts[name], name) if f.kind == "marker"]
+        elif any(c.name == name and c.kind == "number" for c in columns):
+            found += _far_number(sample.column(name), name)
     found += _markers(spec, texts, found)
     found = [f for f in found if f.kind != "marker" or f.column not in spec.missing]
     found = [_with_row(finding, train) if whole else finding for finding in found]
@@ -183,15 +193,16 @@ def text_findings(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
     # The hyphen of a label is no minus. Labels without a hyphen look like amounts, but amounts are seldom all different integers.
     labels = pc.match_substring_regex(texts, _NUMBERED if differ else _LABELLED)
     if pc.mean(labels).as_py() < DISTINCT_SHARE:
-        read = _read_text(name, texts, counted.field("counts").to_numpy())
+        read = _read_text(name, texts, counted.field("counts").to_numpy(), differ)
         if read is not None:
             yield read
             return
     many = len(texts) > MANY_TEXTS
-    words = pc.mean(pc.count_substring(texts[:1_000], " ")).as_py() + 1
+    words = pc.mean(pc.count_substring_regex(texts[:1_000], r"\pL\pL+")).as_py()
+    measures = pc.mean(pc.match_substring_regex(texts, _MEASURE)).as_py()
     if many and words >= PROSE_WORDS and len(texts) >= PROSE_SHARE * len(present):
         kind = "prose"
-    elif differ:
+    elif differ and measures < DISTINCT_SHARE:
         kind = "identifier"
     elif many:
         kind = "many"
@@ -200,8 +211,15 @@ def text_findings(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
     yield Finding(kind, name, shown(texts[0].as_py()), count=len(texts))
 
 
-def _read_text(name: str, texts: pa.Array, counts: np.ndarray) -> Finding | None:
-    """Return a finding if texts are numbers, durations or dates, beside a few exceptions. None for codes such as ZIP codes."""
+def _read_text(name: str, texts: pa.Array, counts: np.ndarray, differ: bool) -> Finding | None:
+    """Return a finding if texts are numbers, durations or dates, beside a few exceptions. None for codes such as ZIP codes.
+
+    Args:
+        name: the column.
+        texts: the distinct texts.
+        counts: number of rows with each text.
+        differ: True if nearly all rows have different texts.
+    """
     suspect = pc.match_substring_regex(texts, _SUSPECT).to_numpy(zero_copy_only=False)
     allowed = (1 - DISTINCT_SHARE) * len(texts)
     fits = []
@@ -218,17 +236,35 @@ def _read_text(name: str, texts: pa.Array, counts: np.ndarray) -> Finding | None
     plain = pc.match_substring_regex(fitting, _PLAIN)
     if rule == NUMBER and (
         pc.any(pc.match_substring_regex(fitting, _CODE)).as_py()
-        or (not len(others) and pc.all(pc.match_substring_regex(fitting, _DIGITS)).as_py())
+        or (not len(others) and _are_codes(fitting, differ))
+        or _has_two_scales(fitting, counts[~wrong])
     ):
         return None
     odd = others if len(others) else fitting.filter(pc.invert(plain))
     example = (odd if len(odd) else fitting)[0].as_py()
     if rule == NUMBER and len(others) == 1 and pc.all(plain).as_py():
-        return Finding("marker", name, example, count=odd_rows)
+        return Finding("marker", name, example, other_rule=NUMBER, count=odd_rows)
     kind = "number_text" if "%" not in rule else "date_text"
     other = re.sub("%d(.)%m", r"%m\1%d", rule)
     other = other if other != rule and parse_texts(fitting, other).null_count == 0 else ""
     return Finding(kind, name, example, rule.removeprefix(TIME), other, len(others))
+
+
+def _are_codes(texts: pa.Array, differ: bool) -> bool:
+    """Return whether texts are digits alone that identify something: each differs, or all have the same length."""
+    lengths = pc.min_max(pc.utf8_length(texts)).as_py()
+    digits = pc.all(pc.match_substring_regex(texts, _DIGITS)).as_py()
+    return digits and (differ or lengths["min"] == lengths["max"])
+
+
+def _has_two_scales(texts: pa.Array, counts: np.ndarray) -> bool:
+    """Return whether amounts have different signs, such as `$` and `€`, or `%` beside none, so that no rule makes them comparable."""
+    signs = pc.replace_substring_regex(texts, _AMOUNT, "")
+    rows = Counter[str]()
+    for sign, count in zip(signs.to_pylist(), counts, strict=True):
+        rows[sign] += int(count)
+    often = {sign for sign, count in rows.items() if count > EXCEPTION_ROWS * counts.sum()}
+    return len(often - {""}) > 1 or often == {"", "%"}
 
 
 def _rules(texts: pa.Array) -> Iterator[str]:
@@ -248,7 +284,7 @@ def _rules(texts: pa.Array) -> Iterator[str]:
 def _markers(
     spec: DataSpec, texts: Mapping[str, pa.ChunkedArray], known: Sequence[Finding]
 ) -> Iterator[Finding]:
-    """Yield a finding for each text that may mean a missing value: a sign in several columns, or a word that is read as a value."""
+    """Yield a finding for each text that may mean a missing value: a sign in several columns or among classes, or a word that is a value."""
     known = [f for f in known if f.kind in _WITH_EXAMPLES]
     found = []
     passed = {*spec.missing, *(f.column for f in known)}
@@ -258,9 +294,12 @@ def _markers(
         counted = pc.value_counts(pc.utf8_trim_whitespace(column.drop_null()))
         suspect = pc.match_substring_regex(counted.field("values"), _SUSPECT)
         for item in counted.filter(suspect).to_pylist():
-            found.append(Finding("marker", name, item["values"], count=item["counts"]))
+            certain = item["values"] in WORDS or (name in spec.labels and len(counted) > 2)
+            found.append(
+                Finding("marker", name, item["values"], count=item["counts"], loose=not certain)
+            )
     columns = Counter(finding.example for finding in (*known, *found))
-    yield from (f for f in found if f.example in WORDS or columns[f.example] > 1)
+    yield from (f for f in found if not f.loose or columns[f.example] > 1)
 
 
 def _with_row(finding: Finding, train: pa.Table) -> Finding:
@@ -283,7 +322,7 @@ def _rounded(values: pa.ChunkedArray, column: ColumnSummary, rule: str) -> Itera
     numbers: Any = pc.unique(values.drop_null())
     if rule and column.kind == "text":
         numbers = parse_texts(numbers, rule).drop_null()
-    exact = np.asarray(numbers)
+    exact = np.unique(np.asarray(numbers))
     if exact.dtype.kind not in "iuf" or not (rule or np.all(exact == np.trunc(exact))):
         return
     equal = len(exact) - len(np.unique(exact.astype(np.float32)))
@@ -312,17 +351,28 @@ def _row_numbers(
     """Yield a finding if a column has the numbers of the rows, such as 1, 2, 3, or is named as an identifier and has no value twice."""
     numbers = values.drop_null().to_numpy()
     count = len(numbers)
-    if features < 2 or count < MIN_ROWS or not np.all(numbers == np.floor(numbers)):
+    if count < MIN_ROWS or not np.all(numbers == np.floor(numbers)):
         return
     steps = float((np.diff(numbers) == 1).mean())
     distinct = pc.count_distinct(values, mode="only_valid").as_py()
     gaps = count < len(values)
-    if steps >= DISTINCT_SHARE:
+    if steps >= DISTINCT_SHARE and features > 1:
         example = ", ".join(f"{number:.0f}" for number in numbers[:3])
         yield Finding("row_number", column.name, example, count=distinct, loose=gaps or steps < 1)
     elif _NAMED_ID.search(column.name) and distinct >= DISTINCT_SHARE * count:
         example, loose = f"{numbers[0]:.0f}", gaps or distinct < count
         yield Finding("identifier", column.name, example, count=distinct, loose=loose)
+
+
+def _days(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
+    """Yield a finding if integers are dates such as 20260131."""
+    numbers = pc.unique(values.drop_null())
+    if pa.types.is_integer(values.type) and len(numbers) >= MIN_COPIES:
+        ends = pc.min_max(numbers).as_py()
+        if ends["min"] >= 19_000_101 and ends["max"] <= 21_001_231:
+            texts = numbers.cast(pa.large_string())
+            if not parse_texts(texts, "%Y%m%d").null_count:
+                yield Finding("date_text", name, texts[0].as_py(), "%Y%m%d")
 
 
 def _far_number(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:

@@ -48,6 +48,8 @@ POSITIVE = frozenset(
 NUMBERED = {"0", "1", "0.0", "1.0", "False", "True"}
 # Trainers that compute with 64-bit floats, or whose numbers sweeps does not know.
 WIDE = (None, "lightgbm", "command")
+# An encoder of a column with more different numbers gets a warning
+MANY = 30
 # Number of columns that one warning names.
 NAMED = 5
 # The key and the text of the warning by the kind of the finding. The most harmful kinds come first.
@@ -129,7 +131,7 @@ def warnings(summary: DataSummary, space: Space) -> tuple[DataWarning, ...]:
     dropped = {name for spec in space.variants for name in spec.drop}
     found = [f for f in summary.findings if f.column not in dropped and _matters(f, space)]
     grouped = [_warning(group, summary) for kind in TEXTS for group in groups(found, kind)]
-    return (*_positive(summary, space), *grouped)
+    return (*_positive(summary, space), *_encoded_numbers(summary, space), *grouped)
 
 
 def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
@@ -143,6 +145,17 @@ def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
         text = f"the positive class is {classes[1]}, the last in sorted order, and `{', '.join(used)}` depends on it; "
         remedy = f"write data.positive: {classes[1]}, or data.positive: {classes[0]}"
         yield DataWarning("data.positive", text + remedy)
+
+
+def _encoded_numbers(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
+    """Yield a warning for each column of many numbers that an encoder names, as if the numbers were categories."""
+    for column in summary.columns:
+        if column.role != "feature" or column.kind != "number" or (column.distinct or 0) <= MANY:
+            continue
+        for step in _steps(space):
+            if step.name in ENCODERS and step.columns and selects(step, column.name, False):
+                text = f"`{column.name}` has numbers, which {step.name} makes codes, so that other numbers are missing values; take it out of `columns`"
+                yield DataWarning("space.preprocessor", text)
 
 
 def _matters(finding: Finding, space: Space) -> bool:

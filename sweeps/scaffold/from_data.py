@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweeps.core.errors import first_of
 from sweeps.data.summary import ColumnSummary, DataSummary, Finding, percent, shown
 from sweeps.data.summary_text import label_text, one_line
 from sweeps.data.summary_warnings import groups, missing_entry, parse_entry
@@ -215,6 +216,9 @@ def _data(table: Table, columns: Columns, small: bool, read: str) -> dict[str, s
             missing[column] = missing.get(column, []) + markers
     if suspects:
         comment = "if these texts and numbers mean missing values"
+        numbers = {f.column for f in found if f.kind == "marker" and f.other_rule}
+        if encoded := [column.name for column in columns.texts if column.name in numbers]:
+            comment += f"; then take {first_of(encoded)} out of the encoders, as numbers need none"
         keys[f"# missing: {flow(missing)}"] = comment
     for finding in found:
         if finding.kind == "duplicates":

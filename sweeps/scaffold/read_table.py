@@ -20,6 +20,7 @@ from sweeps.data.missing import Profile, profile_columns
 from sweeps.data.parsed_columns import read_rows
 from sweeps.data.summary import summarize
 from sweeps.data.summary_findings import text_findings
+from sweeps.data.tables import is_text
 from sweeps.scaffold.from_data import Table, columns_of
 from sweeps.space import yaml12
 from sweeps.space.problems import Problems, check
@@ -161,6 +162,10 @@ def _task(label: str, parts: dict[str, pa.Table]) -> tuple[str, tuple[Any, ...] 
         if whole and 2 < len(values) <= 20 and len(column) >= 20 * len(values):
             task, classes = infer_task(label, "multiclass", {"train": column})
             return task, classes, True
+    marker = next(text_findings(column, label), None) if is_text(column.type) else None
+    if marker is not None and marker.kind == "marker":
+        text = f"`{label}` has numbers and {marker.example!r} in {marker.count:,} rows; if these labels are missing, make them empty"
+        raise InputError(Problem("--label", text))
     if classes is not None and len(classes) > max(20, min(MOST_CLASSES, len(column) // 5)):
         text = f"`{label}` has {len(classes):,} different values in {len(column):,} rows, which are too many classes; name another column"
         raise InputError(Problem("--label", text))

@@ -118,6 +118,15 @@ def test_the_summary_counts_and_survives_json():
         ([f"city {i % 60}" for i in range(N)], "many"),
         ([f"now we meet {i % 99} and talk" for i in range(N)], "prose"),
         ([f"2026-03-{i % 28 + 1:02d} 10:00:00" for i in range(N)], "date_text"),
+        ([20_260_301 + i % 28 for i in range(N)], "date_text"),
+        (["Jan-2014", "Feb-2014", "Mar-2015"] * (N // 3) + ["May-2016"], "date_text"),
+        ([f"{i % 7 * 50}" for i in range(N)], "number_text"),  # digits of different lengths
+        ([f"0,{i % 313 + 100}" for i in range(N)], "number_text"),
+        ([f"{i / 7 + 5:.3f} {('kmpl', 'km/kg')[i % 2]}" for i in range(N)], "many"),
+        ([f"{('$', '€')[i % 2]}{i}" for i in range(N)], "many"),  # two currencies
+        ([f"{i}%" if i % 2 else f"{i / N}" for i in range(N)], "many"),
+        ([f"{i // 60 + 10}:{i % 60:02d}.5" for i in range(N)], "many"),
+        ([f"+49 640 {i * 7919 + 10**6}" for i in range(N)], "identifier"),
         ([None] * N, "empty"),
         (["a"] * N, "constant"),
     ],
@@ -197,6 +206,10 @@ def test_the_first_exception_is_named_with_its_row():
         ([f"{i % 12 + 1}:30 PM" for i in range(N)], "%I:%M %p"),
         ([f"{i % 28 + 1} Mar 2026 08:46" for i in range(N)], "%d %b %Y %H:%M"),
         ([f"{i / 10:.1f}%".replace(".", ",") for i in range(N)], "decimal_comma"),
+        ([f"0,{i % 313 + 100}" if i % 3 else f"1,{i}" for i in range(N)], "decimal_comma"),
+        ([f"US${i + 1},000" for i in range(N)], "number"),
+        ([20_260_301 + i % 28 for i in range(N)], "%Y%m%d"),
+        (["Jan-2014", "Feb-2014", "Mar-2015"] * (N // 3) + ["May-2016"], "%b-%Y"),
     ],
 )
 def test_the_rule_that_fits_is_proposed(column, rule):
@@ -228,6 +241,34 @@ def test_markers_in_several_columns_are_one_warning(tmp_path):
     assert texts(tmp_path, rows, data=known) == []
     kept = ", missing: {temp: [], wind: [], no2: [], pool: []}"
     assert texts(tmp_path, rows, data=kept) == []
+
+
+@pytest.mark.parametrize("label", [["a", "b", "?"], ["1.5", "2.5", "3.5", "?"], [*range(20), -200]])
+def test_a_marker_among_labels_is_found(label):
+    rows = frame(y=pd.Series(label * (N // len(label) + 1))[:N])
+    (found,) = summary_of(rows, spec(task="regression")).findings
+    assert (found.kind, found.column, found.example) == ("marker", "y", str(label[-1]))
+
+
+def test_classes_with_signs_are_no_markers():
+    assert found(frame(y=["+", "-"] * (N // 2))) == []
+
+
+def test_parsed_comparisons_are_not_rounded():
+    column = [(">20", "20", "<5", "5", "7")[i % 5] for i in range(N)]
+    assert finding(column, parse={"odd": "number"}) is None
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [2**53 + 1 + i * 2**20 for i in range(N)],
+        [-(2**60) + i * 2**20 for i in range(N)],
+        pd.date_range("2026-01-01", periods=N, freq="s") + pd.Timedelta(nanoseconds=1),
+    ],
+)
+def test_large_integers_and_nanoseconds_are_summarized(column):
+    assert finding(column) is None or finding(column).kind == "rounded"
 
 
 def test_a_number_is_an_identifier_only_by_its_name():
@@ -376,6 +417,16 @@ def test_every_warning_names_the_key_that_mends_it(tmp_path):
     assert price == "`price` has numbers as text, such as $1,000; write data.parse: {price: number}"
     assert empty == "`nothing` has no value; add it to data.drop"
     assert texts(tmp_path, rows, data=", drop: [customerID, nothing], parse: {price: number}") == []
+
+
+def test_an_encoder_of_many_numbers_is_named(tmp_path):
+    rows = frame(temp=["?" if i % 7 == 0 else f"{i % 90}" for i in range(N)])
+    steps, known = "[OrdinalEncoder: {columns: [temp, color]}]", ', missing: {temp: ["?"]}'
+    (text,) = texts(tmp_path, rows, steps=steps, data=known)
+    assert text == (
+        "`temp` has numbers, which OrdinalEncoder makes codes, so that other numbers are missing values; take it out of `columns`"
+    )
+    assert texts(tmp_path, rows, steps="[OrdinalEncoder: {}]", data=known) == []
 
 
 def test_a_date_that_fits_two_formats_names_both(tmp_path):

@@ -62,7 +62,7 @@ def _hashes(column: pa.ChunkedArray) -> np.ndarray:
             )
         )
     if pa.types.is_timestamp(kind):
-        column = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
     elif pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
