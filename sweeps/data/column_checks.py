@@ -125,8 +125,9 @@ def check_step_columns(
     label: Label | None,
     source: str,
     removed: Iterable[str] = (),
+    params: Any = None,
 ) -> list[Problem]:
-    """Check that the columns named in preprocessing steps exist, in all chains that a space allows.
+    """Check that the columns named in preprocessing steps and constraints exist, in all chains that a space allows.
 
     A name is a problem only if, in every chain that can be sampled, no column of this name reaches the step.
 
@@ -137,6 +138,7 @@ def check_step_columns(
         source: name of the data source, for messages.
         removed: columns of the data that do not reach any step: the label, columns of weights, the columns in `data.drop`, and the
             columns of splits `{column: ..., value: ...}`.
+        params: the `params` section of the space, whose constraints of gradient boosting name columns.
 
     Returns:
         One problem for each wrong name. Its place is a path in the space file, such as `preprocessor.0.StandardScaler.columns.1`.
@@ -162,8 +164,22 @@ def check_step_columns(
             available = check(item, available)
         return available
 
-    check(chain, first)
+    last = check(chain, first)
+    for path, want in _constrained(params):
+        if not last.may_contain(want):
+            text = f"no column `{want}` reaches the trainer; {nearest_column(want, sorted(last.names))}"
+            problems.append(Problem(path, text))
     return problems
+
+
+def _constrained(params: Any) -> Iterator[tuple[str, str]]:
+    """Yield the path and the name of each column that a constraint names. A constraint that is tuned is checked in its trials."""
+    params = params if isinstance(params, dict) else {}
+    for key in ("monotone_constraints", "interaction_constraints"):
+        given = params.get(key)
+        named = given if isinstance(given, dict) else _strings(given)
+        if isinstance(given, (dict, tuple, list)):
+            yield from ((f"params.{key}", name) for name in named)
 
 
 def _step_problems(

@@ -290,6 +290,12 @@ def infer_task(
             raise InputError(
                 Problem("data.label", f"`{label}` has {missing} in data.{key}; {hint}")
             )
+        if (
+            pa.types.is_floating(column.type)
+            and (row := pc.index(pc.is_inf(column), True).as_py()) >= 0
+        ):
+            text = f"`{label}` is infinite in row {row + 1:,} of data.{key}; remove such rows"
+            raise InputError(Problem("data.label", text))
     kind = columns["train"].type
     integer, floating = pa.types.is_integer(kind), pa.types.is_floating(kind)
     discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)

@@ -170,7 +170,12 @@ def _check_variant(
             text = f"`{spec.train}` has no other columns than the label and those of data.drop, weights and splits"
             problems.append(Problem("data.label", f"{text}; a model needs a column to read"))
         problems += check_step_columns(
-            space.sections.get("preprocessor", ()), features, spec.label, spec.train, removed
+            space.sections.get("preprocessor", ()),
+            features,
+            spec.label,
+            spec.train,
+            removed,
+            space.sections.get("params"),
         )
     return problems, sources
 

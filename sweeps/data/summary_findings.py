@@ -242,7 +242,8 @@ def _read_text(name: str, texts: pa.Array, counts: np.ndarray, differ: bool) -> 
         return None
     odd = others if len(others) else fitting.filter(pc.invert(plain))
     example = (odd if len(odd) else fitting)[0].as_py()
-    if rule == NUMBER and len(others) == 1 and pc.all(plain).as_py():
+    repeats = odd_rows > 1 or suspect[wrong].any()
+    if rule == NUMBER and len(others) == 1 and repeats and pc.all(plain).as_py():
         return Finding("marker", name, example, other_rule=NUMBER, count=odd_rows)
     kind = "number_text" if "%" not in rule else "date_text"
     other = re.sub("%d(.)%m", r"%m\1%d", rule)

@@ -716,3 +716,24 @@ def test_plan_with_data_refuses_what_run_refuses(space, tmp_path):
     planned = invoke("plan", "space.yaml", "--data")
     assert planned.exit_code == 2 and "class `rare` of `y` has 5 in train" in planned.stderr
     assert "data: 60 rows" in planned.stdout, "the summary may show the cause"
+
+
+def test_a_constraint_names_a_column_that_reaches_the_trainer(space, tmp_path):
+    (tmp_path / "rows.csv").write_text(ROWS)
+    params = "monotone_constraints: {agee: 1}, interaction_constraints: [[age, x], [0, 1]]"
+    lines = said(space(space=f"{{preprocessor: [OneHotEncoder], params: {{eta: 0.1, {params}}}}}"))
+    assert [line.partition(": ")[2] for line in lines] == [
+        "params.monotone_constraints: no column `agee` reaches the trainer; did you mean `age`?",
+        "params.interaction_constraints: no column `x` reaches the trainer; valid: age, plan",
+    ]
+    params = "monotone_constraints: {plan_a: 1, age: 1}"
+    preflight.check_data(
+        space(space=f"{{preprocessor: [OneHotEncoder], params: {{eta: 0.1, {params}}}}}")
+    )
+
+
+def test_an_infinite_label_is_named_with_its_row(space, tmp_path):
+    lines = ["age,plan,y", *(f"{i},a,{'inf' if i == 7 else i / 3}" for i in range(40))]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    (line,) = said(space("{train: rows.csv, label: y, valid: 0.2}"))
+    assert line.endswith("`y` is infinite in row 8 of data.train; remove such rows")

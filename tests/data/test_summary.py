@@ -103,6 +103,7 @@ def test_the_summary_counts_and_survives_json():
         ([f"{i % 99}" if i % 9 else "unknown" for i in range(N)], "marker"),
         ([-200 if i % 20 == 0 else i % 99 for i in range(N)], "marker"),
         ([f"{i * 7 % 313}" if i != 300 else "3.0M" for i in range(N)], "number_text"),
+        ([f"{i * 7 % 313}" if i != 300 else "4.2*" for i in range(N)], "number_text"),
         ([f"{i * 7 % 313}" if i % 200 else f"n{i}" for i in range(N)], "number_text"),
         ([f"{i % 90} bhp" for i in range(N)], "number_text"),
         ([f"{i % 9}h {i % 60}m" for i in range(N)], "number_text"),
