@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,12 +28,11 @@ from sweeps.core.label_columns import MULTIOUTPUT, SEVERAL, label_columns
 from sweeps.core.sweep_folder import is_sweep
 from sweeps.data.column_values import InvalidValue
 from sweeps.data.columns import InputColumn
-from sweeps.data.parse import count_misfits, misfits_note
+from sweeps.data.parse import is_lenient, parse_values
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain, one_line
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 
 
 class Bundle:
@@ -44,7 +42,7 @@ class Bundle:
         path: the bundle's folder.
         manifest: how the bundle was made.
         known_values: the values of each raw column of categories in training.
-        unseen: number of values of each of these columns that were not in training, as `count_unseen` has counted them.
+        unseen: number of values that the model treats as missing, by column, as `count_unseen` has counted them.
         cells: number of all values that `count_unseen` has counted, by column.
         members: the models of an ensemble, each with the methods of a bundle, in the order of `manifest.members`. Empty for a single model.
     """
@@ -57,44 +55,54 @@ class Bundle:
         fitted: Any,
         members: Sequence[Bundle] = (),
     ):
-        self.path, self.manifest, self._model, self._fitted, self.members = (
-            path,
-            manifest,
-            model,
-            fitted,
-            tuple(members),
-        )
-        self._rules = {
-            column.name: column.parse
-            for bundle in (self, *members)
-            for column in getattr(bundle._fitted, "inputs", ())
-        }
-        self.unseen, self.cells = Counter[str](), Counter[str]()
+        self.path = path
+        self.manifest = manifest
+        self.members = tuple(members)
+        self._model = model
+        self._fitted = fitted
+        self.unseen = Counter[str]()
+        self.cells = Counter[str]()
         self.known_values = {c.name: c.categories for c in manifest.columns if c.categories}
+        self._lenient = {
+            c.name: c.parse for c in getattr(fitted, "inputs", ()) if is_lenient(c.parse)
+        }
         for part in (fitted, *members):
             self.known_values |= getattr(part, "known_values", {})
+            self._lenient |= getattr(part, "_lenient", {})
 
     def count_unseen(self, values: Mapping[str, Any]) -> None:
-        """Count the values of categories that training never saw, which the model treats as missing, in `unseen`.
+        """Count the values that the model treats as missing, in `unseen`.
+
+        These are categories that training never saw, and texts that do not fit a rule of `data.parse` that allows other texts.
 
         Args:
             values: values of each raw column, such as a frame.
         """
         markers = {column.name: column.missing for column in self.manifest.columns}
-        for name, known in self.known_values.items():
+        for name in {**self.known_values, **self._lenient}:
             given = pd.Series(values.get(name), dtype=object)
             cells = schema.without_markers(given, markers.get(name)).dropna()
-            self.unseen[name] += int((~cells.isin(known)).sum())
+            if name in self._lenient:
+                known = parse_values(cells, self._lenient[name], name).notna()
+            else:
+                known = cells.isin(self.known_values[name])
+            self.unseen[name] += int((~known).sum())
             self.cells[name] += len(cells)
 
     @property
     def unseen_notes(self) -> list[str]:
-        """A text for each column with values that training never saw."""
-        rule = "were not in the training data; predicted as missing"
-        found = [(name, count) for name, count in self.unseen.items() if count]
-        return [
-            f"{count:,} of {self.cells[name]:,} values of `{name}` {rule}" for name, count in found
-        ]
+        """A text for each column with values that the model treats as missing."""
+        notes = []
+        for name, count in (+self.unseen).items():
+            rule = (
+                "do not fit the rule in data.parse"
+                if name in self._lenient
+                else "were not in the training data"
+            )
+            notes.append(
+                f"{count:,} of {self.cells[name]:,} values of `{name}` {rule}; predicted as missing"
+            )
+        return notes
 
     def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return predictions for raw rows.
@@ -158,8 +166,6 @@ class Bundle:
         if not self.manifest.columns:
             return np.asarray(self._model_predict(rows))
         raw = schema.enforce_schema(rows, self.manifest.columns)
-        if counts := count_misfits(self._rules, raw):
-            log.warning("note: %s", misfits_note(counts, f"{len(raw):,} rows"))
         if raw.empty:  # some models raise an error if there are no rows
             k = len(self.manifest.classes or ())
             several = self.manifest.task in SEVERAL
@@ -473,9 +479,7 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
         output = output[:, 0]
     if manifest.task in (None, "regression") or not manifest.classes:
         if output.ndim == 2 and manifest.task is None:
-            return pd.DataFrame(
-                output, index=index, columns=[f"prediction_{i}" for i in range(output.shape[1])]
-            )
+            return _unlabeled_output(output, index)
         _check_shape(manifest, output.shape == (len(index),), output, f"({len(index)},)")
         return pd.DataFrame({"prediction": output.astype(np.float64)}, index=index)
 
@@ -513,19 +517,13 @@ def _several_outputs(manifest: Manifest, output: np.ndarray, index: pd.Index) ->
         output,
         f"shape ({len(index)}, {len(names)})",
     )
+    numbers = pd.DataFrame(output.astype(np.float64), index=index, columns=names)
     if manifest.task == MULTIOUTPUT:
-        return pd.DataFrame(
-            {f"prediction_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)},
-            index=index,
-        )
-    frame = {
-        f"prediction_{name}": (output[:, i] > 0.5).astype(np.int64) for i, name in enumerate(names)
-    }
+        return numbers.add_prefix("prediction_")
+    frames = [(numbers > 0.5).astype(np.int64).add_prefix("prediction_")]
     if output.dtype.kind == "f":
-        frame |= {
-            f"probability_{name}": output[:, i].astype(np.float64) for i, name in enumerate(names)
-        }
-    return pd.DataFrame(frame, index=index)
+        frames.append(numbers.add_prefix("probability_"))
+    return pd.concat(frames, axis=1)
 
 
 def _decode_classes(names: np.ndarray, codes: np.ndarray) -> Any:

@@ -30,6 +30,9 @@ from sweeps.data.column_values import (
 )
 from sweeps.data.missing import is_missing
 
+# Types of columns by the kind of their dtype.
+_TYPES = {"b": "boolean", "i": "integer", "u": "integer", "f": "double", "M": "datetime"}
+
 
 def infer_schema(
     raw: pd.DataFrame, missing: Mapping[str, Sequence[Any]] = MappingProxyType({})
@@ -67,26 +70,18 @@ def _infer_column(name: str, values: pd.Series) -> ColumnSchema:
             dtype="category",
             categories=[json_scalar(c) for c in dtype.categories],
         )
-    if pd.api.types.is_bool_dtype(dtype):
-        kind = "boolean"
-    elif pd.api.types.is_integer_dtype(dtype):
-        kind = "integer"
-    elif pd.api.types.is_float_dtype(dtype):
-        kind = "double"
-    elif pd.api.types.is_datetime64_any_dtype(dtype):
-        kind = "datetime"
-    elif isinstance(dtype, pd.StringDtype):
-        kind = "string"
-    else:  # The dtype is `object`, such as for booleans with a missing value. The values determine the type.
+    kind = "string" if isinstance(dtype, pd.StringDtype) else _TYPES.get(dtype.kind)
+    if (
+        kind is None
+    ):  # The dtype is `object`, such as for booleans with a missing value. The values determine the type.
         present = values.dropna()
         kinds = {type(v) for v in present}
         if kinds == {np.ndarray} and all(v.ndim and v.dtype.kind in NUMERIC_KINDS for v in present):
             return ColumnSchema(
                 name=name, type="tensor", dtype=str(np.result_type(*{v.dtype for v in present}))
             )
-        kind = {frozenset({str}): "string", frozenset({bool}): "boolean"}.get(
-            frozenset(kinds), "any"
-        )
+        inferred = pd.api.types.infer_dtype(present)
+        kind = inferred if inferred in ("string", "boolean") else "any"
     return ColumnSchema.model_validate({"name": name, "type": kind, "dtype": str(dtype)})
 
 

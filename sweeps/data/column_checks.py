@@ -33,16 +33,17 @@ _OUTPUT_PARAMETERS = ("output_columns", "output_column", "output_column_name")
 _CONCATENATOR_OUTPUT = "concat_out"  # Ray's default for `output_column_name`
 # Built-in steps that leave a column of texts as it is, unless their `columns` select it. `SimpleImputer` never makes numbers of texts.
 _NO_ENCODERS = (
-    *(
-        "StandardScaler",
-        "MinMaxScaler",
-        "MaxAbsScaler",
-        "RobustScaler",
-        "Normalizer",
-        "PowerTransformer",
-        "SimpleImputer",
-    ),
-    *("CustomKBinsDiscretizer", "UniformKBinsDiscretizer", "Concatenator", "LabelEncoder"),
+    "StandardScaler",
+    "MinMaxScaler",
+    "MaxAbsScaler",
+    "RobustScaler",
+    "Normalizer",
+    "PowerTransformer",
+    "SimpleImputer",
+    "CustomKBinsDiscretizer",
+    "UniformKBinsDiscretizer",
+    "Concatenator",
+    "LabelEncoder",
 )
 # Beginnings of the names of types that the keyword "categorical" leaves out
 _NOT_CATEGORICAL = (

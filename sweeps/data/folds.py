@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sweeps.core.errors import Problem
 from sweeps.data.split import SplitError, group_codes, sortable_times
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def assign_folds(
         for train, valid in splitter.split(rows, rows if strata is None else strata, groups)
     )
     if any(len(valid) == 0 for _, valid in folds):
-        raise SplitError("valid", f"a fold would have no rows; use fewer than {rule.folds} folds")
+        text = f"a fold would have no rows; use fewer than {rule.folds} folds"
+        raise SplitError(Problem("data.valid", text))
     return folds
 
 
@@ -74,7 +76,5 @@ def _rolling(times: np.ndarray, rule: Split) -> tuple[Fold, ...]:
 
 def _require(rule: Split, count: int, what: str) -> None:
     if count < rule.folds:
-        raise SplitError(
-            "valid",
-            f"{rule.folds} folds need at least {rule.folds} {what}, got {count}; use fewer folds",
-        )
+        text = f"{rule.folds} folds need at least {rule.folds} {what}, got {count}; use fewer folds"
+        raise SplitError(Problem("data.valid", text))

@@ -67,47 +67,39 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
         The problems.
     """
     present = columns["train"]
-    problems = [
-        _missing("label", name, spec, present) for name in spec.labels if name not in present
-    ]
-    problems += check_dropped(spec, present)
-    problems += [
-        _missing(f"{key}.{name}", name, spec, present)
-        for key, names in (("parse", spec.parse), ("missing", spec.missing))
-        for name in names
-        if name not in (*present, "*")
-    ]
-    problems += [
-        _missing("weight", name, spec, present)
-        for name in spec.weight_columns
-        if name not in present
-    ]
-    if spec.group not in (None, *present):
-        problems.append(_missing("group", str(spec.group), spec, present))
-    for key, rule in split_rules(spec).items():
-        if rule.column not in (None, spec.group, *present):
-            problems.append(_missing(key, str(rule.column), spec, present))
-        if key in columns:
-            missing, extra = set(present) - set(columns[key]), set(columns[key]) - set(present)
-            texts = [
-                f"{word} {_quoted_names(names)}"
-                for word, names in (("missing", missing), ("extra", extra))
-                if names
-            ]
-            if texts:
-                problems.append(
-                    Problem(
-                        f"data.{key}",
-                        f"the columns differ from the columns of data.train: {'; '.join(texts)}",
-                    )
-                )
+    problems = check_dropped(spec, present)
+    named: list[tuple[str, str | None]] = [("label", name) for name in spec.labels]
+    named += [(f"parse.{name}", name) for name in spec.parse]
+    named += [(f"missing.{name}", name) for name in spec.missing if name != "*"]
+    named += [("weight", name) for name in spec.weight_columns]
+    named += [("group", spec.group)]
+    splits = split_rules(spec).items()
+    named += [(key, rule.column) for key, rule in splits if rule.column != spec.group]
+    problems += _missing(named, spec, present)
+    for key, names in columns.items():
+        differences = {"missing": set(present) - set(names), "extra": set(names) - set(present)}
+        texts = [
+            f"{word} {', '.join(f'`{name}`' for name in sorted(different))}"
+            for word, different in differences.items()
+            if different
+        ]
+        if texts:
+            text = f"the columns differ from the columns of data.train: {'; '.join(texts)}"
+            problems.append(Problem(f"data.{key}", text))
     return problems
 
 
-def _missing(key: str, name: str, spec: DataSpec, present: Sequence[str]) -> Problem:
-    return Problem(
-        f"data.{key}", f"`{spec.train}` has no column `{name}`; {nearest_column(name, present)}"
-    )
+def _missing(
+    named: Iterable[tuple[str, str | None]], spec: DataSpec, present: Sequence[str]
+) -> list[Problem]:
+    """Return a problem for each name that is no column. `named` has the keys of the `data` section and the names."""
+    return [
+        Problem(
+            f"data.{key}", f"`{spec.train}` has no column `{name}`; {nearest_column(name, present)}"
+        )
+        for key, name in named
+        if name is not None and name not in present
+    ]
 
 
 def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
@@ -117,11 +109,8 @@ def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
         for name in spec.drop
         if name in spec.labels
     ]
-    return problems + [
-        _missing("drop", name, spec, present)
-        for name in spec.drop
-        if name not in (*present, *spec.labels)
-    ]
+    named = [("drop", name) for name in spec.drop if name not in spec.labels]
+    return problems + _missing(named, spec, present)
 
 
 def check_same_task(
@@ -146,14 +135,15 @@ def check_same_task(
 
 
 def _describe_task(task: str | None, classes: tuple[Any, ...] | None) -> str:
-    some = ", ".join(f"{value!r}" for value in (classes or ())[:8]) + (
-        ", ..." if len(classes or ()) > 8 else ""
+    return (
+        f"{task} without classes"
+        if classes is None
+        else f"{task} with the classes {_shown(classes)}"
     )
-    return f"{task} with the classes {some}" if classes is not None else str(task)
 
 
-def _quoted_names(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names))
+def _shown(classes: Sequence[Any]) -> str:
+    return first_of([repr(value) for value in classes], 8)
 
 
 def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
@@ -171,40 +161,24 @@ def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     if len(parts) == 1:
         return dict(parts)
     names = parts["train"].column_names
-    problems, columns = [], {}
+    problems = []
+    columns: dict[str, dict[str, pa.ChunkedArray]] = {key: {} for key in parts}
     for name in names:
-        kinds = {
-            key: p.schema.field(name).type
-            for key, p in parts.items()
-            if p.column(name).null_count < p.num_rows
-        }
+        found = {key: part.column(name) for key, part in parts.items()}
+        kinds = {key: c.type for key, c in found.items() if c.null_count < len(c)}
+        schemas = [pa.schema({name: kind}) for kind in kinds.values() or [found["train"].type]]
         try:
-            merged = (
-                pa.unify_schemas(
-                    [pa.schema({name: k}) for k in kinds.values()], promote_options="permissive"
-                )
-                if kinds
-                else None
-            )
-            kind = merged.field(name).type if merged else parts["train"].schema.field(name).type
-            columns[name] = {
-                key: p.column(name).cast(kind)
-                if key in kinds
-                else pa.chunked_array([pa.nulls(p.num_rows, kind)])
-                for key, p in parts.items()
-            }
+            kind = pa.unify_schemas(schemas, promote_options="permissive").field(name).type
+            for key, column in found.items():
+                nulls = pa.chunked_array([pa.nulls(len(column), kind)])
+                columns[key][name] = column.cast(kind) if key in kinds else nulls
         except (pa.ArrowTypeError, pa.ArrowInvalid):
-            key, found = next((k, t) for k, t in kinds.items() if t != kinds.get("train"))
-            other = _describe_type(kinds.get("train"))
-            problems.append(
-                Problem(
-                    f"data.{key}",
-                    f"column `{name}` holds {_describe_type(found)} in data.{key}, but {other} in data.train",
-                )
-            )
+            key, other = next((k, t) for k, t in kinds.items() if t != kinds.get("train"))
+            text = f"column `{name}` holds {_describe_type(other)} in data.{key}, but {_describe_type(kinds.get('train'))} in data.train"
+            problems.append(Problem(f"data.{key}", text))
     if problems:
         raise InputError(problems)
-    return {key: pa.table({name: columns[name][key] for name in names}) for key in parts}
+    return {key: pa.table(found) for key, found in columns.items()}
 
 
 def _describe_type(kind: pa.DataType | None) -> str:
@@ -229,42 +203,41 @@ def drop_unlabeled(
     Raises:
         InputError: a table has no row with a label.
     """
-    remaining, dropped = dict(parts), dict.fromkeys(parts, 0)
+    remaining = dict(parts)
+    problems = []
     for label in labels:
-        remaining, missing = _drop_missing(label, remaining)
-        dropped = {key: count + missing[key] for key, count in dropped.items()}
-    return remaining, dropped
+        lacking = [key for key, part in remaining.items() if part.column(label).null_count]
+        for key in lacking:
+            remaining[key] = remaining[key].filter(pc.is_valid(remaining[key].column(label)))
+            if not remaining[key].num_rows:
+                problems.append(Problem("data.label", f"`{label}` has no value in data.{key}"))
+        if lacking and not problems:
+            remaining = _with_integers(remaining, label)
+    if problems:
+        raise InputError(problems)
+    return remaining, {key: part.num_rows - remaining[key].num_rows for key, part in parts.items()}
 
 
-def _drop_missing(
-    label: str, parts: Mapping[str, pa.Table]
-) -> tuple[dict[str, pa.Table], dict[str, int]]:
-    """Drop the rows without a value in one label column; see `drop_unlabeled`."""
-    missing = {key: part.column(label).null_count for key, part in parts.items()}
-    if empty := [key for key, part in parts.items() if missing[key] == part.num_rows]:
-        raise InputError(
-            [Problem("data.label", f"`{label}` has no value in data.{key}") for key in empty]
-        )
-    labeled = {
-        key: part.filter(pc.is_valid(part.column(label))) if missing[key] else part
-        for key, part in parts.items()
-    }
-    columns = {key: part.column(label) for key, part in labeled.items()}
-    if any(missing.values()) and all(_holds_integers(column) for column in columns.values()):
-        at = {key: part.column_names.index(label) for key, part in labeled.items()}
-        labeled = {
-            key: part.set_column(at[key], label, columns[key].cast(pa.int64()))
-            for key, part in labeled.items()
-        }
-    return labeled, missing
+def _with_integers(parts: Mapping[str, pa.Table], label: str) -> dict[str, pa.Table]:
+    """Return tables whose label has integers, if the label has floats and all of them are integers."""
+    columns = {key: part.column(label) for key, part in parts.items()}
+    if not all(pa.types.is_floating(column.type) for column in columns.values()):
+        return dict(parts)
+    try:
+        integers = {key: column.cast(pa.int64()) for key, column in columns.items()}
+    except pa.ArrowInvalid:
+        return dict(parts)
+    at = parts["train"].column_names.index(label)
+    return {key: part.set_column(at, label, integers[key]) for key, part in parts.items()}
 
 
-def _holds_integers(column: pa.ChunkedArray) -> bool:
-    """Return whether a column has a type of floats, and all values are integers below 2**53, which floats represent exactly."""
-    if not pa.types.is_floating(column.type):
-        return False
-    whole = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), 2.0**53))
-    return bool(pc.all(whole).as_py())
+def missing_labels(label: str, count: int, split: str) -> Problem:
+    """Return the problem that `count` rows of a split have no label."""
+    return Problem(
+        "data.label",
+        f"`{label}` has {count} missing value{'s' * (count > 1)} in data.{split}; remove the rows without a label from the data, "
+        f"or set {DROP_MISSING_LABEL} so that sweeps skips these rows",
+    )
 
 
 def infer_task(
@@ -285,15 +258,9 @@ def infer_task(
     """
     for key, column in columns.items():
         if column.null_count:
-            missing = f"{column.null_count} missing value{'s' if column.null_count > 1 else ''}"
-            hint = f"remove the rows without a label from the data, or set {DROP_MISSING_LABEL} so that sweeps skips these rows"
-            raise InputError(
-                Problem("data.label", f"`{label}` has {missing} in data.{key}; {hint}")
-            )
-        if (
-            pa.types.is_floating(column.type)
-            and (row := pc.index(pc.is_inf(column), True).as_py()) >= 0
-        ):
+            raise InputError(missing_labels(label, column.null_count, key))
+        infinite = pc.is_inf(column) if pa.types.is_floating(column.type) else column[:0]
+        if (row := pc.index(infinite, True).as_py()) >= 0:
             text = f"`{label}` is infinite in row {row + 1:,} of data.{key}; remove such rows"
             raise InputError(Problem("data.label", text))
     kind = columns["train"].type
@@ -352,8 +319,7 @@ def positive_last(
     named = as_text(spec.positive).lower()  # a boolean is written as `true` or as `True`
     found = [value for value in classes or () if as_text(value).lower() == named]
     if task != "binary" or not found:
-        some = f"with {first_of(list(map(repr, classes)))}" if classes else "without classes"
-        text = f"must be one of two classes, got {spec.positive!r}; the label is {task} {some}"
+        text = f"must be one of two classes, got {spec.positive!r}; the label is {_describe_task(task, classes)}"
         raise InputError(Problem("data.positive", text))
     return tuple(sorted(classes or (), key=found.__contains__))
 
@@ -390,15 +356,8 @@ def infer_tasks(
     )
     for name, (task, classes) in found.items():
         if task != "regression" and (classes is None or not set(classes) <= {0, 1}):
-            has = ", ".join(repr(value) for value in (classes or ())[:4]) + (
-                ", ..." if len(classes or ()) > 4 else ""
-            )
-            raise InputError(
-                Problem(
-                    "data.label",
-                    f"`{name}` has the classes {has}; {rule}; for numbers, set `data.task: regression`",
-                )
-            )
+            text = f"`{name}` has the classes {_shown(classes or ())}; {rule}; for numbers, set `data.task: regression`"
+            raise InputError(Problem("data.label", text))
     if "regression" in tasks.values():
         first = {task: name for name, task in reversed(tasks.items())}
         text = f"`{first['binary']}` has classes, but `{first['regression']}` has numbers"

@@ -173,7 +173,10 @@ def split_rows(
     if spec.parse:
         extra = (*extra, f"parse: {sorted(spec.parse.items())}")
     digest = fingerprint(parts, (str(spec.label), str(task), repr(classes), *extra))
-    about = (
+    return Splits(
+        train,
+        parts["valid"],
+        parts.get("test"),
         spec.label,
         task,
         classes,
@@ -183,12 +186,6 @@ def split_rows(
         folds,
         spec.weight,
         spec.class_weight,
-    )
-    return Splits(
-        train,
-        parts["valid"],
-        parts.get("test"),
-        *about,
         parse=features_parse(spec, features),
         summary=summary,
         missing=read.missing,
@@ -269,7 +266,7 @@ def _folds(
     spec: DataSpec, parts: Mapping[str, pa.Table], classes: tuple[Any, ...] | None, seed: int
 ) -> tuple[Fold, ...]:
     """Assign the rows that are not in test to the folds of a cross-validation."""
-    from sweeps.data import folds, split
+    from sweeps.data import folds
 
     assert spec.valid is not None
     rows = parts["train"]
@@ -285,10 +282,7 @@ def _folds(
             rule = f"{spec.valid.folds} folds need at least {spec.valid.folds} rows of each class"
             text = f"{rule} in train, but class `{classes[rare]}` of `{spec.label}` has {has}"
             raise InputError(Problem("data.valid", f"{text}; use fewer folds"))
-    try:
-        return folds.assign_folds(spec.valid, rows.num_rows, column, strata, seed)
-    except split.SplitError as e:
-        raise InputError(Problem(f"data.{e.key}", str(e))) from e
+    return folds.assign_folds(spec.valid, rows.num_rows, column, strata, seed)
 
 
 def _read_parts(spec: DataSpec, read: Read) -> dict[str, pa.Table]:
@@ -306,13 +300,8 @@ def _unlabeled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:
     """Return a note on the number of dropped rows without a label, or an empty tuple if every row has a label."""
     some = [f"{count} of data.{key}" for key, count in missing.items() if count]
     total = sum(missing.values())
-    return (
-        (
-            f"data.drop_missing_label dropped {total} row{'s' if total > 1 else ''} without a label: {', '.join(some)}",
-        )
-        if some
-        else ()
-    )
+    text = f"data.drop_missing_label dropped {total} row{'s' * (total > 1)} without a label: {', '.join(some)}"
+    return (text,) if some else ()
 
 
 def add_valid_to_train(splits: Splits) -> Splits:
@@ -322,12 +311,8 @@ def add_valid_to_train(splits: Splits) -> Splits:
     """
     if splits.folds:
         return replace(splits, folds=())
-    return replace(
-        splits,
-        train=pa.concat_tables(
-            [splits.train, splits.valid.select(splits.train.column_names)]
-        ).combine_chunks(),
-    )
+    valid = splits.valid.select(splits.train.column_names)
+    return replace(splits, train=pa.concat_tables([splits.train, valid]).combine_chunks())
 
 
 def _with_queries(spec: DataSpec, table: pa.Table) -> pa.Table:
@@ -388,13 +373,9 @@ def encode_label(
     """Return a table whose label has int64 codes of `classes`; float64 values if `classes` is None; 0 and 1 for several labels of these."""
     column = table.column(label)
     if task == MULTILABEL:
-        encoded = column.cast(pa.int8()).cast(pa.int64())
+        encoded = column.cast(pa.int64())
     elif classes is None:
-        encoded = (
-            column.cast(pa.int8()).cast(pa.float64())
-            if pa.types.is_boolean(column.type)
-            else column.cast(pa.float64())
-        )
+        encoded = column.cast(pa.float64())
     else:
         encoded = pc.index_in(column, value_set=pa.array(classes, column.type)).cast(pa.int64())
     return table.set_column(table.column_names.index(label), label, encoded)
@@ -417,17 +398,14 @@ def _split_train(
         for r in remaining.values()
         if r.column is not None
     }
-    try:
-        codes = splitting.assign_splits(
-            whole.num_rows,
-            valid=remaining.get("valid"),
-            test=remaining.get("test"),
-            columns=columns,
-            strata=whole.column(spec.labels[0]).to_numpy() if classify else None,
-            seed=seed,
-        )
-    except splitting.SplitError as e:
-        raise InputError(Problem(f"data.{e.key}", str(e))) from e
+    codes = splitting.assign_splits(
+        whole.num_rows,
+        valid=remaining.get("valid"),
+        test=remaining.get("test"),
+        columns=columns,
+        strata=whole.column(spec.labels[0]).to_numpy() if classify else None,
+        seed=seed,
+    )
     del whole
     order = {"train": splitting.TRAIN, "valid": splitting.VALID, "test": splitting.TEST}
     return parts | _distribute(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -185,12 +185,12 @@ def without_markers(column: pa.ChunkedArray, markers: Sequence[Any]) -> pa.Chunk
 def is_missing(markers: Sequence[Any] | None) -> Callable[[Any], bool]:
     """Return a function that says whether a single value is a marker, or a text that is always missing. None means the usual words."""
     markers = WORDS if markers is None else markers
-    texts, numbers = set(_texts(markers)), set(_numbers(markers))
+    known = {*_texts(markers), *_numbers(markers)}
 
     def check(value: Any) -> bool:
         if isinstance(value, str):
-            return value.strip() in texts
-        return bool(numbers) and not isinstance(value, (list, dict)) and value in numbers
+            return value.strip() in known
+        return isinstance(value, Hashable) and value in known
 
     return check
 

@@ -81,32 +81,33 @@ def base_rule(rule: str) -> str:
 
 def describe(rule: str) -> str:
     """Return the rule for a value, for messages."""
+    text = f"must fit the rule {rule.removeprefix(TIME)}"
     example = _EXAMPLES.get(base_rule(rule))
-    return f"must fit the rule {rule.removeprefix(TIME)}" + (
-        f", such as {example}" if example else ""
-    )
+    return f"{text}, such as {example}" if example else text
 
 
-def count_misfits(rules: Mapping[str, str], rows: pd.DataFrame) -> Counter[str]:
-    """Return the number of texts in each column that do not fit its rule, and are read as missing values."""
-    counts: Counter[str] = Counter()
-    for name, rule in rules.items():
-        if rule.endswith(OR_MISSING):
-            counts[name] = int(
-                (parse_values(rows[name], rule, name).isna() & rows[name].notna()).sum()
-            )
-    return +counts
+def is_lenient(rule: str) -> bool:
+    """Return whether a rule reads texts that do not fit as missing values."""
+    return rule.endswith(OR_MISSING)
 
 
-def misfits_note(counts: Mapping[str, int], place: str) -> str:
-    """Return a note about the texts that do not fit their rules and were read as missing values.
+def count_misfits(raw: pd.DataFrame, parsed: Mapping[str, pd.Series]) -> Counter[str]:
+    """Return the number of texts in each column that do not fit its rule, and are read as missing values.
 
     Args:
-        counts: number of these texts by column.
-        place: where the texts are, such as `data.train`.
+        raw: the columns with their texts.
+        parsed: the columns after `parse_values`.
     """
+    return +Counter({n: int((v.isna() & raw[n].notna()).sum()) for n, v in parsed.items()})
+
+
+def misfits_note(counts: Mapping[str, int], split: str) -> tuple[str, ...]:
+    """Return a note about the texts of a split that were read as missing values; nothing if there are none. See `count_misfits`."""
     some = ", ".join(f"{count:,} in `{name}`" for name, count in counts.items())
-    return f"{place} has texts that do not fit their rule in data.parse, read as missing: {some}"
+    text = (
+        f"data.{split} has texts that do not fit their rule in data.parse, read as missing: {some}"
+    )
+    return (text,) if some else ()
 
 
 def parse_texts(texts: pa.Array, rule: str) -> pa.Array:
@@ -119,7 +120,7 @@ def parse_texts(texts: pa.Array, rule: str) -> pa.Array:
     rule = base_rule(rule)
     pattern = _number_pattern(rule)
     if pattern is None:
-        return _moments(texts, rule)
+        return pa.array(_moments(texts, rule), pa.float64(), from_pandas=True)
     texts = pc.utf8_trim_whitespace(
         pc.replace_substring_regex(pc.replace_substring(texts, _MINUS, "-"), _SPACES, " ")
     )
@@ -130,14 +131,14 @@ def parse_texts(texts: pa.Array, rule: str) -> pa.Array:
     factors = pa.array(_SIZES.values()).take(
         pc.index_in(size, value_set=pa.array(_SIZES, size.type))
     )
-    minus = pc.equal(pc.binary_join_element_wise(sign, inner, pa.scalar("", sign.type)), "-")
+    minus = pc.or_(pc.equal(sign, "-"), pc.equal(inner, "-"))
     numbers = pc.multiply(exact, factors)
     numbers = pc.if_else(pc.xor(minus, pc.equal(opened, "(")), pc.negate(numbers), numbers)
     balanced = pc.equal(pc.utf8_length(opened), pc.utf8_length(closed))
     return pc.if_else(balanced, numbers, pa.scalar(None, pa.float64()))
 
 
-def _moments(texts: pa.Array, rule: str) -> pa.Array:
+def _moments(texts: pa.Array, rule: str) -> np.ndarray:
     """Convert texts of durations to seconds, of times to seconds since midnight, and of dates to days since 1970-01-01."""
     if rule == DURATION:
         fits = pc.match_substring_regex(texts, _DURATION)
@@ -146,25 +147,20 @@ def _moments(texts: pa.Array, rule: str) -> pa.Array:
             short = pc.replace_substring(short, unit, unit.upper())
         known = pc.if_else(fits, short, pa.scalar(None, short.type))
         spans = pd.to_timedelta(pd.Series(known.to_pylist(), dtype=object), errors="coerce")
-        return pa.array(spans.dt.total_seconds().to_numpy(), pa.float64(), from_pandas=True)
+        return np.asarray(spans.dt.total_seconds())
     form = rule.removeprefix(TIME)
     dates = pd.to_datetime(
         pd.Series(texts.to_pylist(), dtype=object), format=form, errors="coerce", utc=True
     )
     if rule.startswith(TIME):
-        seconds = (dates - dates.dt.normalize()).dt.total_seconds()
-        return pa.array(seconds.to_numpy(), pa.float64(), from_pandas=True)
+        return np.asarray((dates - dates.dt.normalize()).dt.total_seconds())
     return _days(dates)
 
 
-def _days(dates: pd.Series) -> pa.Array:
-    """Return the days since 1970-01-01 of each date; null for a missing date."""
+def _days(dates: pd.Series) -> np.ndarray:
+    """Return the days since 1970-01-01 of each date; NaN for a missing date."""
     naive = dates.dt.tz_localize(None) if dates.dt.tz is not None else dates
-    return pa.array(
-        ((naive - _EPOCH) / pd.Timedelta(days=1)).to_numpy("float64", na_value=np.nan),
-        pa.float64(),
-        from_pandas=True,
-    )
+    return np.asarray(((naive - _EPOCH) / pd.Timedelta(days=1)).astype("float64"))
 
 
 def parse_values(values: pd.Series, rule: str, name: str) -> pd.Series:
@@ -182,16 +178,16 @@ def parse_values(values: pd.Series, rule: str, name: str) -> pd.Series:
     if _number_pattern(base_rule(rule)) and pd.api.types.is_numeric_dtype(values.dtype):
         return pd.Series(values.to_numpy("float64", na_value=np.nan), index=values.index)
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
-        return pd.Series(_days(values).to_numpy(zero_copy_only=False), index=values.index)
+        return pd.Series(_days(values), index=values.index)
     codes, distinct = pd.factorize(values.astype(object).where(values.notna(), None))
     parsed = parse_texts(
         pa.array([format_value(value) for value in distinct], pa.large_string()), rule
     )
-    wrong = parsed.is_null().to_numpy(zero_copy_only=False)
-    if wrong.any() and not rule.endswith(OR_MISSING):
-        row = int(np.flatnonzero(np.append(wrong, False)[codes])[0])
+    numbers = np.append(parsed.to_numpy(zero_copy_only=False), np.nan).astype("float64")[codes]
+    wrong = np.isnan(numbers) & (codes >= 0)
+    if wrong.any() and not is_lenient(rule):
+        row = int(wrong.argmax())
         raise InputError(
             InvalidValue.create(name, f"{describe(rule)} (data.parse)", row, values.iloc[row])
         )
-    numbers = np.append(parsed.to_numpy(zero_copy_only=False).astype("float64"), np.nan)
-    return pd.Series(numbers[codes], index=values.index)
+    return pd.Series(numbers, index=values.index)

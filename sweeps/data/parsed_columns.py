@@ -49,11 +49,15 @@ def read_rows(spec: DataSpec, parts: Mapping[str, pa.Table]) -> ReadRows:
     tables, missing, problems = take_out(spec, parts)
     if problems:
         raise InputError(problems)
-    tables = unify_types(_texts_to_parse(spec, tables))
-    if not spec.parse:
-        return ReadRows(tables, missing)
-    parsed, notes = _parse_parts(spec, tables)
-    return ReadRows(parsed, missing, notes)
+    tables = unify_types({key: _texts_to_parse(spec, table) for key, table in tables.items()})
+    notes: tuple[str, ...] = ()
+    for key, table in tables.items() if spec.parse else ():
+        tables[key], wrong, note = _parse_part(spec, table, key)
+        problems += wrong
+        notes += note
+    if problems:
+        raise InputError(problems)
+    return ReadRows(tables, missing, notes)
 
 
 def features_parse(spec: DataSpec, features: Iterable[str]) -> dict[str, str]:
@@ -61,52 +65,36 @@ def features_parse(spec: DataSpec, features: Iterable[str]) -> dict[str, str]:
     return {name: spec.parse[name] for name in features if name in spec.parse}
 
 
-def _texts_to_parse(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def _texts_to_parse(spec: DataSpec, table: pa.Table) -> pa.Table:
     """Convert numbers in the columns of `data.parse` to text, so that a column has the same type in every file. Dates stay dates."""
-    tables = dict(parts)
-    for key, table in tables.items():
-        for name in set(spec.parse) & set(table.column_names):
-            kind = table.schema.field(name).type
-            if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-                table = table.set_column(
-                    table.column_names.index(name), name, table.column(name).cast(pa.large_string())
-                )
-        tables[key] = table
-    return tables
+    for i, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
+        if name in spec.parse and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            table = table.set_column(i, name, table.column(i).cast(pa.large_string()))
+    return table
 
 
-def _parse_parts(
-    spec: DataSpec, parts: Mapping[str, pa.Table]
-) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Check every value of the columns of `data.parse`, and replace the label and the weights by numbers. Also return notes.
+def _parse_part(
+    spec: DataSpec, table: pa.Table, split: str
+) -> tuple[pa.Table, list[Problem], tuple[str, ...]]:
+    """Check every value of the columns of `data.parse`, and replace the label and the weights by numbers.
 
-    Raises:
-        InputError: a value does not fit its rule. The error names the first such value of each column.
+    Returns:
+        The rows of the split, the problem with the first wrong value of each column, and a note about texts that were read as missing.
     """
     from sweeps.data.parse import count_misfits, misfits_note, parse_values
 
     problems: list[Problem] = []
-    notes: list[str] = []
-    tables = dict(parts)
-    numbers = {*spec.labels, *spec.weight_columns}
-    for key, table in tables.items():
-        rules = {name: rule for name, rule in spec.parse.items() if name in table.column_names}
-        raw = table.select(list(rules)).to_pandas()
-        if counts := count_misfits(rules, raw):
-            notes.append(misfits_note(counts, f"data.{key}"))
-        for name, rule in rules.items():
-            try:
-                parsed = parse_values(raw[name], rule, name)
-            except InputError as e:
-                problems += [_located(problem, key) for problem in e.problems]
-                continue
-            if name in numbers:
-                values = pa.array(parsed.to_numpy(), pa.float64(), from_pandas=True)
-                table = table.set_column(table.column_names.index(name), name, values)
-        tables[key] = table
-    if problems:
-        raise InputError(problems)
-    return tables, tuple(notes)
+    parsed = {}
+    raw = table.select([name for name in spec.parse if name in table.column_names]).to_pandas()
+    for name in raw:
+        try:
+            parsed[name] = parse_values(raw[name], spec.parse[name], name)
+        except InputError as e:
+            problems += [_located(problem, split) for problem in e.problems]
+    for name in parsed.keys() & {*spec.labels, *spec.weight_columns}:
+        values = pa.array(parsed[name].to_numpy(), pa.float64(), from_pandas=True)
+        table = table.set_column(table.column_names.index(name), name, values)
+    return table, problems, misfits_note(count_misfits(raw, parsed), split)
 
 
 def _located(problem: Problem, split: str) -> Problem:
@@ -122,11 +110,10 @@ def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
     """Return the values of a column that assigns rows to splits. A column of `data.parse` is parsed, so that dates have an order."""
     from sweeps.data.parse import parse_values
 
-    if name not in spec.parse or pa.types.is_floating(table.schema.field(name).type):
-        return np.asarray(table.column(name).to_numpy())
-    return np.asarray(
-        parse_values(table.column(name).to_pandas(), spec.parse[name], name).to_numpy()
-    )
+    values = table.column(name)
+    if name not in spec.parse:
+        return np.asarray(values.to_numpy())
+    return np.asarray(parse_values(values.to_pandas(), spec.parse[name], name).to_numpy())
 
 
 def drop_copies(
@@ -140,33 +127,24 @@ def drop_copies(
         spec: the `data` section.
         parts: rows by split: "train", and the splits that have separate sources.
     """
+    import pandas as pd
+
     from sweeps.data.streaming.hashing import row_hashes
 
-    train = parts["train"]
-    ignored = (split_columns(spec) | set(spec.drop) | set(spec.weight_columns)) - set(spec.labels)
-    names = [name for name in train.column_names if name not in ignored - {spec.group}]
-    hashes = row_hashes(train, names)
-    keep = np.zeros(len(hashes), dtype=bool)
-    keep[np.unique(hashes, return_index=True)[1]] = True
-    copies = int((~keep).sum())
-    held_out = [row_hashes(part, names) for key, part in parts.items() if key != "train"]
-    overlap = (
-        np.isin(hashes, np.concatenate(held_out)) if held_out else np.zeros(len(hashes), dtype=bool)
-    )
-    both = int((keep & overlap).sum())
-    texts = [f"{copies} copies of other rows"] * bool(copies) + [
-        f"{both} rows that are also in valid or test"
-    ] * bool(both)
+    ignored = split_columns(spec) | {*spec.drop, *spec.weight_columns}
+    ignored -= {*spec.labels, spec.group}
+    names = [name for name in parts["train"].column_names if name not in ignored]
+    hashes, *held_out = (row_hashes(part, names) for part in parts.values())
+    copies = pd.Index(hashes).duplicated()
+    overlap = np.isin(hashes, np.concatenate([hashes[:0], *held_out])) & ~copies
+    counts = {"copies of other rows": copies, "rows that are also in valid or test": overlap}
+    texts = [f"{rows.sum()} {what}" for what, rows in counts.items() if rows.any()]
     if not texts:
         return dict(parts), ()
-    kept = train.filter(pa.array(keep & ~overlap))
+    kept = parts["train"].filter(pa.array(~copies & ~overlap))
     if not kept.num_rows:
-        raise InputError(
-            Problem(
-                "data.drop_duplicates",
-                "all rows of data.train are also in valid or test, so no rows would be left",
-            )
-        )
+        text = "all rows of data.train are also in valid or test, so no rows would be left"
+        raise InputError(Problem("data.drop_duplicates", text))
     note = f"data.drop_duplicates left out {' and '.join(texts)} of data.train"
     return {**parts, "train": kept}, (note,)
 

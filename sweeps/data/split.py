@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from sweeps.core.errors import InputError, Problem
 from sweeps.data.label_checks import as_text
 
 if TYPE_CHECKING:
@@ -17,12 +18,8 @@ TRAIN, VALID, TEST = 0, 1, 2
 _GROUP_TRIES = 32
 
 
-class SplitError(ValueError):
-    """Raised if the data cannot be split as requested. `key` names the split, and the message gives the reason."""
-
-    def __init__(self, key: str, text: str):
-        self.key = key
-        super().__init__(text)
+class SplitError(InputError):
+    """Raised if the data cannot be split as requested."""
 
 
 def assign_splits(
@@ -64,9 +61,8 @@ def assign_splits(
             rng = np.random.default_rng([abs(int(seed)), code])
             chosen = _rows_by_fraction(key, split, column, rest, strata, rng)
         if chosen.all():
-            raise SplitError(
-                key, f"this split takes all {len(rest)} rows, so no rows remain to train on"
-            )
+            text = f"this split takes all {len(rest)} rows, so no rows remain to train on"
+            raise SplitError(Problem(f"data.{key}", text))
         codes[rest[chosen]] = code
     return codes
 
@@ -86,7 +82,7 @@ def _rows_by_fraction(
     rows = rows_in_fraction(len(column), split.fraction)
     if rows >= len(rest):
         text = f"{split.fraction} of {len(column)} rows is {rows}, but only {len(rest)} are available, so no rows remain to train on"
-        raise SplitError(key, text)
+        raise SplitError(Problem(f"data.{key}", text))
     if split.kind == "fraction":
         chosen = sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
     elif split.kind == "time":
@@ -94,10 +90,8 @@ def _rows_by_fraction(
     else:
         chosen = sample_groups(column[rest], rows, rng)
     if not chosen.any():
-        raise SplitError(
-            key,
-            f"column `{split.column}` has the same value in all {len(rest)} rows, so it cannot split the rows",
-        )
+        text = f"column `{split.column}` has the same value in all {len(rest)} rows, so it cannot split the rows"
+        raise SplitError(Problem(f"data.{key}", text))
     return chosen
 
 
@@ -105,9 +99,8 @@ def _rows_with_value(key: str, split: Split, column: np.ndarray, rest: np.ndarra
     chosen = equals(column[rest], split.value)
     if not chosen.any():
         some = ", ".join(sorted({f"`{v}`" for v in pd.unique(column)[:8]}))
-        raise SplitError(
-            key, f"no row has {split.value!r} in column `{split.column}`, which holds {some}"
-        )
+        text = f"no row has {split.value!r} in column `{split.column}`, which holds {some}"
+        raise SplitError(Problem(f"data.{key}", text))
     return chosen
 
 
@@ -140,11 +133,8 @@ def sample_rows(
     counts = np.bincount(codes)
     take = _rows_per_class(counts, rows)
     order = rng.permutation(n)
-    order = order[
-        np.argsort(codes[order], kind="stable")
-    ]  # class by class, in random order within a class
-    rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
-    chosen[order[rank < np.repeat(take, counts)]] = True
+    rank = pd.Series(codes[order]).groupby(codes[order]).cumcount().to_numpy()  # within a class
+    chosen[order[rank < take[codes[order]]]] = True
     return chosen
 
 
@@ -185,10 +175,8 @@ def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
     series = pd.Series(column)
     missing = int(series.isna().sum())
     if missing:
-        raise SplitError(
-            key,
-            f"time column `{name}` has no value in {missing} rows; a split by time needs a value in each row",
-        )
+        text = f"time column `{name}` has no value in {missing} rows; a split by time needs a value in each row"
+        raise SplitError(Problem(f"data.{key}", text))
     if pd.api.types.is_numeric_dtype(series.dtype):
         return column
     times = pd.to_datetime(
@@ -196,13 +184,11 @@ def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
     )
     if times.isna().any():
         wrong = series[times.isna()].iloc[0]
-        raise SplitError(
-            key,
-            f"time column `{name}` holds {wrong!r}, which is not a time; write ISO 8601, or numbers",
+        text = (
+            f"time column `{name}` holds {wrong!r}, which is not a time; write ISO 8601, or numbers"
         )
-    return np.asarray(
-        times.dt.tz_localize(None).to_numpy().astype("datetime64[us]").astype(np.int64)
-    )
+        raise SplitError(Problem(f"data.{key}", text))
+    return np.asarray(times.dt.as_unit("us").astype(np.int64))
 
 
 def select_latest(times: np.ndarray, rows: int) -> np.ndarray:

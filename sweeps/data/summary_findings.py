@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +22,7 @@ from sweeps.data.label_checks import as_text
 from sweeps.data.label_leaks import find_leaks
 from sweeps.data.missing import WORDS, without_markers
 from sweeps.data.parse import DECIMAL_COMMA, DURATION, NUMBER, TIME, UNIT, parse_texts
+from sweeps.data.streaming.hashing import row_hashes
 from sweeps.data.summary import ColumnSummary, Finding, sample_rows, shown
 
 if TYPE_CHECKING:
@@ -132,8 +134,7 @@ def find_all(
             if days := [*_days(values, column.name)]:
                 found += days
                 continue
-            found += _infinite(train.column(column.name), column.name)
-            found += _row_numbers(numbers.column(column.name), column, len(features))
+            found += _number_findings(numbers.column(column.name), column.name, len(features))
             found += _far_number(values, column.name)
         found += _rounded(values, column, spec.parse.get(column.name, ""))
         found += _unseen(parts, column)
@@ -340,29 +341,23 @@ def _unseen(parts: Mapping[str, pa.Table], column: ColumnSummary) -> Iterator[Fi
             yield Finding("unseen", column.name, count=count, share=count / len(valid))
 
 
-def _infinite(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
-    """Yield a finding if a column of floats has infinite values."""
-    if pa.types.is_floating(values.type) and (count := pc.sum(pc.is_inf(values)).as_py()):
-        yield Finding("infinite", name, count=count)
-
-
-def _row_numbers(
-    values: pa.ChunkedArray, column: ColumnSummary, features: int
-) -> Iterator[Finding]:
-    """Yield a finding if a column has the numbers of the rows, such as 1, 2, 3, or is named as an identifier and has no value twice."""
+def _number_findings(values: pa.ChunkedArray, name: str, features: int) -> Iterator[Finding]:
+    """Yield a finding if a column has infinite values, numbers the rows, such as 1, 2, 3, or is named as an identifier and has no value twice."""
     numbers = values.drop_null().to_numpy()
     count = len(numbers)
-    if count < MIN_ROWS or not np.all(numbers == np.floor(numbers)):
+    if infinite := int(np.isinf(numbers).sum()):
+        yield Finding("infinite", name, count=infinite)
+    if count < MIN_ROWS or infinite or not np.all(numbers == np.floor(numbers)):
         return
     steps = float((np.diff(numbers) == 1).mean())
     distinct = pc.count_distinct(values, mode="only_valid").as_py()
     gaps = count < len(values)
     if steps >= DISTINCT_SHARE and features > 1:
         example = ", ".join(f"{number:.0f}" for number in numbers[:3])
-        yield Finding("row_number", column.name, example, count=distinct, loose=gaps or steps < 1)
-    elif _NAMED_ID.search(column.name) and distinct >= DISTINCT_SHARE * count:
-        example, loose = f"{numbers[0]:.0f}", gaps or distinct < count
-        yield Finding("identifier", column.name, example, count=distinct, loose=loose)
+        yield Finding("row_number", name, example, count=distinct, loose=gaps or steps < 1)
+    elif _NAMED_ID.search(name) and distinct >= DISTINCT_SHARE * count:
+        loose = gaps or distinct < count
+        yield Finding("identifier", name, f"{numbers[0]:.0f}", count=distinct, loose=loose)
 
 
 def _days(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
@@ -408,11 +403,7 @@ def _are_rarely_equal(rows: pa.Table) -> bool:
 
 def _copies(rows: pa.Table) -> np.ndarray:
     """Return which rows are copies of earlier rows, as a mask of shape (n,)."""
-    from sweeps.data.streaming.hashing import row_hashes
-
-    copies = np.ones(rows.num_rows, dtype=bool)
-    copies[np.unique(row_hashes(rows, rows.column_names), return_index=True)[1]] = False
-    return copies
+    return np.asarray(pd.Index(row_hashes(rows, rows.column_names)).duplicated())
 
 
 def _duplicates(copies: np.ndarray, rows: int) -> Iterator[Finding]:
@@ -434,8 +425,6 @@ def _overlaps(
     parts: Mapping[str, pa.Table], sample: pa.Table, columns: Sequence[ColumnSummary], seed: int
 ) -> Iterator[Finding]:
     """Yield a finding for each split with a source of its own that has many rows of train."""
-    from sweeps.data.streaming.hashing import row_hashes
-
     names = [c.name for c in columns if c.role in ("feature", "label")]
     if len(parts) == 1 or not _are_rarely_equal(sample.select(names)):
         return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import first_of
 from sweeps.data.column_checks import selects
+from sweeps.data.label_checks import split_rules
 from sweeps.data.missing import EVERY_COLUMN
 from sweeps.data.summary import DataSummary, Finding, percent, shown
 from sweeps.space.nodes import scalar
@@ -26,25 +27,23 @@ if TYPE_CHECKING:
 TEXT_STEPS = ("Tokenizer", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder", "Categorizer")
 # Metrics and parameters that depend on which class is the positive one, and labels whose positive class needs no warning.
-POSITIVE = frozenset(
-    [
-        "f1",
-        "aucpr",
-        "precision",
-        "recall",
-        "average_precision",
-        "jaccard",
-        "F1",
-        "Precision",
-        "Recall",
-        "PRAUC",
-        "scale_pos_weight",
-        "monotone_constraints",
-        "class_weights",
-        "pos_bagging_fraction",
-        "neg_bagging_fraction",
-    ]
-)
+POSITIVE = {
+    "f1",
+    "aucpr",
+    "precision",
+    "recall",
+    "average_precision",
+    "jaccard",
+    "F1",
+    "Precision",
+    "Recall",
+    "PRAUC",
+    "scale_pos_weight",
+    "monotone_constraints",
+    "class_weights",
+    "pos_bagging_fraction",
+    "neg_bagging_fraction",
+}
 NUMBERED = {"0", "1", "0.0", "1.0", "False", "True"}
 # Trainers that compute with 64-bit floats, or whose numbers sweeps does not know.
 WIDE = (None, "lightgbm", "command")
@@ -162,7 +161,7 @@ def _matters(finding: Finding, space: Space) -> bool:
     """Return whether a finding can harm the trials of a space."""
     data = space.data
     if finding.kind == "row_number":
-        return finding.column not in _ordering_columns(space)
+        return all(rule.column != finding.column for rule in split_rules(data).values())
     if finding.kind == "duplicates":
         return not data.drop_duplicates and data.group is None
     if finding.kind == "overlap":
@@ -178,15 +177,6 @@ def _matters(finding: Finding, space: Space) -> bool:
     if finding.kind == "prose" and "transformers" in space.trainer_definition.packages:
         return False
     return _reads_texts(finding.column, space)
-
-
-def _ordering_columns(space: Space) -> set[str]:
-    """Return the columns that put rows in an order or into groups for a split."""
-    return {
-        rule.column
-        for rule in (space.data.valid, space.data.test)
-        if rule is not None and rule.column is not None
-    }
 
 
 def _steps(space: Space) -> Iterator[Step]:

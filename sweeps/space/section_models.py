@@ -56,10 +56,9 @@ Concurrency = Annotated[
     WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
 ]
 Causes = Annotated[
-    tuple[str, ...],
-    BeforeValidator(value_types.causes),
-    WithJsonSchema(
-        {"type": "array", "items": {"type": "string", "pattern": value_types.CLASS_NAME.pattern}}
+    tuple[Annotated[StrictStr, Field(pattern=value_types.CLASS_NAME)], ...],
+    value_types.described(
+        "must be a list whose entries are `lost` or names of exception classes, such as [lost, ConnectionError]"
     ),
 ]
 Variables = Annotated[
@@ -117,7 +116,9 @@ ParseRules = Annotated[
 ]
 MissingMarkers = Annotated[
     dict[Text, tuple[StrictStr | StrictInt | StrictFloat, ...]],
-    BeforeValidator(value_types.missing_markers),
+    value_types.described(
+        "must be a mapping of columns, or '*' for all columns, to lists of texts and numbers, such as {'*': ['?'], no2: [-200]}"
+    ),
 ]
 # The two units that a scheduler can count. With `ROWS`, a step is a part of the train split.
 ROWS = "data.rows"

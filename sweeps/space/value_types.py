@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime
 import math
 import re
+from collections.abc import Callable
 from typing import Any
+
+from pydantic import WrapValidator
 
 _DURATION = re.compile(
     r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?\Z"
 )
 
-CLASS_NAME = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
+CLASS_NAME = r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"
 # Ray Train's backends by the names that sweeps gives them.
 BACKENDS = ("torch", "xgboost", "lightgbm", "tensorflow", "jax", "none")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -159,9 +162,8 @@ def _parse_rule(name: str, given: Any) -> str:
     if isinstance(given, str) and (moment := _example_of(given)):
         only_time = (moment.year, moment.month, moment.day) == (1900, 1, 1)
         return f"time {given}" if only_time else given
-    words = ", ".join(word for word in NUMBER_RULES if word != "currency")
     raise ValueError(
-        f"`{name}` has the rule {given!r}, but a rule must be {words}, a unit such as 'unit kg', the format of a date or time such as "
+        f"`{name}` has the rule {given!r}, but a rule must be number, decimal_comma, duration, a unit such as 'unit kg', the format of a date or time such as "
         "'%d/%m/%Y' or '%H:%M', or {rule: ..., other: missing}"
     )
 
@@ -175,20 +177,16 @@ def _example_of(text: str) -> datetime.datetime | None:
         return None
 
 
-def missing_markers(value: Any) -> Any:
-    """Return the markers of `data.missing` unchanged.
+def described(rule: str) -> WrapValidator:
+    """Return a validator that lets pydantic check the type of a value, and reports `rule` if the value does not fit."""
 
-    Raises:
-        ValueError: The value is not a mapping of columns to lists of texts and numbers.
-    """
-    lists = list(value.values()) if isinstance(value, dict) else [value]
-    flat = [marker for markers in lists if isinstance(markers, list) for marker in markers]
-    kinds = {*map(type, lists)} - {list, tuple} | {*map(type, flat)} - {str, int, float}
-    if kinds or not isinstance(value, dict):
-        raise ValueError(
-            "must be a mapping of columns, or '*' for all columns, to lists of texts and numbers, such as {'*': ['?'], no2: [-200]}"
-        )
-    return value
+    def check(value: Any, validate: Callable[[Any], Any]) -> Any:
+        try:
+            return validate(value)
+        except ValueError:
+            raise ValueError(rule) from None
+
+    return WrapValidator(check)
 
 
 def plain_scalar(value: Any) -> Any:
@@ -234,21 +232,6 @@ def label(value: Any) -> Any:
             "must be the name of a column, or a list of at least two different columns"
         )
     return tuple(names)
-
-
-def causes(value: Any) -> tuple[str, ...]:
-    """Return the value of `limits.retry_on` as a tuple: `lost`, and names of exception classes.
-
-    Raises:
-        ValueError: The value is not a list whose entries are `lost` or names of classes.
-    """
-    if not isinstance(value, (list, tuple)) or not all(
-        isinstance(name, str) and CLASS_NAME.fullmatch(name) for name in value
-    ):
-        raise ValueError(
-            "must be a list whose entries are `lost` or names of exception classes, such as [lost, ConnectionError]"
-        )
-    return tuple(value)
 
 
 def sweep_names(value: Any) -> Any:

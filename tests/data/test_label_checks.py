@@ -51,8 +51,8 @@ def test_the_positive_class_is_the_last(values, positive, classes):
 @pytest.mark.parametrize(
     ("values", "task", "positive", "has"),
     [
-        (["ja", "nein"], None, "no", "the label is binary with 'ja', 'nein'"),
-        (["a", "b", "c"], None, "a", "the label is multiclass with 'a', 'b', 'c'"),
+        (["ja", "nein"], None, "no", "the label is binary with the classes 'ja', 'nein'"),
+        (["a", "b", "c"], None, "a", "the label is multiclass with the classes 'a', 'b', 'c'"),
         ([0.5, 1.5, 2.5], None, 1.5, "the label is regression without classes"),
         ([0, 1], "regression", 1, "the label is regression without classes"),
     ],

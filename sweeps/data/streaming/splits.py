@@ -18,12 +18,12 @@ from sweeps.core.errors import InputError, Problem
 from sweeps.data.files import raise_problem
 from sweeps.data.ingest import STREAM_MARK
 from sweeps.data.label_checks import (
-    DROP_MISSING_LABEL,
     check_columns,
     check_dropped,
     check_same_task,
     infer_task,
     missing_class_notes,
+    missing_labels,
     positive_last,
 )
 from sweeps.data.load import encode_label
@@ -109,9 +109,8 @@ class CountRows:
     def __call__(self, block: pa.Table) -> pa.Table:
         """Count the rows of a block."""
         table = self.select(block)
-        parsed = table.select(list(self.parse)).to_pandas()
-        for name, rule in self.parse.items():
-            parse_values(parsed[name], rule, name)
+        raw = table.select(list(self.parse)).to_pandas()
+        parsed = {name: parse_values(raw[name], rule, name) for name, rule in self.parse.items()}
         labels = table.column(self.label) if self.label else pa.chunked_array([[]])
         counted = SplitCount(
             rows=table.num_rows,
@@ -120,7 +119,7 @@ class CountRows:
             values=pc.unique(labels.drop_null())[: MOST_CLASSES + 1],
             nulls={name: table.column(name).null_count for name in table.column_names},
             sample=_sampled(table, self.select.seed),
-            misfits=count_misfits(self.parse, parsed),
+            misfits=count_misfits(raw, parsed),
         )
         return pa.table({"count": [pickle.dumps(counted)]})
 
@@ -334,13 +333,7 @@ def _task(
     kind = schema.field(label).type
     for key, count in counts.items():
         if count.missing:
-            hint = f"remove the rows without a label from the data, or set {DROP_MISSING_LABEL} so that sweeps skips these rows"
-            raise InputError(
-                Problem(
-                    "data.label",
-                    f"`{label}` has {count.missing} missing values in data.{key}; {hint}",
-                )
-            )
+            raise InputError(missing_labels(label, count.missing, key))
     task, classes = infer_task(
         label,
         spec.task,
@@ -481,11 +474,10 @@ def _notes(source: SplitSource, label: str | None) -> tuple[str, ...]:
         for key, count in source.counts.items():
             codes = pc.index_in(count.values.cast(kind), value_set=classes)
             present[key] = pa.table({label: codes})
-    misfits = {f"data.{key}": count.misfits for key, count in source.counts.items()}
-    return (
-        *missing_class_notes(label, source.classes, present),
-        *(misfits_note(found, place) for place, found in misfits.items() if found),
-    )
+    notes = missing_class_notes(label, source.classes, present)
+    for key, count in source.counts.items():
+        notes += misfits_note(count.misfits, key)
+    return notes
 
 
 def _digest(parts: Sequence[Any]) -> str:
