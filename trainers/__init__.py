@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sweeps.core.errors import first_of
 from sweeps.core.label_columns import MULTIOUTPUT, QUERY, label_columns
 from sweeps.core.parameter_schema import Fragment, allows, rule_of
 from sweeps.core.safe_names import safe_name
@@ -199,12 +200,9 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
         if not (dtype.kind in "biuf" or (also and str(dtype) == also))
     ]
     if others:
-        shown = ", ".join(others[:10]) + (
-            f" and {len(others) - 10} more" if len(others) > 10 else ""
-        )
         advice = "name such a column in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop it with `data.drop`"
         raise ValueError(
-            f"these columns are not numeric after preprocessing: {shown}; this trainer reads only numbers, so {advice}"
+            f"these columns are not numeric after preprocessing: {first_of(others)}; this trainer reads only numbers, so {advice}"
         )
 
 

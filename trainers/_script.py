@@ -155,22 +155,23 @@ class Script:
         mlflow: MlflowFiles | None,
         temporary: Sequence[Path],
     ):
-        self.command, self.folder = list(command), folder
+        self.command = list(command)
+        self.folder = folder
         self.events = queue.SimpleQueue[ScriptReport | int | Exception | None]()
-        self._metric, self._listener, self._mlflow, self._sources = (
-            metric,
-            listener,
-            mlflow,
-            Sources(),
-        )
+        self._metric = metric
+        self._listener = listener
+        self._mlflow = mlflow
+        self._sources = Sources()
         self.unused = b""
         self.metric_text = b""
         name = re.escape(metric or "").encode()
         self._metric_text = re.compile(rb"(?<![\w.])" + name + rb"\W{1,5}[-+.\d]+\w*")
-        self._line, self._errors, self._frozen, self._lock = b"", b"", 0, threading.Lock()
-        self._calls: list[
-            socket.socket
-        ] = []  # Connections of `sweeps.report`, for which the script waits.
+        self._line = b""
+        self._errors = b""
+        self._frozen = 0
+        self._lock = threading.Lock()
+        # Connections of `sweeps.report`, for which the script waits.
+        self._calls: list[socket.socket] = []
         output = None if listener is None else subprocess.PIPE
         self._process = subprocess.Popen(
             command,
@@ -206,12 +207,8 @@ class Script:
     @property
     def last_errors(self) -> str:
         """The last lines that the script wrote to standard error."""
-        return "\n".join(
-            self._errors.decode(errors="replace")
-            .replace("\r", "\n")
-            .rstrip()
-            .splitlines()[-TAIL_LINES:]
-        )
+        lines = self._errors.decode(errors="replace").replace("\r", "\n").rstrip().splitlines()
+        return "\n".join(lines[-TAIL_LINES:])
 
     def stop(self, grace: float) -> int:
         """End the script. Return its exit code, which is negative after a signal.
@@ -317,9 +314,10 @@ class Script:
         chunk = os.read(stream.fileno(), CHUNK)
         _write(1, chunk)
         *lines, rest = (self._line + chunk).split(b"\n")
-        self._line = rest[:LONGEST_LINE]
+        self._line = rest[: LONGEST_LINE + 1]
         for line in lines if chunk else [rest]:
-            if (metrics := metrics_in(line, self._metric)) is not None:
+            metrics = metrics_in(line, self._metric) if len(line) <= LONGEST_LINE else None
+            if metrics is not None:
                 self._offer(ScriptReport(LINE, metrics, saves=True))
             elif line.lstrip().startswith(b"{"):
                 self.unused = line
@@ -399,13 +397,9 @@ def metrics_in(line: bytes, metric: str | None) -> dict[str, Any] | None:
     >>> metrics_in(b'{"loss": 0.5, "epoch": 3}', "loss")
     {'loss': 0.5, 'epoch': 3}
     """
-    if metric is None or not line.strip().startswith(b"{"):
-        return None
-    try:
-        value: dict[str, Any] = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if _is_number(named_values(value).get(metric)) else None
+    value = _json_object(line)
+    is_report = metric is not None and _is_number(named_values(value).get(metric))
+    return value if is_report else None
 
 
 def names_metric(line: bytes, metric: str) -> bool:
@@ -414,11 +408,10 @@ def names_metric(line: bytes, metric: str) -> bool:
     >>> names_metric(b'{"loss": "0.5"}', "loss"), names_metric(b"{'loss': 0.5", "loss")
     (True, True)
     """
-    try:
-        return metric in named_values(json.loads(line))
-    except (ValueError, RecursionError):
-        names = (f'"{name}"'.encode() for name in metric.split("."))
-        return all(name in line.replace(b"'", b'"') for name in names)
+    if value := _json_object(line):
+        return metric in named_values(value)
+    names = (f'"{name}"'.encode() for name in metric.split("."))
+    return all(name in line.replace(b"'", b'"') for name in names)
 
 
 def number_names_in(line: bytes) -> list[str]:
@@ -427,15 +420,16 @@ def number_names_in(line: bytes) -> list[str]:
     >>> number_names_in(b'{"epoch": 3, "valid": {"loss": 0.5}, "note": "x"}')
     ['epoch', 'valid.loss']
     """
-    try:
+    return [name for name, value in named_values(_json_object(line)).items() if _is_number(value)]
+
+
+def _json_object(line: bytes) -> dict[str, Any]:
+    """Return the values of a line that is a JSON object, by name; {} for any other line."""
+    with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(line)
-    except ValueError:
-        return []
-    return (
-        [name for name, number in named_values(value).items() if _is_number(number)]
-        if isinstance(value, dict)
-        else []
-    )
+        if isinstance(value, dict):
+            return value
+    return {}
 
 
 def _is_number(value: object) -> bool:

@@ -61,12 +61,15 @@ class TrialLifecycle:
             trial: The trial.
             resume_from: Recorded state of a trial that continues; None if the trial is new.
         """
-        folder = self._folder.trial(trial.id)
-        folder.mkdir(parents=True, exist_ok=True)
+        self._folder.trial(trial.id).mkdir(parents=True, exist_ok=True)
         self.record_start(trial)
-        self._pool.start.remote(trial, str(folder), resume_from, (), self._search.row_steps(trial))
+        self._start_in_pool(trial, resume_from)
         self._store.sync()  # Meanwhile, the pool starts the trial.
         return trial.id
+
+    def _start_in_pool(self, trial: Trial, resume_from: ResumeState | None) -> None:
+        folder = str(self._folder.trial(trial.id))
+        self._pool.start.remote(trial, folder, resume_from, (), self._search.row_steps(trial))
 
     def resume(self, number: int) -> str:
         """Continue an interrupted or paused trial, and return its id."""
@@ -142,11 +145,7 @@ class TrialLifecycle:
         """
         for running in self.progress.running.values():
             live = self._store.live_trial(running.trial.number)
-            folder, steps = (
-                str(self._folder.trial(running.trial.id)),
-                self._search.row_steps(running.trial),
-            )
-            self._pool.start.remote(running.trial, folder, self._resume_state(live), (), steps)
+            self._start_in_pool(running.trial, self._resume_state(live))
 
     def end(
         self,

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sweeps.core.library_code import is_library_file
 from sweeps.core.suggestions import did_you_mean
 
 # Regular expression of a reference, for JSON Schemas.
@@ -115,12 +116,9 @@ def short(convert: Callable[[Any], str], value: Any) -> str:
 
 def _is_users(file: str) -> bool:
     """Return whether a source file is neither part of sweeps, nor of Python, nor of an installed package."""
-    installed = (Path(__file__).parents[1], Path(traceback.__file__).parent)
-    return (
-        not file.startswith("<")
-        and "site-packages" not in file
-        and not any(Path(file).is_relative_to(folder) for folder in installed)
-    )
+    path = Path(file)
+    ours = path.is_relative_to(Path(__file__).parents[1])
+    return path.is_file() and not ours and not is_library_file(path)
 
 
 def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:

@@ -73,13 +73,6 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
 # ---- combinations of some dimensions
 
 
-def combinations(
-    sections: Mapping[str, Template], names: Collection[str]
-) -> Iterator[dict[str, Any]]:
-    """Yield the sections with values in place of the dimensions; see `assignments`."""
-    return (filled for filled, _ in assignments(sections, names))
-
-
 def assignments(
     sections: Mapping[str, Template], names: Collection[str]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -143,10 +136,16 @@ def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
     if dim.options:
         return [option.key for option in dim.options]
     if whole and dim.lower is not None and dim.size < math.inf:
-        return [dim.nearest(dim.lower, i) for i in range(int(dim.size))]
+        return _values(dim)
     terms = [term for other in dims for term in other.when if term.name == dim.name]
     keys = points(dim, {number for term in terms for _, number in term.tests})
     return keys if dim.mean is None else [cumulative_probability(dim, key) for key in keys]
+
+
+def _values(dim: Dimension) -> list[float]:
+    """Return all values of a domain that has a finite number of them."""
+    assert dim.lower is not None
+    return [dim.nearest(dim.lower, i) for i in range(int(dim.size))]
 
 
 def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
@@ -225,18 +224,12 @@ def variants(template: Template) -> Iterator[Any]:
             for option in template.options:
                 yield from variants(option.value)
         else:
-            yield from _integers(template)
+            yield from _values(template)
     elif isinstance(template, dict):
         for values in itertools.product(*(list(variants(value)) for value in template.values())):
             yield dict(zip(template, values, strict=True))
     else:
         yield template
-
-
-def _integers(dim: Dimension) -> range:
-    """Return all values of a domain of integers."""
-    assert isinstance(dim.lower, int) and isinstance(dim.highest, int)
-    return range(dim.lower, dim.highest + 1, int(dim.q or 1))
 
 
 def _shape(filled: Any, backend: str) -> Shape:
@@ -267,9 +260,5 @@ def all_shapes(sections: Mapping[str, Template], backend: str) -> tuple[Shape, .
     names = [dim.name for dim in dimensions(scaling)]
     if not any(dim.when for dim in dimensions(scaling)):
         return shapes_of(scaling, backend)
-    filled = itertools.islice(combinations(sections, names), MAX_SHAPES)
-    return tuple(
-        dict.fromkeys(
-            _shape(sections_of_trial.get("scaling"), backend) for sections_of_trial in filled
-        )
-    )
+    made = itertools.islice(assignments(sections, names), MAX_SHAPES)
+    return tuple(dict.fromkeys(_shape(filled.get("scaling"), backend) for filled, _ in made))

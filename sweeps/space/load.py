@@ -492,7 +492,7 @@ class _Loader:
             if key != "rows"
             for dim in dimensions(template)
         ]
-        if _more_than(MAX_VARIANTS, enumeration.combinations(sections, names)):
+        if _more_than(MAX_VARIANTS, enumeration.assignments(sections, names)):
             self.problems.add(
                 self.file.at("data"),
                 "data",

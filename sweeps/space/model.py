@@ -16,7 +16,7 @@ from sweeps.core.secrets import hide_values
 from sweeps.space.command_checks import command_options
 from sweeps.space.conditions import ABSENT
 from sweeps.space.domains import Dimension
-from sweeps.space.enumeration import any_key, combinations
+from sweeps.space.enumeration import any_key, assignments
 from sweeps.space.passed_space import PLACE
 from sweeps.space.section_models import (
     Checkpoints,
@@ -201,7 +201,7 @@ class Space:
         ]
         specs = (
             self.variant(filled["data"] | ({"rows": 1.0} if "rows" in data else {}))
-            for filled in combinations({"data": data}, names)
+            for filled, _ in assignments({"data": data}, names)
         )
         return tuple({repr(spec): spec for spec in specs}.values())
 

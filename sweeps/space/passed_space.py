@@ -10,7 +10,7 @@ The dict may have three kinds of values that a file cannot have: functions and c
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -28,6 +28,8 @@ PLACE = "space"
 # Name of a sweep whose space has no name, if there is no script whose name it can take.
 NAME = "sweep"
 SCALARS = (str, bool, int, float)
+# Stands for the name of the generated module, which is known only when all functions are.
+_MODULE = "sweeps_module_of_passed_functions"
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,9 @@ def read_passed(space: Mapping[str, Any]) -> PassedSpace:
     Raises:
         InputError: A value has no form in YAML, or a function cannot be stored. The error has all these problems.
     """
-    if problems := list(_large_values(space, "")):
-        raise InputError(problems)
     path = script_path()
     converter = _Converter((path.parent, Path.cwd()))
-    plain = converter.convert(space)
-    text = block(plain)
+    text = converter.convert(space)
     if len(text.encode()) > MAX_BYTES:
         raise InputError(
             Problem(
@@ -77,20 +76,6 @@ def read_passed(space: Mapping[str, Any]) -> PassedSpace:
     return PassedSpace(
         path, text, parse_passed(text), converter.tables, converter.folder, converter.notes
     )
-
-
-def _large_values(space: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Yield a problem for each value that is too large for a space file."""
-    for key, value in space.items():
-        below = f"{path}{key}"
-        if isinstance(value, Mapping):
-            yield from _large_values(value, f"{below}.")
-        elif isinstance(plain := _from_numpy(value), (str, list, tuple)):
-            text = repr(plain)
-            size = len(text)
-            if size > MAX_BYTES or (not isinstance(plain, str) and text.count(", ") >= MAX_NODES):
-                text = f"has about {size / 1e6:.1f} MB, which is too large for a space; pass tables with `data`"
-                yield Problem(below, f"{text}, and read other large values in the loop")
 
 
 def parse_passed(text: str) -> Node:
@@ -140,7 +125,7 @@ def _with_key_paths(node: Node, path: str) -> Node:
 
 
 class _Converter:
-    """Converts one dict to the values that YAML has. `roots` are the folders from which the user's modules are imported.
+    """Converts one dict to the text of a space file. `roots` are the folders from which the user's modules are imported.
 
     Attributes:
         tables: The tables that the dict contains.
@@ -156,10 +141,9 @@ class _Converter:
         self._problems: list[Problem] = []
         self._stored: dict[str, Any] = {}  # functions for the generated module, by name
         self._first = ""  # key path of the first of them
-        self._module = ""
 
-    def convert(self, space: Mapping[str, Any]) -> dict[Any, Any]:
-        """Return the space with plain values only."""
+    def convert(self, space: Mapping[str, Any]) -> str:
+        """Return the space as the text of a space file."""
         space = dict(space)
         if passed_functions.is_function(trainer := space.get("trainer")):
             space["trainer"] = {"estimator" if hasattr(trainer, "fit") else "loop": trainer}
@@ -169,77 +153,82 @@ class _Converter:
                 key: data[key] for key in KEYS if key in data and not _is_source(data[key])
             }
             space["data"] = {key: value for key, value in data.items() if key not in self.tables}
-        self._collect(space, "", 0)
+        plain = self._plain(space, "", 0)
         if self._problems:
             raise InputError(self._problems)
+        text = block(plain)
         if self._stored:
             self.folder = passed_functions.new_folder()
-            self._module = passed_functions.write_module(self._stored, self._first, self.folder)
+            module = passed_functions.write_module(self._stored, self._first, self.folder)
+            text = text.replace(_MODULE, module)
             names = ", ".join(f"`{name}`" for name in self._stored)
-            text = (
-                f"{names} {'is' if len(self._stored) == 1 else 'are'} stored in the sweep's folder"
-            )
+            verb = "is" if len(self._stored) == 1 else "are"
             self.notes = (
-                f"{self._first}: {text}; `sweeps resume` and `rerun` use this copy, even if you change your code later",
+                f"{self._first}: {names} {verb} stored in the sweep's folder; `sweeps resume` and `rerun` use this copy, even if you change your code later",
             )
-        plain: dict[Any, Any] = self._plain(space)
-        return plain
+        return text
 
-    def _collect(self, value: Any, path: str, depth: int) -> None:
-        """Find the functions to store in a part of the dict, and the values that YAML does not have."""
+    def _plain(self, value: Any, path: str, depth: int) -> Any:
+        """Return a part of the dict with the values that YAML has. Add a problem for each value that has no form in YAML."""
         if depth > MAX_DEPTH:
-            self._problems.append(
-                Problem(
-                    path, f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed"
-                )
+            self._add(
+                path, f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed"
             )
         elif isinstance(value, Mapping):
-            for key, inner in value.items():
-                below = f"{path}.{getattr(key, '__name__', key)}" if path else str(key)
-                if isinstance(key, (Mapping, list, tuple, range)):
-                    self._problems.append(
-                        Problem(
-                            path or PLACE,
-                            f"the key {key!r} must be a text, a number, a function or a class",
-                        )
-                    )
-                elif not isinstance(key, (*SCALARS, type(None))):
-                    self._collect(key, below, depth)
-                self._collect(inner, below, depth + 1)
+            return self._plain_mapping(value, path, depth)
         elif isinstance(value, (list, tuple, range)):
-            for i, inner in enumerate(value):
-                self._collect(inner, f"{path}.{i}", depth + 1)
+            return [self._plain(inner, f"{path}.{i}", depth + 1) for i, inner in enumerate(value)]
         elif passed_functions.is_function(value):
-            if (
-                passed_functions.importable_name(value, self.roots) is None
-                and value not in self._stored.values()
-            ):
-                self._first = self._first or path
-                self._stored[passed_functions.free_name(value, self._stored)] = value
-        elif (numpy := _from_numpy(value)) is not value:
-            self._collect(numpy, path, depth)
-        elif value is not None and not isinstance(value, (*SCALARS, PurePath)):
-            self._problems.append(Problem(path or PLACE, _wrong(value)))
-
-    def _plain(self, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {self._plain(key): self._plain(inner) for key, inner in value.items()}
-        if isinstance(value, (list, tuple, range)):
-            return [self._plain(inner) for inner in value]
-        if passed_functions.is_function(value):
-            stored = next((name for name, each in self._stored.items() if each == value), None)
-            return (
-                f"{self._module}:{stored}"
-                if stored
-                else passed_functions.importable_name(value, self.roots)
-            )
-        if isinstance(value, PurePath):
+            return passed_functions.importable_name(value, self.roots) or self._store(value, path)
+        elif isinstance(value, PurePath):
             return str(value)
-        if (numpy := _from_numpy(value)) is not value:
-            return self._plain(numpy)
-        if isinstance(value, str):
+        elif (numpy := _from_numpy(value)) is not value:
+            return self._plain(numpy, path, depth)
+        elif isinstance(value, str):
             return str.__str__(value)  # an enum of texts has another `str`
-        return next((kind(value) for kind in (bool, int, float) if isinstance(value, kind)), None)
+        elif value is not None:
+            for kind in (bool, int, float):
+                if isinstance(value, kind):
+                    return kind(value)
+            self._add(path, _wrong(value))
+        return None
+
+    def _plain_mapping(self, value: Mapping[Any, Any], path: str, depth: int) -> dict[Any, Any]:
+        plain = {}
+        for key, inner in value.items():
+            below = f"{path}.{getattr(key, '__name__', key)}" if path else str(key)
+            if isinstance(key, (Mapping, list, tuple, range)):
+                self._add(path, f"the key {key!r} must be a text, a number, a function or a class")
+            elif text := _too_large(inner):
+                self._add(below, text)
+            else:
+                plain[self._plain(key, below, depth)] = self._plain(inner, below, depth + 1)
+        return plain
+
+    def _store(self, function: Any, path: str) -> str:
+        """Store a function in the generated module, and return its name `module:attr`."""
+        names = [name for name, each in self._stored.items() if each == function]
+        name = names[0] if names else passed_functions.free_name(function, self._stored)
+        self._stored[name] = function
+        self._first = self._first or path
+        return f"{_MODULE}:{name}"
+
+    def _add(self, path: str, text: str) -> None:
+        self._problems.append(Problem(path or PLACE, text))
+
+
+def _too_large(value: Any) -> str:
+    """Return a message about a value that is too large for a space file; "" for any other value."""
+    plain = _from_numpy(value)
+    if not isinstance(plain, (str, list, tuple)):
+        return ""
+    text = repr(plain)
+    if len(text) <= MAX_BYTES and (isinstance(plain, str) or text.count(", ") < MAX_NODES):
+        return ""
+    return (
+        f"has about {len(text) / 1e6:.1f} MB, which is too large for a space; pass tables with `data`, and read other large values in "
+        "the loop"
+    )
 
 
 def _is_source(value: Any) -> bool:

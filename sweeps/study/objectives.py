@@ -211,24 +211,14 @@ class Objectives:
         if state is State.COMPLETE and final:
             known |= {name: final[name] for name in self.reported_metrics if name in final}
             step = steps if self.metric in final else step
-        values: list[float | None] = []
-        for objective in self.objectives:
-            known_value = (
-                known.get(objective.metric)
-                if objective.metric not in COSTS or state is State.COMPLETE
-                else None
-            )
-            values.append(None if known_value is None or math.isnan(known_value) else known_value)
-        feasible = all(c.metric in known and c.holds(known[c.metric]) for c in self.constraints)
-        missing = next(
-            (
-                name
-                for name in self.reported_metrics
-                if name not in known or math.isnan(known[name])
-            ),
-            None,
+        numbers = {name: value for name, value in known.items() if not math.isnan(value)}
+        values = tuple(
+            numbers.get(o.metric) if o.metric not in COSTS or state is State.COMPLETE else None
+            for o in self.objectives
         )
-        return TrialScore(step, tuple(values), known, feasible, missing)
+        feasible = all(c.metric in known and c.holds(known[c.metric]) for c in self.constraints)
+        missing = next((name for name in self.reported_metrics if name not in numbers), None)
+        return TrialScore(step, values, known, feasible, missing)
 
     def violations(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Return by how much each constraint is violated, by metric. A missing metric violates its constraint.

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.core.json_files import is_number
 from sweeps.core.resources import costs
 from sweeps.core.result import to_json_value
 from sweeps.core.stores import recorded_store
@@ -78,12 +79,11 @@ class Perturbation:
     @property
     def metrics(self) -> dict[str, float]:
         """The new values of the numeric parameters, as metrics for a tracker. The metric's name is `pbt.params.NAME`."""
-        numbers = {
-            k: v
-            for k, v in self.labels.items()
-            if k.startswith("params.") and isinstance(v, (int, float))
+        return {
+            f"pbt.{name}": float(value)
+            for name, value in self.labels.items()
+            if name.startswith("params.") and is_number(value)
         }
-        return {f"pbt.{name}": float(v) for name, v in numbers.items() if not isinstance(v, bool)}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -107,10 +107,8 @@ class Perturbation:
     @classmethod
     def from_record(cls, content: Mapping[str, Any]) -> Perturbation:
         """Return the perturbation that a progress record stores."""
-        names = {
-            name: "origin" if name == "donor_step" else name for name in cls.__dataclass_fields__
-        }
-        return cls(**{name: content[key] for name, key in names.items()})
+        content = {**content, "donor_step": content["origin"]}
+        return cls(**{name: content[name] for name in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -175,38 +173,34 @@ class TrialRecord:
             "value": r.value,
             "best_step": r.best_step,
             "steps": r.steps,
-        }
-        shown |= {
             "metrics": r.metrics,
             "values": r.values,
             "feasible": r.feasible,
             "given": r.given,
-        }
-        shown |= {"final": r.final} if r.final else {}
-        shown |= {} if self.repeat_of is None else {"repeats": format_trial_id(self.repeat_of)}
-        shown |= {"enqueued": True} if self.enqueued else {}
-        shown |= {
             "seconds": r.seconds,
             "preprocessor": self.preprocessor,
             "scaling": self.scaling,
             "params": self.params,
-        }
-        shown |= {
             "seed": self.seed,
             "attempts": self.attempts,
             "curve": self.curve,
             "reason": self.reason,
             "error": r.error,
         }
-        shown |= {"data": self.data} if self.data else {}
-        shown |= {} if self.bracket is None else {"bracket": self.bracket}
-        if self.sizes:
-            shown["sizes"] = [asdict(size) for size in self.sizes]
-        if self.lineage:
-            shown["lineage"] = [
+        rare = {
+            "final": r.final,
+            "repeats": self.repeat_of is not None and format_trial_id(self.repeat_of),
+            "enqueued": self.enqueued,
+            "data": self.data,
+            "sizes": [asdict(size) for size in self.sizes],
+            "lineage": [
                 {"step": t.step, "donor": t.donor, "from": t.donor_step, "params": t.params}
                 for t in self.lineage
-            ]
+            ],
+        }
+        shown |= {name: value for name, value in rare.items() if value}
+        if self.bracket is not None:
+            shown["bracket"] = self.bracket
         times = {
             name: at and at.isoformat(timespec="seconds")
             for name, at in (("began", self.began), ("ended", self.ended))
@@ -368,7 +362,7 @@ def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int,
         for step, _, _, rest in chunk["reports"]:
             for name in wanted & rest.keys():
                 curves.setdefault(name, []).append((int(step), float(rest[name])))
-        if PERTURBED in chunk and "donor" in chunk[PERTURBED]:
+        if "donor" in chunk.get(PERTURBED, {}):
             curves = {
                 name: [(int(s), float(v)) for s, v in curve]
                 for name, curve in chunk[PERTURBED]["others"].items()
@@ -406,7 +400,7 @@ def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
     curve: list[tuple[int, float]] = []
     for chunk in progress_records(t):
         curve += [(int(step), float(value)) for step, _, value, _ in chunk["reports"]]
-        if PERTURBED in chunk and "donor" in chunk[PERTURBED]:
+        if "donor" in chunk.get(PERTURBED, {}):
             curve = [(int(step), float(value)) for step, value in chunk[PERTURBED]["curve"]]
     return tuple(curve)
 
@@ -446,9 +440,7 @@ def reported_values(t: FrozenTrial) -> dict[int, float]:
 def lineage_of(t: FrozenTrial) -> tuple[Perturbation, ...]:
     """Return the perturbations of a trial, in the order in which they happened."""
     records = [
-        chunk[PERTURBED]
-        for chunk in progress_records(t)
-        if PERTURBED in chunk and "donor" in chunk[PERTURBED]
+        chunk[PERTURBED] for chunk in progress_records(t) if "donor" in chunk.get(PERTURBED, {})
     ]
     return tuple(map(Perturbation.from_record, records))
 
@@ -481,11 +473,9 @@ def _scaling_of(t: FrozenTrial) -> dict[str, Any]:
 def worker_seconds_of(t: FrozenTrial) -> float:
     """Return the sum of the seconds that all workers of a trial have spent on it."""
     last, number = latest_progress(t), _scaling_of(t).get("num_workers", 1)
-    return float(
-        last.get(WORKER_SECONDS, 0.0)
-        if isinstance(number, dict)
-        else last.get("seconds", 0.0) * number
-    )
+    if isinstance(number, dict):
+        return float(last.get(WORKER_SECONDS, 0.0))
+    return float(last.get("seconds", 0.0) * number)
 
 
 def costs_of(t: FrozenTrial) -> dict[str, float]:
@@ -567,14 +557,9 @@ class RecordReader:
         if self._study is None:
             return None
         attributes = self._study.user_attrs
-        if (
-            "judged" not in attributes
-        ):  # the driver has created the study, but has not recorded the objectives yet
+        if "judged" not in attributes:  # the driver has not recorded the objectives yet
             return None
-        objectives, repeats = (
-            Objectives.from_json(attributes["judged"]),
-            Repeats(**attributes.get("repeats", {})),
-        )
+        objectives = Objectives.from_json(attributes["judged"])
         trials = []
         for t in self._study.get_trials(deepcopy=False):
             if "begun" in t.user_attrs:
@@ -582,8 +567,14 @@ class RecordReader:
                 if t.state.is_finished():
                     self._ended[t.number] = found
                 trials.append(found)
-        stops, paused = attributes.get("stops", True), bool(attributes.get(SWEEP_PAUSED, False))
-        return Record(objectives, tuple(trials), attributes.get("data"), repeats, stops, paused)
+        return Record(
+            objectives=objectives,
+            trials=tuple(trials),
+            data=attributes.get("data"),
+            repeats=Repeats(**attributes.get("repeats", {})),
+            stops=attributes.get("stops", True),
+            paused=bool(attributes.get(SWEEP_PAUSED)),
+        )
 
 
 def read(folder: Path) -> Record | None:
@@ -669,20 +660,15 @@ def _study(folder: Path) -> Any:
 
 
 def _recorded(t: FrozenTrial, objectives: Objectives, folder: Path) -> TrialRecord:
-    first, last, lineage, result = (
-        t.user_attrs["begun"],
-        latest_progress(t),
-        lineage_of(t),
-        result_of(t, objectives),
-    )
-    if (
-        result.checkpoint is not None and recorded_store(folder) is None
-    ):  # the folder may have been moved, or the checkpoint deleted
+    first = t.user_attrs["begun"]
+    last = latest_progress(t)
+    lineage = lineage_of(t)
+    result = result_of(t, objectives)
+    if result.checkpoint is not None and recorded_store(folder) is None:
+        # The folder may have been moved, or the checkpoint deleted
         path = SweepFolder(folder).trial(t.number) / Path(result.checkpoint.path).name
-        result = replace(
-            result,
-            checkpoint=replace(result.checkpoint, path=str(path)) if path.is_dir() else None,
-        )
+        moved = replace(result.checkpoint, path=str(path)) if path.is_dir() else None
+        result = replace(result, checkpoint=moved)
     return TrialRecord(
         number=t.number,
         id=format_trial_id(t.number),
@@ -704,7 +690,5 @@ def _recorded(t: FrozenTrial, objectives: Objectives, folder: Path) -> TrialReco
         data=first.get("data", {}),
         sizes=sizes_of(t),
         enqueued=is_enqueued(t),
-        reported=max(
-            (row[1] for chunk in progress_records(t) for row in chunk["reports"]), default=None
-        ),
+        reported=max((report.time for report in reports_of(t, None)), default=None),
     )

@@ -132,7 +132,7 @@ def test_each_key_that_is_not_translated_is_named(here):
         "metric: {name: loss, target: 0.0, impute: worst}\n"
         "parameters:\n  a: {values: [1, 2], probabilities: [0.1, 0.9]}\n"
         "  net: {parameters: {width: {min: 0.5, max: 1.0, note: wide}}}\n"
-        "  e: {distribution: q_log_uniform, min: 2, max: 5, q: 4}\n"
+        "  e: {distribution: log_uniform, min: 2, max: 5}\n"
     )
     run("--from-wandb", "sweep.yaml")
     text = " ".join((here / "space.yaml").read_text().replace("#", "").split())
@@ -141,9 +141,9 @@ def test_each_key_that_is_not_translated_is_named(here):
         "parameters.net.parameters.width.note." in text
     )
     assert "metric.target: add `target: 0.0` to `limits`" in text
-    assert "parameters.e: the bounds are computed (e^2, e^5) (the steps of 4 between" in text
+    assert "parameters.e: the bounds are computed (e^2, e^5)" in text
     dim = load("space.yaml").dimensions[-1]
-    assert (dim.kind, dim.lower, dim.upper, dim.q) == ("qlograndint", 8, 148, 4)
+    assert (dim.kind, dim.lower, dim.upper) == ("loguniform", 7.38906, 148.413)
 
 
 def test_a_program_elsewhere_is_a_note(here):

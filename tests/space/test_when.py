@@ -16,8 +16,8 @@ from sweeps.space.conditions import ABSENT, Term, holds
 from sweeps.space.domains import build
 from sweeps.space.enumeration import (
     MAX_CELLS,
+    assignments,
     cells_of,
-    combinations,
     conflicting_dimension,
     points,
     possible,
@@ -455,7 +455,7 @@ def test_ways_are_all_there_are_of_what_is_asked(template: Any, data: st.DataObj
     expected = {json.dumps([found.get(name) for name in names]) for found, _ in everything}
     made = [
         [None if found[name] is ABSENT else found[name] for name in names]
-        for found in combinations(template, wanted)
+        for found, _ in assignments(template, wanted)
     ]
     assert {json.dumps(values) for values in made} == expected
 

@@ -247,14 +247,13 @@ class RunWriter:
                 "mlflow.parentRunId": self.parent,
                 "sweeps.kind": "trial",
                 "sweeps.sweep": self._sweep,
+                "sweeps.trial": trial.id,
+                "sweeps.seed": str(trial.seed),
             }
-            tags |= {"sweeps.trial": trial.id, "sweeps.seed": str(trial.seed)}
-            tags |= (
-                {}
-                if trial.repeat_of is None
-                else {"sweeps.repeats": format_trial_id(trial.repeat_of)}
-            )
-            tags |= {"sweeps.enqueued": "true"} if trial.enqueued else {}
+            if trial.repeat_of is not None:
+                tags["sweeps.repeats"] = format_trial_id(trial.repeat_of)
+            if trial.enqueued:
+                tags["sweeps.enqueued"] = "true"
             run = self._client.create_run(
                 self.experiment_id, int(started * 1000), tags, run_name=trial.id
             )
@@ -313,15 +312,12 @@ class RunWriter:
             }
         batch.tags[parent] |= tags
         self._permit(self._save_views, space)
-        existing = self._client.get_run(
-            parent
-        ).data.params  # MLflow refuses to change parameters that an earlier driver logged.
-        params = {
-            legal_name(name): value for name, value in run_contents.space_params(space).items()
-        }
-        batch.params[parent] |= {
-            name: value for name, value in params.items() if name not in existing
-        }
+        # MLflow refuses to change parameters that an earlier driver logged
+        existing = self._client.get_run(parent).data.params
+        params = run_contents.space_params(space)
+        params = {legal_name(name): value for name, value in params.items()}
+        for name in sorted(params.keys() - existing.keys()):
+            batch.params[parent][name] = params[name]
         self._permit(self._client.log_text, parent, space.public(space.text), "space.yaml")
         if inputs := run_contents.datasets(space, event.fingerprint):
             self._permit(self._client.log_inputs, parent, inputs)
@@ -329,13 +325,13 @@ class RunWriter:
     @_add.register
     def _(self, event: events.TrialStarted, batch: Batch) -> None:
         trial = event.trial
-        if trial.number in self.runs:  # The trial continues in its run.
-            self._permit(self._client.update_run, self.runs[trial.number], "RUNNING")
-            batch.tags[self.runs[trial.number]]["sweeps.state"] = State.RUNNING.value
-            batch.statuses = [
-                status for status in batch.statuses if status[0] != self.runs[trial.number]
-            ]  # A pause has ended.
+        continues = trial.number in self.runs
         run = self._trial_run(trial, event.time)
+        if continues:
+            self._permit(self._client.update_run, run, "RUNNING")
+            batch.tags[run]["sweeps.state"] = State.RUNNING.value
+            # A pause has ended
+            batch.statuses = [status for status in batch.statuses if status[0] != run]
         params = run_contents.trial_params(trial) | run_contents.log_params(
             trial, self._log_dimensions
         )
