@@ -231,15 +231,14 @@ def parse_source(path: Path) -> ast.Module | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _defined_names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
-    """Return the names that a source file defines at its top level. Also return the value of each name to which a literal is assigned.
+def _defined_names(path: Path) -> frozenset[str] | None:
+    """Return the names that a source file defines at its top level.
 
     Return None if the names cannot be read from the file: it is compiled or has a syntax error, imports `*`, or defines `__getattr__`.
     """
     if (tree := parse_source(path)) is None:
         return None
     names: set[str] = set()
-    literals: dict[str, Any] = {}
     for node in _top_level_nodes(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
@@ -251,17 +250,7 @@ def _defined_names(path: Path) -> tuple[frozenset[str], dict[str, Any]] | None:
             names.add(node.id)
         elif isinstance(node, ast.Global):
             names.update(node.names)
-    for node in tree.body:
-        if (
-            isinstance(node, ast.Assign)
-            and len(node.targets) == 1
-            and isinstance(node.targets[0], ast.Name)
-        ):
-            with contextlib.suppress(ValueError):
-                literals[node.targets[0].id] = ast.literal_eval(node.value)
-    if "__getattr__" in names:
-        return None
-    return frozenset(names), literals
+    return None if "__getattr__" in names else frozenset(names)
 
 
 def _top_level_nodes(tree: ast.Module) -> Iterator[ast.AST]:
@@ -307,8 +296,8 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
         return None if absent_allowed.get() else f"`{ref}`: {_absent(module, roots)}{hint}"
     defined = _defined_names(path)
     first = attr.split(".")[0]
-    if defined is not None and first not in defined[0]:
-        public = sorted(n for n in defined[0] if not n.startswith("_"))
+    if defined is not None and first not in defined:
+        public = sorted(n for n in defined if not n.startswith("_"))
         return f"`{ref}`: `{module}` has no `{first}`; {did_you_mean(first, public) if public else 'the module defines nothing'}"
     return None
 
@@ -336,16 +325,3 @@ def base_classes(ref: str, roots: Iterable[Path] = ()) -> set[str]:
             found.update(names)
             todo += names
     return found
-
-
-def literal(module: str, name: str, roots: Iterable[Path] = ()) -> Any:
-    """Read the value of a constant from a module's source. Return None if the constant is missing, or if its value is not a literal.
-
-    Args:
-        module: The dotted name of the module.
-        name: Name of the constant.
-        roots: Folders to search before `sys.path`.
-    """
-    path = source_of(module, roots)
-    defined = _defined_names(path) if path else None
-    return defined[1].get(name) if defined else None

@@ -125,7 +125,7 @@ class ChainParser(DimensionParser):
                 )
             else:
                 params[key] = self.anything(child, at)
-                if allowed is not None and params[key] is not INVALID and not self.started:
+                if allowed is not None and params[key] is not INVALID:
                     self._check_step_parameter(name, key, child, at)
         self._needed(mark, name, where, params)
         for key, value in params.items():

@@ -52,14 +52,13 @@ class DimensionParser:
     Args:
         problems: Collects the problems.
         roots: Folders in which the user's modules are looked up.
-        started: True for the file of a sweep that has already started. Rules that later versions of sweeps added are then not checked.
 
     Attributes:
         dimensions: The parsed dimensions in the order of the file, without invalid ones.
     """
 
-    def __init__(self, problems: Problems, roots: tuple[Path, ...], started: bool = False):
-        self.problems, self.roots, self.started = problems, roots, started
+    def __init__(self, problems: Problems, roots: tuple[Path, ...]):
+        self.problems, self.roots = problems, roots
         self._slots: list[Dimension | None] = []
         self._names: Counter[str] = Counter()
         self.when_parser = WhenParser(problems)
@@ -95,11 +94,7 @@ class DimensionParser:
 
     def _scalar(self, node: Node, path: str) -> Template:
         """Parse a scalar constant. Text that looks like a function call of another tool, such as `tune.uniform(0, 1)`, is a problem."""
-        if (
-            isinstance(node.value, str)
-            and not self.started
-            and (instead := translate_call(node.value))
-        ):
+        if isinstance(node.value, str) and (instead := translate_call(node.value)):
             text = node.show()
             self.problems.add(
                 node.mark,
@@ -160,7 +155,7 @@ class DimensionParser:
                     f"unknown domain `{names[0]}`; did you mean `{meant}`?{bound}",
                 )
                 return MALFORMED
-        if values and not self.started and (instead := translate_mapping(node, values)):
+        if values and (instead := translate_mapping(node, values)):
             constant = shown if len(shown := node.show()) < 60 else "{...}"
             keep = (
                 f"; to use the mapping as a constant, write {{grid: [{constant}]}}"

@@ -69,8 +69,8 @@ def load(
         overrides: Overrides of the form `key.path=YAML value`. They are applied in order, before the space is checked.
         base: Folder for relative paths, in which the user's modules are also searched. The default is the file's folder; for a dict, the
             folder of the script that runs, or the working directory of a notebook.
-        algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. Rules that later
-            versions of sweeps added are then not checked. None for a new sweep.
+        algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. What may have
+            changed on this machine since is then not checked. None for a new sweep.
         variables: For a sweep that has already started: the environment variables that the file used. They replace the current ones.
         functions: For a sweep that has already started: the folder with the functions that a script passed.
 
@@ -88,10 +88,7 @@ def load(
     if algorithm is None and root.is_map and (text := foreign_file(root.value)) is not None:
         raise InputError(Problem(str(root.mark), text))
     found = Variables({**os.environ, **(variables or {})}, optional=algorithm is not None)
-    if (
-        algorithm is None or variables is not None
-    ):  # earlier versions of sweeps did not replace variables
-        root = replace_variables(root, found, problems)
+    root = replace_variables(root, found, problems)
     remember_secrets(root)
     if len(problems):
         raise InputError(problems.sorted())
@@ -189,7 +186,7 @@ class _Loader:
             trackers=trackers,
             runtime_env=runtime_env,
             trainer_definition=self.trainers.definition,
-            notes=(*self.trainers.notes, *self._notes(sections)),
+            notes=self._notes(sections),
             **self.search.parsed,
         )
 
@@ -202,7 +199,7 @@ class _Loader:
 
     def _check_space_is_given(self, tuned_data: bool) -> None:
         """Add a problem if the section `space` is absent or empty and no key of `data` is tuned."""
-        if self.file.node("space").value in (None, {}) and not tuned_data and not self.started:
+        if self.file.node("space").value in (None, {}) and not tuned_data:
             text = "is required; give the loop's parameters and their domains, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
             self.file.wrong("space", text)
 

@@ -60,7 +60,8 @@ class SpaceParser(ChainParser):
     Args:
         problems: Collects the problems.
         roots: Folders in which the user's modules are looked up.
-        started: True for the file of a sweep that has already started. Rules that later versions of sweeps added are then not checked.
+        started: True for the file of a sweep that has already started. The trainer's module may have changed since, so that
+            parameters are not checked.
         definition: Definition of the trainer, from the trainer's module.
         trainer: The trainer's name, for messages.
     """
@@ -73,8 +74,10 @@ class SpaceParser(ChainParser):
         definition: TrainerDefinition,
         trainer: str,
     ):
-        super().__init__(problems, roots, started)
-        self.definition, self.trainer = definition, trainer
+        super().__init__(problems, roots)
+        self.started = started
+        self.definition = definition
+        self.trainer = trainer
 
     def space(self, node: Node) -> dict[str, Template]:
         """Parse all sections under `space`. Return their templates by name, in the order of the file."""

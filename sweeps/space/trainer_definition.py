@@ -27,8 +27,7 @@
         "extra": "lightgbm",                # the extra of sweeps that installs these packages
     }
 
-Earlier versions of sweeps read one constant for each of these keys, such as `BACKEND`. The constants still work. A message in `Space.notes`
-tells the user to replace the constants.
+A loop in a module without this literal may have any parameters.
 """
 
 from __future__ import annotations
@@ -49,16 +48,6 @@ from sweeps.space.problems import adapter, fragments
 from sweeps.space.section_models import AnyTask, Backend
 
 NAME = "TRAINER"
-# The constants of earlier versions, and the key of `TRAINER` that replaces each.
-CONSTANTS = {
-    "BACKEND": "backend",
-    "RESUME_FILES": "resume_files",
-    "PARAMETERS": "parameters",
-    "REPORTS": "metrics",
-    "CHECKPOINT_BYTES": "checkpoint_bytes",
-    "READS_NUMBERS": "reads_numbers",
-    "NEEDS_LABEL": "needs_label",
-}
 FORM = f'write `{NAME} = {{"loop": "train_func", ...}}` with constants only, because the file is read without being run'
 
 
@@ -100,7 +89,6 @@ class TrainerDefinition:
             option that has its value.
         packages: Names of the packages that the trainer imports and that may be missing.
         extra: Name of the extra that installs these packages.
-        constants: Names of the deprecated constants, such as `BACKEND`, from which the definition was read. () if the module has a literal.
     """
 
     loop: str = "train_func"
@@ -128,19 +116,20 @@ class TrainerDefinition:
     environment: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     extra: str | None = None
-    constants: tuple[str, ...] = ()
+
+
+# The definition of a loop in a module without a `TRAINER` literal, of which sweeps knows nothing.
+UNKNOWN = TrainerDefinition(additional_parameters=True, weights=True, several_labels=True)
 
 
 def has_definition(module: str, roots: Iterable[Path] = ()) -> bool:
-    """Return True if a module has a `TRAINER` literal or one of the constants that earlier versions of sweeps read.
+    """Return True if a module has a `TRAINER` literal.
 
     Args:
         module: Dotted name of the trainer's module.
         roots: Folders that are searched before `sys.path`.
     """
-    return _assignment(module, roots) is not None or any(
-        references.literal(module, name, roots) is not None for name in CONSTANTS
-    )
+    return _assignment(module, roots) is not None
 
 
 def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
@@ -151,16 +140,14 @@ def definition_of(module: str, roots: Iterable[Path] = ()) -> TrainerDefinition:
         roots: Folders that are searched before `sys.path`.
 
     Returns:
-        The definition. If the module has neither a literal nor a constant of earlier versions, the definition allows any parameters, and
-        its other fields have their defaults.
+        The definition. If the module has no literal, it is `UNKNOWN`.
 
     Raises:
         InputError: The literal breaks a rule. Every problem has its file, line and column.
     """
-    roots = tuple(roots)
     assignment = _assignment(module, roots)
     if assignment is None:
-        return _from_constants(module, roots)
+        return UNKNOWN
     path, node = assignment
     try:
         value = ast.literal_eval(node)
@@ -197,7 +184,7 @@ def _assignment(module: str, roots: Iterable[Path]) -> tuple[Path, ast.Dict] | N
 
 def _literal_problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
     """Return a pair (key, message) for each key of a literal that breaks a rule."""
-    valid = [name for name in TrainerDefinition.__dataclass_fields__ if name != "constants"]
+    valid = list(TrainerDefinition.__dataclass_fields__)
     problems = [
         (str(key), f"unknown key; {did_you_mean(str(key), valid)}")
         for key in value
@@ -225,26 +212,3 @@ def _literal_problems(value: dict[Any, Any]) -> list[tuple[str, str]]:
 
 def _problem(path: Path, node: ast.expr, key: str, text: str) -> Problem:
     return Problem(f"{path}:{node.lineno}:{node.col_offset + 1}", f"{key}: {text}")
-
-
-def _from_constants(module: str, roots: tuple[Path, ...]) -> TrainerDefinition:
-    """Build a definition from the constants of earlier versions. A constant of the wrong type is ignored, as it was in these versions."""
-    constants = {
-        name: value
-        for name in CONSTANTS
-        if (value := references.literal(module, name, roots)) is not None
-    }
-    given = {CONSTANTS[name]: value for name, value in constants.items()}
-    names = given.get("parameters")
-    given["parameters"] = (
-        {str(name): {} for name in names} if isinstance(names, (tuple, list)) else {}
-    )
-    valid = {key: value for key, value in given.items() if not _literal_problems({key: value})}
-    more = {
-        "additional_parameters": True,
-        "weights": True,
-        "several_labels": True,
-        "constants": tuple(constants),
-    }
-    definition: TrainerDefinition = adapter(TrainerDefinition).validate_python(valid | more)
-    return definition

@@ -26,7 +26,13 @@ from sweeps.space.parameter_checks import mismatch
 from sweeps.space.problems import Problems, check, report_domains
 from sweeps.space.section_models import LoopKeys, TrainerKeys, TrainerSpec
 from sweeps.space.synonyms import suggest
-from sweeps.space.trainer_definition import NAME, TrainerDefinition, definition_of, has_definition
+from sweeps.space.trainer_definition import (
+    NAME,
+    UNKNOWN,
+    TrainerDefinition,
+    definition_of,
+    has_definition,
+)
 
 PACKAGE = "sweeps.trainers"
 # Libraries whose classes are estimators with a method `fit`, not training loops. For scikit-learn, `trainer: "sklearn.svm:SVC"` is short
@@ -74,18 +80,16 @@ class TrainerSection:
     Args:
         roots: Folders in which the user's modules are looked up.
         problems: Collects the problems.
-        started: True for the file of a sweep that has already started. Rules that later versions of sweeps added are then not checked.
+        started: True for the file of a sweep that has already started. Packages may then be missing.
 
     Attributes:
         name: Name of the built-in trainer, or the user's loop as `module:attr`, for messages. "" if the section has a problem.
         definition: Definition of the trainer, from the trainer's module.
-        notes: Messages about deprecated constants in the trainer's module. The constants still work, but the user should replace them.
     """
 
     def __init__(self, roots: tuple[Path, ...], problems: Problems, started: bool):
         self.roots, self.problems, self.started = roots, problems, started
-        self.name, self.definition = "", TrainerDefinition(additional_parameters=True)
-        self.notes: tuple[str, ...] = ()
+        self.name, self.definition = "", UNKNOWN
 
     def read(self, node: Node, at: Mark) -> TrainerSpec | None:
         """Return the trainer, or None after adding a problem.
@@ -272,12 +276,7 @@ class TrainerSection:
         definition = self._define(module)
         if keys.load and (other := keys.load.partition(":")[0]) != module:
             self._define(other, is_loop=False)
-        # The `TRAINER` literal gives defaults for missing keys of the mapping. The constants of earlier versions never gave defaults.
-        literal = (
-            definition
-            if definition is not None and not definition.constants
-            else TrainerDefinition()
-        )
+        literal = definition or UNKNOWN  # gives defaults for missing keys of the mapping
         backend = keys.backend if "backend" in node.value else literal.backend
         self._check_backend(backend, node)
         load = keys.load or (f"{module}:{literal.load}" if literal.load else None)
@@ -326,8 +325,6 @@ class TrainerSection:
             self.problems.add(node.mark, "trainer", text)
             return None
         load = f"{module}:{definition.load}" if definition.load else None
-        if definition.constants:
-            load = f"{module}:load"
         for ref in (f"{module}:{definition.loop}", load, definition.backend):
             if ref is not None and ":" in ref and (fault := references.problem(ref, self.roots)):
                 self.problems.add(node.mark, "trainer", fault)
@@ -349,21 +346,10 @@ class TrainerSection:
         try:
             definition = definition_of(module, self.roots)
         except InputError as e:
-            if (
-                self.started
-            ):  # the module may have used the name `TRAINER` before sweeps read this literal
-                return TrainerDefinition(additional_parameters=True)
             self.problems.extend(e.problems)
             return None
         if is_loop:
             self.definition = definition
-            if definition.constants:
-                old = ", ".join(definition.constants)
-                text = (
-                    f"{references.source_of(module, self.roots)}: these constants are deprecated: {old}; put them into one "
-                    f"literal `{NAME} = {{...}}`"
-                )
-                self.notes = (f"{text} (see docs/how-to/own-trainer.md)",)
         return definition
 
     def _is_own_module(self, name: str) -> bool:
@@ -375,17 +361,13 @@ class TrainerSection:
 
     def _reference_problem(self, ref: str, key: str) -> str | None:
         """Return what is wrong with the reference in `trainer.loop` or `trainer.load`; None if no problem was found."""
-        if key == "loop" and not self.started and self._is_estimator(ref):
+        if key == "loop" and self._is_estimator(ref):
             return f'`{ref}` is an estimator, not a training loop; write trainer: {{estimator: "{ref}"}}'
         if (text := references.problem(ref, self.roots)) is not None:
             return text
-        if (
-            key == "loop"
-            and not self.started
-            and any(
-                name.rpartition(".")[2] == "Trainable"
-                for name in references.base_classes(ref, self.roots)
-            )
+        if key == "loop" and any(
+            name.rpartition(".")[2] == "Trainable"
+            for name in references.base_classes(ref, self.roots)
         ):
             return f'`{ref}` is a subclass of ray.tune.Trainable, not a training loop; write trainer: {{trainable: "{ref}"}}'
         return None

@@ -24,7 +24,7 @@ FORMULA = "1000 + (depth or 2) * (width or 10) * features * outputs"
 def trainer(tmp_path, monkeypatch):
     """A user's trainer with a formula for the size of its checkpoints. Importing it fails."""
     (tmp_path / "sized.py").write_text(
-        f"CHECKPOINT_BYTES = {FORMULA!r}\nraise SystemExit\ndef train_func(config): ...\n"
+        f"TRAINER = {{'checkpoint_bytes': {FORMULA!r}}}\nraise SystemExit\ndef train_func(config): ...\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     return '{loop: "sized:train_func"}'
@@ -47,7 +47,7 @@ def test_the_formula_is_evaluated_with_the_largest_parameters(make, trainer):
 
 def test_without_the_label_column_two_classes_are_assumed(make, trainer, tmp_path):
     (tmp_path / "sized.py").write_text(
-        "CHECKPOINT_BYTES = '1000 * outputs'\ndef train_func(config): ...\n"
+        "TRAINER = {'checkpoint_bytes': '1000 * outputs'}\ndef train_func(config): ...\n"
     )
     estimate = estimate_disk(make("params: {a: 1}", trainer=trainer), None)
     assert (estimate.each, estimate.assumed) == (1000, "two classes at most")

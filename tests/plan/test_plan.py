@@ -122,7 +122,7 @@ def test_the_plan_names_a_limit_above_what_fits(make):
 
 def test_the_plan_warns_of_too_little_disk_space(make, tmp_path, monkeypatch):
     (tmp_path / "sized.py").write_text(
-        "CHECKPOINT_BYTES = '10 ** 9'\ndef train_func(config): ...\n"
+        "TRAINER = {'checkpoint_bytes': '10 ** 9'}\ndef train_func(config): ...\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     text = render(

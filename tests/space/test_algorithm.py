@@ -129,13 +129,3 @@ def test_a_sweep_keeps_the_algorithm_that_it_began_with(tmp_path):
     assert shown[0]["algorithm"] == "gp"
     text = CliRunner().invoke(cli.main, ["show", str(folder)], prog_name="sweeps").output
     assert any(line.split()[:2] == ["search", "gp"] for line in text.splitlines())
-
-
-def test_a_folder_that_names_no_algorithm_began_with_tpe(tmp_path):
-    folder = tmp_path / "root" / "own-1"
-    folder.mkdir(parents=True)
-    save_space(folder, load(space_file(tmp_path, "search: {options: {n_startup_trials: 4}}")), 0.0)
-    origin = json.loads((folder / ORIGIN).read_text())
-    del origin["algorithm"]
-    (folder / ORIGIN).write_text(json.dumps(origin))
-    assert resumed_space(folder, None, (), 1)[0].search.algorithm == "tpe"

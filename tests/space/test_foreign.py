@@ -10,7 +10,6 @@ from sweeps.core.errors import InputError
 from sweeps.space import load
 from sweeps.space.foreign_syntax import translate_mapping
 from sweeps.space.yaml12 import parse
-from tests.space.conftest import HEAD
 
 WRITTEN = {
     "{min: 0.0, max: 1}": "{uniform: [0.0, 1]}",
@@ -264,13 +263,6 @@ def test_under_data(lines) -> None:
     assert "data.rows: " in found and "{uniform: [0.1, 1]}" in found
     (found,) = lines(head + "data: {train: {values: [a.csv, b.csv]}, label: y, valid: 0.2}\n")
     assert "data.train: " in found and "{choice: [a.csv, b.csv]}" in found
-
-
-def test_a_sweep_that_has_begun_keeps_its_file(write) -> None:
-    path = write(f"{HEAD}space: {{params: {{x: {{min: 0, max: 1}}}}}}\n")
-    with pytest.raises(InputError):
-        load(path)
-    assert load(path, algorithm="tpe").sections["params"] == {"x": {"min": 0, "max": 1}}
 
 
 @pytest.mark.parametrize("text", ["mean(x)", "int(5)", "f(1)", "normal", "a choice (of two)"])

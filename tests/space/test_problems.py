@@ -639,7 +639,6 @@ def test_a_space_is_required(lines, write) -> None:
     for space, place in ((None, "1:1"), ("", "4:1"), ("{}", "4:1")):
         (found,) = lines(top(space=space))
         assert found.startswith(f"{place}: space: ")
-        assert not load(write(top(space=space)), algorithm="tpe").dimensions
     assert load(
         write(top(data="{train: {grid: [a.csv, b.csv]}, valid: 0.2, label: y}", space=None))
     ).dimensions
@@ -655,7 +654,7 @@ def test_a_trainer_may_need_a_label(lines, write) -> None:
     assert load(path).data.label is None
     path = write(top(trainer="{loop: needy_loop:train}", data=unlabeled))
     Path("needy_loop.py").write_text(
-        "raise SystemExit('imported')\nNEEDS_LABEL = True\ndef train(config): ...\n"
+        "raise SystemExit('imported')\nTRAINER = {'needs_label': True}\ndef train(config): ...\n"
     )
     with pytest.raises(InputError) as e:
         load(path)

@@ -183,43 +183,12 @@ def test_a_module_without_a_literal_says_what_to_add(tmp_path):
 def test_another_value_of_the_name_is_ignored(tmp_path):
     module = "TRAINER = make_trainer()\ndef train_func(config): ...\n"
     assert load(written(tmp_path, module, '{loop: "my:train_func"}')).trainer.backend == "none"
-    (tmp_path / "my.py").write_text("TRAINER = {'name': 'mine'}\ndef train_func(config): ...\n")
-    assert load(tmp_path / "space.yaml", algorithm="tpe").trainer.backend == "none", (
-        "a sweep that has begun goes on"
-    )
-
-
-def test_the_constants_of_earlier_versions_work_with_a_note(tmp_path):
-    old = 'BACKEND = "torch"\nNEEDS_LABEL = True\nRESUME_FILES = ("a.pt",)\n'
-    old += 'REPORTS = {"binary": ("valid-loss",)}\nPARAMETERS = ("width",)\n'
-    space = load(
-        written(
-            tmp_path,
-            old + "def train_func(config): ...\n",
-            '{loop: "my:train_func"}',
-            "{anything: 3}",
-        )
-    )
-    definition = space.trainer_definition
-    assert (definition.backend, definition.needs_label, definition.resume_files) == (
-        "torch",
-        True,
-        ("a.pt",),
-    )
-    assert definition.metrics == {"binary": ("valid-loss",)} and space.trainer.backend == "none"
-    (note,) = space.notes
-    assert (
-        "deprecated: BACKEND, RESUME_FILES, PARAMETERS, REPORTS, NEEDS_LABEL; " in note
-        and "TRAINER" in note
-    )
 
 
 def test_our_trainers_describe_every_parameter():
     for name in trainer_names():
         definition = definition_of(f"sweeps.trainers.{name}")
-        assert not definition.constants and definition.load == (
-            None if name in ("command", "trainable") else "load"
-        )
+        assert definition.load == (None if name in ("command", "trainable") else "load")
         users_code = name in (
             "command",
             "keras",

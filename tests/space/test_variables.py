@@ -165,17 +165,6 @@ def test_a_resumed_sweep_has_the_same_values(space, tmp_path, monkeypatch):
     assert again.missing_secrets == ("DB_PASSWORD",)
 
 
-def test_an_old_sweep_keeps_its_text(write, tmp_path):
-    folder = tmp_path / "sweep"
-    folder.mkdir()
-    save_space(folder, load(write(TEXT.replace("${DATA_DIR}", "d").replace("${N:-16}", "16"))), 0.0)
-    origin = json.loads((folder / "origin.json").read_text())
-    del origin["variables"]
-    (folder / "origin.json").write_text(json.dumps(origin))
-    (folder / "space.yaml").write_text(TEXT.replace("${N:-16}", "16"))
-    assert saved_space(folder)[0].data.train == "${DATA_DIR}/rows.csv"
-
-
 def test_a_loader_gets_the_value(space, tmp_path, monkeypatch):
     from sweeps.data.sources import read_source
 
