@@ -50,7 +50,7 @@ LONGEST = (
         "tests/execution/test_ray_train_adapter.py",
     ),
     *(
-        "tests/test_old_sweep.py",
+        "tests/test_finished_sweep.py",
         "tests/execution/test_reports.py",
         "tests/execution/test_retry.py",
     ),
@@ -204,9 +204,9 @@ def checked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def old_sweep(tmp_path: Path) -> Path:
-    """Copy a sweep of version 3d17d2a to a new path, and return its folder; see tests/fixtures/README.md."""
-    with tarfile.open(Path(__file__).parent / "fixtures" / "sweep-3d17d2a.tar.gz") as packed:
+def finished_sweep(tmp_path: Path) -> Path:
+    """Copy the folder of a finished sweep to a new path, and return the copy; see tests/fixtures/README.md."""
+    with tarfile.open(Path(__file__).parent / "fixtures" / "sweep.tar.gz") as packed:
         packed.extractall(tmp_path / "root", filter="data")
     (folder,) = (tmp_path / "root").iterdir()
     return folder

@@ -118,9 +118,9 @@ def test_the_value_is_the_mean_over_the_folds_and_the_winner_is_trained_on_all_r
     )
     exported = invoke("export", result.dir, "--trial", "0", "-o", tmp_path / "other")
     assert exported.exit_code == 0, exported.stderr
-    assert json.loads((tmp_path / "other" / MANIFEST).read_text())["made"]["refit"]["rows"] == len(
-        x
-    )
+    assert json.loads((tmp_path / "other" / MANIFEST).read_text())["training"]["refit"][
+        "rows"
+    ] == len(x)
 
 
 @pytest.mark.extended

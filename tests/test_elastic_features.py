@@ -102,5 +102,5 @@ def test_each_worker_holds_its_fraction_of_a_gpu_and_the_winner_is_refitted(tmp_
         assert metrics["gpu_seconds"] == pytest.approx(metrics["cpu_seconds"]), (
             "a worker has half of a CPU and half of a GPU"
         )
-    refit = json.loads((written.path / MANIFEST).read_text())["made"]["refit"]
+    refit = json.loads((written.path / MANIFEST).read_text())["training"]["refit"]
     assert refit["on"] == ["train", "valid"] and refit["rows"] == 178

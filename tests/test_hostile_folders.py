@@ -24,9 +24,9 @@ def files_of(folder: Path) -> set[Path]:
 
 
 @pytest.fixture
-def victim(old_sweep, tmp_path) -> Path:
+def victim(finished_sweep, tmp_path) -> Path:
     """Return the trials of another sweep."""
-    return Path(shutil.copytree(old_sweep / "trials", tmp_path / "victim"))
+    return Path(shutil.copytree(finished_sweep / "trials", tmp_path / "victim"))
 
 
 @pytest.mark.parametrize(
@@ -40,35 +40,37 @@ def victim(old_sweep, tmp_path) -> Path:
 )
 @pytest.mark.parametrize("which", ["trials", "trials/0000", "trials/0000/checkpoint_000004"])
 def test_r1_a_link_out_of_the_folder_is_refused_and_what_it_leads_to_stays(
-    old_sweep, victim, verb, which
+    finished_sweep, victim, verb, which
 ):
     if verb[0] == "repair" and which != "trials":
         pytest.skip("a repair goes into `trials` alone")
     there = victim / Path(which).relative_to("trials")
-    shutil.rmtree(old_sweep / which, ignore_errors=True)
-    (old_sweep / which).symlink_to(there)
+    shutil.rmtree(finished_sweep / which, ignore_errors=True)
+    (finished_sweep / which).symlink_to(there)
     before = files_of(victim)
-    done = invoke(verb[0], old_sweep, *verb[1:])
+    done = invoke(verb[0], finished_sweep, *verb[1:])
     assert (
-        done.exit_code == 2 and str(old_sweep / which) in done.stderr and "is a link" in done.stderr
+        done.exit_code == 2
+        and str(finished_sweep / which) in done.stderr
+        and "is a link" in done.stderr
     ), done.output
     assert files_of(victim) == before
 
 
-def test_r1_an_export_goes_nowhere_else_and_takes_nothing_from_elsewhere(old_sweep, tmp_path):
+def test_r1_an_export_goes_nowhere_else_and_takes_nothing_from_elsewhere(finished_sweep, tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    (old_sweep / "exports").symlink_to(tmp_path / "elsewhere")
-    done = invoke("export", old_sweep, "--trial", "0000", "--trust")
+    (finished_sweep / "exports").symlink_to(tmp_path / "elsewhere")
+    done = invoke("export", finished_sweep, "--trial", "0000", "--trust")
     assert (
         done.exit_code == 2
-        and str(old_sweep / "exports") in done.stderr
+        and str(finished_sweep / "exports") in done.stderr
         and not any((tmp_path / "elsewhere").iterdir())
     )
-    (old_sweep / "exports").unlink()
+    (finished_sweep / "exports").unlink()
     (tmp_path / "secret").write_text("mine")
-    checkpoint = next((old_sweep / "trials" / "0000").glob("checkpoint_*"))
+    checkpoint = next((finished_sweep / "trials" / "0000").glob("checkpoint_*"))
     (checkpoint / "more").symlink_to(tmp_path / "secret")
-    done = invoke("export", old_sweep, "--trial", "0000", "--trust", "-o", tmp_path / "out")
+    done = invoke("export", finished_sweep, "--trial", "0000", "--trust", "-o", tmp_path / "out")
     assert (
         done.exit_code == 2
         and str(checkpoint / "more") in done.stderr
@@ -79,48 +81,49 @@ def test_r1_an_export_goes_nowhere_else_and_takes_nothing_from_elsewhere(old_swe
 @pytest.mark.parametrize(
     "name", ["facts.json", "test.parquet", "x/preprocessor-1.pkl", "x/preprocessor-1.pkl.mac"]
 )
-def test_r2_an_export_waits_for_no_pipe(old_sweep, name):
-    file = old_sweep / "prepared" / name
+def test_r2_an_export_waits_for_no_pipe(finished_sweep, name):
+    file = finished_sweep / "prepared" / name
     file.parent.mkdir(exist_ok=True)
+    file.unlink(missing_ok=True)
     os.mkfifo(file)
-    done = invoke("export", old_sweep, "--trial", "0000", "--trust")
+    done = invoke("export", finished_sweep, "--trial", "0000", "--trust")
     assert (
         done.exit_code == 2 and done.stderr.startswith(f"{file}: ") and done.stderr.count("\n") == 1
     )
 
 
-def test_logs_reads_only_files_of_the_trial(old_sweep, tmp_path):
-    logs = old_sweep / "trials" / "0000" / "logs"
+def test_logs_reads_only_files_of_the_trial(finished_sweep, tmp_path):
+    logs = finished_sweep / "trials" / "0000" / "logs"
     (tmp_path / "secret").write_text("mine\n")
     (logs / "rank-x.log").touch()
     (logs / "rank-7.log").mkdir()
     (logs / "rank-8.log").symlink_to(tmp_path / "secret")
     os.mkfifo(logs / "rank-9.log")
-    done = invoke("logs", old_sweep, "0000")
+    done = invoke("logs", finished_sweep, "0000")
     assert done.exit_code == 0 and "mine" not in done.stdout
     shutil.rmtree(logs)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "rank-0.log").write_text("mine\n")
     logs.symlink_to(tmp_path / "other")
-    assert "mine" not in invoke("logs", old_sweep, "0000").output
+    assert "mine" not in invoke("logs", finished_sweep, "0000").output
 
 
 @pytest.mark.parametrize(
     "odd", ["\x1b[31m", "\x1b]0;x\x07", "\x9b5m", "\u202e", "\ud800"], ids=ascii
 )
-def test_control_characters_are_shown_as_text(old_sweep, odd):
-    origin = json.loads((old_sweep / ORIGIN).read_text())
-    (old_sweep / ORIGIN).write_text(json.dumps(origin | {"metric": f"m{odd}"}))
+def test_control_characters_are_shown_as_text(finished_sweep, odd):
+    origin = json.loads((finished_sweep / ORIGIN).read_text())
+    (finished_sweep / ORIGIN).write_text(json.dumps(origin | {"metric": f"m{odd}"}))
     journal = (
-        (old_sweep / JOURNAL)
+        (finished_sweep / JOURNAL)
         .read_bytes()
         .replace(b"StandardScaler", b"St" + json.dumps(odd)[1:-1].encode())
     )
-    (old_sweep / JOURNAL).write_bytes(journal)
+    (finished_sweep / JOURNAL).write_bytes(journal)
     for args in (
-        ("show", old_sweep),
-        ("show", old_sweep, "--trial", "0000"),
-        ("ls", "--dir", old_sweep.parent),
+        ("show", finished_sweep),
+        ("show", finished_sweep, "--trial", "0000"),
+        ("ls", "--dir", finished_sweep.parent),
     ):
         done = invoke(*args)
         assert odd not in done.output and odd[0] not in done.output
@@ -153,8 +156,8 @@ def test_r3_a_trial_that_found_no_space_ends_the_sweep_on_a_disk_that_is_nearly_
     check_disk_space(tmp_path, said)
 
 
-def test_a_name_that_is_too_long_for_the_disk_is_refused(old_sweep):
-    done = invoke("export", old_sweep, "--trial", "0000", "--trust", "-o", "x" * 300)
+def test_a_name_that_is_too_long_for_the_disk_is_refused(finished_sweep):
+    done = invoke("export", finished_sweep, "--trial", "0000", "--trust", "-o", "x" * 300)
     assert (
         done.exit_code == 2
         and "--output" in done.stderr

@@ -114,7 +114,7 @@ def test_trials_train_again_on_more_rows_and_the_winner_has_all_of_them(clean_ra
     )
     shown = json.loads(invoke("show", result.dir, "--trial", result.best["trial"], "--json").stdout)
     assert shown["steps"] == shown["best_step"] == 9
-    assert json.loads((result.bundle / MANIFEST).read_text())["made"]["best_step"] == 9
+    assert json.loads((result.bundle / MANIFEST).read_text())["training"]["best_step"] == 9
     rows = pd.read_csv(tmp_path / "table.csv").drop(columns="kind")
     assert len(sweeps.load_bundle(result.bundle).predict(rows)) == 450
     rerun = invoke("rerun", result.dir, "0001")

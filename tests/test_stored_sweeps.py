@@ -410,7 +410,7 @@ def test_refit_trust_and_gc_of_a_stored_sweep(
     manifest = json.loads(
         bucket.files()[f"sweeps/{result.sweep}/exports/{best}-refit/manifest.json"]
     )
-    assert manifest["made"]["refit"]["rows"] == 150
+    assert manifest["training"]["refit"]["rows"] == 150
     assert (
         not [key for key in bucket.files() if "/.rerun-" in key]
         and checkpoints(bucket, result.sweep) == before

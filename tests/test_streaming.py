@@ -178,7 +178,7 @@ def test_a_stream_is_split_by_the_hash_of_its_rows_and_refitted(
     exported = invoke("export", result.dir, "--refit", "-o", files / "refitted")
     assert exported.exit_code == 0, exported.stderr
     assert (
-        json.loads((files / "refitted" / "manifest.json").read_text())["made"]["refit"]["rows"]
+        json.loads((files / "refitted" / "manifest.json").read_text())["training"]["refit"]["rows"]
         == 500
     )
 

@@ -54,9 +54,7 @@ class BestStep:
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Restore the best step from an object with the entries of `state`."""
         self.step = state["best_step"]
-        # Checkpoints of earlier versions have one value.
-        old = {} if self.step is None else {self.cur.metric: state.get("best_value")}
-        self.metrics = dict(state.get("best_metrics", old))
+        self.metrics = dict(state["best_metrics"])
 
     def write(self, folder: Path, step: int) -> None:
         """Write the best step into a checkpoint's folder.

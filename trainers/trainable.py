@@ -97,12 +97,12 @@ class Progress:
     Attributes:
         step: Number of the last step.
         done: True if the last step was done.
-        best: Metrics of the best step so far; a number in checkpoints of earlier versions. None if there is no best step.
+        best: Metrics of the best step so far. None if there is no best step.
     """
 
     step: int = 0
     done: bool = False
-    best: dict[Any, float] | float | None = None
+    best: dict[Any, float] | None = None
 
 
 def train_func(config: dict[str, Any]) -> None:

@@ -655,9 +655,7 @@ class Model:
                 )
             out = self._few.inplace_predict(values, validate_features=False).astype(np.float64)
             return 1.0 / (1.0 + np.exp(-out)) if self._logits else out
-        rows = matrix(features)
-        rows.feature_names = self.booster.feature_names  # Earlier versions had other safe names.
-        return predict(self.booster, rows)
+        return predict(self.booster, matrix(features))
 
 
 def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:

@@ -458,7 +458,10 @@ class _Exporter:
             )
             described.append(
                 Member(
-                    trial=model.trial, weight=weight, columns=columns, made=to_json_value(training)
+                    trial=model.trial,
+                    weight=weight,
+                    columns=columns,
+                    training=to_json_value(training),
                 )
             )
         with contextlib.ExitStack() as stack:

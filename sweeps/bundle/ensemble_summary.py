@@ -24,7 +24,7 @@ class _About(BaseModel):
     single: _Single
 
 
-class _Made(BaseModel):
+class _Training(BaseModel):
     metric: Text
     value: Number
     test: Number | None
@@ -38,7 +38,7 @@ class _Member(BaseModel):
 
 class _Manifest(BaseModel):
     model_config = ConfigDict(extra="ignore")
-    made: _Made
+    training: _Training
     members: Annotated[list[_Member], Field(min_length=1)]
 
 
@@ -94,12 +94,12 @@ def _read(exports: Path, address: str | None) -> Iterator[EnsembleSummary]:
             found = _Manifest.model_validate(content)
         except ValidationError:
             continue
-        made, single = found.made, found.made.ensemble.single
+        training, single = found.training, found.training.ensemble.single
         yield EnsembleSummary(
             path=f"{address or exports}/{file.parent.name}",
-            metric=made.metric,
-            value=made.value,
-            test=made.test,
+            metric=training.metric,
+            value=training.value,
+            test=training.test,
             single=single.trial,
             single_value=single.value,
             single_test=single.test,

@@ -11,10 +11,12 @@ import zlib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweeps.bundle import integrity
 from sweeps.core.errors import BundleError, InputError, Problem
+from sweeps.core.file_format import FORMAT, format_problem
+from sweeps.core.json_files import read_json_object
 
 FILE = integrity.MANIFEST
 DATA_FOLDER = "data/sweep"  # path in the bundle to which MLflow copies the data folder
@@ -25,8 +27,6 @@ CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
 GPU_TOLERANCE = 1e-3  # torch's default for GPUs of NVIDIA's Ampere and later: products in TF32, which has 10 bits after the point
 GZIP_MAGIC = b"\x1f\x8b"
-
-OLD_LOADERS = ("trainers.xgboost:load", "trainers.torch_tabular:load")
 
 Scalar = bool | int | float | str | None
 
@@ -66,22 +66,21 @@ class Member(BaseModel):
     trial: str = Field(pattern=r"^[0-9]+$")
     weight: int = Field(ge=1)
     columns: list[str] | None = None
-    training: dict[str, Any] = Field(alias="made")
+    training: dict[str, Any]
 
 
 class Manifest(BaseModel):
-    """Contents of `manifest.json`. The field names are the keys in the file, except `training`, whose key is `made`.
+    """Contents of `manifest.json`. The field names are the keys in the file.
 
     Attributes:
-        format: version of the file format. An ensemble has format 4.
+        format: number of the file format; see `sweeps.core.file_format`.
         created: time of the export, ISO 8601 in UTC.
         load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
         label: name of the label column, or a list of the names of several columns; None if there is none.
         task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or "multioutput". None if the sweep has no label.
         classes: original values of the label, in the order of the model's probabilities. None without a label, for regression, and for
             several columns.
-        positive: the positive class of a binary label, which is the last of `classes`. None for other labels, and in bundles of earlier
-            versions.
+        positive: the positive class of a binary label, which is the last of `classes`. None for other labels.
         columns: raw features in the order of training. Empty if the training loop read its own data; the model then gets the rows
             unchanged.
         checked: whether the export compared the bundle with predictions that were made in training.
@@ -94,12 +93,11 @@ class Manifest(BaseModel):
         requirements: pinned requirements of the packages that the bundle needs, such as `numpy==2.1.0`.
         pickled: description of each pickle file, by the file's path in the bundle. Reading a pickle can run code.
         files: SHA-256 of every file except `manifest.json` and `manifest.sha256`, by the file's path in the bundle.
-        members: the models of an ensemble, in the order in which the average adds them up. Empty for a single model; the file then does
-            not have this key, so that earlier versions of sweeps can read it.
+        members: the models of an ensemble, in the order in which the average adds them up. Empty for a single model.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    format: Literal[2, 3, 4] = 3
+    format: int = Field(FORMAT, ge=FORMAT, le=FORMAT)
     created: str
     load: str
     label: str | list[str] | None
@@ -109,24 +107,12 @@ class Manifest(BaseModel):
     columns: list[ColumnSchema]
     checked: bool
     tolerance: float = 0.0
-    training: dict[str, Any] = Field(alias="made")
+    training: dict[str, Any]
     python: str
     requirements: list[str]
     pickled: dict[str, str]
     files: dict[str, str] = Field(default_factory=dict)
     members: list[Member] = Field(default_factory=list)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _moved(cls, raw: Any) -> Any:
-        """Convert the value of `load` from format 2 of the manifest to format 3.
-
-        In format 2, the trainers of sweeps are named `trainers.NAME`. In format 3, they are named `sweeps.trainers.NAME`, because a user
-        may have a package `trainers`.
-        """
-        if isinstance(raw, dict) and raw.get("format") == 2 and raw.get("load") in OLD_LOADERS:
-            return raw | {"load": f"sweeps.{raw['load']}"}
-        return raw
 
     @property
     def members_text(self) -> str:
@@ -135,10 +121,8 @@ class Manifest(BaseModel):
 
     def write(self, bundle: Path) -> None:
         """Write the manifest and its hash. All other files of the bundle must be complete before this call."""
-        content = self.model_dump(by_alias=True, exclude=None if self.members else {"members"})
-        (bundle / FILE).write_text(
-            json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        content = json.dumps(self.model_dump(), indent=2, ensure_ascii=False)
+        (bundle / FILE).write_text(content + "\n", encoding="utf-8")
         integrity.write_hashes(bundle)
 
     def of_member(self, member: Member) -> Manifest:
@@ -162,7 +146,7 @@ class Manifest(BaseModel):
             The manifest.
 
         Raises:
-            InputError: the folder does not exist, or is not a bundle.
+            InputError: the folder does not exist, is not a bundle, or has another format than this version reads.
             BundleError: the manifest is damaged.
         """
         require_bundle(bundle)
@@ -178,15 +162,25 @@ class Manifest(BaseModel):
 
 
 def require_bundle(folder: Path) -> None:
-    """Check that a folder has the manifest of a bundle.
+    """Check that a folder has the manifest of a bundle, in the format that this version reads.
+
+    A manifest that is no JSON object is not refused here. Its damage is reported when the bundle is verified or read.
 
     Raises:
-        InputError: the folder has no manifest, or does not exist.
+        InputError: the folder does not exist, has no manifest, or has another format.
     """
     if not folder.is_dir():
         raise InputError(Problem(str(folder), "the folder does not exist"))
     if not (folder / FILE).is_file():
         raise InputError(Problem(str(folder), f"is not a bundle, because the folder has no {FILE}"))
+    content = read_json_object(folder / FILE)
+    if content is None:
+        return
+    training = content.get("training")
+    versions = training.get("versions") if isinstance(training, dict) else None
+    writer = versions.get("sweeps") if isinstance(versions, dict) else None
+    if (problem := format_problem(folder / FILE, content, writer)) is not None:
+        raise InputError(problem)
 
 
 def hash_files(bundle: Path) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from sweeps.bundle.manifest import (
     Manifest,
     require_bundle,
 )
-from sweeps.core import old_pickles, references
+from sweeps.core import references
 from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
 from sweeps.core.label_columns import MULTIOUTPUT, SEVERAL, label_columns
 from sweeps.core.sweep_folder import is_sweep
@@ -401,7 +402,7 @@ def load_bundle(path: str | Path) -> Bundle:
 def load_verified(path: Path) -> Bundle:
     """Load a bundle that is already verified and whose code is importable.
 
-    Do not rename this function, because bundles that were written by earlier versions call it by name.
+    Do not rename this function, because `sweeps/bundle/integrity.py` in each bundle calls it by name.
 
     Args:
         path: the bundle's folder.
@@ -441,7 +442,7 @@ def _load_model(path: Path, manifest: Manifest, data: Path) -> Bundle:
         if (data / step_files.FILE).is_file():
             fitted = step_files.load_chain(data)
         elif (data / CUSTOM_PREPROCESSOR).is_file():
-            fitted = old_pickles.loads((data / CUSTOM_PREPROCESSOR).read_bytes())
+            fitted = pickle.loads((data / CUSTOM_PREPROCESSOR).read_bytes())
         model = references.resolve(manifest.load)(str(data / MODEL_FOLDER))
     except Exception as e:  # a user's loader may raise anything
         message = str(e) if isinstance(e, references.RefError) else f"{type(e).__name__}: {e}"

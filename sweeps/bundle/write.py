@@ -137,10 +137,9 @@ def write_bundle(
         "tolerance": manifest.GPU_TOLERANCE
         if any(map(_had_gpus, [training, *(m.training for m in member_facts)]))
         else 0.0,
-        "made": json.loads(json.dumps(training, default=str)),
+        "training": json.loads(json.dumps(training, default=str)),
+        "members": list(member_facts),
     }
-    if member_facts:
-        about |= {"format": 4, "members": list(member_facts)}
     left_out = [*left_out, *definition_of(references.parse(load)[0], roots).resume_files]
     models = {f"{manifest.MEMBERS_FOLDER}/{trial}": model for trial, model in members.items()}
     if checkpoint is not None:

@@ -33,7 +33,6 @@ from sweeps.core.sweep_folder import SweepFolder, create_sweep_folder, refuse_ot
 from sweeps.data.metric_checks import check_metric_functions
 from sweeps.data.passed_tables import check_recipes, named_tables, save_tables
 from sweeps.data.preflight import check_data, check_root, locate_problems
-from sweeps.data.prepared_store import refuse_untrusted
 from sweeps.data.trainer_checks import check_parameters
 from sweeps.execution.cluster import address_in_job
 from sweeps.plan import find_infeasible_shapes_here
@@ -352,7 +351,6 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
         )
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_other_entries(folder)
-    refuse_untrusted(folder, trust)
     check_recipes(SweepFolder(folder).tables, trust)
     return origin
 

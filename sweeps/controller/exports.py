@@ -171,8 +171,6 @@ class _Export:
         cls, folder: Path, refit: bool, latest: bool, trust: bool, wanted: Share = EVERYTHING
     ) -> _Export:
         """Check that a sweep can be exported, and read its space file."""
-        from sweeps.data.prepared_store import refuse_untrusted
-
         if not storage.journal_in(folder).exists() and storage.place_of(folder) is None:
             storage.check_trial_count(folder)
             raise InputError(
@@ -196,8 +194,6 @@ class _Export:
         refit = refit or space.data.folds > 0
         store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
         refuse_other_entries(folder)
-        if not refit and space.trainer.load is not None:
-            refuse_untrusted(folder, trust)
         if refit or space.trainer.load is not None:
             space, roots = runnable_space(folder, trust)
         if refit:

@@ -187,7 +187,7 @@ def _best_checkpoint(folder: Path, trial: str) -> Checkpoint | None:
     """
     if (trial_folder := _trial_folder(folder, trial)) is None:
         return None
-    made = (read_json_object(SweepFolder(folder).bundle / MANIFEST) or {}).get("made")
+    made = (read_json_object(SweepFolder(folder).bundle / MANIFEST) or {}).get("training")
     exported = (
         made.get("best_step") if isinstance(made, dict) and made.get("trial") == trial else None
     )

@@ -17,6 +17,7 @@ from sweeps.controller.store_mirror import in_order, is_behind, is_copied, refus
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError, Problem, StoreError
 from sweeps.core.folder_lock import FolderLock, is_driven
+from sweeps.core.origin import refuse_other_format
 from sweeps.core.stores import Store, allow, check_address, is_address, open_store, recorded_store
 from sweeps.core.sweep_folder import (
     JOURNAL,
@@ -254,6 +255,7 @@ def _download(store: Store, names: Iterable[str], target: Path) -> None:
 
 
 def _check_origin(folder: Path, address: str) -> None:
+    refuse_other_format(folder)
     if (recorded := recorded_store(folder)) != address:
         text = (
             f"names the store {recorded}; if the sweep was moved, correct `store` in its {ORIGIN}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.core.errors import InputError, Problem, unknown_trial
-from sweeps.core.origin import valid_origin_keys
+from sweeps.core.origin import refuse_other_format, valid_origin_keys
 from sweeps.core.suggestions import did_you_mean
 from sweeps.core.sweep_folder import ORIGIN, STAMP, is_sweep
 from sweeps.core.trial import complete_trial_id
@@ -29,8 +29,14 @@ def find(sweep: str | Path, root: Path) -> Path:
         root: Root folder of all sweeps.
 
     Raises:
-        InputError: No sweep matches, or several sweeps match.
+        InputError: No sweep matches, several sweeps match, or the folder has another format than this version reads.
     """
+    folder = _find(sweep, root)
+    refuse_other_format(folder)
+    return folder
+
+
+def _find(sweep: str | Path, root: Path) -> Path:
     path, name = Path(sweep), str(sweep).rstrip("/")
     _refuse_long_path(name)
     if is_sweep(path):

@@ -15,13 +15,16 @@ from sweeps.controller.conclusion import count_trials
 from sweeps.core.command_hints import repair_command
 from sweeps.core.errors import DamagedStudy, InputError, Problem, UnreadableFile
 from sweeps.core.json_files import is_text, read_json_object
-from sweeps.core.origin import origin_error, valid_origin_keys
+from sweeps.core.origin import origin_problem, other_format, valid_origin_keys
 from sweeps.core.result import outcome_of, read_result, relocate, result_file_error, to_json_value
 from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import SweepFolder, is_sweep
 
 if TYPE_CHECKING:
     from sweeps.study.record import Record, RecordReader, TrialRecord
+
+# State of a sweep whose folder has another format than this version reads.
+UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class SweepSummary:
     Attributes:
         name: Name of the sweep's folder.
         folder: The sweep's folder.
-        state: "running", "paused", "finished", "failed", "interrupted", or "killed" if the process that ran the sweep died.
+        state: "running", "paused", "finished", "failed", "interrupted", "killed" if the process that ran the sweep died, or
+            "unreadable" if the folder has another format than this version reads.
         trials: Number of trials by state: `completed`, `pruned`, `failed`, `running`, `interrupted`, or `paused` if the scheduler has
             paused trials. It is empty before the first trial. In a running sweep, trials that do not train yet are counted under the first
             word of their stage, such as `waiting`.
@@ -137,6 +141,9 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
     """
     from sweeps.core.folder_lock import is_driven
 
+    stored = read_json_object(SweepFolder(folder).origin)
+    if stored is not None and (problem := other_format(folder, stored)) is not None:
+        return _unreadable(folder, problem)
     origin, result, problems = (
         valid_origin_keys(folder),
         read_result(folder),
@@ -175,6 +182,22 @@ def summarize(folder: Path, reader: RecordReader | None = None) -> SweepSummary:
         problems=tuple(problems),
         store=recorded_store(folder),
         learned_from=tuple(origin.get("learned_from", ())),
+    )
+
+
+def _unreadable(folder: Path, problem: Problem) -> SweepSummary:
+    """Return the summary of a sweep whose folder this version cannot read."""
+    return SweepSummary(
+        name=folder.name,
+        folder=folder,
+        state=UNREADABLE,
+        trials={},
+        total=None,
+        best=None,
+        metric=None,
+        began=SweepFolder(folder).origin.stat().st_mtime,
+        result=None,
+        problems=(problem,),
     )
 
 
@@ -232,11 +255,8 @@ def _first_word(stage: str) -> str:
 def _damaged_files(folder: Path) -> Iterator[Problem]:
     """Yield a problem for `origin.json` and for `result.json`, if the file is damaged."""
     paths = SweepFolder(folder)
-    origin = read_json_object(paths.origin)
-    if error := "does not contain a JSON object" if origin is None else origin_error(origin):
-        yield Problem(
-            str(paths.origin), f"{error}; restore the file from a backup, or correct it by hand"
-        )
+    if problem := origin_problem(folder, read_json_object(paths.origin)):
+        yield problem
     if error := result_file_error(paths.result):
         yield Problem(
             str(paths.result),

@@ -38,8 +38,7 @@ def namesake() -> str | None:
 
     This function lists the folders on `sys.path`, which takes under 1 ms. `importlib.metadata` would take 30 ms to import.
 
-    Earlier versions of this project were also installed as `sweeps`. A folder belongs to the other package if its metadata names Weights &
-    Biases.
+    A folder belongs to that package if its metadata names Weights & Biases.
     """
     for entry in dict.fromkeys(sys.path):
         try:

@@ -209,9 +209,8 @@ def _others(folder: Path) -> list[Registration]:
         if not _is_locked(file):
             file.unlink(missing_ok=True)
             continue
-        with contextlib.suppress(
-            OSError, ValidationError
-        ):  # A file of another version of sweeps may have other keys.
+        # Another version of sweeps, which runs at the same time, may write other keys.
+        with contextlib.suppress(OSError, ValidationError):
             found.append(_RULES.validate_json(file.read_text()))
     return found
 

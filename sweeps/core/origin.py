@@ -12,7 +12,9 @@ from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.file_format import format_problem
 from sweeps.core.json_files import Count, Number, Text, find_errors, read_json_object
+from sweeps.core.provenance import read_entries
 from sweeps.core.sweep_folder import ORIGIN, SweepFolder
 
 
@@ -20,18 +22,40 @@ def read_origin(folder: Path) -> dict[str, Any]:
     """Read `origin.json` of a sweep's folder.
 
     Raises:
-        InputError: The file is missing, does not contain a JSON object, or a key is missing or has an invalid value.
+        InputError: The file is missing, does not contain a JSON object, has another format than this version reads, or a key is
+            missing or has an invalid value.
     """
-    file = SweepFolder(folder).origin
-    if (origin := read_json_object(file)) is None:
+    if (origin := read_json_object(SweepFolder(folder).origin)) is None:
         raise InputError(
             Problem(str(folder), f"is not a sweep's folder, because it has no readable {ORIGIN}")
         )
-    if (error := origin_error(origin)) is not None:
-        raise InputError(
-            Problem(str(file), f"{error}; restore the file from a backup, or correct it by hand")
-        )
+    if (problem := origin_problem(folder, origin)) is not None:
+        raise InputError(problem)
     return origin
+
+
+def refuse_other_format(folder: Path) -> None:
+    """Raise an error if the folder of a sweep has another format than this version reads.
+
+    Raises:
+        InputError: The folder has another format. A folder without a readable `origin.json` raises no error.
+    """
+    origin = read_json_object(SweepFolder(folder).origin)
+    problem = None if origin is None else other_format(folder, origin)
+    if problem is not None:
+        raise InputError(problem)
+
+
+def other_format(folder: Path, origin: dict[str, Any]) -> Problem | None:
+    """Return the problem if a folder has another format than this version reads; None if the format is right.
+
+    Args:
+        folder: The sweep's folder.
+        origin: The content of its `origin.json`.
+    """
+    versions = [entry.get("versions") for entry in read_entries(folder)[-1:]]
+    writer = versions[0].get("sweeps") if versions and isinstance(versions[0], dict) else None
+    return format_problem(SweepFolder(folder).origin, origin, writer)
 
 
 def valid_origin_keys(folder: Path) -> dict[str, Any]:
@@ -44,8 +68,24 @@ def valid_origin_keys(folder: Path) -> dict[str, Any]:
     return {key: value for key, value in origin.items() if key not in errors}
 
 
-def origin_error(origin: dict[str, Any]) -> str | None:
-    """Return a message about the first key of `origin.json` that is missing or has an invalid value; None if all keys are valid."""
+def origin_problem(folder: Path, origin: dict[str, Any] | None) -> Problem | None:
+    """Return the first problem of an `origin.json`: its format, or a missing or invalid key. Return None if the file is valid.
+
+    Args:
+        folder: The sweep's folder.
+        origin: The content of the file; None if the file does not contain a JSON object.
+    """
+    if origin is not None and (problem := other_format(folder, origin)) is not None:
+        return problem
+    error = "does not contain a JSON object" if origin is None else _origin_error(origin)
+    if error is None:
+        return None
+    text = f"{error}; restore the file from a backup, or correct it by hand"
+    return Problem(str(SweepFolder(folder).origin), text)
+
+
+def _origin_error(origin: dict[str, Any]) -> str | None:
+    """Return a message about the first key of `origin.json` that is missing or invalid; None if all keys are valid."""
     if errors := find_errors(_RULES, origin):
         return next(iter(errors.values()))
     return "`study` is missing" if origin.get("storage") and "study" not in origin else None
@@ -55,10 +95,10 @@ class _Origin(TypedDict):
     base: Text
     cwd: Text
     overrides: list[Text]
-    name: NotRequired[Annotated[Text, Field(pattern="^[^/]+$")]]
+    name: Annotated[Text, Field(pattern="^[^/]+$")]
     began: NotRequired[Annotated[Number, Field(ge=0, lt=10**11)] | None]
-    algorithm: NotRequired[Text]
-    variables: NotRequired[dict[str, str]]
+    algorithm: Text
+    variables: dict[str, str]
     learned_from: NotRequired[list[Text]]
     metric: NotRequired[Text]
     max_trials: NotRequired[Count]

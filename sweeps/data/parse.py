@@ -10,7 +10,7 @@ The rules are:
     a date format  `31/01/2026` for `%d/%m/%Y`                     to the days since 1970-01-01, here 20484.0
     time FORMAT    `08:46` for `time %H:%M`                        to the seconds since midnight
 
-Earlier versions call the rule `number` `currency`. A rule that ends in ` or missing` reads texts that do not fit as missing values.
+A rule that ends in ` or missing` reads texts that do not fit as missing values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from sweeps.data.column_values import InvalidValue, format_value
 
 NUMBER, DECIMAL_COMMA, DURATION = "number", "decimal_comma", "duration"
 UNIT, TIME, OR_MISSING = "unit ", "time ", " or missing"
-_OLD_NAMES = {"currency": NUMBER}
 # Magnitudes behind a number.
 _SIZES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "mn": 1e6, "B": 1e9, "bn": 1e9}
 # Codes of ISO 4217 of the currencies in use, without funds and metals.
@@ -74,9 +73,8 @@ def _number_pattern(rule: str) -> str | None:
 
 
 def base_rule(rule: str) -> str:
-    """Return a rule under its present name, without ` or missing`."""
-    rule = rule.removesuffix(OR_MISSING)
-    return _OLD_NAMES.get(rule, rule)
+    """Return a rule without ` or missing`."""
+    return rule.removesuffix(OR_MISSING)
 
 
 def describe(rule: str) -> str:

@@ -7,7 +7,6 @@
 
 Reading these files runs no code, with two exceptions: pickles, which `sweeps.core.trust` must accept, and users' functions in a chain,
 whose modules are imported.
-Earlier versions of sweeps stored pickles instead of these files. Such pickles are read only if they are trusted.
 """
 
 from __future__ import annotations
@@ -19,13 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core import old_pickles
 from sweeps.core import trust as trusting
 from sweeps.core.atomic_files import staged
 from sweeps.core.errors import InputError, Problem, UnreadableFile
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trust import UntrustedFile
 from sweeps.data.column_values import json_scalar
 from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fit import data_key
@@ -109,10 +106,7 @@ class PreparedStore:
             for field in dataclasses.fields(info)
             if field.name != "check"
         }
-        text = (
-            json.dumps({"format": 1, **fields}, indent=1, ensure_ascii=False, default=json_scalar)
-            + "\n"
-        )
+        text = json.dumps(fields, indent=1, ensure_ascii=False, default=json_scalar) + "\n"
         self._replace(
             f"{_file_stem('facts', data)}.json",
             lambda part: part.write_text(text, encoding="utf-8"),
@@ -150,19 +144,13 @@ class PreparedStore:
             data: the variant's values of the tuned keys of `data`. None if nothing is tuned.
 
         Raises:
-            UnreadableFile: the file is damaged or missing, or it is an earlier version's pickle and not trusted.
+            UnreadableFile: the file is damaged or missing.
         """
         import pandas as pd
 
-        name = _file_stem("facts", data)
-        file = self.folder / f"{name}.json"
-        if not file.exists() and (self.folder / f"{name}.pkl").exists():
-            info: DatasetInfo = self._load_pickle(name)
-            return info
+        file = self.folder / f"{_file_stem('facts', data)}.json"
         try:
             fields = json.loads(file.read_text(encoding="utf-8"))
-            if fields.pop("format") != 1:
-                raise ValueError("a later version of sweeps wrote this file")
             check = self._load_table(_file_stem("check", data))
             rows = pd.DataFrame() if check is None else check.to_pandas()
             for key in ("classes", "features", "notes", "label"):
@@ -198,7 +186,7 @@ class PreparedStore:
         """
         folder = self.folder / key
         if not folder.is_dir():
-            return self._load_pickle(key) if folder.with_suffix(".pkl").exists() else None
+            return None
         try:
             return step_files.load_chain(folder, lambda file: trusting.read(file, self.trust))
         except InputError:
@@ -239,16 +227,14 @@ class PreparedStore:
             return None
         try:
             table = self._load_table(facts.test)
-            table = self._load_pickle(facts.test) if table is None else table
+            if table is None:
+                raise ValueError("the file does not exist")
             labels = [table.column(name).to_numpy() for name in label_columns(facts.label)]
             return table.select(list(facts.features)).to_pandas(), labels[0] if len(
                 labels
             ) == 1 else np.column_stack(labels)
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise unreadable(self.folder / f"{facts.test}.parquet", e) from None
-
-    def _load_pickle(self, name: str) -> Any:
-        return old_pickles.loads(trusting.read(self.folder / f"{name}.pkl", self.trust))
 
     def _load_table(self, name: str) -> pa.Table | None:
         """Load a table that `save_table` wrote. Return None if the file does not exist.
@@ -289,20 +275,6 @@ def load_summary(folder: Path) -> DataSummary | None:
         return None if stored is None else DataSummary.from_json(stored)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def refuse_untrusted(folder: Path, trust: bool) -> None:
-    """Raise an UntrustedFile error if an earlier version stored pickles in the folder, and `trust` is false.
-
-    Call this function before you change anything in the sweep's folder, and after `refuse_other_entries`.
-    """
-    prepared = SweepFolder(folder).prepared
-    if not trust and not (prepared / INFO_FILE).exists() and (prepared / "facts.pkl").exists():
-        text = (
-            "was written by an earlier version, and reading this file can run code; if you trust the person who "
-            "made this folder, add --trust"
-        )
-        raise UntrustedFile(Problem(str(prepared / "facts.pkl"), text))
 
 
 def unreadable(file: Path, error: Exception) -> UnreadableFile:

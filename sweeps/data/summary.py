@@ -7,7 +7,7 @@ for a space. The cost is bounded: at most `SAMPLE_ROWS` rows of a table are look
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,11 +108,7 @@ class DataSummary:
             KeyError, TypeError: the data is not a summary.
         """
         columns = tuple(ColumnSummary(**column) for column in stored["columns"])
-        known = {field.name for field in fields(Finding)}  # earlier versions stored other fields
-        findings = tuple(
-            Finding(**{key: finding[key] for key in known & set(finding)})
-            for finding in stored["findings"]
-        )
+        findings = tuple(Finding(**finding) for finding in stored["findings"])
         return cls(
             dict(stored["rows"]), stored["sampled"], columns, dict(stored["label"]), findings
         )

@@ -14,8 +14,9 @@ from sweeps.core import references
 from sweeps.core.atomic_files import write_text
 from sweeps.core.command_hints import shell_command, shell_quoted
 from sweeps.core.errors import InputError, Problem
+from sweeps.core.file_format import FORMAT
 from sweeps.core.folder_lock import is_driven
-from sweeps.core.origin import read_origin
+from sweeps.core.origin import read_origin, refuse_other_format
 from sweeps.core.regular_files import refuse_other_kind
 from sweeps.core.result import read_result
 from sweeps.core.sweep_folder import MANIFEST, SweepFolder
@@ -48,6 +49,7 @@ def save_space(
     if space.functions is not None:
         save_module(space.functions, SweepFolder(folder).functions)
     origin: dict[str, Any] = {
+        "format": FORMAT,
         "name": space.name,
         "base": str(space.data.base),
         "cwd": str(Path.cwd()),
@@ -144,16 +146,14 @@ def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     name than the original.
     """
     origin, tables = read_origin(folder), table_overrides(SweepFolder(folder).tables)
-    algorithm = str(
-        origin.get("algorithm", "tpe")
-    )  # sweeps that began before 2026-11-23 did not save the algorithm; the default was `tpe`
+    algorithm = origin["algorithm"]
     functions = SweepFolder(folder).functions if SweepFolder(folder).functions.is_dir() else None
-    variables = origin.get("variables")
+    variables = origin["variables"]
     refuse_other_kind(SweepFolder(folder).space)
     space = load(
         SweepFolder(folder).space, (*tables, *overrides), base, algorithm, variables, functions
     )
-    return replace(space, name=origin.get("name", space.name), overrides=overrides)
+    return replace(space, name=origin["name"], overrides=overrides)
 
 
 # How a user's code saves a checkpoint, and the page that explains it, by the name of the trainer. The name of a user's own loop is None.
@@ -180,8 +180,10 @@ def bundle_of(folder: Path) -> Path:
         folder: The sweep's folder.
 
     Raises:
-        InputError: The sweep has no bundle. The message says why, and what the user can do.
+        InputError: The folder has another format than this version reads, or the sweep has no bundle. The message says why, and
+            what the user can do.
     """
+    refuse_other_format(folder)
     bundle = SweepFolder(folder).bundle
     if bundle.is_dir():
         return bundle
@@ -191,9 +193,7 @@ def bundle_of(folder: Path) -> Path:
     )
     origin, result = read_origin(folder), read_result(folder) or {}
     trainer = None
-    with contextlib.suppress(
-        InputError
-    ):  # another version of sweeps may have written the space file
+    with contextlib.suppress(InputError):  # the user's modules may be missing
         trainer = _loaded(folder, tuple(origin["overrides"]), Path(origin["base"])).trainer
     if is_driven(folder):
         why = "the sweep is running, and writes its bundle when it ends; wait until then, or stop the sweep with Ctrl-C"

@@ -22,7 +22,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)\Z")
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
-# Rules of `data.parse` with a fixed name; `currency` is the older name of `number`. The other rules are units and formats of dates.
+# Rules of `data.parse` with a fixed name; `currency` is another name of `number`. The other rules are units and formats of dates.
 NUMBER_RULES = ("number", "decimal_comma", "duration", "currency")
 
 # Shortest value of `limits.heartbeat_timeout`, in seconds.
@@ -156,7 +156,7 @@ def _parse_rule(name: str, given: Any) -> str:
     if isinstance(given, dict) and set(given) == {"rule", "other"} and given["other"] == "missing":
         return f"{_parse_rule(name, given['rule'])} or missing"
     if given in NUMBER_RULES:
-        return str(given)
+        return "number" if given == "currency" else str(given)
     if isinstance(given, str) and given.startswith("unit ") and given[5:].strip():
         return f"unit {given[5:].strip()}"
     if isinstance(given, str) and (moment := _example_of(given)):

@@ -18,6 +18,7 @@ from sweeps.core.disk import disk_error
 from sweeps.core.errors import DamagedStudy, InputError, Problem
 from sweeps.core.installed_package import install
 from sweeps.core.json_files import is_text, read_json_object
+from sweeps.core.origin import refuse_other_format
 from sweeps.core.regular_files import refuse_other_kind
 from sweeps.core.result import contradiction, read_result
 from sweeps.core.secrets import masked, remember_uri, secrets_in, without_password
@@ -112,8 +113,9 @@ def place_of(folder: Path) -> tuple[str, str] | None:
         (URL, study name). The URL includes the secrets if this process knows them. None if the study is a journal file in the folder.
 
     Raises:
-        InputError: `storage` or `study` in the folder's `origin.json` is not text.
+        InputError: The folder has another format than this version reads, or `storage` or `study` in its `origin.json` is not text.
     """
+    refuse_other_format(folder)
     origin = read_json_object(SweepFolder(folder).origin)
     if origin is None or not (bare := origin.get("storage")):
         return None
@@ -124,9 +126,7 @@ def place_of(folder: Path) -> tuple[str, str] | None:
                 "`storage` and `study`, which name the database of the study, must be texts",
             )
         )
-    return _whole.get(without_password(bare), bare), origin[
-        "study"
-    ]  # an older version kept secret query parameters too
+    return _whole.get(bare, bare), origin["study"]
 
 
 def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:

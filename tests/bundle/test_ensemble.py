@@ -326,16 +326,16 @@ def test_a_metric_of_another_task_is_refused(tmp_path, monkeypatch, written):
 
 
 @pytest.mark.parametrize("other", [("--trial", "0001"), ("--top", 2), ("--pareto",), ("--latest",)])
-def test_options_that_contradict_each_other(other, old_sweep):
-    done = invoke("export", old_sweep, "--ensemble", 2, *other)
+def test_options_that_contradict_each_other(other, finished_sweep):
+    done = invoke("export", finished_sweep, "--ensemble", 2, *other)
     assert done.exit_code == 2 and f"{other[0]}: cannot be combined with --ensemble" in done.stderr
-    done = invoke("export", old_sweep, "--ensemble", 2, "--refit")
+    done = invoke("export", finished_sweep, "--ensemble", 2, "--refit")
     assert (
         "--refit: cannot be combined with --ensemble, which chooses models on the rows of valid"
         in done.stderr
     )
     with pytest.raises(InputError, match="--ensemble: is 0, but must be at least 1"):
-        exports.export(old_sweep, ensemble=0)
+        exports.export(finished_sweep, ensemble=0)
 
 
 def test_data_that_has_changed_is_refused(tmp_path, monkeypatch, written):
@@ -363,10 +363,10 @@ MADE = {
     "ensemble": {"single": {"trial": "0003", "value": 2.0, "test": None}},
 }
 MANIFEST = {
-    "made": MADE,
+    "training": MADE,
     "members": [
-        {"trial": "0003", "weight": 2, "made": {}},
-        {"trial": "0001", "weight": 1, "made": {}},
+        {"trial": "0003", "weight": 2, "training": {}},
+        {"trial": "0001", "weight": 1, "training": {}},
     ],
 }
 
@@ -378,15 +378,15 @@ MANIFEST = {
         ({"members": []}, False),
         ({"members": [{"trial": "../x", "weight": 1}]}, False),
         ({"members": [{"trial": "0001", "weight": 0}]}, False),
-        ({"made": {**MADE, "value": None}}, False),
-        ({"made": {**MADE, "metric": "\0"}}, False),
-        ({"made": {"value": 1.0}}, False),
+        ({"training": {**MADE, "value": None}}, False),
+        ({"training": {**MADE, "metric": "\0"}}, False),
+        ({"training": {"value": 1.0}}, False),
     ],
 )
 def test_show_reads_only_valid_manifests_of_ensembles(changed, valid, tmp_path):
     for name, content in {
         "ensemble-3": {**MANIFEST, **changed},
-        "0001": {"made": MADE},
+        "0001": {"training": MADE},
         "list": [],
     }.items():
         (tmp_path / "exports" / name).mkdir(parents=True)

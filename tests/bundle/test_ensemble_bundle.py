@@ -152,12 +152,12 @@ def test_the_readme_and_the_manifest_list_the_members(exported, bundle):
             f"| {member['trial']} | {member['weight']} of {total} | {member['made']['value']:.6g} |"
             in text
         )
-    single = manifest["made"]["ensemble"]["single"]
+    single = manifest["training"]["ensemble"]["single"]
     assert (
         f"| the best single model, trial {single['trial']} | {single['value']:.6g} | {single['test']:.6g} |"
         in text
     )
-    assert manifest["made"]["value"] <= single["value"] and "README.md" in manifest["files"]
+    assert manifest["training"]["value"] <= single["value"] and "README.md" in manifest["files"]
 
 
 def test_show_mentions_it(exported, bundle):

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from sweeps.bundle.manifest import ColumnSchema, Manifest
 from sweeps.bundle.model_card import model_card
 
-MADE = {
+TRAINING = {
     "sweep": "churn-20261120-164626",
     "trial": "0007",
     "metric": "valid-auc",
@@ -29,7 +29,7 @@ MADE = {
 }
 
 
-def manifest(made: dict[str, Any] | None = None, **others: Any) -> Manifest:
+def manifest(training: dict[str, Any] | None = None, **others: Any) -> Manifest:
     columns = [
         ColumnSchema(name="tenure", type="integer", dtype="int64"),
         ColumnSchema(name="plan", type="string", dtype="object"),
@@ -48,7 +48,7 @@ def manifest(made: dict[str, Any] | None = None, **others: Any) -> Manifest:
         "requirements": ["numpy==2.1.0"],
         "pickled": {},
     }
-    return Manifest(**facts | others, made=MADE if made is None else made)
+    return Manifest(**facts | others, training=TRAINING if training is None else training)
 
 
 def test_a_model_says_what_it_is_and_how_to_use_it():
@@ -95,11 +95,11 @@ def test_facts_that_are_unknown_are_left_out():
 
 
 def test_several_objectives_and_a_refit():
-    made = MADE | {
+    training = TRAINING | {
         "values": {"valid-auc": 0.9, "gpu_seconds": 12.0},
         "refit": {"on": ["train", "valid"], "rows": 800, "steps": 12},
     }
-    text = model_card(manifest(made, task="regression", classes=None))
+    text = model_card(manifest(training, task="regression", classes=None))
     assert (
         "| `valid-auc` | 0.9 |\n| `gpu_seconds` | 12 |" in text
         and "| trained again on | 800 rows of train and valid; " in text
@@ -119,7 +119,7 @@ def test_names_cannot_break_the_page_and_long_lists_are_cut():
 
 def test_names_are_shown_as_they_are_and_are_no_links():
     name = "<a href=//e>x</a> a|b ``c`` [d](http://e) \\| &lt;"
-    facts = {**MADE, "sweep": name, "metric": name, "params": {name: 1}}
+    facts = {**TRAINING, "sweep": name, "metric": name, "params": {name: 1}}
     page = MarkdownIt("commonmark").enable("table").render(model_card(manifest(facts)))
     assert "<a" not in page
     assert f"<h1>{html.escape(name)}: trial 0007</h1>" in page

@@ -36,7 +36,7 @@ def root(tmp_path) -> Path:
         (root / name / "trials" / "0000").mkdir(parents=True)
         (root / name / "trials" / "0012").mkdir()
         (root / name / "origin.json").write_text(
-            '{"base": "/", "cwd": "/", "overrides": [], "began": 1.0}'
+            '{"format": 1, "base": "/", "cwd": "/", "overrides": [], "began": 1.0}'
         )
     (root / "mlartifacts").mkdir()
     return root

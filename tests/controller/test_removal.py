@@ -219,8 +219,8 @@ def test_only_names_of_sweeps_are_its_own(name):
     assert not is_own(f"my {name}") and not is_own(f"{name}.py") and not is_own(f"{name}.csv")
 
 
-def test_every_file_of_a_sweep_is_its_own(old_sweep):
-    assert [path.name for path in old_sweep.iterdir() if not is_own(path.name)] == []
+def test_every_file_of_a_sweep_is_its_own(finished_sweep):
+    assert [path.name for path in finished_sweep.iterdir() if not is_own(path.name)] == []
 
 
 # ---- stores

@@ -21,6 +21,7 @@ from sweeps.controller.control import SweepControl
 from sweeps.controller.store_commands import CommandExchange, StoreChannel
 from sweeps.core import stores
 from sweeps.core.errors import SweepsError
+from sweeps.core.file_format import FORMAT
 from sweeps.core.sweep_folder import COMMANDS
 from tests.commands import invoke
 from tests.controller.test_store_mirror import ADDRESS, NAME, bucket, folder
@@ -35,7 +36,7 @@ def driver(bucket):
     file.parent.mkdir()
     driver = {"host": "there", "pid": 1}
     file.write_text(json.dumps(driver))
-    (bucket / NAME / "origin.json").write_text(json.dumps({"store": ADDRESS}))
+    (bucket / NAME / "origin.json").write_text(json.dumps({"format": FORMAT, "store": ADDRESS}))
     return lambda: file.write_text(json.dumps(driver | {"ended": True}))
 
 

@@ -23,6 +23,7 @@ from sweeps.controller.store_mirror import (
 )
 from sweeps.core import stores
 from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
+from sweeps.core.file_format import FORMAT
 from sweeps.core.processes import start_time
 from sweeps.core.stores import ArrowStore
 from tests.commands import space_of
@@ -46,7 +47,7 @@ def bucket(tmp_path, monkeypatch):
 def folder(tmp_path):
     folder = tmp_path / "runs" / NAME
     (folder / "bundle" / "model").mkdir(parents=True)
-    (folder / "origin.json").write_text(json.dumps({"store": ADDRESS}))
+    (folder / "origin.json").write_text(json.dumps({"format": FORMAT, "store": ADDRESS}))
     (folder / "study.journal").write_text("1\n2\n3")
     (folder / "bundle" / "model" / "weights").write_text("w")
     (folder / "bundle" / "manifest.json").write_text("{}")
@@ -361,9 +362,17 @@ def test_a_folder_of_another_sweep_is_not_overwritten(bucket, folder):
 def test_a_store_must_name_itself(bucket, tmp_path):
     (bucket / NAME).mkdir()
     (bucket / NAME / "origin.json").write_text(
-        json.dumps({"store": "s3://bucket/of-somebody-else"})
+        json.dumps({"format": FORMAT, "store": "s3://bucket/of-somebody-else"})
     )
     with pytest.raises(InputError, match="names the store s3://bucket/of-somebody-else"):
+        stored_sweeps.fetch(ADDRESS, tmp_path / "other")
+    assert not list((tmp_path / "other").iterdir())
+
+
+def test_a_store_of_another_format_is_refused(bucket, tmp_path):
+    (bucket / NAME).mkdir()
+    (bucket / NAME / "origin.json").write_text(json.dumps({"format": 2, "store": ADDRESS}))
+    with pytest.raises(InputError, match="`format` is 2, but this version of sweeps reads only"):
         stored_sweeps.fetch(ADDRESS, tmp_path / "other")
     assert not list((tmp_path / "other").iterdir())
 

@@ -267,8 +267,8 @@ def test_a_sweep_is_found_as_by_the_commands(tmp_path, monkeypatch):
         sweeps.open("absent", dir=root)
 
 
-def test_an_old_folder_that_was_moved_is_opened(old_sweep):
-    opened = sweeps.open("latest", dir=old_sweep.parent)
+def test_a_folder_that_was_moved_is_opened(finished_sweep):
+    opened = sweeps.open("latest", dir=finished_sweep.parent)
     assert opened.trials["state"].tolist() == ["COMPLETE", "PRUNED", "COMPLETE", "PRUNED"]
     assert opened.trials["params.eta"].between(0, 1).all()
     best = opened.best
@@ -295,12 +295,12 @@ def test_no_code_of_the_user_runs_but_by_the_bundle(tmp_path, monkeypatch):
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-def test_the_bundle_is_the_winners(old_sweep):
-    opened = sweeps.open(old_sweep)
+def test_the_bundle_is_the_winners(finished_sweep):
+    opened = sweeps.open(finished_sweep)
     rows = load_wine(as_frame=True).data.head(10)
     assert (opened.bundle.predict(rows)["prediction"] == 0).mean() > 0.8
-    assert opened.bundle.path == old_sweep / "bundle" and opened.bundle is opened.bundle
-    assert sweeps.load_bundle(old_sweep).path == old_sweep / "bundle"
+    assert opened.bundle.path == finished_sweep / "bundle" and opened.bundle is opened.bundle
+    assert sweeps.load_bundle(finished_sweep).path == finished_sweep / "bundle"
 
 
 LOOP = 'trainer: {loop: "tests.user_loops:plain"}'

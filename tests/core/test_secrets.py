@@ -130,11 +130,11 @@ def test_the_log_of_a_sweep_has_no_secret(tmp_path):
     assert "first-part" not in (tmp_path / "sweep.log").read_text()
 
 
-def test_the_command_line_hides_secrets_of_older_logs(old_sweep):
+def test_the_command_line_hides_secrets_of_earlier_logs(finished_sweep):
     remember("first-part")
-    with (old_sweep / "trials" / "0000" / "logs" / "rank-0.log").open("a") as log:
+    with (finished_sweep / "trials" / "0000" / "logs" / "rank-0.log").open("a") as log:
         log.write("no first-part\n")
-    done = invoke("logs", old_sweep, "0000")
+    done = invoke("logs", finished_sweep, "0000")
     assert done.exit_code == 0 and done.stdout.endswith("no ***\n")
 
 

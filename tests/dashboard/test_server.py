@@ -276,7 +276,7 @@ def test_a_server_that_does_not_answer_is_reported_once_and_found_later(tmp_path
     from sweeps.serving.access import Access
 
     (tmp_path / NAME).mkdir()
-    (tmp_path / NAME / "origin.json").write_text("{}")
+    (tmp_path / NAME / "origin.json").write_text('{"format": 1}')
     monkeypatch.setattr(server, "LINK_SECONDS", 0.0)
     tries = []
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeps.core import trust
-from sweeps.data.prepared_store import INFO_FILE, DatasetInfo, PreparedStore, refuse_untrusted
+from sweeps.data.prepared_store import INFO_FILE, DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_chain
 from sweeps.space import Step
 
@@ -133,28 +132,6 @@ def test_r2_a_pickle_that_this_user_has_not_signed_is_not_read(store, bomb, tmp_
     assert (tmp_path / RAN).exists()
 
 
-def test_r2_the_pickles_of_an_earlier_version_are_read_only_with_trust(store, bomb, tmp_path):
-    shutil.rmtree(store.folder)
-    store.folder.mkdir()
-    folder = store.folder.parent
-    (store.folder / "facts.pkl").write_bytes(pickle.dumps(bomb))
-    with pytest.raises(trust.UntrustedFile):
-        refuse_untrusted(folder, False)
-    refuse_untrusted(folder, True)
-    for ask in (store.load_info, store.load_test, lambda: store.load_chain(STEPS)):
-        with pytest.raises(trust.UntrustedFile, match=r"facts.pkl.*no signature"):
-            ask()
-    assert not (tmp_path / RAN).exists()
-    (store.folder / "facts.pkl").write_bytes(pickle.dumps(facts()))
-    (store.folder / "test.pkl").write_bytes(
-        pickle.dumps(ROWS.append_column("y", pa.array([0, 1, 0])))
-    )
-    assert (
-        PreparedStore(folder, trust=True).load_info().classes == (False, True)
-        and len(PreparedStore(folder, trust=True).load_test()[0]) == 3
-    )
-
-
 def test_r2_a_column_that_would_be_unpickled_is_refused(store, bomb, tmp_path):
     import ray.data.extensions
     from ray.data._internal.object_extensions.arrow import ArrowPythonObjectArray
@@ -185,9 +162,8 @@ def test_the_name_of_the_test_split_leads_nowhere_else(store, name):
         "[]",
         "null",
         "{}",
-        '{"format": 2}',
-        '{"format": 1}',
-        '{"format": 1, "label": 3, "evil": 1}',
+        '{"label": 3}',
+        '{"label": 3, "evil": 1}',
         "\x00",
     ],
 )

@@ -205,9 +205,9 @@ def test_r3_mlflow_cannot_write(disk, tmp_path):
     assert sorted(run.info.status for run in found) == ["FINISHED"] * 3
 
 
-def test_r3_an_export_elsewhere_cannot_be_written(disk, old_sweep):
+def test_r3_an_export_elsewhere_cannot_be_written(disk, finished_sweep):
     fill(disk, leave=64 << 10)
-    process = command("export", old_sweep, "--trial", "0000", "--trust", "-o", disk / "new")
+    process = command("export", finished_sweep, "--trial", "0000", "--trust", "-o", disk / "new")
     out, err = process.communicate(timeout=100)
     assert process.returncode in (1, 2) and "Traceback" not in out + err, err
     assert os.strerror(errno.ENOSPC) in err.splitlines()[-1]

@@ -36,11 +36,11 @@ def ended(process: subprocess.Popen, timeout: float = 150) -> dict:
     return json.loads(out)
 
 
-def test_a_folder_that_cannot_be_written_to(old_sweep, tmp_path):
+def test_a_folder_that_cannot_be_written_to(finished_sweep, tmp_path):
     mounted = tmp_path / "read-only"
     mounted.mkdir()
     if subprocess.run(
-        ["mount", "--bind", old_sweep.parent, mounted], capture_output=True
+        ["mount", "--bind", finished_sweep.parent, mounted], capture_output=True
     ).returncode:
         pytest.skip("only root can mount a folder")
     try:

@@ -38,16 +38,16 @@ long = pytest.mark.timeout(max(60, 4 * CASES))
 
 
 @pytest.fixture
-def folder(old_sweep, monkeypatch) -> Path:
+def folder(finished_sweep, monkeypatch) -> Path:
     """A sweep's folder with all that a driver leaves in it."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     pid = {
         "pids": {"99999999": 1.0},
         "session": "/tmp/ray/session_2026-11-23_13-49-44_000000_99999999",
     }
-    (old_sweep / RAY).write_text(json.dumps(pid))
-    (old_sweep / STAGES).write_text(json.dumps({"0000": "waiting for workers"}))
-    return old_sweep
+    (finished_sweep / RAY).write_text(json.dumps(pid))
+    (finished_sweep / STAGES).write_text(json.dumps({"0000": "waiting for workers"}))
+    return finished_sweep
 
 
 def command(*args: Any) -> str:
@@ -186,15 +186,19 @@ FOUND = {
     "a list": (RESULT, "[1]"),
     "nested": (RESULT, DEEP),
     "an origin that is a list": (ORIGIN, "[]"),
-    "an origin of numbers": (ORIGIN, '{"base": 1, "cwd": 2, "overrides": 3}'),
+    "a format that is nested": (ORIGIN, '{"format": [[{"a": [1]}]]}'),
+    "an origin of numbers": (ORIGIN, '{"format": 1, "base": 1, "cwd": 2, "overrides": 3}'),
     "an origin with a time beyond all years": (
         ORIGIN,
-        '{"base": "/", "cwd": "/", "overrides": [], "began": 1e300}',
+        '{"format": 1, "base": "/", "cwd": "/", "overrides": [], "began": 1e300}',
     ),
-    "a database by number": (ORIGIN, '{"base": "/", "cwd": "/", "overrides": [], "storage": 5}'),
+    "a database by number": (
+        ORIGIN,
+        '{"format": 1, "base": "/", "cwd": "/", "overrides": [], "storage": 5}',
+    ),
     "a database without a study": (
         ORIGIN,
-        '{"base": "/", "cwd": "/", "overrides": [], "storage": "postgresql://h/d"}',
+        '{"format": 1, "base": "/", "cwd": "/", "overrides": [], "storage": "postgresql://h/d"}',
     ),
     "provenance that is a number": (PROVENANCE, "5"),
     "provenance of texts": (PROVENANCE, '["x"]'),

@@ -137,8 +137,8 @@ def test_a_whole_journal_has_no_fault_and_comes_out_as_it_is(whole):
     )
 
 
-def test_the_old_journal_has_no_fault(old_sweep):
-    assert first_fault(whole_lines((old_sweep / JOURNAL).read_bytes())) is None
+def test_the_journal_of_a_finished_sweep_has_no_fault(finished_sweep):
+    assert first_fault(whole_lines((finished_sweep / JOURNAL).read_bytes())) is None
 
 
 DAMAGE = {

@@ -58,7 +58,7 @@ def bundle(model: Any = None, names: Sequence[str] | None = None) -> Bundle:
         classes=["no", "yes"],
         columns=schema.infer_schema(rows),
         checked=False,
-        made={"sweep": "houses", "trial": "0003"},
+        training={"sweep": "houses", "trial": "0003"},
         python="3.11",
         requirements=[],
         pickled={},

@@ -19,6 +19,7 @@ import sqlalchemy.exc
 
 from sweeps import InputError
 from sweeps.controller import removal
+from sweeps.core.file_format import FORMAT
 from sweeps.core.secrets import without_password
 from sweeps.search import optuna_asker
 from sweeps.search.search_loop import SearchLoop
@@ -202,7 +203,9 @@ def test_the_password_is_kept_for_this_process_alone(tmp_path, monkeypatch):
     url = "postgresql://me:a%40b@host/db?password=x"
     bare = without_password(url)
     assert bare == "postgresql://me@host/db"
-    (tmp_path / "origin.json").write_text(json.dumps({"storage": bare, "study": "s-1"}))
+    (tmp_path / "origin.json").write_text(
+        json.dumps({"format": FORMAT, "storage": bare, "study": "s-1"})
+    )
     assert storage.place_of(tmp_path) == (bare, "s-1")
     assert storage.remember("postgresql://me:a%40b@host/db") == bare
     assert storage.place_of(tmp_path) == ("postgresql://me:a%40b@host/db", "s-1")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.core.label_columns import Label, label_columns
-from sweeps.core.old_pickles import RenamedFields
 from sweeps.data.columns import PREPROCESSOR_KEY, InputColumn, convert_column
 from sweeps.data.preprocessing import fitted_steps, portable_steps
 
@@ -33,7 +32,7 @@ class StepConfig:
 
 
 @dataclass(frozen=True, eq=False)
-class FittedChain(RenamedFields):
+class FittedChain:
     """A fitted chain of preprocessing steps. It can be pickled, and `transform` does not need a running Ray.
 
     Attributes:
@@ -44,7 +43,6 @@ class FittedChain(RenamedFields):
         empty: a frame without rows that has the columns and dtypes of the result.
     """
 
-    OLD_FIELDS: ClassVar = {"stages": "fitted_steps"}
     steps: tuple[StepConfig, ...]
     label: Label | None
     inputs: tuple[InputColumn, ...]

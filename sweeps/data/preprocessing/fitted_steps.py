@@ -10,12 +10,11 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
-from sweeps.core.old_pickles import RenamedFields
 from sweeps.data.columns import unique_names
 from sweeps.data.preprocessing.portable_steps import replace_arrays
 
@@ -40,7 +39,7 @@ def replace_columns(
 
 
 @dataclass(frozen=True)
-class FittedEstimator(RenamedFields):
+class FittedEstimator:
     """Step that applies a fitted estimator of scikit-learn, or a user's object with `transform`.
 
     Attributes:
@@ -51,7 +50,6 @@ class FittedEstimator(RenamedFields):
             are transformed. It is True for scikit-learn.
     """
 
-    OLD_FIELDS: ClassVar = {"made": "estimator", "names": "outputs", "fixed": "fixed_blocks"}
     estimator: Any
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]

@@ -13,7 +13,7 @@ import inspect
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from sweeps.core import references
 from sweeps.core.errors import InputError, Problem
-from sweeps.core.old_pickles import RenamedFields
 from sweeps.data.columns import PREPROCESSOR_KEY, is_number, unique_names
 from sweeps.data.preprocessing.fitted_steps import replace_columns
 from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEXT
@@ -56,7 +55,7 @@ ROWS_PER_BLOCK = 100_000
 
 
 @dataclass(frozen=True)
-class FittedRayPreprocessor(RenamedFields):
+class FittedRayPreprocessor:
     """A fitted preprocessor of Ray Data.
 
     Attributes:
@@ -67,7 +66,6 @@ class FittedRayPreprocessor(RenamedFields):
         expanded: for each output column that holds lists, the names of the columns that replace it.
     """
 
-    OLD_FIELDS: ClassVar = {"made": "preprocessor"}
     preprocessor: Any
     name: str
     inputs: tuple[str, ...]

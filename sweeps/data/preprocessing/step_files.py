@@ -1,6 +1,6 @@
 """Write and read a fitted chain: `preprocessor.json`, and a pickle for each step that cannot be written as plain data.
 
-    {"format": 1, "steps": [...], "label": "y", "inputs": [...], "outputs": [...], "stages": [{"kind": "scale", ...}, ...]}
+    {"steps": [...], "label": "y", "inputs": [...], "outputs": [...], "stages": [{"kind": "scale", ...}, ...]}
 
 `steps` are the steps as configured in the space file, and `stages` are the fitted steps. Floats are read back exactly. A user's function is
 stored as its name, `module:function`, and imported when the chain is loaded.
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeps.core import old_pickles, references
+from sweeps.core import references
 from sweeps.data.columns import InputColumn
 from sweeps.data.preprocessing import portable_steps
 from sweeps.data.preprocessing.fitted_chain import FittedChain, StepConfig
@@ -48,7 +48,7 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
         stages.append(stored)
     outputs = [_column_json(name, fitted.empty[name].dtype) for name in fitted.empty.columns]
     chain = [{"name": s.name, "columns": s.columns, "params": s.params} for s in fitted.steps]
-    text = {"format": 1, "steps": json.loads(json.dumps(chain, default=str)), "label": fitted.label}
+    text = {"steps": json.loads(json.dumps(chain, default=str)), "label": fitted.label}
     text |= {"inputs": [asdict(c) for c in fitted.inputs], "outputs": outputs, "stages": stages}
     (folder / FILE).write_text(
         json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
@@ -125,7 +125,7 @@ def _from_json(
     stored: Mapping[str, Any], folder: Path, read: Callable[[Path], bytes]
 ) -> FittedStep:
     if stored["kind"] == "pickle":
-        step: FittedStep = old_pickles.loads(read(folder / Path(stored["file"]).name))
+        step: FittedStep = pickle.loads(read(folder / Path(stored["file"]).name))
         return step
     if stored["kind"] == "function":
         return FunctionStep(

@@ -124,14 +124,14 @@ def space_params(space: Space) -> dict[str, str]:
     params |= {"limits.retry_on": ", ".join(space.limits.retry_on)}
     params |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
     name = space.scheduler.name
-    # Earlier versions logged these two options for every scheduler. The parameters of old and new sweeps must stay comparable.
+    # These two options are logged for every scheduler, so that the parameters of sweeps can be compared.
     defaults = (
         {"grace_period": 1, "reduction_factor": 3}
         if registry.is_built_in("scheduler", name)
         else {}
     )
     scheduler = {"name": name, **defaults, **space.scheduler.options}
-    if not space.scheduler.counts_rows:  # Earlier versions did not log the default of this option.
+    if not space.scheduler.counts_rows:  # The default of this option says nothing.
         scheduler.pop("resource", None)
     params |= {f"scheduler.{key}": value for key, value in scheduler.items() if value is not None}
     return {name: str(value) for name, value in params.items()}

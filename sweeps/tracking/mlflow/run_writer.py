@@ -235,7 +235,7 @@ class RunWriter:
             number = int(run.data.tags.get("sweeps.trial", -1))
             self.runs[number] = run.info.run_id
             self._logged[number] = int(run.data.tags.get(LOGGED, 0))
-            # MLflow gets the status first and the tags last. Earlier versions sent the status last.
+            # MLflow gets the status first and the tags last.
             ended = run.data.tags.get("sweeps.state") in ENDED
             if ended and run.info.status in ("FINISHED", "FAILED"):
                 self._complete.add(number)
