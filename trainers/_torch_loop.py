@@ -153,9 +153,10 @@ class Training:
             self.ranks.device.type, enabled=settings.precision == "fp16"
         )
         if latest:
-            self.epoch, self.values = latest["epoch"], latest.get("values", [])
+            self.epoch = latest["epoch"]
+            self.values = latest["values"]
             self._restore_optimizer(latest)
-            if latest.get("scaler"):
+            if latest["scaler"]:
                 self.scaler.load_state_dict(latest["scaler"])
         self.schedule = self._schedule()
         self.schedule.replay(self.epoch * self.updates, self.values)
@@ -165,10 +166,8 @@ class Training:
 
         If the state is from another kind of optimizer or another strategy, the optimizer starts without a state.
         """
-        if (
-            latest.get("kind") != type(self.optimizer).__name__
-            or latest.get("sharded", False) != self.ranks.sharded
-        ):
+        kind = type(self.optimizer).__name__
+        if latest["kind"] != kind or latest["sharded"] != self.ranks.sharded:
             return
         own = [
             {name: value for name, value in group.items() if name != "params"}

@@ -183,7 +183,7 @@ class Best(BestStep):
                 Path(folder, "latest.pt"), map_location="cpu", weights_only=True
             )
             model = load_file(Path(folder, "model.safetensors"))
-        self.restore_state({"best_step": latest.get("best_epoch")} | latest)
+        self.restore_state(latest)
         self.weights = {} if self.step is None else model
         weights = latest.get("network", model)
         if _shapes(network.state_dict()) != _shapes(weights):

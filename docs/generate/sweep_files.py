@@ -18,7 +18,7 @@ FILES: Mapping[str, str] = {
     "report.html": "The same report with figures. You can copy this file without the others.",
     "study.journal": "The Optuna study. It is the only complete record of the sweep, and includes the errors of trials.",
     "space.yaml": "The text of the space file.",
-    "origin.json": "The path of the space file, the keys that `--set` changed, and the algorithm that `auto` chose.",
+    "origin.json": "The number of the format of these files, the path of the space file, the keys that `--set` changed, and the algorithm that `auto` chose.",
     "provenance.json": "For each `run` and `resume` of the sweep: seed, data fingerprint, package versions, git commit.",
     "code.diff": "The changes in your code since the git commit, up to 1 MiB.",
     "sweep.log": "The traceback of every failed trial, and the log messages of Ray, MLflow and Optuna.",

@@ -63,7 +63,7 @@ def send_again(
         folder: The sweep's folder.
         space: The sweep's space.
         fingerprint: Hash of the data.
-        result: The sweep's result, as `add_mlflow` wrote it.
+        result: The sweep's result, as `add_mlflow` wrote it after MLflow had missed events.
         best: The best trial; None if there is none.
         others: Numbers of the trials that MLflow may still show on the Pareto front, because these trials were on the front when an earlier
             driver ended.
@@ -71,9 +71,7 @@ def send_again(
     Returns:
         The updated result, as `add_mlflow` returns it.
     """
-    ended = (
-        result.mlflow.get("ended") or SweepFolder(folder).result.stat().st_mtime
-    )  # Drivers before 2026-11-22 did not write `ended`.
+    ended = result.mlflow["ended"]
     notes = tuple(note for note in result.notes if not note.startswith(MISSED))
     before = {
         name: result.mlflow.get(name) for name in ("tracking_uri", "experiment", "parent_run")

@@ -166,7 +166,7 @@ class SweepRun:
         ):  # This limit did not end the sweep.
             reason = limit
         result, store = SweepResult.from_json(relocate(earlier, self.folder)), search.store
-        if result.mlflow.get("missed"):
+        if result.mlflow.get("ended"):  # MLflow missed events
             best = store.trial(int(result.best["trial"])) if result.best else None
             others = (
                 store.results() if result.front else ()

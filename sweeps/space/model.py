@@ -68,7 +68,7 @@ class Space:
         trackers: Trackers that record the sweep.
         runtime_env: Environment of the worker processes.
         trainer_definition: Definition of the trainer, from the trainer's module.
-        notes: Messages for the user about the file: deprecated constants in the trainer's module, keys without an effect.
+        notes: Messages for the user about the file, such as keys without an effect.
         variables: Value of each environment variable that the file uses, without secrets. The values are already in the other attributes.
         secrets: Names of the environment variables that the file uses and whose values are secrets.
         missing_secrets: Those of `secrets` that are not set. Trials cannot run without them.
