@@ -313,7 +313,7 @@ class Script:
         """Copy output of the script to the trial's log, and look for reports in it. Return False at the end of the stream."""
         chunk = os.read(stream.fileno(), CHUNK)
         _write(1, chunk)
-        *lines, rest = (self._line + chunk).split(b"\n")
+        *lines, rest = re.split(rb"[\r\n]", self._line + chunk)
         self._line = rest[: LONGEST_LINE + 1]
         for line in lines if chunk else [rest]:
             metrics = metrics_in(line, self._metric) if len(line) <= LONGEST_LINE else None

@@ -86,7 +86,10 @@ class Bundle:
             if name in self._lenient:
                 known = parse_values(cells, self._lenient[name], name).notna()
             else:
-                known = cells.isin(self.known_values[name])
+                values_seen = pd.Index(self.known_values[name])
+                if pd.api.types.is_numeric_dtype(values_seen):
+                    cells = pd.to_numeric(cells, errors="coerce")
+                known = cells.isin(values_seen)
             self.unseen[name] += int((~known).sum())
             self.cells[name] += len(cells)
 

@@ -317,7 +317,8 @@ def _stage_model(
 def _example(raw: pd.DataFrame) -> pd.DataFrame:
     """Return the first rows, or only the first row if rows are large. MLflow stores these rows as the model's input example."""
     values = sum(np.size(value) for value in raw.iloc[0]) if len(raw) else 0
-    return raw.head(EXAMPLE_ROWS if values <= EXAMPLE_VALUES else 1)
+    rows = raw.head(EXAMPLE_ROWS if values <= EXAMPLE_VALUES else 1)
+    return rows.astype(dict.fromkeys(rows.select_dtypes("timedelta"), str))  # JSON has none
 
 
 def _write_rows(raw: pd.DataFrame, columns: Sequence[manifest.ColumnSchema], file: Path) -> None:

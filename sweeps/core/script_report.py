@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ def report(
 
     Raises:
         TypeError: A metric is not a number and cannot be converted to one.
+        RuntimeError: The call is in a training loop, which reports with `ray.train.report`.
         NotADirectoryError: `checkpoint` is not a folder.
     """
     values = {
@@ -45,6 +47,11 @@ def report(
         raise NotADirectoryError(f"`checkpoint` must be an existing folder, got {str(folder)!r}")
     if os.environ.get("RANK", "0") != "0":
         return
+    trial = sys.modules.get("sweeps.core.trial")  # a script does not wait for this import
+    if trial is not None and trial.is_running():
+        raise RuntimeError(
+            "sweeps.report is for scripts; in a training loop, call ray.train.report(metrics)"
+        )
     if not (address := os.environ.get(SOCKET)):
         print(json.dumps(values), flush=True)
         return

@@ -448,6 +448,11 @@ def current() -> Current:
     return _current
 
 
+def is_running() -> bool:
+    """Return whether a training loop of a sweep runs in this process."""
+    return _current is not None
+
+
 def set_current(value: Current | None) -> None:
     """Set the object that `current()` returns in this process. Workers and tests of trainers call this function."""
     global _current

@@ -26,6 +26,8 @@ _TASK_NAMES = {
     "multioutput": "several labels of numbers",
     "clustering": "a clustering",
 }
+# The tasks of an objective of XGBoost or LightGBM by the beginning of its name.
+_OBJECTIVES = {"binary": ("binary", "multilabel"), "multi": ("multiclass",)}
 
 
 def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> list[Problem]:
@@ -48,6 +50,11 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
     params = space.sections.get("params", {})
     if task is None or task not in reports or not isinstance(params, dict):
         return []
+    objective = str(params.get("objective", ""))
+    for kind, tasks in _OBJECTIVES.items():
+        if objective.startswith(kind) and task not in tasks:
+            text = f"`{objective}` is for {_TASK_NAMES[tasks[0]]}, but the label has {_TASK_NAMES[task]}; leave it out, so that the label decides"
+            return [Problem("params.objective", text)]
     if set(CUSTOM_METRIC_KEYS) & set(params):
         return []
     goals = _check_goals(space) if definition.all_metrics else []

@@ -18,9 +18,10 @@ import pytest
 from sweeps.bundle import predict
 from sweeps.bundle.model import Bundle, load_bundle
 from sweeps.bundle.predict import predict_file
-from sweeps.bundle.write import write_bundle
+from sweeps.bundle.write import _example, write_bundle
 from sweeps.core.errors import InputError
 from sweeps.data import schema_probe
+from sweeps.data.parse import parse_values
 from sweeps.data.preprocessing.fit import fit_chain
 from sweeps.space import Step
 from sweeps.space.section_models import ReadKeys
@@ -455,18 +456,34 @@ def test_a_row_of_csv_that_is_longer_than_a_block_is_read_by_larger_ones(
 
 
 def test_predict_counts_values_that_training_never_saw(tmp_path, monkeypatch):
-    rows = made.raw()[["city", "rooms"]].assign(kind=["a", "b", "a", "b", "a", "b"])
+    rows = made.raw()[["city", "rooms"]].assign(
+        kind=["a", "b", "a", "b", "a", "b"], floor=[1.0, 2.0, 1.0, 2.0, 1.0, 2.0]
+    )
     kept = made.ingredients(tmp_path, monkeypatch, "unseen")
-    steps = (Step("OrdinalEncoder", ("city",), {}), Step("Categorizer", ("kind",), {}))
+    steps = (Step("OrdinalEncoder", ("city", "floor"), {}), Step("Categorizer", ("kind",), {}))
     fitted = fit_chain(steps, pa.Table.from_pandas(rows, preserve_index=False), None)
     loaded = Bundle(
         tmp_path, load_bundle(write_bundle(tmp_path / "b", **kept)).manifest, None, fitted
     )
     assert loaded.unseen_notes == []
-    new = pd.DataFrame({"city": ["Rome", "Lyon", "NA", "Oslo"], "kind": ["c", "a", "a", None]})
+    new = pd.DataFrame(
+        {
+            "city": ["Rome", "Lyon", "NA", "Oslo"],
+            "kind": ["c", "a", "a", None],
+            "floor": ["1", "2.0", None, "7"],  # as a file has them that also has other texts
+        }
+    )
     for start in (0, 2):
         loaded.count_unseen(new.iloc[start : start + 2])
     assert loaded.unseen_notes == [
         "2 of 3 values of `city` were not in the training data; predicted as missing",
+        "1 of 3 values of `floor` were not in the training data; predicted as missing",
         "1 of 3 values of `kind` were not in the training data; predicted as missing",
     ]
+
+
+def test_durations_in_the_example_rows_are_texts():
+    rows = pd.DataFrame({"waited": pd.to_timedelta([90, 5], unit="min"), "n": [1, 2]})
+    example = _example(rows)
+    assert example["waited"].tolist() == ["0 days 01:30:00", "0 days 00:05:00"]
+    assert parse_values(example["waited"], "duration", "waited").tolist() == [5400.0, 300.0]

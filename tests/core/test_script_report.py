@@ -9,6 +9,7 @@ import pytest
 
 import sweeps
 from sweeps.core.script_report import SOCKET
+from sweeps.core.trial import Current, set_current
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +30,15 @@ def test_other_ranks_and_a_stopped_trial_report_nothing(capsys, monkeypatch, tmp
     monkeypatch.setenv(SOCKET, str(tmp_path / "gone"))
     sweeps.report(loss=1)
     assert capsys.readouterr().out == ""
+
+
+def test_in_a_training_loop_the_call_is_an_error():
+    set_current(Current("0000", 1, None, None, None, "loss", "minimize", None, 1, None))
+    try:
+        with pytest.raises(RuntimeError, match=r"in a training loop, call ray\.train\.report"):
+            sweeps.report(loss=1)
+    finally:
+        set_current(None)
 
 
 def test_a_metric_must_be_a_number_and_a_checkpoint_a_folder(tmp_path):

@@ -62,6 +62,20 @@ def test_a_metric_of_another_task_is_refused_with_metrics_of_this_task(tmp_path)
     )
 
 
+@pytest.mark.parametrize(
+    ("objective", "task", "ends"),
+    [
+        ("binary:logistic", "multiclass", "but the label has more than two classes"),
+        ("multi:softprob", "binary", "but the label has two classes"),
+        ("multiclass", "regression", "but the label has a regression"),
+    ],
+)
+def test_an_objective_of_another_task_is_refused(tmp_path, objective, task, ends):
+    params = f'eta: {{uniform: [0, 1]}}, objective: "{objective}"'
+    (line,) = messages(tmp_path, "valid-logloss", task, params=params)
+    assert line.startswith("params.objective: ") and ends in line
+
+
 def test_a_misspelt_metric_gets_the_nearest_name(tmp_path):
     assert messages(tmp_path, "valid-acuracy", "binary") == [
         "objective.metric: `valid-acuracy` is not a metric of this trainer; did you mean `valid-accuracy`?"

@@ -156,6 +156,18 @@ def test_after_reports_a_returned_dict_with_the_metric_is_the_trials_value(retur
     assert current.final == wanted
 
 
+@pytest.mark.parametrize("returned, wanted", [(0.5, [{"loss": 0.5}]), (True, []), (None, [])])
+def test_a_returned_number_is_the_only_report(returned, wanted):
+    sent: list[dict[str, float]] = []
+    session: Any = SimpleNamespace(
+        reports=0,
+        job=SimpleNamespace(metric="loss"),
+        report=lambda metrics, checkpoint: sent.append(metrics),
+    )
+    _report_result(session, returned)
+    assert sent == wanted
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_what_is_returned_after_reports_is_no_step(gang):

@@ -283,6 +283,12 @@ def test_reports_of_a_shell_script_with_nested_metrics(tmp_path):
     assert done.metrics == [{"valid": {"loss": 0.5}}, {"valid": {"loss": 0.25}}]
 
 
+def test_a_progress_bar_may_stand_before_a_report(tmp_path):
+    script = 'printf \'10%%|# |\\r{"loss": 0.5}\\r20%%|##|\\r\\n{"loss": 0.25}\\r\\n\''
+    done = run(tmp_path, script, "sh", "run.sh", name="run.sh", params={})
+    assert done.metrics == [{"loss": 0.5}, {"loss": 0.25}]
+
+
 @pytest.mark.parametrize(
     ("line", "found"),
     [
