@@ -24,7 +24,7 @@ from sweeps.bundle.manifest import (
     require_bundle,
 )
 from sweeps.core import references
-from sweeps.core.errors import BundleError, InputError, Problem, SweepsError
+from sweeps.core.errors import BundleError, InputError, SweepsError
 from sweeps.core.label_columns import MULTIOUTPUT, SEVERAL, label_columns
 from sweeps.core.sweep_folder import is_sweep
 from sweeps.data.column_values import InvalidValue
@@ -34,6 +34,8 @@ from sweeps.data.preprocessing import step_files
 from sweeps.data.preprocessing.fitted_chain import FittedChain, one_line
 
 T = TypeVar("T")
+# Dtypes of checked values, by the type of the column in the manifest. Other values are objects.
+_DTYPES = {"integer": "float64", "double": "float64", "string": "str"}
 
 
 class Bundle:
@@ -146,10 +148,8 @@ class Bundle:
         """
         if self.members:
             raise InputError(
-                Problem(
-                    "transform",
-                    "each member of an ensemble has its own preprocessor; use `bundle.members[0].transform`",
-                )
+                "transform",
+                "each member of an ensemble has its own preprocessor; use `bundle.members[0].transform`",
             )
         raw = schema.enforce_schema(rows, self.manifest.columns) if self.manifest.columns else rows
         return self._call_on_rows(raw, self._prepare).set_axis(rows.index, axis=0)
@@ -171,11 +171,9 @@ class Bundle:
             return np.asarray(self._model_predict(rows))
         raw = schema.enforce_schema(rows, self.manifest.columns)
         if raw.empty:  # some models raise an error if there are no rows
-            k = len(self.manifest.classes or ())
-            several = self.manifest.task in SEVERAL
-            return np.zeros(
-                (0, len(label_columns(self.manifest.label))) if several else (0, k) if k > 2 else 0
-            )
+            several = label_columns(self.manifest.label) if self.manifest.task in SEVERAL else ()
+            k = len(self.manifest.classes or several)
+            return np.zeros((0, k) if k else 0)
         return np.asarray(self._call_on_rows(raw, self._model_predict))
 
     def _prepare(self, raw: pd.DataFrame) -> pd.DataFrame:
@@ -190,8 +188,8 @@ class Bundle:
                     for member in self.members
                 ]
             )
+        prepared = self._prepare(raw)
         with _as_input_errors():
-            prepared = raw if self._fitted is None else self._fitted.transform(raw)
             return _check_length(self._model.predict(prepared), len(raw))
 
     def _average(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
@@ -212,14 +210,9 @@ class Bundle:
         try:
             return function(raw)
         except InputError as e:
-            located = (
-                None
-                if isinstance(e.problems[0], InvalidValue)
-                else self._find_refused_value(raw, function, e)
-            )
-            if located is None:
-                raise
-            raise located from e
+            if (located := self._find_refused_value(raw, function, e)) is not None:
+                raise located from e
+            raise
 
     def _find_refused_value(
         self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], Any], refused: InputError
@@ -232,7 +225,7 @@ class Bundle:
         Returns:
             An error that names the value, or None if no single value is the cause.
         """
-        if raw.empty:
+        if raw.empty or isinstance(refused.problems[0], InvalidValue):
             return None
 
         def error_of(rows: pd.DataFrame) -> InputError | None:
@@ -251,16 +244,12 @@ class Bundle:
         if (error := error_of(one)) is None:
             return None
         rule = error.problems[0].text.replace(" these rows: ", " it: ", 1)
-        infinite = one.isin([np.inf, -np.inf])
-        if infinite.any(axis=None) and error_of(one.mask(infinite)) is None:
-            name = str(one.columns[infinite.iloc[0]][0])
-            rule = "must hold finite numbers"
-            return InputError(InvalidValue.create(name, rule, row, one[name].iloc[0]))
-        for column in self.manifest.columns:
-            if error_of(one.assign(**{column.name: one[column.name].where([False])})) is None:
-                return InputError(
-                    InvalidValue.create(column.name, rule, row, one[column.name].iloc[0])
-                )
+        for name in (column.name for column in self.manifest.columns):
+            if error_of(one.assign(**{name: one[name].where([False])})) is None:
+                value = one[name].iloc[0]
+                if isinstance(value, (float, np.floating)) and np.isinf(value):
+                    rule = "must hold finite numbers"
+                return InputError(InvalidValue.create(name, rule, row, value))
         return None
 
     def predict_values(self, values: Mapping[str, list[Any]], count: int) -> pd.DataFrame:
@@ -283,8 +272,10 @@ class Bundle:
         ):  # if the values are refused, `predict` below names the refused value
             if (output := self._output_of_values(values, count)) is not None:
                 return label_output(self.manifest, output, pd.RangeIndex(count))
-        kinds = {c.name: c.type for c in self.manifest.columns}
-        frame = {n: _column(values[n], kind) for n, kind in kinds.items()}
+        frame = {
+            c.name: pd.Series(values[c.name], dtype=_DTYPES.get(c.type, "object"))
+            for c in self.manifest.columns
+        }
         return self.predict(pd.DataFrame(frame, index=pd.RangeIndex(count), copy=False))
 
     def _output_of_values(self, values: Mapping[str, list[Any]], count: int) -> np.ndarray | None:
@@ -326,7 +317,7 @@ def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
     except (MemoryError, SweepsError):
         raise
     except Exception as e:
-        raise InputError(Problem("rows", f"{what} these rows: {one_line(e)}")) from e
+        raise InputError("rows", f"{what} these rows: {one_line(e)}") from e
 
 
 def _unlabeled_output(output: Any, index: pd.Index) -> pd.DataFrame:
@@ -366,12 +357,6 @@ def _typed_array(values: list[Any], column: InputColumn) -> Any:
         if column.kind == "text"
         else np.array(values, dtype=np.float64).astype(column.dtype, copy=False)
     )
-
-
-def _column(values: list[Any], kind: str) -> Any:
-    if kind in ("integer", "double"):
-        return np.array(values, dtype=np.float64)
-    return pd.array(values, dtype="str") if kind == "string" else pd.Series(values, dtype=object)
 
 
 def load_bundle(path: str | Path) -> Bundle:
@@ -488,8 +473,7 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
         return pd.DataFrame({"prediction": output.astype(np.float64)}, index=index)
 
     k = len(manifest.classes)
-    names = np.empty(k, dtype=object)
-    names[:] = manifest.classes
+    names = np.array(manifest.classes, dtype=object)
     if output.ndim == 1 and output.dtype.kind in "iub":
         _check_shape(
             manifest,
@@ -532,7 +516,7 @@ def _several_outputs(manifest: Manifest, output: np.ndarray, index: pd.Index) ->
 
 def _decode_classes(names: np.ndarray, codes: np.ndarray) -> Any:
     """Convert class codes to class labels. The returned array has the type of the labels."""
-    return pd.Series(names[codes]).infer_objects().to_numpy() if len(codes) else names[codes]
+    return pd.Series(names[codes]).infer_objects().to_numpy()
 
 
 def _check_shape(manifest: Manifest, holds: bool, output: np.ndarray, wanted: str) -> None:

@@ -46,43 +46,34 @@ def infer_schema(
     Returns:
         One entry for each column, in the order of the frame.
     """
-    return [
-        _infer_column(str(name), raw.iloc[:, i]).model_copy(update={"missing": missing.get(name)})
-        for i, name in enumerate(raw.columns)
-    ]
+    found = []
+    for i, name in enumerate(raw.columns):
+        facts = {"name": str(name), "missing": missing.get(name), **_infer_type(raw.iloc[:, i])}
+        found.append(ColumnSchema.model_validate(facts))
+    return found
 
 
-def _infer_column(name: str, values: pd.Series) -> ColumnSchema:
+def _infer_type(values: pd.Series) -> dict[str, Any]:
+    """Return the fields of `ColumnSchema` that follow from the values of a column."""
     dtype = values.dtype
     if is_tensor(values):
         shape = [int(n) for n in dtype.element_shape if n is not None]
-        element = str(np.asarray(values.iloc[0]).dtype) if len(values) else str(dtype.element_dtype)
-        return ColumnSchema(
-            name=name,
-            type="tensor",
-            dtype=element,
-            shape=shape if len(shape) == len(dtype.element_shape) else None,
-        )
+        element = np.asarray(values.iloc[0]).dtype if len(values) else dtype.element_dtype
+        known = shape if len(shape) == len(dtype.element_shape) else None
+        return {"type": "tensor", "dtype": str(element), "shape": known}
     if isinstance(dtype, pd.CategoricalDtype):
-        return ColumnSchema(
-            name=name,
-            type="category",
-            dtype="category",
-            categories=[json_scalar(c) for c in dtype.categories],
-        )
+        categories = [json_scalar(c) for c in dtype.categories]
+        return {"type": "category", "dtype": "category", "categories": categories}
     kind = "string" if isinstance(dtype, pd.StringDtype) else _TYPES.get(dtype.kind)
-    if (
-        kind is None
-    ):  # The dtype is `object`, such as for booleans with a missing value. The values determine the type.
+    if kind is None:
+        # The dtype is `object`, such as for booleans with a missing value. The values determine the type.
         present = values.dropna()
-        kinds = {type(v) for v in present}
-        if kinds == {np.ndarray} and all(v.ndim and v.dtype.kind in NUMERIC_KINDS for v in present):
-            return ColumnSchema(
-                name=name, type="tensor", dtype=str(np.result_type(*{v.dtype for v in present}))
-            )
+        arrays = {type(v) for v in present} == {np.ndarray}
+        if arrays and all(v.ndim and v.dtype.kind in NUMERIC_KINDS for v in present):
+            return {"type": "tensor", "dtype": str(np.result_type(*{v.dtype for v in present}))}
         inferred = pd.api.types.infer_dtype(present)
         kind = inferred if inferred in ("string", "boolean") else "any"
-    return ColumnSchema.model_validate({"name": name, "type": kind, "dtype": str(dtype)})
+    return {"type": kind, "dtype": str(dtype)}
 
 
 def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.DataFrame:
@@ -104,14 +95,8 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
     if missing:
         spare = [name for name in present if name not in {c.name for c in columns}]
         names = first_of([f"`{name}`{_suggestion(name, spare)}" for name in missing])
-        raise InputError(
-            Problem(
-                "input",
-                f"column {names} is missing"
-                if len(missing) == 1
-                else f"columns {names} are missing",
-            )
-        )
+        text = f"columns {names} are missing" if missing[1:] else f"column {names} is missing"
+        raise InputError("input", text)
     problems: list[Problem] = []
     typed: dict[str, pd.Series] = {}
     for column in columns:

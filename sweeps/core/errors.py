@@ -64,11 +64,18 @@ class Problem:
 
 
 class InputError(SweepsError):
-    """A file, an option or an argument that the user gave is wrong. The message has one line for each problem."""
+    """A file, an option or an argument that the user gave is wrong. The message has one line for each problem.
+
+    Args:
+        problems: The problems; or the place of a single problem.
+        text: The text of a single problem.
+    """
 
     exit_code = 2
 
-    def __init__(self, problems: Iterable[Problem] | Problem):
+    def __init__(self, problems: Iterable[Problem] | Problem | str, text: str = ""):
+        if isinstance(problems, str):
+            problems = Problem(problems, text)
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(p) for p in self.problems))
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sweeps.core.errors import Problem
 from sweeps.data.split import SplitError, group_codes, sortable_times
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def assign_folds(
     )
     if any(len(valid) == 0 for _, valid in folds):
         text = f"a fold would have no rows; use fewer than {rule.folds} folds"
-        raise SplitError(Problem("data.valid", text))
+        raise SplitError("data.valid", text)
     return folds
 
 
@@ -77,4 +76,4 @@ def _rolling(times: np.ndarray, rule: Split) -> tuple[Fold, ...]:
 def _require(rule: Split, count: int, what: str) -> None:
     if count < rule.folds:
         text = f"{rule.folds} folds need at least {rule.folds} {what}, got {count}; use fewer folds"
-        raise SplitError(Problem("data.valid", text))
+        raise SplitError("data.valid", text)

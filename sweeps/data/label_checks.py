@@ -267,24 +267,16 @@ def infer_task(
     integer, floating = pa.types.is_integer(kind), pa.types.is_floating(kind)
     discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)
     if not (integer or floating or discrete):
-        raise InputError(
-            Problem(
-                "data.label",
-                f"`{label}` has type {kind}; a label must be numbers, text or booleans",
-            )
-        )
+        text = f"`{label}` has type {kind}; a label must be numbers, text or booleans"
+        raise InputError("data.label", text)
     values = pc.unique(
         pa.chunked_array([chunk for column in columns.values() for chunk in column.chunks], kind)
     )
     count = len(values)
     if count < 2:
         noun = "value" if requested == "regression" else "class"
-        raise InputError(
-            Problem(
-                "data.label",
-                f"`{label}` has only one {noun}, {values[0].as_py()!r}; at least two are needed",
-            )
-        )
+        text = f"`{label}` has only one {noun}, {values[0].as_py()!r}; at least two are needed"
+        raise InputError("data.label", text)
     task = requested
     if task is None:
         zero_one = floating and count == 2 and set(values.to_pylist()) == {0.0, 1.0}
@@ -294,15 +286,13 @@ def infer_task(
             task = "regression"
     if task == "regression":
         if pa.types.is_large_string(kind):
-            raise InputError(
-                Problem(
-                    "data.task",
-                    f"regression needs numbers, but `{label}` holds text, such as {values[0].as_py()!r}",
-                )
+            text = (
+                f"regression needs numbers, but `{label}` holds text, such as {values[0].as_py()!r}"
             )
+            raise InputError("data.task", text)
         return task, None
     if task == "binary" and count != 2:
-        raise InputError(Problem("data.task", f"binary needs 2 classes, but `{label}` has {count}"))
+        raise InputError("data.task", f"binary needs 2 classes, but `{label}` has {count}")
     return task, tuple(sorted(values.to_pylist()))
 
 
@@ -320,7 +310,7 @@ def positive_last(
     found = [value for value in classes or () if as_text(value).lower() == named]
     if task != "binary" or not found:
         text = f"must be one of two classes, got {spec.positive!r}; the label is {_describe_task(task, classes)}"
-        raise InputError(Problem("data.positive", text))
+        raise InputError("data.positive", text)
     return tuple(sorted(classes or (), key=found.__contains__))
 
 
@@ -348,25 +338,20 @@ def infer_tasks(
     }
     if len(found) < 2:
         return next(iter(found.values()), (None, None))
-    tasks = {name: task for name, (task, _) in found.items()}
-    if set(tasks.values()) == {"regression"}:
+    numbers = [name for name, (task, _) in found.items() if task == "regression"]
+    if len(numbers) == len(found):
         return MULTIOUTPUT, None
     rule = (
         "several label columns must all have numbers, or all have only 0 and 1 (or false and true)"
     )
-    for name, (task, classes) in found.items():
-        if task != "regression" and (classes is None or not set(classes) <= {0, 1}):
+    flags = [name for name, (_, classes) in found.items() if classes and {*classes} <= {0, 1}]
+    for name, (_, classes) in found.items():
+        if name not in (*numbers, *flags):
             text = f"`{name}` has the classes {_shown(classes or ())}; {rule}; for numbers, set `data.task: regression`"
-            raise InputError(Problem("data.label", text))
-    if "regression" in tasks.values():
-        first = {task: name for name, task in reversed(tasks.items())}
-        text = f"`{first['binary']}` has classes, but `{first['regression']}` has numbers"
-        raise InputError(
-            Problem(
-                "data.label",
-                f"{text}; {rule}; to predict all of them as numbers, set `data.task: regression`",
-            )
-        )
+            raise InputError("data.label", text)
+    if numbers:
+        text = f"`{flags[0]}` has classes, but `{numbers[0]}` has numbers; {rule}; to predict all of them as numbers, set `data.task: regression`"
+        raise InputError("data.label", text)
     return MULTILABEL, None
 
 
@@ -381,8 +366,9 @@ def missing_class_notes(
         parts: the splits by name.
     """
     notes = []
-    for name, table in parts.items() if label is not None and classes is not None else ():
+    for name, table in parts.items() if classes else ():
         present = set(table.column(label).unique().to_pylist())
-        if absent := [f"`{c}`" for code, c in enumerate(classes or ()) if code not in present]:
+        absent = [f"`{c}`" for code, c in enumerate(classes or ()) if code not in present]
+        if absent:
             notes.append(f"the {name} split has no row of class {first_of(absent, 3)} of `{label}`")
     return tuple(notes)

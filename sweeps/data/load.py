@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.label_columns import MULTILABEL, QUERY, Label
+from sweeps.data import split
+from sweeps.data.folds import Fold, assign_folds
 from sweeps.data.label_checks import (
     check_columns,
     drop_unlabeled,
@@ -36,7 +38,6 @@ from sweeps.data.tables import fingerprint
 from sweeps.data.weights import check_class_weight, check_train_weights, check_weights
 
 if TYPE_CHECKING:
-    from sweeps.data.folds import Fold
     from sweeps.space import DataSpec, Split
     from sweeps.space.section_models import ReadKeys
 
@@ -126,11 +127,12 @@ def split_rows(
     """
     read, task, classes, missing = _labeled(spec, parts)
     parts = read.parts
-    extra: tuple[str, ...] = (
-        (f"without a label: {missing}",) if spec.labels and spec.drop_missing_label else ()
-    )
     parts, unnamed = drop_unnamed(spec, parts)
-    notes = read.notes + _unlabeled_notes(missing) + unnamed
+    notes = read.notes + unnamed
+    if total := sum(missing.values()):
+        some = ", ".join(f"{count} of data.{key}" for key, count in missing.items() if count)
+        text = f"data.drop_missing_label dropped {total} row{'s' * (total > 1)} without a label: {some}"
+        notes += (text,)
     if task == "binary" and classes not in (None, (0, 1)):
         notes += (f"the positive class of `{spec.label}` is {classes[1]!r} (data.positive)",)
     summary = summarize(spec, parts, classes, seed) if summarized else None
@@ -148,31 +150,29 @@ def split_rows(
     if spec.folds:
         folds = _folds(spec, parts, classes, seed)
         parts["valid"] = parts["train"].take(pa.array(folds[0][1]))
-        extra = (*extra, f"folds: {spec.valid}, rows: {spec.rows}")
     else:
         parts["train"] = subsample(parts["train"], spec.label, classes, spec.rows, seed)
     parts = _without_other_columns(spec, parts)
     train = parts["train"]
     if problems := check_train_weights(spec, train, folds):
         raise InputError(problems)
-    if classes is not None and pc.count_distinct(train.column(spec.labels[0])).as_py() < 2:
-        only = classes[train.column(spec.labels[0])[0].as_py()]
-        raise InputError(
-            Problem(
-                "data.label",
-                f"the train split has only one class of `{spec.label}`, {only!r}; at least two are needed",
-            )
-        )
+    if classes is not None and len(codes := train.column(spec.labels[0]).unique()) < 2:
+        text = f"the train split has only one class of `{spec.label}`, {classes[codes[0].as_py()]!r}; at least two are needed"
+        raise InputError("data.label", text)
     features = tuple(
         name
         for name in train.column_names
         if name not in (*spec.labels, *spec.weight_columns, QUERY)
     )
+    about = [str(spec.label), str(task), repr(classes)]
+    if spec.labels and spec.drop_missing_label:
+        about.append(f"without a label: {missing}")
+    if spec.folds:
+        about.append(f"folds: {spec.valid}, rows: {spec.rows}")
     if spec.weighted:
-        extra = (*extra, f"weight: {spec.weight}, class_weight: {spec.class_weight}")
+        about.append(f"weight: {spec.weight}, class_weight: {spec.class_weight}")
     if spec.parse:
-        extra = (*extra, f"parse: {sorted(spec.parse.items())}")
-    digest = fingerprint(parts, (str(spec.label), str(task), repr(classes), *extra))
+        about.append(f"parse: {sorted(spec.parse.items())}")
     return Splits(
         train,
         parts["valid"],
@@ -181,7 +181,7 @@ def split_rows(
         task,
         classes,
         features,
-        digest,
+        fingerprint(parts, about),
         notes,
         folds,
         spec.weight,
@@ -266,8 +266,6 @@ def _folds(
     spec: DataSpec, parts: Mapping[str, pa.Table], classes: tuple[Any, ...] | None, seed: int
 ) -> tuple[Fold, ...]:
     """Assign the rows that are not in test to the folds of a cross-validation."""
-    from sweeps.data import folds
-
     assert spec.valid is not None
     rows = parts["train"]
     column = None if spec.valid.column is None else _split_values(spec, rows, spec.valid)
@@ -281,8 +279,8 @@ def _folds(
             has = " and ".join(f"{(own == rare).sum()} in {key}" for key, own in codes.items())
             rule = f"{spec.valid.folds} folds need at least {spec.valid.folds} rows of each class"
             text = f"{rule} in train, but class `{classes[rare]}` of `{spec.label}` has {has}"
-            raise InputError(Problem("data.valid", f"{text}; use fewer folds"))
-    return folds.assign_folds(spec.valid, rows.num_rows, column, strata, seed)
+            raise InputError("data.valid", f"{text}; use fewer folds")
+    return assign_folds(spec.valid, rows.num_rows, column, strata, seed)
 
 
 def _read_parts(spec: DataSpec, read: Read) -> dict[str, pa.Table]:
@@ -294,14 +292,6 @@ def _read_parts(spec: DataSpec, read: Read) -> dict[str, pa.Table]:
     if problems := check_columns(spec, {key: part.column_names for key, part in parts.items()}):
         raise InputError(problems)
     return parts
-
-
-def _unlabeled_notes(missing: Mapping[str, int]) -> tuple[str, ...]:
-    """Return a note on the number of dropped rows without a label, or an empty tuple if every row has a label."""
-    some = [f"{count} of data.{key}" for key, count in missing.items() if count]
-    total = sum(missing.values())
-    text = f"data.drop_missing_label dropped {total} row{'s' * (total > 1)} without a label: {', '.join(some)}"
-    return (text,) if some else ()
 
 
 def add_valid_to_train(splits: Splits) -> Splits:
@@ -317,21 +307,17 @@ def add_valid_to_train(splits: Splits) -> Splits:
 
 def _with_queries(spec: DataSpec, table: pa.Table) -> pa.Table:
     """Return the rows ordered by their group, with the number of the group in the column `QUERY`."""
-    from sweeps.data import split as splitting
-
-    groups = splitting.group_codes(split_values(spec, table, str(spec.group)))
+    groups = split.group_codes(split_values(spec, table, str(spec.group)))
     return table.append_column(QUERY, pa.array(groups)).sort_by(QUERY)
 
 
 def _split_values(spec: DataSpec, table: pa.Table, rule: Split) -> np.ndarray:
     """Return the values of the column by which a rule splits rows. All rows of a group have the latest time of the group."""
-    from sweeps.data import split as splitting
-
     values = split_values(spec, table, str(rule.column))
     if spec.group is None or rule.kind not in ("time", "rolling"):
         return values
-    times = splitting.sortable_times("valid", str(rule.column), values)
-    return splitting.latest_of_groups(times, split_values(spec, table, spec.group))
+    times = split.sortable_times("valid", str(rule.column), values)
+    return split.latest_of_groups(times, split_values(spec, table, spec.group))
 
 
 def subsample(
@@ -348,22 +334,18 @@ def subsample(
         share: fraction of the rows to keep, above 0 and at most 1.
         seed: seed of the sweep.
     """
-    from sweeps.data import split as splitting
-
     n = train.num_rows
     if share >= 1:
         return train
     strata = (
         train.column(label).to_numpy() if isinstance(label, str) and classes is not None else None
     )
-    keep = max(
-        splitting.rows_in_fraction(n, share), 1 if strata is None else len(np.unique(strata))
-    )
-    rng = np.random.default_rng([abs(int(seed)), splitting.TRAIN])
+    keep = max(split.rows_in_fraction(n, share), 1 if strata is None else len(np.unique(strata)))
+    rng = np.random.default_rng([abs(int(seed)), split.TRAIN])
     if QUERY in train.column_names:
-        left_out = splitting.sample_groups(train.column(QUERY).to_numpy(), n - keep, rng)
+        left_out = split.sample_groups(train.column(QUERY).to_numpy(), n - keep, rng)
     else:
-        left_out = splitting.sample_rows(n, n - keep, rng, strata)
+        left_out = split.sample_rows(n, n - keep, rng, strata)
     return train.take(pa.array(np.flatnonzero(~left_out)))
 
 
@@ -385,8 +367,6 @@ def _split_train(
     spec: DataSpec, parts: dict[str, pa.Table], classify: bool, seed: int
 ) -> dict[str, pa.Table]:
     """Move the rows of valid and test out of train, unless these splits were read from separate sources."""
-    from sweeps.data import split as splitting
-
     remaining = {
         key: rule for key, rule in split_rules(spec).items() if key not in parts and not rule.folds
     }
@@ -398,7 +378,7 @@ def _split_train(
         for r in remaining.values()
         if r.column is not None
     }
-    codes = splitting.assign_splits(
+    codes = split.assign_splits(
         whole.num_rows,
         valid=remaining.get("valid"),
         test=remaining.get("test"),
@@ -407,7 +387,7 @@ def _split_train(
         seed=seed,
     )
     del whole
-    order = {"train": splitting.TRAIN, "valid": splitting.VALID, "test": splitting.TEST}
+    order = {"train": split.TRAIN, "valid": split.VALID, "test": split.TEST}
     return parts | _distribute(
         parts, {key: pa.array(np.flatnonzero(codes == order[key])) for key in ("train", *remaining)}
     )

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.data.label_checks import split_columns, unify_types
 from sweeps.data.missing import take_out
+from sweeps.data.parse import count_misfits, misfits_note, parse_values
+from sweeps.data.streaming.hashing import row_hashes
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
@@ -81,8 +84,6 @@ def _parse_part(
     Returns:
         The rows of the split, the problem with the first wrong value of each column, and a note about texts that were read as missing.
     """
-    from sweeps.data.parse import count_misfits, misfits_note, parse_values
-
     problems: list[Problem] = []
     parsed = {}
     raw = table.select([name for name in spec.parse if name in table.column_names]).to_pandas()
@@ -90,26 +91,17 @@ def _parse_part(
         try:
             parsed[name] = parse_values(raw[name], spec.parse[name], name)
         except InputError as e:
-            problems += [_located(problem, split) for problem in e.problems]
+            text = e.problems[0].text.removesuffix(" (data.parse)")
+            text = text.replace(f"`{name}`", f"`{name}` of data.{split}", 1)
+            problems.append(Problem(f"data.parse.{name}", text))
     for name in parsed.keys() & {*spec.labels, *spec.weight_columns}:
         values = pa.array(parsed[name].to_numpy(), pa.float64(), from_pandas=True)
         table = table.set_column(table.column_names.index(name), name, values)
     return table, problems, misfits_note(count_misfits(raw, parsed), split)
 
 
-def _located(problem: Problem, split: str) -> Problem:
-    """Return the problem of a value with the key of its rule as its place. The message says in which split the value is."""
-    from sweeps.data.column_values import InvalidValue
-
-    assert isinstance(problem, InvalidValue)
-    text = f"column `{problem.column}` of data.{split} holds {problem.value!r} in row {problem.row + 1}, but {problem.rule}"
-    return Problem(f"data.parse.{problem.column}", text.removesuffix(" (data.parse)"))
-
-
 def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
     """Return the values of a column that assigns rows to splits. A column of `data.parse` is parsed, so that dates have an order."""
-    from sweeps.data.parse import parse_values
-
     values = table.column(name)
     if name not in spec.parse:
         return np.asarray(values.to_numpy())
@@ -127,10 +119,6 @@ def drop_copies(
         spec: the `data` section.
         parts: rows by split: "train", and the splits that have separate sources.
     """
-    import pandas as pd
-
-    from sweeps.data.streaming.hashing import row_hashes
-
     ignored = split_columns(spec) | {*spec.drop, *spec.weight_columns}
     ignored -= {*spec.labels, spec.group}
     names = [name for name in parts["train"].column_names if name not in ignored]
@@ -144,7 +132,7 @@ def drop_copies(
     kept = parts["train"].filter(pa.array(~copies & ~overlap))
     if not kept.num_rows:
         text = "all rows of data.train are also in valid or test, so no rows would be left"
-        raise InputError(Problem("data.drop_duplicates", text))
+        raise InputError("data.drop_duplicates", text)
     note = f"data.drop_duplicates left out {' and '.join(texts)} of data.train"
     return {**parts, "train": kept}, (note,)
 

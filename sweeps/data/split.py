@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.data.label_checks import as_text
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def assign_splits(
             chosen = _rows_by_fraction(key, split, column, rest, strata, rng)
         if chosen.all():
             text = f"this split takes all {len(rest)} rows, so no rows remain to train on"
-            raise SplitError(Problem(f"data.{key}", text))
+            raise SplitError(f"data.{key}", text)
         codes[rest[chosen]] = code
     return codes
 
@@ -82,7 +82,7 @@ def _rows_by_fraction(
     rows = rows_in_fraction(len(column), split.fraction)
     if rows >= len(rest):
         text = f"{split.fraction} of {len(column)} rows is {rows}, but only {len(rest)} are available, so no rows remain to train on"
-        raise SplitError(Problem(f"data.{key}", text))
+        raise SplitError(f"data.{key}", text)
     if split.kind == "fraction":
         chosen = sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
     elif split.kind == "time":
@@ -91,7 +91,7 @@ def _rows_by_fraction(
         chosen = sample_groups(column[rest], rows, rng)
     if not chosen.any():
         text = f"column `{split.column}` has the same value in all {len(rest)} rows, so it cannot split the rows"
-        raise SplitError(Problem(f"data.{key}", text))
+        raise SplitError(f"data.{key}", text)
     return chosen
 
 
@@ -100,7 +100,7 @@ def _rows_with_value(key: str, split: Split, column: np.ndarray, rest: np.ndarra
     if not chosen.any():
         some = ", ".join(sorted({f"`{v}`" for v in pd.unique(column)[:8]}))
         text = f"no row has {split.value!r} in column `{split.column}`, which holds {some}"
-        raise SplitError(Problem(f"data.{key}", text))
+        raise SplitError(f"data.{key}", text)
     return chosen
 
 
@@ -176,7 +176,7 @@ def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
     missing = int(series.isna().sum())
     if missing:
         text = f"time column `{name}` has no value in {missing} rows; a split by time needs a value in each row"
-        raise SplitError(Problem(f"data.{key}", text))
+        raise SplitError(f"data.{key}", text)
     if pd.api.types.is_numeric_dtype(series.dtype):
         return column
     times = pd.to_datetime(
@@ -187,7 +187,7 @@ def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
         text = (
             f"time column `{name}` holds {wrong!r}, which is not a time; write ISO 8601, or numbers"
         )
-        raise SplitError(Problem(f"data.{key}", text))
+        raise SplitError(f"data.{key}", text)
     return np.asarray(times.dt.as_unit("us").astype(np.int64))
 
 

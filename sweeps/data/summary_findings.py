@@ -105,11 +105,11 @@ def find_all(
         columns: summaries of all columns.
         classes: classes of the label.
         seed: seed of samples.
-        whole: True if `parts` has all rows, so that a finding in the sample can be checked on all rows.
+        whole: True if `parts` has all rows, so that a finding can name a row.
     """
     features = [column for column in columns if column.role == "feature"]
     vectors = _vector_names([column.name for column in features])
-    train = parts["train"] if whole else sample
+    train = parts["train"]
     # Without all columns, rows that differ would look like copies.
     comparable = sample.num_columns == len(columns)
     copies = _copies(sample) if comparable else np.zeros(sample.num_rows, dtype=bool)
@@ -156,7 +156,7 @@ def find_all(
         for name, score in find_leaks(spec, sample, features, classes, seed)
     ]
     if are_copies:
-        found += _duplicates(copies, parts["train"].num_rows)
+        found += _duplicates(copies, train.num_rows)
     if comparable:
         found += _overlaps(parts, sample, columns, seed)
     return tuple(found)

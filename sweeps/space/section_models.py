@@ -370,7 +370,7 @@ class Search:
     initial_points: Annotated[Points, Field(examples=[[{"params.eta": 0.1}]])] = ()
     earlier: Annotated[
         tuple[Text, ...],
-        BeforeValidator(value_types.sweep_names),
+        value_types.described("must be a list of sweeps, such as [latest]"),
         Field(
             alias="from",
             examples=[["latest"]],

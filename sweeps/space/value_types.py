@@ -232,10 +232,3 @@ def label(value: Any) -> Any:
             "must be the name of a column, or a list of at least two different columns"
         )
     return tuple(names)
-
-
-def sweep_names(value: Any) -> Any:
-    """Check that earlier sweeps are given as a list. Pydantic checks the names in the list."""
-    if not isinstance(value, (list, tuple)):
-        raise ValueError("must be a list of sweeps, such as [latest]")
-    return value
