@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 
 from sweeps.core.errors import InputError
 from sweeps.core.label_columns import MULTILABEL, QUERY, Label
-from sweeps.data import split
-from sweeps.data.folds import Fold, assign_folds
 from sweeps.data.label_checks import (
     check_columns,
     drop_unlabeled,
@@ -38,6 +36,7 @@ from sweeps.data.tables import fingerprint
 from sweeps.data.weights import check_class_weight, check_train_weights, check_weights
 
 if TYPE_CHECKING:
+    from sweeps.data.folds import Fold
     from sweeps.space import DataSpec, Split
     from sweeps.space.section_models import ReadKeys
 
@@ -266,6 +265,8 @@ def _folds(
     spec: DataSpec, parts: Mapping[str, pa.Table], classes: tuple[Any, ...] | None, seed: int
 ) -> tuple[Fold, ...]:
     """Assign the rows that are not in test to the folds of a cross-validation."""
+    from sweeps.data.folds import assign_folds
+
     assert spec.valid is not None
     rows = parts["train"]
     column = None if spec.valid.column is None else _split_values(spec, rows, spec.valid)
@@ -307,12 +308,16 @@ def add_valid_to_train(splits: Splits) -> Splits:
 
 def _with_queries(spec: DataSpec, table: pa.Table) -> pa.Table:
     """Return the rows ordered by their group, with the number of the group in the column `QUERY`."""
+    from sweeps.data import split
+
     groups = split.group_codes(split_values(spec, table, str(spec.group)))
     return table.append_column(QUERY, pa.array(groups)).sort_by(QUERY)
 
 
 def _split_values(spec: DataSpec, table: pa.Table, rule: Split) -> np.ndarray:
     """Return the values of the column by which a rule splits rows. All rows of a group have the latest time of the group."""
+    from sweeps.data import split
+
     values = split_values(spec, table, str(rule.column))
     if spec.group is None or rule.kind not in ("time", "rolling"):
         return values
@@ -334,6 +339,8 @@ def subsample(
         share: fraction of the rows to keep, above 0 and at most 1.
         seed: seed of the sweep.
     """
+    from sweeps.data import split
+
     n = train.num_rows
     if share >= 1:
         return train
@@ -367,6 +374,8 @@ def _split_train(
     spec: DataSpec, parts: dict[str, pa.Table], classify: bool, seed: int
 ) -> dict[str, pa.Table]:
     """Move the rows of valid and test out of train, unless these splits were read from separate sources."""
+    from sweeps.data import split
+
     remaining = {
         key: rule for key, rule in split_rules(spec).items() if key not in parts and not rule.folds
     }

@@ -11,14 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from sweeps.core.errors import InputError, Problem
 from sweeps.data.label_checks import split_columns, unify_types
 from sweeps.data.missing import take_out
-from sweeps.data.parse import count_misfits, misfits_note, parse_values
-from sweeps.data.streaming.hashing import row_hashes
 
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
@@ -84,6 +81,8 @@ def _parse_part(
     Returns:
         The rows of the split, the problem with the first wrong value of each column, and a note about texts that were read as missing.
     """
+    from sweeps.data.parse import count_misfits, misfits_note, parse_values
+
     problems: list[Problem] = []
     parsed = {}
     raw = table.select([name for name in spec.parse if name in table.column_names]).to_pandas()
@@ -102,6 +101,8 @@ def _parse_part(
 
 def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
     """Return the values of a column that assigns rows to splits. A column of `data.parse` is parsed, so that dates have an order."""
+    from sweeps.data.parse import parse_values
+
     values = table.column(name)
     if name not in spec.parse:
         return np.asarray(values.to_numpy())
@@ -119,6 +120,10 @@ def drop_copies(
         spec: the `data` section.
         parts: rows by split: "train", and the splits that have separate sources.
     """
+    import pandas as pd
+
+    from sweeps.data.streaming.hashing import row_hashes
+
     ignored = split_columns(spec) | {*spec.drop, *spec.weight_columns}
     ignored -= {*spec.labels, spec.group}
     names = [name for name in parts["train"].column_names if name not in ignored]
