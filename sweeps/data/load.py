@@ -410,11 +410,11 @@ def _distribute(parts: dict[str, pa.Table], rows: Mapping[str, pa.Array]) -> dic
         rows: Indices of the rows of each new table.
     """
     whole = parts.pop("train")
-    names, columns = whole.column_names, dict(enumerate(whole.columns))
+    columns = dict(zip(whole.column_names, whole.columns, strict=True))
     del whole
-    taken: dict[str, list[pa.ChunkedArray]] = {key: [] for key in rows}
-    for i in range(len(names)):
-        column = columns.pop(i)
+    taken: dict[str, dict[str, pa.ChunkedArray]] = {key: {} for key in rows}
+    for name in list(columns):
+        column = columns.pop(name)
         for key, indices in rows.items():
-            taken[key].append(column.take(indices))
-    return {key: pa.table(values, names=names) for key, values in taken.items()}
+            taken[key][name] = column.take(indices)
+    return {key: pa.table(values) for key, values in taken.items()}

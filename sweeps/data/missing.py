@@ -75,8 +75,7 @@ def profile_columns(spec: DataSpec, rows: pa.Table) -> dict[str, Profile]:
     found = {}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if is_text(column.type):
-            markers = candidates(spec, name)
-            rest = without_markers(column, markers)
+            rest = without_markers(column, candidates(spec, name))
             texts = pc.utf8_trim_whitespace(column.filter(pc.is_null(rest)).drop_null())
             kind = pa.null() if rest.null_count == len(rest) else infer_type(rest).type
             found[name] = Profile(len(column), Counter(texts.to_pylist()), kind)
@@ -123,11 +122,11 @@ def take_out(
     for key, part in parts.items():
         columns = {}
         for name in part.column_names:
-            column = without_markers(part.column(name), decided.get(name, WORDS))
-            if is_text(column.type) and not (
-                name in train and is_text(train[name].type_of_others())
-            ):
-                column = without_markers(infer_type(column), decided.get(name, WORDS))
+            markers = decided.get(name, WORDS)
+            column = without_markers(part.column(name), markers)
+            stays_text = name in train and is_text(train[name].type_of_others())
+            if is_text(column.type) and not stays_text:
+                column = without_markers(infer_type(column), markers)
             columns[name] = column
         tables[key] = pa.table(columns)
     return tables, decided, label_problems(spec, profiles)

@@ -127,9 +127,10 @@ def drop_copies(
     ignored = split_columns(spec) | {*spec.drop, *spec.weight_columns}
     ignored -= {*spec.labels, spec.group}
     names = [name for name in parts["train"].column_names if name not in ignored]
-    hashes, *held_out = (row_hashes(part, names) for part in parts.values())
-    copies = pd.Index(hashes).duplicated()
-    overlap = np.isin(hashes, np.concatenate([hashes[:0], *held_out])) & ~copies
+    hashes = {key: row_hashes(part, names) for key, part in parts.items()}
+    train = hashes.pop("train")
+    copies = pd.Index(train).duplicated()
+    overlap = np.isin(train, np.concatenate([train[:0], *hashes.values()])) & ~copies
     counts = {"copies of other rows": copies, "rows that are also in valid or test": overlap}
     texts = [f"{rows.sum()} {what}" for what, rows in counts.items() if rows.any()]
     if not texts:

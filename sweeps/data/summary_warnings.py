@@ -99,7 +99,7 @@ TEXTS = {
     ),
     "marker": (
         "data.missing",
-        "{names} {have} {value} in {count:,} {rows}{first}; if this means a missing value, write data.missing: {markers}",
+        "{names} {have} '{example}' in {count:,} {rows}{first}; if this means a missing value, write data.missing: {markers}",
     ),
     "many": (
         "space.preprocessor",
@@ -215,7 +215,6 @@ def _warning(group: Sequence[Finding], summary: DataSummary) -> DataWarning:
             have="has" if len(group) == 1 else "have",
             them="it" if len(group) == 1 else "them",
             example=shown(finding.example),
-            value=repr(finding.example),
             count=count,
             rows="row" if count == 1 else "rows",
             share=percent(finding.share),

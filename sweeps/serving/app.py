@@ -73,7 +73,7 @@ class Metrics:
         self.rows = Counter("sweeps_rows", "Predicted rows.", **where)
         self.unseen = Gauge(
             "sweeps_unseen_values",
-            "Values of categories that were not in the training data.",
+            "Values that the model treats as missing: unknown categories, and texts that do not fit their rule.",
             ["column"],
             **where,
         )

@@ -370,7 +370,7 @@ class Search:
     initial_points: Annotated[Points, Field(examples=[[{"params.eta": 0.1}]])] = ()
     earlier: Annotated[
         tuple[Text, ...],
-        value_types.described("must be a list of sweeps, such as [latest]"),
+        BeforeValidator(value_types.sweep_names),
         Field(
             alias="from",
             examples=[["latest"]],

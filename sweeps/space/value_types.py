@@ -160,7 +160,7 @@ def _parse_rule(name: str, given: Any) -> str:
     if isinstance(given, str) and given.startswith("unit ") and given[5:].strip():
         return f"unit {given[5:].strip()}"
     if isinstance(given, str) and (moment := _example_of(given)):
-        only_time = (moment.year, moment.month, moment.day) == (1900, 1, 1)
+        only_time = moment.date() == datetime.date(1900, 1, 1)
         return f"time {given}" if only_time else given
     raise ValueError(
         f"`{name}` has the rule {given!r}, but a rule must be number, decimal_comma, duration, a unit such as 'unit kg', the format of a date or time such as "
@@ -232,3 +232,10 @@ def label(value: Any) -> Any:
             "must be the name of a column, or a list of at least two different columns"
         )
     return tuple(names)
+
+
+def sweep_names(value: Any) -> Any:
+    """Check that earlier sweeps are given as a list. Pydantic checks the names in the list."""
+    if not isinstance(value, (list, tuple)):
+        raise ValueError("must be a list of sweeps, such as [latest]")
+    return value

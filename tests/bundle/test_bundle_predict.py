@@ -22,7 +22,7 @@ from sweeps.bundle.write import _example, write_bundle
 from sweeps.core.errors import InputError
 from sweeps.data import schema_probe
 from sweeps.data.parse import parse_values
-from sweeps.data.preprocessing.fit import fit_chain
+from sweeps.data.preprocessing.fit import fit_chain, fit_transform
 from sweeps.space import Step
 from sweeps.space.section_models import ReadKeys
 from tests.commands import invoke
@@ -453,6 +453,18 @@ def test_a_row_of_csv_that_is_longer_than_a_block_is_read_by_larger_ones(
     monkeypatch.setattr(schema_probe, "CSV_BLOCK", 2000)
     with pytest.raises(InputError, match=r"rows\.csv: cannot be read: "):
         predict_file(path, tmp_path / "rows.csv")
+
+
+def test_predict_counts_texts_that_do_not_fit_their_rule(tmp_path, monkeypatch):
+    kept = made.ingredients(tmp_path, monkeypatch, "misfits")
+    train = pa.table({"price": pa.array(["$1", "$2"], pa.large_string())})
+    fitted, _ = fit_transform((), train, None, parse={"price": "number or missing"})
+    manifest = load_bundle(write_bundle(tmp_path / "b", **kept)).manifest
+    loaded = Bundle(tmp_path, manifest, None, fitted)
+    loaded.count_unseen(pd.DataFrame({"price": ["$5", "ask", None]}))
+    assert loaded.unseen_notes == [
+        "1 of 2 values of `price` do not fit the rule in data.parse; predicted as missing"
+    ]
 
 
 def test_predict_counts_values_that_training_never_saw(tmp_path, monkeypatch):
