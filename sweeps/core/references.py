@@ -25,6 +25,7 @@ from sweeps.core.suggestions import did_you_mean
 # Regular expression of a reference, for JSON Schemas.
 PATTERN = r"^[^\W\d][\w.]*:[^\W\d][\w.]*$"
 PARSE_TRIES = 5
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Longest text of a value or an error of the user's code.
 MOST_CHARACTERS = 200
 
@@ -96,9 +97,9 @@ def resolve(ref: str) -> Any:
 def describe_error(error: BaseException) -> str:
     """Return an error in one line, with the last line of the user's own code that led to it."""
     message = short(str, error)
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{type(error).__name__}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
     text = type(error).__name__ + (f": {message}" if message else "")
+    if isinstance(error, SyntaxError):
+        return text  # the message names the file and the line
     own = [
         frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)
     ]
@@ -176,30 +177,23 @@ def _absent(module: str, roots: Iterable[Path]) -> str:
     If the module is in the folder `src` of a searched folder or of its parent, the message says how to search `src` too.
     """
     folders = list(dict.fromkeys(root.absolute() for root in roots))
-    searched = (
-        f" in {', '.join(map(_as_typed, folders))} or among the installed packages"
-        if folders
-        else ""
-    )
-    text = f"no module `{module}`{searched}"
+    text = f"no module `{module}`"
+    if folders:
+        text += f" in {', '.join(map(_as_typed, folders))} or among the installed packages"
     for folder in dict.fromkeys(place / "src" for root in folders for place in (root, root.parent)):
         if _below(folder, module.split(".")) is not None:
             more = ":$PYTHONPATH" if os.environ.get("PYTHONPATH") else ""
-            return (
-                f"{text}; the module is in {_as_typed(folder)}; run `export PYTHONPATH={folder}{more}` to add this folder "
-                "to the search path"
-            )
+            text += f"; the module is in {_as_typed(folder)}; run `export PYTHONPATH={folder}{more}` to add this folder to the search path"
+            break
     return text
 
 
 def _as_typed(folder: Path) -> str:
     """Return a folder's path as a user would type it, such as `./src/` for a folder in the working directory."""
     here = Path.cwd()
-    return (
-        f"./{folder.relative_to(here)}".removesuffix("/.") + "/"
-        if folder.is_relative_to(here)
-        else f"{folder}/"
-    )
+    if not folder.is_relative_to(here):
+        return f"{folder}/"
+    return f"./{folder.relative_to(here)}".removesuffix("/.") + "/"
 
 
 def syntax_tree(source: str | bytes) -> ast.Module:
@@ -240,7 +234,7 @@ def _defined_names(path: Path) -> frozenset[str] | None:
         return None
     names: set[str] = set()
     for node in _top_level_nodes(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        if isinstance(node, DEFINITIONS):
             names.add(node.name)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             if any(alias.name == "*" for alias in node.names):
@@ -254,16 +248,13 @@ def _defined_names(path: Path) -> frozenset[str] | None:
 
 
 def _top_level_nodes(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the nodes that are not inside a function or class, and all `global` statements, which define top-level names too."""
-    todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+    """Yield the nodes that are not inside a function or class."""
+    todo: list[ast.AST] = [tree]
     while todo:
-        node, inside = todo.pop()
-        if not inside or isinstance(node, ast.Global):
-            yield node
-        closed = inside or isinstance(
-            node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-        )
-        todo += [(child, closed) for child in ast.iter_child_nodes(node)]
+        node = todo.pop()
+        yield node
+        if not isinstance(node, (*DEFINITIONS, ast.Lambda)):
+            todo += ast.iter_child_nodes(node)
 
 
 @contextlib.contextmanager
@@ -314,9 +305,8 @@ def base_classes(ref: str, roots: Iterable[Path] = ()) -> set[str]:
     module, attr = parse(ref)
     path = source_of(module, roots)
     tree = None if path is None else parse_source(path)
-    classes = (
-        {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)} if tree else {}
-    )
+    body = tree.body if tree else ()
+    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
     found: set[str] = set()
     todo = [attr]
     while todo:

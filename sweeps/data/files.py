@@ -42,9 +42,6 @@ _PANDAS_CALLS = {
     'read_sas("{}")': ".sas7bdat .xpt",
     'read_stata("{}")': ".dta",
     'read_spss("{}")': ".sav .zsav",
-    'read_hdf("{}")': ".h5 .hdf .hdf5",
-    'read_xml("{}")': ".xml",
-    'read_html("{}")[0]': ".html .htm",
     'read_pickle("{}")': ".pkl .pickle",
     'read_sql("SELECT * FROM my_table", "sqlite:///{}")': ".db .sqlite .sqlite3",
 }
@@ -106,10 +103,9 @@ def raise_problem(place: str, text: str, cause: BaseException | None = None) -> 
     Raises:
         InputError: always.
     """
-    line = "".join(
-        c if c.isprintable() else "?" for c in " ".join(masked(text).split())
-    )  # masks secrets before the text is cut
-    raise InputError(Problem(place, line if len(line) <= 500 else line[:500] + " ...")) from cause
+    words = " ".join(masked(text).split())  # secrets are masked before the text is cut
+    line = "".join(c if c.isprintable() else "?" for c in words)
+    raise InputError(Problem(place, line if len(line) <= 500 else f"{line[:500]} ...")) from cause
 
 
 def first_line(e: BaseException) -> str:
@@ -134,12 +130,7 @@ def reading(place: str, name: str) -> Iterator[None]:
         raise_problem(place, f"`{name}` cannot be read: {first_line(e)}", e)
 
 
-def find_files(
-    source: str,
-    base: Path,
-    place: str,
-    read: ReadKeys = READ_DEFAULTS,
-) -> SourceFiles:
+def find_files(source: str, base: Path, place: str, read: ReadKeys = READ_DEFAULTS) -> SourceFiles:
     """Find the files of a path, folder, glob or URI.
 
     Args:
@@ -191,14 +182,13 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
             if os.path.lexists(path):  # a broken link
                 raise_problem(place, f"`{source}` is a broken link to {os.readlink(path)}")
         siblings = sorted(p.name for p in candidates[0].parent.glob("*"))
+    text = f"`{source}` does not exist"
     hint = did_you_mean(Path(source).name, siblings)
     if not any(path.parent.is_dir() for path in candidates):
-        raise_problem(
-            place, f"`{source}` does not exist; there is no folder `{Path(source).parent}`"
-        )
-    raise_problem(
-        place, f"`{source}` does not exist" + (f"; {hint}" if hint.startswith("did") else "")
-    )
+        text += f"; there is no folder `{Path(source).parent}`"
+    elif hint.startswith("did"):
+        text += f"; {hint}"
+    raise_problem(place, text)
 
 
 def check_scheme(source: str, place: str) -> str:
@@ -209,9 +199,8 @@ def check_scheme(source: str, place: str) -> str:
     """
     scheme = source.partition("://")[0]
     if scheme not in _SCHEMES:
-        raise_problem(
-            place, f"`{source}`: unknown scheme `{scheme}`; {did_you_mean(scheme, _SCHEMES)}"
-        )
+        hint = did_you_mean(scheme, _SCHEMES)
+        raise_problem(place, f"`{source}`: unknown scheme `{scheme}`; {hint}")
     return scheme
 
 
@@ -239,10 +228,8 @@ def _find_remote(source: str, place: str) -> SourceFiles:
                 i.path for i in listed if file_format(i.base_name) and i.base_name[0] not in "._"
             )
     if not files:
-        raise_problem(
-            place,
-            f"no file matches `{source}`" if pattern else f"folder `{source}` has no data file",
-        )
+        empty = f"no file matches `{source}`" if pattern else f"folder `{source}` has no data file"
+        raise_problem(place, empty)
     return SourceFiles(source, place, system, tuple(files), None if pattern else path)
 
 

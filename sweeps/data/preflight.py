@@ -121,8 +121,7 @@ def _check_types(space: Space, known: Mapping[tuple[str, str], SourceInfo | None
             *_removed(spec, info.names),
             *spec.parse,
         }  # an index of pandas without a name is no feature
-        first = first_rows(info.files)
-        texts = [] if first is None else certain_texts(spec, first)
+        texts = certain_texts(spec, first_rows(info.files))
         found = column_types(info.files).items()
         types.append(
             {n: kind for n, kind in found if n in features and (kind != "text" or n in texts)}

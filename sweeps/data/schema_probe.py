@@ -7,12 +7,13 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sweeps.core.errors import first_of
 from sweeps.data import text_shape
 from sweeps.data.files import SourceFiles, file_format, raise_problem, reading, unsupported
 from sweeps.data.tables import (
@@ -27,9 +28,9 @@ from sweeps.data.tables import (
 # Bytes of a block. Arrow cannot read a row that is longer than a block, and a quoted field may contain a whole document.
 CSV_BLOCK = 32 << 20
 # Arrow reads 32 blocks ahead. If each row fits into a smaller block, smaller blocks are faster for reading the first rows.
-# Rows that are read from the beginning of a Parquet file.
-_PROBE_ROWS = 1_000
 COLUMN_BLOCK = 4 << 20
+# Rows in which texts are looked for before the source is read
+_PROBE_ROWS = 10_000
 # Characters and lines at the beginning of a text file in which its shape is looked for
 _PROBE_SIZE, _PROBE_LINES = 256 << 10, 100
 
@@ -81,19 +82,19 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
     start = files.paths[0]
     first = set(schemas[start].names)
     for path, other in schemas.items():
-        if set(other.names) != first:
-            names = set(other.names)
-            found = {"lacks": first - names, "also has": names - first}
-            texts = [f"{word} {_column_list(sorted(some))}" for word, some in found.items() if some]
+        names = set(other.names)
+        found = {"lacks": first - names, "also has": names - first}
+        texts = [
+            f"{word} {first_of([f'`{name}`' for name in sorted(some)])}"
+            for word, some in found.items()
+            if some
+        ]
+        if texts:
             text = f"`{files.display_name(path)}` {' and '.join(texts)}, compared with `{files.display_name(start)}`"
             raise_problem(files.place, f"{text}; all files of a source need the same columns")
     if len(schemas) == len(files.paths) and not any(other.rows for other in schemas.values()):
         raise_problem(files.place, f"`{files.source}` has no rows")
     return tuple(schemas.values())
-
-
-def _column_list(names: list[str]) -> str:
-    return ("column " if len(names) == 1 else "columns ") + ", ".join(f"`{n}`" for n in names)
 
 
 def probe_schema(files: SourceFiles, path: str) -> FileSchema:
@@ -200,38 +201,24 @@ def _check_contents(start: bytes, wanted: str) -> None:
         raise ValueError(f"it is not {wanted or 'text'}{other}{shown}")
 
 
-def first_rows(files: SourceFiles) -> pa.Table | None:
-    """Return the first rows of the first file, with the types that these rows have; None if they cannot be read.
+def first_rows(files: SourceFiles) -> pa.Table:
+    """Return some rows of the columns of texts of the first file, with the types that these rows have.
 
-    Of a Parquet file, only the columns of texts are read.
+    Raises:
+        InputError: the file cannot be read.
     """
     path = files.paths[0]
-    try:
-        schema = probe_schema(files, path).schema
-        if files.format == ".parquet":
-            import pyarrow.parquet as pq
-
-            names = [field.name for field in schema if is_text(field.type)]
-            with files.system.open_input_file(path) as opened:
-                batch = next(pq.ParquetFile(opened).iter_batches(_PROBE_ROWS, columns=names), None)
-            first = None if batch is None else pa.Table.from_batches([batch])
-        else:
-            names = schema.names
-            first = next(read_blocks(files, path, names), None)
-    except (OSError, pa.ArrowException, ValueError):
-        return None
-    return None if first is None else _joined([first], names, files.is_text)
+    with reading(files.place, files.display_name(path)):
+        names = [field.name for field in probe_schema(files, path).schema if is_text(field.type)]
+        return read_some(replace(files, paths=(path,)), names, _PROBE_ROWS).table
 
 
 def column_types(files: SourceFiles) -> dict[str, str]:
     """Return the columns of the first file that hold no numbers, with the names of their types; see `tables.type_name`.
 
-    All columns of a text file are texts. The result is empty if the file cannot be read.
+    All columns of a text file are texts.
     """
-    try:
-        schema = probe_schema(files, files.paths[0]).schema
-    except (OSError, pa.ArrowException, ValueError):
-        return {}
+    schema = probe_schema(files, files.paths[0]).schema
     return {field.name: name for field in schema if (name := type_name(field))}
 
 
@@ -302,15 +289,10 @@ def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
 
 def _joined(tables: Sequence[pa.Table], columns: Sequence[str], text: bool) -> pa.Table:
     """Return the rows of all tables with canonical types. `text` is true if the tables have the texts of CSV files."""
-    filled = (
-        [t for t in tables if t.num_rows]
-        or tables[:1]
-        or [pa.schema([(name, pa.string()) for name in columns]).empty_table()]
-    )
-    whole = pa.concat_tables(
-        [t.select(list(columns)).replace_schema_metadata(None) for t in filled],
-        promote_options="permissive",
-    )
+    filled = [table for table in tables if table.num_rows]
+    if not filled:
+        filled = [pa.schema([(name, pa.string()) for name in columns]).empty_table()]
+    whole = pa.concat_tables(filled, promote_options="permissive").select(list(columns))
     return canonical_table(infer_types(whole) if text else whole)
 
 
@@ -342,30 +324,31 @@ def read_some(files: SourceFiles, columns: Sequence[str], most: int) -> SomeRows
     import pyarrow.parquet as pq
 
     chosen = [files.paths[i] for i in spread(len(files.paths), SAMPLED_FILES)]
-    each, share = max(1, most // len(chosen)), len(files.paths) / len(chosen)
-    tables, read, size = [], 0, 0
+    each = max(1, most // len(chosen))
+    share = len(files.paths) / len(chosen)
+    tables: list[pa.Table] = []
+    read = 0
     if files.format == ".parquet":
         for path in chosen:
             with files.system.open_input_file(path) as opened:
                 file = pq.ParquetFile(opened)
                 read += file.metadata.num_rows
                 groups = spread(file.num_row_groups, SAMPLED_GROUPS)
-                tables += [
-                    file.read_row_group(i, columns=list(columns)).slice(
-                        0, max(1, each // len(groups))
-                    )
-                    for i in groups
-                ]
+                for i in groups:
+                    rows = max(1, each // len(groups))
+                    batches = file.iter_batches(rows, row_groups=[i], columns=list(columns))
+                    first = itertools.islice(batches, 1)
+                    tables += [pa.Table.from_batches([batch]) for batch in first]
         return SomeRows(_joined(tables, columns, text=False), round(share * read), share == 1)
+    size = 0
     for path in chosen:
-        block = next(read_blocks(files, path, columns))
-        whole = uncompressed_bytes(files.system, path)
-        tables.append(block.slice(0, each))
-        read, size = read + block.num_rows, size + min(whole, COLUMN_BLOCK)
+        for block in itertools.islice(read_blocks(files, path, columns), 1):
+            tables.append(block.slice(0, each))
+            read += block.num_rows
+            size += min(uncompressed_bytes(files.system, path), COLUMN_BLOCK)
     whole = sum(uncompressed_bytes(files.system, path) for path in files.paths)
-    return SomeRows(
-        _joined(tables, columns, files.is_text), round(read * whole / max(1, size)), False
-    )
+    rows = round(read * whole / max(1, size))
+    return SomeRows(_joined(tables, columns, files.is_text), rows, exact=False)
 
 
 def spread(count: int, most: int) -> list[int]:

@@ -42,6 +42,7 @@ def string_array(*words: str) -> pa.Array:
     )
 
 
+_ALWAYS_MISSING = string_array(*ALWAYS_MISSING)
 # The texts that pandas reads as booleans
 _BOOLEANS = "^(True|TRUE|true|False|FALSE|false)$"
 
@@ -91,16 +92,15 @@ def is_text(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def null_texts(column: pa.ChunkedArray, texts: pa.Array | None = None) -> pa.ChunkedArray:
+def null_texts(column: pa.ChunkedArray, texts: pa.Array = _ALWAYS_MISSING) -> pa.ChunkedArray:
     """Return a column of texts in which some texts are null, with or without spaces around them. Blank texts are null, too.
 
     Args:
         column: the column.
-        texts: the texts. None for the texts in `ALWAYS_MISSING`.
+        texts: the texts.
     """
     trimmed = pc.utf8_trim_whitespace(column)
-    value_set = string_array(*ALWAYS_MISSING).cast(column.type) if texts is None else texts
-    found = pc.is_in(trimmed, value_set=value_set)
+    found = pc.is_in(trimmed, value_set=texts.cast(column.type))
     if not pc.any(found).as_py():
         return column
     return pc.if_else(found, pa.scalar(None, column.type), column)
@@ -286,12 +286,8 @@ def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
         return [table]
     each = table.num_rows // k
     if not each:
-        raise InputError(
-            Problem(
-                "scaling.num_workers",
-                f"the trial has {k} workers, but the train split has only {table.num_rows} rows",
-            )
-        )
+        text = f"the trial has {k} workers, but the train split has only {table.num_rows} rows"
+        raise InputError(Problem("scaling.num_workers", text))
     return [table.take(pa.array(np.arange(rank, each * k, k))) for rank in range(k)]
 
 

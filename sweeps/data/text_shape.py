@@ -72,7 +72,7 @@ def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) ->
     """
     first = read.skip_lines + 1
     rows = list(rows_of(lines, separator, first))
-    if text := bad_byte(rows, rows[0][1], read.encoding):
+    if text := bad_byte(rows, read.encoding):
         return text
     text = ""
     fix: dict[str, Any] = {}
@@ -141,7 +141,7 @@ def rows_problem(rows: Iterator[Row], names: Sequence[str], encoding: str) -> st
     repeats = []
     for line, cells in rows:
         if _BAD_BYTE.search("".join(cells)):
-            return bad_byte([(line, cells), *itertools.islice(rows, 1000)], names, encoding)
+            return bad_byte([(line, cells), *itertools.islice(rows, 1000)], encoding)
         if len(cells) != len(names):
             text = f"line {line} has {len(cells)} values, but there are {len(names)} names"
             return f"{text}; correct this line, or put quotes around a value that contains a separator or a line feed"
@@ -153,15 +153,14 @@ def rows_problem(rows: Iterator[Row], names: Sequence[str], encoding: str) -> st
     return f"{text}; leave them out with `awk 'NR == 1 {{h = $0}} NR == 1 || $0 != h' rows.csv > clean.csv`"
 
 
-def bad_byte(rows: Sequence[Row], names: Sequence[str], encoding: str) -> str | None:
+def bad_byte(rows: Sequence[Row], encoding: str) -> str | None:
     """Return a message about the first byte that cannot be decoded, with the likely encoding; None if there is no such byte."""
     for line, cells in rows:
-        for i, cell in enumerate(cells):
-            if found := _BAD_BYTE.search(cell):
-                column = f", column `{names[i]}`" if i < len(names) > 1 else ""
-                text = f"it is not {encoding.upper()} text (byte 0x{ord(found[0]) - 0xDC00:02x}, line {line}{column})"
-                sample = "\n".join(cell for _, cells in rows for cell in cells)
-                return f"{text}; {encoding_advice(sample.encode(encoding, 'surrogateescape'))}"
+        if found := _BAD_BYTE.search("".join(cells)):
+            byte = f"byte 0x{ord(found[0]) - 0xDC00:02x}, line {line}"
+            sample = "\n".join(cell for _, cells in rows for cell in cells)
+            advice = encoding_advice(sample.encode(encoding, "surrogateescape"))
+            return f"it is not {encoding.upper()} text ({byte}); {advice}"
     return None
 
 

@@ -31,14 +31,12 @@ class Columns:
         parse: rule and reason for each column that is parsed. A rule is a text or a mapping.
         texts: the columns that stay texts and need an encoder.
         prose: the columns of texts that are hashed word by word.
-        numbers: the columns that a trainer reads as they are, or after they are parsed.
     """
 
     drop: dict[str, str] = field(default_factory=dict)
     parse: dict[str, tuple[Any, str]] = field(default_factory=dict)
     texts: tuple[ColumnSummary, ...] = ()
     prose: tuple[str, ...] = ()
-    numbers: tuple[ColumnSummary, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def columns_of(summary: DataSummary) -> Columns:
     found = {f.column: f for f in reversed(summary.findings) if f.column and not f.loose}
     drop: dict[str, str] = {}
     parse: dict[str, tuple[Any, str]] = {}
-    texts, numbers = [], []
+    texts = []
     for column in (c for c in summary.columns if c.role == "feature"):
         finding = found.get(column.name, Finding(""))
         if (reason := _drop_reason(column, finding)) is not None:
@@ -84,10 +82,8 @@ def columns_of(summary: DataSummary) -> Columns:
             parse[column.name] = "%Y-%m-%d", "dates become the days since 1970-01-01"
         if column.kind == "text" and column.name not in {**drop, **parse}:
             texts.append(column)
-        elif column.name not in drop:
-            numbers.append(column)
     prose = tuple(f.column for f in summary.findings if f.kind == "prose")
-    return Columns(drop, parse, tuple(texts), prose, tuple(numbers))
+    return Columns(drop, parse, tuple(texts), prose)
 
 
 def _parse_reason(finding: Finding) -> str:

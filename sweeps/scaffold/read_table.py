@@ -48,9 +48,7 @@ def read_keys(text: str) -> tuple[ReadKeys, str]:
 
 
 def open_table(
-    path: str,
-    folder: Path,
-    read: ReadKeys = READ_DEFAULTS,
+    path: str, folder: Path, read: ReadKeys = READ_DEFAULTS
 ) -> tuple[str, TableReader, pa.Table]:
     """Read a data file, or some rows of a large one.
 
@@ -106,17 +104,11 @@ def describe_table(
     if table.num_columns == 1:
         raise InputError(Problem("--label", f"`{source}` has only the column `{label}`"))
     rule = _label_rule(table, label)
-    spec = DataSpec(
-        source,
-        label,
-        Split("fraction", fraction=0.2),
-        None,
-        None,
-        folder,
-        parse={label: rule} if rule else {},
-        drop_missing_label=True,
-    )
-    words = _label_words(spec, table)
+    parse = {label: rule} if rule else {}
+    valid = Split("fraction", fraction=0.2)
+    spec = DataSpec(source, label, valid, None, None, folder, parse=parse, drop_missing_label=True)
+    profile = profile_columns(spec, table.select([label])).get(label, Profile(0))
+    words = " and ".join(repr(word) for word in profile.markers if profile.frequent(word))
     spec = replace(spec, missing={label: ()} if words else {})
     try:
         parts = read_rows(spec, {"train": table}).parts
@@ -127,8 +119,8 @@ def describe_table(
         raise InputError([Problem("--label", problem.text) for problem in e.problems]) from None
     summary = summarize(spec, parts, classes, 0, dict(reader.rows) if reader.stream else None)
     found = Table(source, label, task, given, rule, missing, summary, reader.exact, words)
-    columns = columns_of(summary)
-    if not (columns.texts or columns.numbers):
+    dropped = columns_of(summary).drop
+    if all(column.name in dropped for column in summary.columns if column.role == "feature"):
         text = "no column is left that this trainer can read; write a loop of your own (docs/how-to/own-loop.md)"
         raise InputError(Problem("--data", text))
     return found
@@ -142,13 +134,6 @@ def _label_rule(table: pa.Table, label: str) -> str:
             if finding.kind == "number_text" and not finding.count:
                 return finding.rule
     return ""
-
-
-def _label_words(spec: DataSpec, table: pa.Table) -> str:
-    """Return the words that are frequent classes of a label of texts; "" if there are none."""
-    label = str(spec.label)
-    found = profile_columns(spec, table.select([label])).get(label, Profile(0))
-    return " and ".join(repr(word) for word in found.markers if found.frequent(word))
 
 
 def _task(label: str, parts: dict[str, pa.Table]) -> tuple[str, tuple[Any, ...] | None, bool]:

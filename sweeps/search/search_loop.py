@@ -189,7 +189,7 @@ class SearchLoop:
             return None
         trial = self.store.enqueue(keys, command)
         self._asker.add_interrupted(trial)
-        self.queue.record_enqueued(keys)
+        self.queue.record_interrupted_start(None, keys)
         return trial.number
 
     def next_paused(self) -> int | None:

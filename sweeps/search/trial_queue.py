@@ -91,18 +91,10 @@ class TrialQueue:
 
     # Record starts and ends
 
-    def record_enqueued(self, keys: Keys) -> None:
-        """Put a trial that `sweeps enqueue` added to the study behind all trials that the study already contains.
-
-        Args:
-            keys: The keys that are fixed for the trial, by dimension.
-        """
-        self.record_interrupted_start(None, keys)
-
     def record_interrupted_start(self, repeat_of: int | None, enqueued: Keys | None = None) -> None:
-        """Put a trial that the study already contains, but whose start was interrupted, at the front of the queue.
+        """Put a trial that the study already contains behind all other such trials. They come before all other trials.
 
-        After a repair of the journal, there may be several such trials. Call this method for them in the order of their numbers; they then
+        The start of such a trial was interrupted, or `sweeps enqueue` added the trial. After a repair of the journal, there may be several such trials. Call this method for them in the order of their numbers; they then
         start in this order.
 
         Args:

@@ -92,14 +92,9 @@ def assignments(
     outer = enclosing_options(dict(sections))
     needed, pending = set(names), list(names)
     while pending:
-        name = pending.pop()
-        enclosing = outer[name]
-        related = [
-            *(term.name for term in dims[name].when),
-            *((enclosing[0],) if enclosing else ()),
-        ]
-        pending += [n for n in related if n not in needed]
-        needed.update(related)
+        related = {term.name for term in _terms(dims[pending.pop()], outer)} - needed
+        pending += related
+        needed |= related
     keys = {name: _keys(dims[name], name in names, dims.values()) for name in needed}
     stack: list[tuple[int, ...]] = [()]
     while stack:
@@ -120,6 +115,12 @@ def assignments(
 
         values: dict[str, Any] = {}
         yield {name: fill(template, choose, values) for name, template in sections.items()}, values
+
+
+def _terms(dim: Dimension, outer: Mapping[str, tuple[str, Any] | None]) -> tuple[Term, ...]:
+    """Return the conditions of a dimension. One of them is that the option that contains the dimension is chosen."""
+    option = outer.get(dim.name)
+    return (*dim.when, Term(option[0], keys=(option[1],))) if option else dim.when
 
 
 def any_key(dim: Dimension) -> Any:
@@ -188,18 +189,13 @@ def conflicting_dimension(
         The name of the other dimension. None if `dim` can be active.
     """
     needed: dict[str, list[Term]] = {}
-    stack, seen = [dim.name], {dim.name}
-    while stack:
-        name = stack.pop()
-        enclosing = outer.get(name)
-        for term in (
-            *dims[name].when,
-            *((Term(enclosing[0], keys=(enclosing[1],)),) if enclosing else ()),
-        ):
+    pending, seen = [dim.name], {dim.name}
+    while pending:
+        for term in _terms(dims[pending.pop()], outer):
             needed.setdefault(term.name, []).append(term)
             if term.name not in seen:
                 seen.add(term.name)
-                stack.append(term.name)
+                pending.append(term.name)
     return next((name for name, terms in needed.items() if not possible(dims[name], terms)), None)
 
 

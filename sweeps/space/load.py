@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError, Problem, first_of
 from sweeps.core.resources import Shape, jax_connects
 from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
@@ -224,6 +224,11 @@ class _Loader:
             check_commands(self.file, self.trainer, self.trainers.definition, params, self.roots)
         return sections
 
+    @property
+    def _sampled(self) -> list[str]:
+        """Names of the dimensions that are not grids."""
+        return [dim.name for dim in self.parser.dimensions if not dim.is_grid]
+
     def _finish_search(
         self, data: DataSpec | None, sections: dict[str, Template], cells: int
     ) -> str:
@@ -238,8 +243,10 @@ class _Loader:
             The reason for the algorithm that was chosen for `search.algorithm: auto`. "" if the file names an algorithm.
         """
         self._add_initial_points(sections)
-        search, dims = self.search, self.parser.dimensions
-        scheduler, limits, reason = search.scheduler, search.limits, ""
+        search = self.search
+        scheduler = search.scheduler
+        limits = search.limits
+        reason = ""
         self._check_folds(data, scheduler)
         if scheduler is not None and scheduler.counts_rows:
             for key, text in row_obstacles(data, sections, scheduler):
@@ -248,7 +255,7 @@ class _Loader:
         if (
             scheduler
             and perturbs(scheduler)
-            and not any(dim.name.startswith("params.") and not dim.is_grid for dim in dims)
+            and not any(name.startswith("params.") for name in self._sampled)
         ):
             self.file.wrong(
                 "scheduler.name",
@@ -277,13 +284,13 @@ class _Loader:
     def _algorithm_notes(self) -> tuple[str, ...]:
         """Return a note if the file names a sampler, but has no dimension that the sampler can choose."""
         node = self.file.node("search")
-        search, dims = self.search.search, self.parser.dimensions
+        search = self.search.search
         if search is None or not node.is_map or "algorithm" not in node.value:
             return ()
-        if search.algorithm in (AUTO, "grid") or any(not dim.is_grid for dim in dims):
+        if search.algorithm in (AUTO, "grid") or self._sampled:
             return ()
         why = "nothing is tuned, so the trials differ only in their seeds"
-        if dims:
+        if self.parser.dimensions:
             why = "only grids are tuned, and sweeps tries every cell"
         return (
             f"search.algorithm: `{search.algorithm}` has no effect, because {why}; leave this key out, or tune a value under `space:`",
@@ -322,7 +329,7 @@ class _Loader:
         search = self.search
         options = search.search.options if search.search else None
         return choose(
-            sampled=sum(not dim.is_grid for dim in self.parser.dimensions),
+            sampled=len(self._sampled),
             objectives=len(search.objectives),
             max_trials=max_trials,
             perturbs=search.scheduler is not None and perturbs(search.scheduler),
@@ -490,33 +497,26 @@ class _Loader:
             for dim in dimensions(template)
         ]
         if _more_than(MAX_VARIANTS, enumeration.assignments(sections, names)):
-            self.problems.add(
-                self.file.at("data"),
-                "data",
-                f"makes more than {MAX_VARIANTS} variants; give fewer options",
-            )
+            text = f"makes more than {MAX_VARIANTS} variants; give fewer options"
+            self.problems.add(self.file.at("data"), "data", text)
         search, limits = self.search.search, self.search.limits
-        sampled = [dim.name for dim in self.parser.dimensions if not dim.is_grid]
+        sampled = self._sampled
         if search and search.algorithm == "grid" and sampled:
-            names = sampled[:5] + ["..."] * (len(sampled) > 5)
             self.file.wrong(
                 "search.algorithm",
-                f"grid search allows only `grid` dimensions, but these are sampled: {', '.join(names)}",
+                f"grid search allows only `grid` dimensions, but these are sampled: {first_of(sampled, 5)}",
             )
         if search and search.earlier and not sampled:
             self.file.wrong(
                 "search.from", "has no effect, because no dimension is sampled; leave this key out"
             )
         if limits and 0 < limits.max_trials < len(cells):
-            self.file.wrong(
-                "limits.max_trials",
-                f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}",
-            )
-        elif limits and not limits.max_trials and sampled:
             text = (
-                f"is required, because {sampled[0]} is sampled; "
-                f"give the number of trials, which must be at least the number of grid cells, {len(cells)}"
+                f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}"
             )
+            self.file.wrong("limits.max_trials", text)
+        elif limits and not limits.max_trials and sampled:
+            text = f"is required, because {sampled[0]} is sampled; give the number of trials, which must be at least the number of grid cells, {len(cells)}"
             self.file.wrong("limits.max_trials", text)
         return cells
 

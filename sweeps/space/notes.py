@@ -18,10 +18,8 @@ def goal_notes(objectives: Sequence[Objective]) -> tuple[str, ...]:
     for i, objective in enumerate(objectives):
         usual = usual_goal(objective.metric)
         if usual is not None and usual != objective.goal:
-            key, better = (
-                f"objective.{i}.goal" if len(objectives) > 1 else "objective.goal",
-                "lower" if usual == "minimize" else "higher",
-            )
+            key = f"objective.{i}.goal" if len(objectives) > 1 else "objective.goal"
+            better = "lower" if usual == "minimize" else "higher"
             text = f"a {better} `{objective.metric}` is usually better, but the goal is `{objective.goal}`"
             notes.append(f"{key}: {text}; write `goal: {usual}`")
     return tuple(notes)
@@ -49,13 +47,12 @@ def list_notes(params: Template) -> tuple[str, ...]:
     Args:
         params: The section `space.params`.
     """
-    lists = (
-        {name: value for name, value in params.items() if isinstance(value, (list, tuple))}
-        if isinstance(params, dict)
-        else {}
-    )
+    if not isinstance(params, dict):
+        return ()
     return tuple(
         f"space.params.{name}: this list is one value, and nothing is tuned; to try each element, write `{{choice: {json.dumps(value)}}}`"
-        for name, value in lists.items()
-        if len(value) > 1 and all(isinstance(each, (bool, int, float, str)) for each in value)
+        for name, value in params.items()
+        if isinstance(value, (list, tuple))
+        and len(value) > 1
+        and all(isinstance(each, (int, float, str)) for each in value)
     )

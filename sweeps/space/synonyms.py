@@ -244,20 +244,15 @@ def foreign_file(keys: Iterable[object]) -> str | None:
     names = {normalized(str(key)) for key in keys}
     if names & {"trainer", "space"}:
         return None
-    tools = (text for tool, text in FOREIGN_FILES.items() if {*tool.split()} <= names)
-    tool = next(tools, None)
-    return tool and f"not a space file, but {tool}; docs/get-started.md shows a space file"
+    for tool, text in FOREIGN_FILES.items():
+        if {*tool.split()} <= names:
+            return f"not a space file, but {text}; docs/get-started.md shows a space file"
+    return None
 
 
 def normalized(name: str) -> str:
     """Return a name in lower case, without `_` and `-`."""
     return name.replace("_", "").replace("-", "").lower()
-
-
-_OUR_NAMES = {
-    place: {normalized(name): word for name, word in words.items()}
-    for place, words in SUGGESTIONS.items()
-}
 
 
 def our_name(place: str, name: object) -> str | None:
@@ -269,7 +264,9 @@ def our_name(place: str, name: object) -> str | None:
         place: Place of the name in the space file: a key of `SUGGESTIONS`, such as "scheduler.name".
         name: The name as the user wrote it.
     """
-    return _OUR_NAMES.get(place, {}).get(normalized(str(name)))
+    wanted = normalized(str(name))
+    words = SUGGESTIONS.get(place, {}).items()
+    return next((word for theirs, word in words if normalized(theirs) == wanted), None)
 
 
 def suggest(place: str, name: object, valid: Iterable[str]) -> str:

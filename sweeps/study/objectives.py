@@ -194,12 +194,9 @@ class Objectives:
         key = self.order.key
         if self.last_step_counts:
             curve = curve[-1:]
-        elif not self.constraints:
-            # Only numbers are compared, because a study may have millions of reports.
-            finite = [pair for pair in curve if math.isfinite(pair[1])]
-            known_pairs = finite or [pair for pair in curve if not math.isnan(pair[1])]
-            best_of = min if self.minimize else max
-            curve = [best_of(known_pairs, key=lambda pair: pair[1])] if known_pairs else []
+        elif not self.constraints and curve:
+            # The other metrics are not compared, because a study may have millions of reports.
+            curve = [min(curve, key=lambda pair: key({self.metric: pair[1]}))]
         reports = self.step_metrics(curve, others)
         step, metrics = min(reports, key=lambda report: key(report[1]), default=(None, {}))
         if key(metrics) == UNKNOWN:

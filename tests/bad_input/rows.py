@@ -152,7 +152,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "latin-1",
             "bad.csv",
             ROWS.replace("plan", "größe").encode("latin-1"),
-            "2:15: data.train: `bad.csv` cannot be read: it is not UTF-8 text (byte 0xf6, line 1, column `gr??e`); it is probably cp1252: add `data.read: {encoding: cp1252}`, or convert it with `iconv -f cp1252 -t utf-8`",
+            "2:15: data.train: `bad.csv` cannot be read: it is not UTF-8 text (byte 0xf6, line 1); it is probably cp1252: add `data.read: {encoding: cp1252}`, or convert it with `iconv -f cp1252 -t utf-8`",
         ),
         file(
             "binary data with the suffix of CSV",
@@ -238,7 +238,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         data(
             "files with different columns",
             '{train: "?.csv", label: y, valid: 0.25}',
-            "2:15: data.train: `b.csv` lacks column `plan` and also has column `paln`, compared with `a.csv`; all "
+            "2:15: data.train: `b.csv` lacks `plan` and also has `paln`, compared with `a.csv`; all "
             "files of a source need the same columns",
             files={"a.csv": ROWS, "b.csv": ROWS.replace("plan", "paln")},
         ),

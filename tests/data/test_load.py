@@ -211,7 +211,7 @@ def test_files_with_a_wrong_suffix_are_refused(tmp_path, name, content, text):
 def test_files_of_a_source_must_agree(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     (tmp_path / "b.csv").write_text("a,c\n1,2\n")
-    assert "lacks column `b` and also has column `c`" in refused("*.csv", tmp_path)
+    assert "lacks `b` and also has `c`" in refused("*.csv", tmp_path)
     pd.DataFrame({"a": [1], "b": [2]}).to_parquet(tmp_path / "b.parquet")
     (tmp_path / "b.csv").unlink()
     assert "mixes .csv and .parquet files" in refused(".", tmp_path)

@@ -205,7 +205,7 @@ def test_a_late_byte_is_found(tmp_path, suffix):
     content = (LATE + "9000,café\n9001,thé\n").encode("cp1252")
     content = gzip.compress(content) if suffix.endswith("gz") else content
     assert (
-        "it is not UTF-8 text (byte 0xe9, line 9002, column `b`); it is probably cp1252: "
+        "it is not UTF-8 text (byte 0xe9, line 9002); it is probably cp1252: "
         "add `data.read: {encoding: cp1252}`"
     ) in refused(tmp_path, f"rows.{suffix}", content)
     table = read_source(f"rows.{suffix}", tmp_path, "x", {}, ReadKeys(encoding="cp1252"))
