@@ -105,12 +105,8 @@ class SweepReader:
             snapshot = self._read()
             data = snapshot.data
             if data is None:
-                note = (
-                    "The study cannot be read."
-                    if snapshot.problem
-                    else "The sweep has no trials yet."
-                )
-                return Figure(key, "", note=note)
+                reason = "The study cannot be read." if snapshot.problem else ""
+                return Figure(key, "", note=reason or "The sweep has no trials yet.")
             wanted = (key, *sorted(options.items()))
             if wanted not in self._figures:
                 if len(self._figures) >= KEPT_FIGURES:
@@ -165,16 +161,13 @@ def read(reader: record.RecordReader, version: str, old: Mapping[int, Row]) -> S
 
 def version_of(folder: Path) -> str:
     """Return a text that changes if what the page shows of a sweep changes. This function raises no error."""
-    paths, parts = SweepFolder(folder), [is_driven(folder)]
-    states: list[Any] = [
-        *parts,
-        *map(_stamp, (paths.journal, paths.origin, paths.result, paths.stages)),
-    ]
-    try:
-        if parts[0] and storage.place_of(folder) is not None:
+    paths = SweepFolder(folder)
+    driven = is_driven(folder)
+    files = (paths.journal, paths.origin, paths.result, paths.stages)
+    states: list[Any] = [driven, *map(_stamp, files)]
+    with contextlib.suppress(InputError):  # `origin.json` is damaged, which the summary reports
+        if driven and storage.place_of(folder) is not None:
             states.append(int(time.time() / DATABASE_SECONDS))
-    except InputError:  # `origin.json` is damaged, which the summary reports
-        pass
     return repr(states)
 
 

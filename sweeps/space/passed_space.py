@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -80,7 +80,9 @@ def read_passed(space: Mapping[str, Any]) -> PassedSpace:
 
 def parse_passed(text: str) -> Node:
     """Parse the text of a passed space. The places of the nodes are key paths."""
-    return _with_key_paths(parse(text, PLACE), "")
+    root = parse(text, PLACE)
+    _set_key_paths(root, "")
+    return root
 
 
 def script_path() -> Path:
@@ -100,28 +102,17 @@ def script_path() -> Path:
     return file
 
 
-def _with_key_paths(node: Node, path: str) -> Node:
-    """Return a copy of a tree in which the places are key paths."""
-
-    def below(key: Any) -> str:
-        return f"{path}.{key}" if path else str(key)
-
-    mark = node.mark._replace(key_path=path or PLACE)
+def _set_key_paths(node: Node, path: str) -> None:
+    """Make the places in a tree key paths."""
+    node.mark = node.mark._replace(key_path=path or PLACE)
+    prefix = f"{path}." if path else ""
     if node.is_map:
-        keys = {key: at._replace(key_path=below(key)) for key, at in node.keys.items()}
-        return replace(
-            node,
-            value={key: _with_key_paths(child, below(key)) for key, child in node.value.items()},
-            mark=mark,
-            keys=keys,
-        )
-    if node.is_list:
-        return replace(
-            node,
-            value=[_with_key_paths(child, below(i)) for i, child in enumerate(node.value)],
-            mark=mark,
-        )
-    return replace(node, mark=mark)
+        for key, child in node.value.items():
+            node.keys[key] = node.keys[key]._replace(key_path=f"{prefix}{key}")
+            _set_key_paths(child, f"{prefix}{key}")
+    elif node.is_list:
+        for i, child in enumerate(node.value):
+            _set_key_paths(child, f"{prefix}{i}")
 
 
 class _Converter:

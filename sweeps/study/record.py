@@ -186,6 +186,8 @@ class TrialRecord:
             "curve": self.curve,
             "reason": self.reason,
             "error": r.error,
+            "began": self.began and self.began.isoformat(timespec="seconds"),
+            "ended": self.ended and self.ended.isoformat(timespec="seconds"),
         }
         rare = {
             "final": r.final,
@@ -201,11 +203,7 @@ class TrialRecord:
         shown |= {name: value for name, value in rare.items() if value}
         if self.bracket is not None:
             shown["bracket"] = self.bracket
-        times = {
-            name: at and at.isoformat(timespec="seconds")
-            for name, at in (("began", self.began), ("ended", self.ended))
-        }
-        shown = to_json_value(shown | times)
+        shown = to_json_value(shown)
         return shown
 
 
