@@ -86,6 +86,9 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
     }
     if set(named) == {"samplefrom"}:
         return "a value cannot be a function of other values; use `when`, or compute the value in the loop"
+    if "feasiblespace" in named and named["feasiblespace"].is_map:  # of Katib
+        inside = named.pop("feasiblespace").value.items()
+        named |= {"values" if key == "list" else normalized(key): child for key, child in inside}
     if not named or not set(named) <= set(_KEYS):
         return None
     words = _properties(named)
