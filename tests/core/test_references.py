@@ -41,9 +41,8 @@ def test_names_are_found_in_the_source_without_importing_it(module, name):
 
 @pytest.mark.parametrize("name", ["inside", "local", "load", "field"])
 def test_names_inside_of_functions_and_classes_are_not_the_modules(module, name):
-    assert (
-        f"has no `{name}`; valid: BACKEND, Model, aliased, late, train"
-        in references.problem(f"{module}:{name}")
+    assert f"has no `{name}`; valid: BACKEND, Model, aliased, late, train" in references.problem(
+        f"{module}:{name}"
     )
 
 
