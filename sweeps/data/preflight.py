@@ -82,7 +82,10 @@ def check_data(space: Space, most: float = MAX_BYTES) -> None:
     if not problems and labels:
         problems = _check_labels(space, list(labels.values()), lacking)
     if not problems:
-        problems = _check_types(space, known)
+        try:
+            problems = _check_types(space, known)
+        except InputError as e:
+            problems += e.problems
     if problems:
         raise locate_problems(space, problems)
     for note in lacking:

@@ -102,7 +102,7 @@ class Batch:
         metrics: Metrics to log, by run ID.
         params: Parameters to log, by run ID and name. MLflow refuses a batch that names a parameter twice.
         tags: Tags to set, by run ID.
-        statuses: Runs to terminate, each as (run ID, status, end time in milliseconds).
+        statuses: Status and end time in milliseconds of each run to terminate, by run ID.
         started: Trials that started in this group of events.
         ended: Numbers of the trials whose artifact files are logged: trials that ended, and at the end of the sweep all trials once more.
     """
@@ -110,7 +110,7 @@ class Batch:
     metrics: dict[str, list[Metric]] = field(default_factory=lambda: defaultdict(list))
     params: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     tags: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
-    statuses: list[tuple[str, str, int]] = field(default_factory=list)
+    statuses: dict[str, tuple[str, int]] = field(default_factory=dict)
     started: list[Trial] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
 
@@ -209,19 +209,14 @@ class RunWriter:
         """Find or create the experiment, and return the experiment's ID."""
         to = self.destination
         existing = self._client.get_experiment_by_name(to.experiment)
-        if existing is not None and existing.lifecycle_stage == "deleted":
-            self._client.restore_experiment(existing.experiment_id)
         if existing is None:
-            location = (
-                (to.root / "mlartifacts" / to.experiment).resolve().as_uri()
-                if to.uri.startswith("sqlite")
-                else None
-            )
-            return str(
-                self._client.create_experiment(
-                    to.experiment, artifact_location=location, tags={KIND: MACHINE_LEARNING}
-                )
-            )
+            location = None
+            if to.uri.startswith("sqlite"):
+                location = (to.root / "mlartifacts" / to.experiment).resolve().as_uri()
+            tags = {KIND: MACHINE_LEARNING}
+            return str(self._client.create_experiment(to.experiment, location, tags))
+        if existing.lifecycle_stage == "deleted":
+            self._client.restore_experiment(existing.experiment_id)
         if KIND not in existing.tags:
             self._client.set_experiment_tag(existing.experiment_id, KIND, MACHINE_LEARNING)
         return str(existing.experiment_id)
@@ -330,8 +325,7 @@ class RunWriter:
         if continues:
             self._permit(self._client.update_run, run, "RUNNING")
             batch.tags[run]["sweeps.state"] = State.RUNNING.value
-            # A pause has ended
-            batch.statuses = [status for status in batch.statuses if status[0] != run]
+            batch.statuses.pop(run, None)  # a pause has ended
         params = run_contents.trial_params(trial) | run_contents.log_params(
             trial, self._log_dimensions
         )
@@ -358,27 +352,24 @@ class RunWriter:
     def _(self, event: events.TrialPaused, batch: Batch) -> None:
         run = self.runs[event.number]
         batch.tags[run]["sweeps.state"] = "PAUSED"
-        batch.statuses.append((run, "SCHEDULED", int(event.time * 1000)))
+        batch.statuses[run] = ("SCHEDULED", int(event.time * 1000))
 
     @_add.register
     def _(self, event: events.TrialEnded, batch: Batch) -> None:
         run, result = self.runs[event.number], event.result
         tags = batch.tags[run]
-        tags["sweeps.state"] = (
-            result.state.value if result.state is not State.RUNNING else "INTERRUPTED"
-        )
+        interrupted = result.state is State.RUNNING
+        tags["sweeps.state"] = "INTERRUPTED" if interrupted else result.state.value
         if self._constrained:
             tags["sweeps.feasible"] = str(result.feasible).lower()
         if result.reason:
             tags["sweeps.reason"] = result.reason
         if result.error:
             tags["sweeps.error"] = result.error
-        if (
-            result.state is not State.RUNNING
-        ):  # An interrupted trial may continue, and metrics cannot be removed.
+        if not interrupted:  # an interrupted trial may continue, and metrics cannot be removed
             batch.add_metrics(run, self._final_metrics(result).items(), event.time)
             batch.ended.append(event.number)
-        batch.statuses.append((run, STATUS[result.state], int(event.time * 1000)))
+        batch.statuses[run] = (STATUS[result.state], int(event.time * 1000))
 
     def _final_metrics(self, result: Result) -> dict[str, float | None]:
         """Return the final metrics of an ended trial."""
@@ -409,7 +400,7 @@ class RunWriter:
             batch.add_metrics(parent, run_contents.sweep_metrics(result).items(), event.time)
         if event.report:
             batch.tags[parent] |= self._report_tags(event.report, event.best)
-        batch.statuses.append((parent, run_contents.sweep_status(result), int(event.time * 1000)))
+        batch.statuses[parent] = (run_contents.sweep_status(result), int(event.time * 1000))
         batch.ended += (
             self._logged_files
         )  # A trial may have written more files after the scheduler stopped it.
@@ -440,12 +431,10 @@ class RunWriter:
         return {**tags, run_contents.NOTE: run_contents.description(markdown, links)}
 
     def _save_views(self, space: Space) -> None:
-        trials = views.saved_view(
-            f"{self._sweep}: trials",
-            self.destination.started,
-            views.trials_view(self._sweep, space),
-        )
-        sweeps = views.saved_view("all sweeps", self.destination.started, views.sweeps_view(space))
+        started = self.destination.started
+        view = views.trials_view(self._sweep, space)
+        trials = views.saved_view(f"{self._sweep}: trials", started, view)
+        sweeps = views.saved_view("all sweeps", started, views.sweeps_view(space))
         for name, value in {self._sweep: trials, views.ALL_SWEEPS: sweeps}.items():
             self._client.set_experiment_tag(self.experiment_id, views.VIEW_TAG + name, value)
 
@@ -455,23 +444,17 @@ class RunWriter:
         """Send the requests of a batch. The status of a run is sent first, because its values may take long."""
         from mlflow.entities import Param, RunTag
 
-        for run, status, time in batch.statuses:
-            self._permit(self._client.set_terminated, run, status, time)
+        for run, status_and_time in batch.statuses.items():
+            self._permit(self._client.set_terminated, run, *status_and_time)
         runs = {**batch.metrics, **batch.params, **batch.tags}
         self.left = len(runs)
         for run in runs:
-            params = [
-                Param(name, shorten(value, PARAM_LENGTH))
-                for name, value in batch.params[run].items()
-            ]
-            tags = [
-                RunTag(name, shorten(value, TAG_LENGTH)) for name, value in batch.tags[run].items()
-            ]
+            params = [Param(k, shorten(v, PARAM_LENGTH)) for k, v in batch.params[run].items()]
+            tags = [RunTag(k, shorten(v, TAG_LENGTH)) for k, v in batch.tags[run].items()]
             self._log_batch(run, batch.metrics[run], params, tags)
             self.left -= 1
-        for trial in (
-            batch.started
-        ):  # This follows the trial's parameters, because the loop may log the same names.
+        # This follows the trial's parameters, because the loop may log the same names
+        for trial in batch.started:
             self._write_run_file(trial)
         for number in dict.fromkeys(batch.ended):
             self._log_files(number)
@@ -499,9 +482,8 @@ class RunWriter:
         """Write the run's ID into the trial's folder, for loops that log to MLflow themselves."""
         folder = self._folder(trial.number)
         if folder.is_dir():
-            uri = without_password(self.destination.uri)
             run = {
-                "tracking_uri": uri,
+                "tracking_uri": without_password(self.destination.uri),
                 "experiment_id": self.experiment_id,
                 "run_id": self.runs[trial.number],
             }
@@ -512,20 +494,17 @@ class RunWriter:
         logged, top = self._logged_files.setdefault(number, {}), self._folder(number) / FILES
         for path in sorted(top.rglob("*")):
             try:
-                if kind_of(path) != FILE or logged.get(path) == (
-                    now := (path.stat().st_size, path.stat().st_mtime_ns)
-                ):
+                if kind_of(path) != FILE:
                     continue
-                target = Path(FILES, path.relative_to(top)).parent
-                self._permit(self._client.log_artifact, self.runs[number], str(path), str(target))
-            except (
-                FileNotFoundError,
-                PermissionError,
-                shutil.Error,
-            ) as e:  # The file cannot be read; the server is not the cause.
+                now = (path.stat().st_size, path.stat().st_mtime_ns)
+                if logged.get(path) != now:
+                    target = Path(FILES, path.relative_to(top)).parent
+                    to = (self.runs[number], str(path), str(target))
+                    self._permit(self._client.log_artifact, *to)
+                    logged[path] = now
+            # The file cannot be read; the server is not the cause
+            except (FileNotFoundError, PermissionError, shutil.Error) as e:
                 log.error("the file %s was not logged to MLflow: %s", path, masked(str(e)))
-                continue
-            logged[path] = now
 
     def _folder(self, number: int) -> Path:
         return SweepFolder(self.destination.root / self._sweep).trial(number)
