@@ -48,7 +48,10 @@ class TrialLifecycle:
     def __init__(self, search: SearchLoop, pool: PoolHandle, trackers: TrackerHub, began: float):
         self.progress = SweepProgress(search, began)
         self.notes: dict[str, str] = {}
-        self._search, self._store, self._pool, self._trackers = search, search.store, pool, trackers
+        self._search = search
+        self._store = search.store
+        self._pool = pool
+        self._trackers = trackers
         self._folder = SweepFolder(search.store.folder)
         limits = search.space.checkpoints
         policy = RetentionPolicy(limits.per_trial, limits.top, limits.max_disk)

@@ -78,18 +78,14 @@ def open_source(
     except Exception as e:
         raise_problem(place, f"`{source}` cannot be read: {sources.task_error(e)}", e)
     profiles = merge_profiles([pickle.loads(row["profiles"]) for row in rows])
-    kinds = {
-        name: found.type_of_others(opened.convert.text)
-        for name, found in profiles.items()
-        if not (name.startswith("Unnamed: ") and pa.types.is_null(found.kind))
-    }
-    schema = pa.schema(
-        [
-            (f.name, kinds.get(f.name, f.type))
-            for f in opened.schema
-            if f.name in kinds or f.name not in profiles
-        ]
-    )
+    fields = []
+    for column in opened.schema:
+        found = profiles.get(column.name)
+        if found is None:
+            fields.append(column)
+        elif not (column.name.startswith("Unnamed: ") and pa.types.is_null(found.kind)):
+            fields.append(pa.field(column.name, found.type_of_others(opened.convert.text)))
+    schema = pa.schema(fields)
     return replace(opened, convert=replace(opened.convert, schema=schema), profiles=profiles)
 
 
@@ -137,26 +133,22 @@ def _of_files(files: SourceFiles) -> LazySource:
     if files.format == ".jsonl":
         text = "has JSON lines, which cannot be streamed; convert it to Parquet, or set `data.ingest: memory`"
         raise_problem(files.place, f"`{files.source}` {text}")
-    dataset = sources.ray_dataset(files)
-    if not files.is_text:
-        more = [pa.field(name, pa.string()) for name in files.partition_columns]
-        schemas = {
-            files.display_name(path): pa.unify_schemas([each.schema, pa.schema(more)])
-            for path, each in zip(files.paths, found, strict=True)
-        }
-        return LazySource(
-            dataset, Convert(unify_schemas(schemas, files.place)), files_digest(files)
-        )
-    names = (*found[0].names, *files.partition_columns)
-    schema = pa.schema([(name, pa.large_string()) for name in names])
-    return LazySource(dataset, Convert(schema, text=True), files_digest(files))
+    more = pa.schema([(name, pa.string()) for name in files.partition_columns])
+    # All columns of all text files are texts
+    known = found[:1] if files.is_text else found
+    schemas = {
+        files.display_name(path): pa.unify_schemas([each.schema, more])
+        for path, each in zip(files.paths, known, strict=False)
+    }
+    convert = Convert(unify_schemas(schemas, files.place), files.is_text)
+    return LazySource(sources.ray_dataset(files), convert, files_digest(files))
 
 
 def files_digest(files: SourceFiles) -> str:
     """Return a hash of the name, the size and the time of change of each file. The contents are not read."""
     folder = files.folder or files.base
     found = files.system.get_file_info(list(files.paths))
-    return _hash(
+    return hash_of(
         [
             [path.removeprefix(folder), info.size, info.mtime_ns]
             for path, info in zip(files.paths, found, strict=True)
@@ -177,7 +169,7 @@ def _of_dataset(dataset: Any, source: str, place: str, args: Mapping[str, Any]) 
         raise_problem(place, f"`{source}` returned a Ray Dataset without columns")
     types = unify_schemas({source: _arrow_schema(schema, source, place)}, place)
     return LazySource(
-        dataset, Convert(types), _hash([source, dict(args), str(types), _input_files(dataset)])
+        dataset, Convert(types), hash_of([source, dict(args), str(types), _input_files(dataset)])
     )
 
 
@@ -205,20 +197,18 @@ def _input_files(dataset: Any) -> list[list[Any]]:
     from pyarrow import fs
 
     found: dict[str, list[Any]] = {}
-    for path, given in _paths_of(dataset):
-        system, name = (
-            fs.FileSystem.from_uri(path) if "://" in path else (given or fs.LocalFileSystem(), path)
-        )
-        system = getattr(system, "unwrap", lambda system=system: system)()
-        info = system.get_file_info(name)
-        inside = (
-            system.get_file_info(fs.FileSelector(name, recursive=True))
-            if info.type == fs.FileType.Directory
-            else [info]
-        )
-        found |= {
-            file.path: [file.path, file.size, file.mtime_ns] for file in inside if file.is_file
-        }
+    for path, system in _paths_of(dataset):
+        if "://" in path:
+            system, path = fs.FileSystem.from_uri(path)
+        system = system or fs.LocalFileSystem()
+        if hasattr(system, "unwrap"):
+            system = system.unwrap()
+        inside = [system.get_file_info(path)]
+        if inside[0].type == fs.FileType.Directory:
+            inside = system.get_file_info(fs.FileSelector(path, recursive=True))
+        for file in inside:
+            if file.is_file:
+                found[file.path] = [file.path, file.size, file.mtime_ns]
     return [found[name] for name in sorted(found)]
 
 
@@ -233,5 +223,6 @@ def _paths_of(dataset: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def _hash(parts: Sequence[Any]) -> str:
+def hash_of(parts: Sequence[Any]) -> str:
+    """Return a hash of values that JSON can store."""
     return hashlib.sha256(json.dumps(parts, default=repr).encode()).hexdigest()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import pickle
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -34,7 +32,7 @@ from sweeps.data.sources import task_error
 from sweeps.data.split import equals
 from sweeps.data.streaming.block_types import Convert, unify_schemas
 from sweeps.data.streaming.hashing import SHARE, VALID, below
-from sweeps.data.streaming.source import LazySource, open_source
+from sweeps.data.streaming.source import LazySource, hash_of, open_source
 from sweeps.data.summary import SAMPLE_ROWS, DataSummary, kind_of, sample_rows, summarize
 from sweeps.space.section_models import variant_of
 
@@ -98,12 +96,10 @@ class CountRows:
 
     Attributes:
         select: function that returns the rows of the split.
-        label: the label column. None if there is no label.
         parse: the rules of `data.parse`, by column. Each value is checked.
     """
 
     select: SelectRows
-    label: str | None
     parse: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, block: pa.Table) -> pa.Table:
@@ -111,7 +107,8 @@ class CountRows:
         table = self.select(block)
         raw = table.select(list(self.parse)).to_pandas()
         parsed = {name: parse_values(raw[name], rule, name) for name, rule in self.parse.items()}
-        labels = table.column(self.label) if self.label else pa.chunked_array([[]])
+        label = self.select.label
+        labels = table.column(label) if label else pa.chunked_array([[]])
         counted = SplitCount(
             rows=table.num_rows,
             missing=labels.null_count,
@@ -178,14 +175,12 @@ class EncodeRows:
 
     Attributes:
         select: function that returns the rows of the split.
-        label: the label column. None if there is no label.
         classes: see `Splits.classes`.
         columns: columns to return: the features, and the label if there is one.
         share: fraction of the rows to return, in (0, 1].
     """
 
     select: SelectRows
-    label: str | None
     classes: tuple[Any, ...] | None
     columns: tuple[str, ...]
     share: float = 1.0
@@ -197,8 +192,8 @@ class EncodeRows:
             table = table.filter(
                 pa.array(below(table, table.column_names, self.share, SHARE, self.select.seed))
             )
-        if self.label is not None:
-            table = encode_label(table, self.label, self.classes)
+        if self.select.label is not None:
+            table = encode_label(table, self.select.label, self.classes)
         return table.select(list(self.columns))
 
 
@@ -278,41 +273,30 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     )
     inside = None if rule.kind == "path" else rule
     sources.setdefault("valid", sources["train"])
-    converts = {
-        key: replace(source.convert, schema=schema, missing=missing)
-        for key, source in sources.items()
-    }
-    selects = {
-        key: SelectRows(convert, key, inside, seed, spec.only_label, spec.drop_missing_label)
-        for key, convert in converts.items()
-    }
-    counts = {
-        key: _count(source, selects[key], spec.only_label, f"data.{key}", spec.parse)
-        for key, source in sources.items()
-    }
+    selects: dict[str, SelectRows] = {}
+    counts: dict[str, SplitCount] = {}
+    for key, source in sources.items():
+        convert = replace(source.convert, schema=schema, missing=missing)
+        selects[key] = SelectRows(
+            convert, key, inside, seed, spec.only_label, spec.drop_missing_label
+        )
+        counts[key] = _count(source, CountRows(selects[key], spec.parse), f"data.{key}")
     task, classes = None, None
     if spec.only_label is not None:
         task, classes = _task(spec, schema, counts)
     for key, count in counts.items():
         if not count.rows:
-            raise InputError(
-                Problem(
-                    "data.valid", f"the {key} split has no rows; give another split or another seed"
-                )
-            )
+            text = f"the {key} split has no rows; give another split or another seed"
+            raise InputError(Problem("data.valid", text))
     removed = (spec.only_label, rule.column if rule.kind == "column" else None)
     return SplitSource(sources, selects, schema, counts, task, classes, removed, missing)
 
 
-def _count(
-    source: LazySource, select: SelectRows, label: str | None, place: str, parse: Mapping[str, str]
-) -> SplitCount:
+def _count(source: LazySource, count: CountRows, place: str) -> SplitCount:
     """Read a source once, and return the facts about a split."""
     total: SplitCount | None = None
     try:
-        counted = source.dataset.map_batches(
-            CountRows(select, label, parse), batch_format="pyarrow", batch_size=None
-        )
+        counted = source.dataset.map_batches(count, batch_format="pyarrow", batch_size=None)
         for row in counted.iter_rows():
             found: SplitCount = pickle.loads(row["count"])
             total = found if total is None else total.merged(found)
@@ -363,18 +347,17 @@ class StreamVariants:
     """
 
     def __init__(self, spec: DataSpec, variants: Sequence[DataSpec], seed: int):
-        self.spec, self.seed = spec, seed
-        distinct = list({variant.source: variant for variant in reversed(variants)}.values())[::-1]
-        self.sources = {variant.source: split_source(variant, seed) for variant in distinct}
-        problems = [
-            p
-            for variant in variants
-            for p in check_dropped(variant, self.sources[variant.source].schema.names)
-        ]
-        tasks = [
-            (variant.train, source.task, source.classes)
-            for variant, source in zip(distinct, self.sources.values(), strict=True)
-        ]
+        self.spec = spec
+        self.seed = seed
+        self.sources: dict[Any, SplitSource] = {}
+        problems: list[Problem] = []
+        tasks = []
+        for variant in variants:
+            if variant.source not in self.sources:
+                source = split_source(variant, seed)
+                self.sources[variant.source] = source
+                tasks.append((variant.train, source.task, source.classes))
+            problems += check_dropped(variant, self.sources[variant.source].schema.names)
         problems += check_same_task(tasks)
         if problems:
             raise InputError(dict.fromkeys(problems))
@@ -435,7 +418,7 @@ class StreamVariants:
         lazy = {}
         for key, select in source.selects.items():
             share = spec.rows if key == "train" else 1.0
-            encode = EncodeRows(select, label, source.classes, columns, share)
+            encode = EncodeRows(select, source.classes, columns, share)
             lazy[key] = source.sources[key].dataset.map_batches(
                 encode, batch_format="pyarrow", batch_size=None
             )
@@ -482,4 +465,4 @@ def _notes(source: SplitSource, label: str | None) -> tuple[str, ...]:
 
 def _digest(parts: Sequence[Any]) -> str:
     """Return a fingerprint of a stream. It has as many characters as the fingerprint of data in memory."""
-    return (STREAM_MARK + hashlib.sha256(json.dumps(parts, default=repr).encode()).hexdigest())[:64]
+    return (STREAM_MARK + hash_of(parts))[:64]
