@@ -305,7 +305,10 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
         if not math.isfinite(abs(float(given.get("mean", 0))) + 10 * float(given.get("sd", 1))):
             yield None, f"{kind} needs values that a float can hold"
     elif not given["lower"] < given["upper"] or (rule.log and not given["lower"] > 0):
-        yield None, f"{kind} needs {rule.text}"
+        logarithms = (
+            "; the bounds are values, not exponents" if rule.log and given["lower"] < 0 else ""
+        )
+        yield None, f"{kind} needs {rule.text}{logarithms}"
     elif not math.isfinite(float(given["upper"]) - float(given["lower"])):
         yield None, f"{kind} needs a range that a float can hold"
     elif "q" in given and (exact(given["upper"]) - exact(given["lower"])) % exact(given["q"]):

@@ -18,7 +18,7 @@ _KEYS: Mapping[str, str] = {
         "lower": "min low lower minval minvalue minimum",
         "upper": "max high upper maxval maxvalue maximum",
         "step": "q step stepsize",
-        "kind": "distribution type parametertype valuetype",
+        "kind": "distribution type parametertype valuetype space",
         "scale": "scale scaletype scalingtype sampling",
         "log": "log logscale uselog",
         "options": "values vals choices options categories",
@@ -26,8 +26,9 @@ _KEYS: Mapping[str, str] = {
         "mean": "mu mean loc",
         "sd": "sigma std sd",
         "bounds": "bounds",
-        "nested": "feasiblespace",
-        "ignored": "name default defaultvalue probabilities weights isordered sortvalues",
+        "nested": "feasiblespace attributes doublevaluespec integervaluespec discretevaluespec",
+        "ignored": "name parameterid default defaultvalue isordered sortvalues",
+        "lost": "probabilities weights count",
         "base": "base",
     }.items()
     for name in names.split()
@@ -41,7 +42,7 @@ _WORDS: Mapping[str, frozenset[str]] = {
         "step": "quniform discreteuniform",
         "float log": "loguniform loguniformvalues reciprocal uniformlogfloat",
         "log step": "qloguniform qloguniformvalues",
-        "log": "log logarithmic",
+        "log": "log logarithmic unitlogscale",
         "normal": "normal randn",
         "normal step": "qnormal qrandn",
         "choice": "categorical choice discrete ordinal",
@@ -52,6 +53,9 @@ _WORDS: Mapping[str, frozenset[str]] = {
     }.items()
     for name in names.split()
 }
+# Maps keys of Katib, inside `feasibleSpace`, to keys with this meaning: its bounds are never exponents.
+_INNER = {"list": "values", "distribution": "scale"}
+_EXPONENTS = ("loguniform", "qloguniform")
 ANOTHER = "write {uniform: [lower, upper]}, {choice: [...]} or another domain"
 # A call of Ray Tune, Hyperopt, Optuna or NumPy. Or a domain of Hydra, which may be inside others, such as `tag(log, interval(1, 9))`.
 _CALL = re.compile(
@@ -86,17 +90,23 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
     }
     if set(named) == {"samplefrom"}:
         return "a value cannot be a function of other values; use `when`, or compute the value in the loop"
-    if "feasiblespace" in named and named["feasiblespace"].is_map:  # of Katib
-        inside = named.pop("feasiblespace").value.items()
-        named |= {"values" if key == "list" else normalized(key): child for key, child in inside}
+    nested = [key for key in named if _KEYS.get(key) == "nested" and named[key].is_map]
+    for inside in [named.pop(key) for key in nested]:
+        for key, child in inside.value.items():
+            named[_INNER.get(key, normalized(str(key)))] = child
+    named = {key: child for key, child in named.items() if child.value is not None}
     if not named or not set(named) <= set(_KEYS):
         return None
     words = _properties(named)
     if words is None:
         return None
     text = _translate(named, words, values, "when" in node.value)
-    if text is None and ("distribution" in named or "feasiblespace" in named):
+    given = {_KEYS[key] for key in named}
+    a_range = words and ({"lower", "upper", "bounds"} & given or _is_list(named.get("value")))
+    if text is None and (nested or "distribution" in named or a_range):
         text = ANOTHER
+    if text and (lost := [key for key in named if _KEYS[key] == "lost"]):
+        text += f" (nothing here stands for {', '.join(lost)})"
     return f"{text}, with the same `when`" if text and "when" in node.value else text
 
 
@@ -117,16 +127,22 @@ def translate_call(text: str) -> str | None:
         return None
     around, tool, called, inside = match.groups()
     wrapped = set(re.findall(r"\w+", around))
-    args = [arg.strip() for arg in inside.split(",")]
+    args = [arg.rpartition("=")[2].strip() for arg in inside.split(",")]
     name = our_name("domain", called) or called
     if called == "interval":
         name = f"{'log' * ('log' in wrapped)}{'randint' if 'int' in wrapped else 'uniform'}"
-    with contextlib.suppress(ValueError, IndexError):  # `_domain` refuses what is no number
+    if tool == "hp.":  # the first argument is a label
+        args = args[1:]
+    # `_domain` refuses what is no number
+    with contextlib.suppress(ValueError, IndexError, ArithmeticError):
+        if tool == "hp." and called in _EXPONENTS:
+            args[:2] = (f"{math.exp(float(arg)):.6g}" for arg in args[:2])
         if called == "interval" and "int" in wrapped:  # Hydra includes the upper bound
             args[1] = str(int(args[1]) + 1)
         if called == "range" and len(args) == 3:
-            name = "qrandint"
-            args[1] = str(range(*map(int, args))[-1])
+            start, stop, step = (exact(float(arg)) for arg in args)
+            args[1] = f"{float(stop - ((stop - start) % step or step)):.12g}"
+            name = "quniform" if "." in "".join(args) else "qrandint"
     if name in RULES:
         return _domain(name, args)
     if name in DOMAINS:
@@ -149,9 +165,11 @@ def _properties(named: Mapping[str, Node]) -> set[str] | None:
         word = normalized(child.value)
         if word in _WORDS:
             properties |= _WORDS[word]
-        elif key == "distribution":
+        elif word in ("linear", "auto", "unitlinearscale") and meaning == "scale":
+            continue  # these scales are the default
+        elif key in ("distribution", "sampling", "scaletype", "scalingtype"):
             properties.add("other")
-        elif meaning == "kind" or word not in ("linear", "auto"):  # these scales are the default
+        else:
             return None
     return properties
 
@@ -163,11 +181,13 @@ def _translate(
     given = {_KEYS[name]: child for name, child in named.items()}
     if "lognormal" in words:
         return "write {randn: [mean, sd]} for the logarithm of the value, and take the exponential in the loop"
-    exponents = "distribution" in named and normalized(named["distribution"].value) in (
-        "loguniform",
-        "qloguniform",
-    )
-    words |= {"exponents"} if exponents or "base" in given else set()
+    kind = normalized(given["kind"].value) if "kind" in given else ""
+    name = our_name("domain", kind) or kind
+    if set(named) == {"type", "value"} and name in RULES and _is_list(given["value"]):  # NNI
+        return _domain(name, [_number(arg) or "" for arg in given["value"].value])
+    # W&B and Azure ML write the logarithms of the bounds
+    powers = kind in _EXPONENTS and {"distribution", "minvalue"} & set(named)
+    words |= {"exponents"} if powers or "base" in given else set()
     options = given.get("options") or (
         given.get("value") or given.get("bounds") if "choice" in words else None
     )
@@ -189,6 +209,10 @@ def _translate(
     step = _number(given["step"]) if "step" in given else "1" if "step" in words else None
     if "step" in given and step is None:
         return None
+    if step and "log" in words and "sampling" in named:  # Keras Tuner
+        return "write {choice: [...]} with each value, because `step` is a factor here"
+    if "normal" in words and is_range:
+        return ANOTHER
     if "normal" in words or set(named) == {"mu", "sigma"}:
         args = [_number(given.get("mean")) or "0", _number(given.get("sd")) or "1"]
         return _domain("qrandn", [*args, step]) if step else _domain("randn", args)
@@ -197,7 +221,7 @@ def _translate(
 
 def _range(given: Mapping[str, Node], words: set[str], step: str | None, values: str) -> str | None:
     """Return a hint that names the domain to write in place of a range of numbers. Return None if the range does not have two bounds."""
-    pair = given.get("bounds") or (given.get("value") if "float" in words else None)
+    pair = given.get("bounds")
     ends = (
         pair.value
         if pair is not None and pair.is_list
@@ -217,7 +241,7 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
         lower, upper = (f"{math.exp(x) if x < 709 else math.inf:.6g}" for x in powers)
     if step and float(step) > 0 and math.isfinite(float(upper)):
         low, high, q = (exact(float(text)) for text in (lower, upper, step))
-        if (high - low) % q:
+        if (high - low) % q or ("step" in words and low % q):
             note += f" (the steps of {step} between {lower} and {upper})"
             if "step" in words:  # the values of `q_uniform` are multiples of q
                 low = math.ceil(low / q) * q
@@ -239,6 +263,10 @@ def _range(given: Mapping[str, Node], words: set[str], step: str | None, values:
     if "float" in words or integers is None:
         return floats + note
     return f"{integers} for integers, or {floats.removeprefix('write ')}{note}"
+
+
+def _is_list(node: Node | None) -> bool:
+    return node is not None and node.is_list
 
 
 def _number(node: Node | None) -> str | None:

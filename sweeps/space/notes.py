@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sweeps.core.metrics import usual_goal
 from sweeps.space.constants import constants
+from sweeps.space.nodes import scalar
 from sweeps.space.section_models import Objective
-from sweeps.space.templates import Template
+from sweeps.space.templates import Template, dimensions
 
 
 def goal_notes(objectives: Sequence[Objective]) -> tuple[str, ...]:
@@ -26,15 +27,23 @@ def goal_notes(objectives: Sequence[Objective]) -> tuple[str, ...]:
 
 
 def brace_notes(sections: Mapping[str, Template], names: Iterable[str]) -> Iterator[str]:
-    """Yield a note for each constant of `params` with the name of a dimension in braces, such as "{params.layers} * 16".
+    """Yield a note for each constant of `params` or option that names a dimension, such as "{params.layers} * 16".
 
     Args:
         sections: The templates of the sections.
         names: Names of the dimensions.
     """
     tuned = {name.rpartition(".")[2] for name in names}
-    for path, value in constants(sections):
-        if tuned & {*re.findall(r"\{(?:[\w.]*\.)?(\w+)\}", str(value))}:
+    options = [
+        (dim.name, option.value)
+        for section in sections.values()
+        for dim in dimensions(section)
+        for option in dim.options
+        if isinstance(option.value, str)
+    ]
+    for path, value in [*constants(sections), *options]:
+        named = re.findall(r"\{(?:[\w.]*\.)?(\w+)\}|\bparams\.(\w+)", str(value))
+        if tuned & {name for pair in named for name in pair}:
             yield (
                 f"space.{path}: the loop gets the text {value}, because sweeps computes no values; compute the value in the loop, from "
                 "the values of the other parameters"
@@ -44,15 +53,19 @@ def brace_notes(sections: Mapping[str, Template], names: Iterable[str]) -> Itera
 def list_notes(params: Template) -> tuple[str, ...]:
     """Return a note for each parameter that is a list of several numbers or texts. Use this only for a space without a dimension.
 
+    A text such as "32,64,128" is a list too: Hydra tries each part.
+
     Args:
         params: The section `space.params`.
     """
-    if not isinstance(params, dict):
-        return ()
+    lists = {}
+    for name, value in params.items() if isinstance(params, dict) else ():
+        if isinstance(value, str) and re.fullmatch(r"[^\s,]+(,[^\s,]+)+", value):
+            value = [scalar(part) for part in value.split(",")]
+        if isinstance(value, (list, tuple)):
+            lists[name] = value
     return tuple(
         f"space.params.{name}: this list is one value, and nothing is tuned; to try each element, write `{{choice: {json.dumps(value)}}}`"
-        for name, value in params.items()
-        if isinstance(value, (list, tuple))
-        and len(value) > 1
-        and all(isinstance(each, (int, float, str)) for each in value)
+        for name, value in lists.items()
+        if len(value) > 1 and all(isinstance(each, (int, float, str)) for each in value)
     )

@@ -25,7 +25,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "a logarithmic range from below 0",
             "n: {lograndint: [-1, 10]}",
-            "5:22: params.n: lograndint needs 0 < lower < upper (upper is excluded), got [-1, 10]",
+            "5:22: params.n: lograndint needs 0 < lower < upper (upper is excluded); the bounds are values, not exponents, got [-1, 10]",
         ),
         params(
             "NaN as a bound",

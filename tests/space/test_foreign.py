@@ -44,6 +44,18 @@ WRITTEN = {
     "{distribution: q_log_uniform, min: 1, max: 4, q: 5}": "{qlograndint: [5, 50, 5]}",
     "{type: float, low: 0.1, high: 1, step: 0.4}": "{quniform: [0.1, 0.9, 0.4]}",
     "{type: int, low: 1, high: 12, step: 5}": "{qrandint: [1, 11, 5]}",
+    "{parameterType: double, feasibleSpace: {min: '0.0001', max: '0.1', distribution: logUniform}}": "{loguniform: [0.0001, 0.1]}",
+    "{type: loguniform, min_value: 1, max_value: 2}": "{loguniform: [2.71828, 7.38906]}",
+    "{type: qloguniform, min_value: 1, max_value: 5, q: 2}": "{qlograndint: [4, 148, 2]}",
+    "{type: double, minval: 0.1, maxval: 8, count: 3}": "{uniform: [0.1, 8]}",
+    "{_type: quniform, _value: [8, 64, 8]}": "{quniform: [8, 64, 8]}",
+    "{_type: randint, _value: [7, 10]}": "{randint: [7, 10]}",
+    "{_type: normal, _value: [5, 2]}": "{randn: [5, 2]}",
+    "{space: loguniform, lower: 0.001, upper: 0.1}": "{loguniform: [0.001, 0.1]}",
+    "{space: choice, categories: [1, 2]}": "{choice: [1, 2]}",
+    "{name: FloatDistribution, attributes: {low: 0.1, high: 1.0, log: true, step: null}}": "{loguniform: [0.1, 1.0]}",
+    "{parameter_id: lr, double_value_spec: {min_value: 0.1, max_value: 1}, scale_type: UNIT_LOG_SCALE}": "{loguniform: [0.1, 1]}",
+    "{distribution: q_uniform, min: 1, max: 10, q: 3}": "{qrandint: [3, 9, 3]}",
 }
 # Ordinary values of a loop.
 CONSTANTS = (
@@ -107,6 +119,10 @@ def test_the_domain_is_computed_from_the_values(space, lines, theirs: str, ours:
         "int(interval(1, 8))": "{randint: [1, 9]}",
         "range(2, 7)": "{randint: [2, 7]}",
         "range(0, 10, 3)": "{qrandint: [0, 9, 3]}",
+        "range(1, 10, step=2)": "{qrandint: [1, 9, 2]}",
+        "range(0.1, 0.5, 0.1)": "{quniform: [0.1, 0.4, 0.1]}",
+        "hp.loguniform('lr', -3, 2)": "{loguniform: [0.0497871, 7.38906]}",
+        "hp.uniform('x', 0, 1)": "{uniform: [0, 1]}",
         "choice(relu, tanh)": "{choice: [relu, tanh]}",
         "shuffle(choice(1, 2))": "{choice: [1, 2]}",
         "loguniform(1e-4, 1e-1)": "{loguniform: [1e-4, 1e-1]}",
@@ -151,6 +167,17 @@ def test_a_list_of_no_options_is_not_suggested() -> None:
     assert "[]" not in str(translate_mapping(parse("{values: []}", "")))
 
 
+@pytest.mark.parametrize(
+    ("theirs", "text"),
+    [
+        ("{values: [1, 2], probabilities: [0.3, 0.7]}", "nothing here stands for probabilities"),
+        ("{min_value: 1, max_value: 10, step: 2, sampling: log}", "`step` is a factor here"),
+    ],
+)
+def test_a_part_without_a_counterpart_is_named(theirs: str, text: str) -> None:
+    assert text in str(translate_mapping(parse(theirs, "")))
+
+
 def test_integers_may_mean_either() -> None:
     text = translate_mapping(parse("{min: 0, max: 1}", ""))
     assert text is not None and re.findall(r"\{.*?\}", text) == [
@@ -175,6 +202,9 @@ def test_bounds_that_break_our_rule_are_not_suggested(theirs: str) -> None:
     "theirs",
     [
         "{sample_from: f}",
+        "{type: randint, upper: 10}",
+        "{parameterType: double, feasibleSpace: {min: '1', max: '3', distribution: normal}}",
+        "{min_value: 0.1, max_value: 1, sampling: reverse_log}",
         "{distribution: log_normal, mu: 0, sigma: 1}",
         "{distribution: inv_log_uniform, min: 0, max: 1}",
         "{distribution: foo, min: 0, max: 1}",
@@ -313,11 +343,14 @@ def test_a_bound_that_names_a_dimension_gets_a_way_out(space, bound: str) -> Non
     assert "params.high" in problem.text and "lower + fraction * (upper - lower)" in problem.text
 
 
-def test_a_constant_that_names_a_dimension_in_braces_gets_a_note(space) -> None:
+def test_a_constant_or_an_option_that_names_a_dimension_gets_a_note(space) -> None:
     made = space(
-        "params: {heads: {choice: [2, 4]}, width: '{params.heads} * 16', deep: {size: ['{heads}']}, other: '{free}'}"
+        "params: {heads: {choice: [2, 4]}, width: '{params.heads} * 16', deep: {size: ['{heads}']}, other: '{free}', "
+        "text: 'params.heads * 2', tried: {choice: ['{params.heads}', 3]}, plain: {choice: [a, b]}}"
     )
     assert [note.split(":")[0] for note in made.notes] == [
         "space.params.width",
         "space.params.deep.size",
+        "space.params.text",
+        "space.params.tried",
     ]

@@ -69,6 +69,8 @@ def test_a_list_is_noted_if_its_elements_could_be_options():
         note
         == "space.params.a: this list is one value, and nothing is tuned; to try each element, write `{choice: [1, 2, 3]}`"
     )
+    (note,) = list_notes({"a": "32,64", "b": "a sentence, in words", "c": "1,"})
+    assert note.endswith("write `{choice: [32, 64]}`")
     assert list_notes(None) == list_notes({}) == ()
 
 
