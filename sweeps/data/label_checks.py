@@ -259,9 +259,9 @@ def infer_task(
     for key, column in columns.items():
         if column.null_count:
             raise InputError(missing_labels(label, column.null_count, key))
-        infinite = pc.is_inf(column) if pa.types.is_floating(column.type) else column[:0]
-        if (row := pc.index(infinite, True).as_py()) >= 0:
-            text = f"`{label}` is infinite in row {row + 1:,} of data.{key}; remove such rows"
+        if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
+            row = pc.index(pc.is_inf(column), True).as_py() + 1
+            text = f"`{label}` is infinite in row {row:,} of data.{key}; remove such rows"
             raise InputError(Problem("data.label", text))
     kind = columns["train"].type
     integer, floating = pa.types.is_integer(kind), pa.types.is_floating(kind)
