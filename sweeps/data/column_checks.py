@@ -47,8 +47,18 @@ _NO_ENCODERS = (
 )
 # Beginnings of the names of types that the keyword "categorical" leaves out
 _NOT_CATEGORICAL = (
-    *("timestamp", "date", "duration", "list", "large_list", "fixed_size_list", "struct", "map"),
-    *("extension", "ray.", "arrow.", "pandas."),
+    "timestamp",
+    "date",
+    "duration",
+    "list",
+    "large_list",
+    "fixed_size_list",
+    "struct",
+    "map",
+    "extension",
+    "ray.",
+    "arrow.",
+    "pandas.",
 )
 # Types of pandas that Arrow stores as other values. A bundle gets the values of pandas, and refuses them
 _PANDAS = "pandas."

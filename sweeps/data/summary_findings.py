@@ -50,10 +50,31 @@ MIN_COPIES = 10
 VECTOR = 8
 # Formats of dates and times that are recognised. The first format that fits is suggested.
 _DATES = (
-    *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y"),
-    *("%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d-%m-%y", "%m-%d-%y", "%y/%m/%d"),
-    *("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y"),
-    *("%Y-%m", "%m/%Y", "%b-%Y", "%b %Y", "%b-%y"),
+    "%Y-%m-%d",
+    "%Y/%m/%d",
+    "%Y.%m.%d",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d.%m.%Y",
+    "%d-%m-%Y",
+    "%m-%d-%Y",
+    "%d/%m/%y",
+    "%m/%d/%y",
+    "%d.%m.%y",
+    "%d-%m-%y",
+    "%m-%d-%y",
+    "%y/%m/%d",
+    "%d %b %Y",
+    "%d %B %Y",
+    "%d-%b-%Y",
+    "%d-%b-%y",
+    "%b %d, %Y",
+    "%B %d, %Y",
+    "%Y-%m",
+    "%m/%Y",
+    "%b-%Y",
+    "%b %Y",
+    "%b-%y",
 )
 _TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
 _CLOCKS = ("", *(gap + time + zone for gap in " T" for time in _TIMES for zone in ("", "%z")))
