@@ -26,7 +26,7 @@ from sweeps.bundle.export import (
 from sweeps.bundle.manifest import Member
 from sweeps.core import metrics, references
 from sweeps.core.checkpoint_files import local_checkpoint
-from sweeps.core.errors import BundleError, InputError, Problem
+from sweeps.core.errors import BundleError, InputError
 from sweeps.core.label_columns import MULTILABEL, label_columns
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
@@ -128,7 +128,7 @@ def require_supported(space: Space) -> None:
         )
     else:
         return
-    raise InputError(Problem(OPTION, text))
+    raise InputError(OPTION, text)
 
 
 def candidates_of(folder: Path, space: Space, study_store: StudyStore) -> Candidates:
@@ -157,9 +157,7 @@ def candidates_of(folder: Path, space: Space, study_store: StudyStore) -> Candid
             models.append(Candidate(number, source, step))
     if not models:
         rule = " and satisfies the constraints" if space.constraints else ""
-        raise InputError(
-            Problem(OPTION, f"no trial of this sweep has a value and a checkpoint{rule}")
-        )
+        raise InputError(OPTION, f"no trial of this sweep has a value and a checkpoint{rule}")
     return Candidates(tuple(models[:MOST_CANDIDATES]), len(numbers), len(models[MOST_CANDIDATES:]))
 
 
@@ -222,7 +220,7 @@ class _Exporter:
         metric = self.space.objective.metric
         if not references.is_reference(metric) and metrics.find(metric, info.task) is None:
             text = f"cannot compute the metric `{metric}` for the task {info.task}, because only the loop knows it; use --trial ID"
-            raise InputError(Problem(OPTION, text))
+            raise InputError(OPTION, text)
         models = self._of_one_source(candidates.models)
         predictions = dict(self._predict_valid(models, info))
         models = [model for model in models if model.number in predictions]
@@ -368,7 +366,7 @@ class _Exporter:
             value = metrics.score(metric, task, labels, predictions)
         except Exception as e:  # a user's metric may raise anything
             text = f"the metric `{metric}` cannot be computed on valid: {type(e).__name__}: {e}"
-            raise InputError(Problem(OPTION, text)) from e
+            raise InputError(OPTION, text) from e
         assert value is not None
         return value
 
@@ -376,7 +374,7 @@ class _Exporter:
         metric = self.space.objective.metric
         reason = f": trial {' '.join(next(iter(self.problems.items())))}" if self.problems else ""
         return InputError(
-            Problem(OPTION, f"no model of this sweep has a finite `{metric}` on valid{reason}")
+            OPTION, f"no model of this sweep has a finite `{metric}` on valid{reason}"
         )
 
     def _score_test(

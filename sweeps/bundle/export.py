@@ -532,11 +532,9 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
     if len(study_store.objectives.objectives) > 1:
         front = ", ".join(format_trial_id(n) for n in study_store.front()) or "nothing"
         raise InputError(
-            Problem(
-                "--trial",
-                "is required, because the sweep has several objectives; give the id of a trial, or use --pareto for "
-                f"the Pareto front: {front}",
-            )
+            "--trial",
+            "is required, because the sweep has several objectives; give the id of a trial, or use --pareto for "
+            f"the Pareto front: {front}",
         )
     best = study_store.winner()
     if best is None:
@@ -547,9 +545,7 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
             else ""
         )
         raise InputError(
-            Problem(
-                "export", f"this sweep has no completed trial with a value of the objective{more}"
-            )
+            "export", f"this sweep has no completed trial with a value of the objective{more}"
         )
     return best
 
@@ -570,10 +566,7 @@ def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> l
     if not numbers:
         what = "its latest checkpoint" if latest else "a checkpoint"
         raise InputError(
-            Problem(
-                "--top",
-                f"this sweep has no completed trial with a value of the objective and {what}",
-            )
+            "--top", f"this sweep has no completed trial with a value of the objective and {what}"
         )
     return numbers[:count]
 
@@ -592,25 +585,21 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
     if len(study_store.objectives.objectives) == 1:
         one = study_store.objectives.objectives[0].metric
         raise InputError(
-            Problem(
-                "--pareto",
-                f"needs several objectives, but this sweep has only one, `{one}`; use --top K instead",
-            )
+            "--pareto",
+            f"needs several objectives, but this sweep has only one, `{one}`; use --top K instead",
         )
     front, results = study_store.front(), study_store.results()
     if not front:
         raise InputError(
-            Problem("--pareto", "this sweep has no completed trial with a value of every objective")
+            "--pareto", "this sweep has no completed trial with a value of every objective"
         )
     if short := [
         format_trial_id(n) for n in front if not _saved(study_store, n, results[n], latest)
     ]:
         what = "latest checkpoint" if latest else "checkpoint"
         raise InputError(
-            Problem(
-                "--pareto",
-                f"the {what} of trial {', '.join(short)} is missing; use --trial to export another trial",
-            )
+            "--pareto",
+            f"the {what} of trial {', '.join(short)} is missing; use --trial to export another trial",
         )
     return front
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweeps.bundle import integrity
-from sweeps.core.errors import BundleError, InputError, Problem
+from sweeps.core.errors import BundleError, InputError
 from sweeps.core.file_format import FORMAT, format_problem
 from sweeps.core.json_files import read_json_object
 
@@ -170,9 +170,9 @@ def require_bundle(folder: Path) -> None:
         InputError: the folder does not exist, has no manifest, or has another format.
     """
     if not folder.is_dir():
-        raise InputError(Problem(str(folder), "the folder does not exist"))
+        raise InputError(str(folder), "the folder does not exist")
     if not (folder / FILE).is_file():
-        raise InputError(Problem(str(folder), f"is not a bundle, because the folder has no {FILE}"))
+        raise InputError(str(folder), f"is not a bundle, because the folder has no {FILE}")
     content = read_json_object(folder / FILE)
     if content is None:
         return

@@ -97,21 +97,19 @@ def check_files(source: str | Path, target: str | Path | None = None) -> str | P
         target = target if _is_uri(target) else Path(target)
     if isinstance(target, Path):
         if not target.parent.is_dir():
-            raise InputError(Problem(str(target), f"the folder {target.parent} does not exist"))
+            raise InputError(str(target), f"the folder {target.parent} does not exist")
         if target.is_dir():
-            raise InputError(Problem(str(target), "is a folder, but must be a file"))
+            raise InputError(str(target), "is a folder, but must be a file")
     try:
         file_type = system.get_file_info(path).type
     except OSError as e:
-        raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
+        raise InputError(str(source), f"cannot be read: {first_line(e)}") from None
     if file_type != fs.FileType.File:
-        raise InputError(Problem(str(source), "the file does not exist"))
+        raise InputError(str(source), "the file does not exist")
     if target is not None and _is_same_file(source, target):
         raise InputError(
-            Problem(
-                str(target),
-                "is the input file, and would be overwritten; name another output file with -o",
-            )
+            str(target),
+            "is the input file, and would be overwritten; name another output file with -o",
         )
     return target
 
@@ -127,7 +125,7 @@ def _format(path: str | Path) -> str:
     text = (
         f"the name must end in {SUFFIXES}; in Python, `sweeps.load_bundle` predicts any data frame"
     )
-    raise InputError(Problem(str(path), text))
+    raise InputError(str(path), text)
 
 
 def _is_uri(path: str | Path) -> bool:
@@ -142,9 +140,7 @@ def _filesystem(path: str | Path) -> tuple[Any, str]:
         system, inner = fs.FileSystem.from_uri(str(path))
         return system, str(inner)
     except (pa.ArrowException, OSError, ValueError) as e:
-        raise InputError(
-            Problem(str(path), f"is not a URI that Arrow can read: {first_line(e)}")
-        ) from None
+        raise InputError(str(path), f"is not a URI that Arrow can read: {first_line(e)}") from None
 
 
 def _is_same_file(source: str | Path, target: str | Path) -> bool:
@@ -232,10 +228,8 @@ def _predict_distributed(
 
     if _format(source) != ".parquet":
         raise InputError(
-            Problem(
-                f"--workers {workers}",
-                f"needs a Parquet file, but {source} is another file; convert the file, or leave the option out",
-            )
+            f"--workers {workers}",
+            f"needs a Parquet file, but {source} is another file; convert the file, or leave the option out",
         )
     system, path = _filesystem(source)
     try:
@@ -245,7 +239,7 @@ def _predict_distributed(
                 file.schema_arrow,
             )
     except (pa.ArrowInvalid, OSError) as e:
-        raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
+        raise InputError(str(source), f"cannot be read: {first_line(e)}") from None
     no_rows = _to_pandas(schema.empty_table())
     if loaded.manifest.columns:
         enforce_schema(no_rows, loaded.manifest.columns)
@@ -263,7 +257,7 @@ def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Itera
     try:
         yield from rows
     except (ValueError, OSError) as e:  # includes Arrow's errors
-        raise InputError(Problem(str(source), f"cannot be read: {first_line(e)}")) from None
+        raise InputError(str(source), f"cannot be read: {first_line(e)}") from None
 
 
 def predict_chunks(
@@ -344,7 +338,7 @@ def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
             tempfile.tempdir or "the temporary folder"
         )  # `tempdir` is None if no folder can be used; the error lists all folders
         hint = "this folder stores the predictions until the last one is made; set $TMPDIR to another folder, or name an output file with -o"
-        raise InputError(Problem(str(where), f"cannot be written: {first_line(e)}; {hint}")) from e
+        raise InputError(str(where), f"cannot be written: {first_line(e)}; {hint}") from e
 
 
 def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any) -> None:
@@ -380,5 +374,5 @@ def _atomic_output(target: str | Path) -> Iterator[Any]:
         with contextlib.suppress(OSError):
             system.delete_file(part)
         if isinstance(e, OSError):
-            raise InputError(Problem(str(target), f"cannot be written: {first_line(e)}")) from e
+            raise InputError(str(target), f"cannot be written: {first_line(e)}") from e
         raise

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sweeps.checkpoints.cleaner import CheckpointCleaner, CleanupResult
 from sweeps.checkpoints.retention import RetentionPolicy
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.sweep_folder import refuse_other_entries
 from sweeps.space import value_types
@@ -48,8 +48,6 @@ def parse_size(text: str) -> int:
         return value_types.size(text)
     except ValueError:
         raise InputError(
-            Problem(
-                "--max-disk",
-                f"`{text}` is not a size; write a number with a unit, such as 500MB or 10GB",
-            )
+            "--max-disk",
+            f"`{text}` is not a size; write a number with a unit, such as 500MB or 10GB",
         ) from None

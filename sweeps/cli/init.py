@@ -97,19 +97,17 @@ def init(
         if value is not None
     ]
     if len(given) > 1:
-        raise InputError(Problem(given[1], f"cannot be combined with {given[0]}; give one of them"))
+        raise InputError(given[1], f"cannot be combined with {given[0]}; give one of them")
     for name, value, needed in (
         ("--study", study, from_optuna),
         ("--direction", directions, from_objective),
     ):
         if value and needed is None:
             raise InputError(
-                Problem(
-                    name, f"needs {'--from-optuna' if name == '--study' else '--from-objective'}"
-                )
+                name, f"needs {'--from-optuna' if name == '--study' else '--from-objective'}"
             )
     if label is not None and given not in (["--data"], []):
-        raise InputError(Problem("--label", f"cannot be combined with {given[0]}"))
+        raise InputError("--label", f"cannot be combined with {given[0]}")
     with _one_line_errors():
         if from_wandb is not None:
             _from_wandb(file, from_wandb, force)
@@ -142,10 +140,8 @@ def _from_data(file: Path, data: str | None, label: str | None, read: str, force
     asks = _asks()
     if data is None and not asks:
         raise InputError(
-            Problem(
-                "--data",
-                "is required; give a CSV or Parquet file, such as `sweeps init --data rows.csv --label y`",
-            )
+            "--data",
+            "is required; give a CSV or Parquet file, such as `sweeps init --data rows.csv --label y`",
         )
     keys, read = read_table.read_keys(read)
     open_table = functools.partial(read_table.open_table, folder=file.parent, read=keys)
@@ -159,7 +155,7 @@ def _from_data(file: Path, data: str | None, label: str | None, read: str, force
         likely = read_table.likely_label(names)
         if not asks:
             text = f"is required; name one of the {len(names)} columns, such as {likely}: {', '.join(names[:20])}"
-            raise InputError(Problem("--label", text + (", ..." if len(names) > 20 else "")))
+            raise InputError("--label", text + (", ..." if len(names) > 20 else ""))
         click.echo(printable(f"Columns: {', '.join(names)}"))
     found = describe(label) if label is not None else _ask("Column to predict", describe, likely)
     text = from_data.space_text(found, _name_given(file), read)
@@ -235,7 +231,7 @@ def _from_objective(file: Path, reference: str, directions: tuple[str, ...], for
     loop = file.parent / f"{module_name(file)}.py"
     if reference.partition(":")[0] == loop.stem:
         text = f"{loop} would be overwritten, which has the objective; name another FILE"
-        raise InputError(Problem("--from-objective", text))
+        raise InputError("--from-objective", text)
     refuse_existing([file, loop], force)
     # The objective may change the working directory, to which the paths refer.
     notes: list[str] = []

@@ -10,7 +10,7 @@ import click
 
 from sweeps.cli.completion import complete_sweep, complete_trial
 from sweeps.core.command_hints import DEFAULT_ROOT
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.stores import check_address, is_address
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,9 +34,7 @@ class _LocalRoot(_Root):
         if is_address(value):
             verbs = "run, resume, show, compare, stop, pause, enqueue, export, rerun, gc and rm"
             raise InputError(
-                Problem(
-                    "--dir", f"{value}: must be a folder; only {verbs} take an address in a store"
-                )
+                "--dir", f"{value}: must be a folder; only {verbs} take an address in a store"
             )
         return super().convert(value, param, ctx)
 

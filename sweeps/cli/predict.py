@@ -11,7 +11,7 @@ import click
 
 from sweeps.cli import options
 from sweeps.cli.group import main
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 
 
 @main.command(short_help="Predict from the raw rows of a table.")
@@ -147,7 +147,7 @@ def serve(
             "cannot be used with --replicas or --address, because Ray Serve's proxy has no limit on connections; put a "
             "proxy with this limit in front of the server"
         )
-        raise InputError(Problem("--max-connections", text))
+        raise InputError("--max-connections", text)
     access = Access.of(options["allowed_hosts"], token_of(options["token"], options["token_file"]))
     max_connections = options["max_connections"] or MAX_CONNECTIONS
     limits = Limits(

@@ -22,7 +22,7 @@ from sweeps.controller.sweep_run import SweepRun
 from sweeps.core import logging_setup
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.durations import format_clock
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.notebooks import in_notebook
 from sweeps.core.origin import read_origin
@@ -151,10 +151,8 @@ def run(
             stored_sweeps.delete_store(store)
         if isinstance(e, OSError):
             raise InputError(
-                Problem(
-                    "--dir",
-                    f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder",
-                )
+                "--dir",
+                f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder",
             ) from e
         raise
 
@@ -301,7 +299,7 @@ def resume(
     if file is not None and not isinstance(file, (str, os.PathLike)):
         text = "a sweep keeps the space and the functions with which it began; to change its limits, pass overrides or add_trials"
         raise InputError(
-            Problem("file", f"must be the path of a space file, got {type(file).__name__}; {text}")
+            "file", f"must be the path of a space file, got {type(file).__name__}; {text}"
         )
     folder = stored_sweeps.fetch(sweep)
     origin = _check_folder(folder, storage, trust)
@@ -344,10 +342,8 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
     if storage is not None and storages.remember(storage) != origin.get("storage"):
         place = origin.get("storage") or "the sweep's folder"
         raise InputError(
-            Problem(
-                "--storage",
-                f"the study of this sweep is in {place}, not in {without_password(storage)}; leave the option out",
-            )
+            "--storage",
+            f"the study of this sweep is in {place}, not in {without_password(storage)}; leave the option out",
         )
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_other_entries(folder)
@@ -378,7 +374,7 @@ def _tracking_uri(given: str | None, has_mlflow: bool) -> str | None:
     """
     if given and not has_mlflow:
         text = "sets the tracking URI of MLflow, but `trackers` in the space file does not list `mlflow`; add `mlflow` to `trackers`"
-        raise InputError(Problem("--tracking-uri", text))
+        raise InputError("--tracking-uri", text)
     uri, place = (
         (given, "--tracking-uri")
         if given

@@ -113,9 +113,7 @@ class FolderChannel:
             return commands.send(self._folder, command).name
         except OSError as e:
             raise InputError(
-                Problem(
-                    str(self._folder / COMMANDS), f"the command cannot be written: {e.strerror}"
-                )
+                str(self._folder / COMMANDS), f"the command cannot be written: {e.strerror}"
             ) from e
 
     def answer(self, name: str) -> Answer | None:
@@ -248,7 +246,7 @@ class SweepControl:
             )
         except (ValueError, AttributeError):
             raise InputError(
-                Problem(place, "must map names of dimensions to numbers, texts, lists or mappings")
+                place, "must map names of dimensions to numbers, texts, lists or mappings"
             ) from None
         return self._send(command, place)
 

@@ -320,7 +320,7 @@ class SweepController:
         )
         error = f"{rule}, but trial {trial} reported step {step} without a checkpoint; {todo}"
         if not self.search.budget.ended:  # Every other trial would fail in the same way.
-            self.refuse(InputError(Problem("scheduler.name", error)))
+            self.refuse(InputError("scheduler.name", error))
             return False
         self.pool.answer.remote(trial, step, False)
         self._finish(trial, State.FAIL, error)

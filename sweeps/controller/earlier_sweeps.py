@@ -47,10 +47,8 @@ def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, .
                 earlier = _read(folder, space)
             if any(earlier.place == other.place for other in found):
                 raise InputError(
-                    Problem(
-                        "",
-                        f"`{sweep}` is the sweep {earlier.name}, which is named twice; name each sweep once",
-                    )
+                    "",
+                    f"`{sweep}` is the sweep {earlier.name}, which is named twice; name each sweep once",
                 )
             found.append(earlier)
         except InputError as e:
@@ -75,10 +73,8 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
     study = record.copy_study(folder)
     if study is None or "judged" not in study.user_attrs:
         raise InputError(
-            Problem(
-                "",
-                f"the sweep {folder.name} has no trials yet; wait until it has values, or leave it out",
-            )
+            "",
+            f"the sweep {folder.name} has no trials yet; wait until it has values, or leave it out",
         )
     _check_objectives(
         folder.name, Objectives.from_json(study.user_attrs["judged"]).objectives, space.objectives
@@ -103,10 +99,8 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
             or "no dimension is in both spaces"
         )
         raise InputError(
-            Problem(
-                "",
-                f"no trial of {folder.name} fits this space ({reasons}); name another sweep, or leave it out",
-            )
+            "",
+            f"no trial of {folder.name} fits this space ({reasons}); name another sweep, or leave it out",
         )
     new = tuple(dimension.name for dimension in space.dimensions if dimension.name not in known)
     return EarlierSweep(
@@ -123,10 +117,8 @@ def _check_objectives(sweep: str, theirs: Sequence[Objective], ours: Sequence[Ob
         )
         rule = "a sweep learns only from sweeps with the same objective"
         raise InputError(
-            Problem(
-                "",
-                f"{sweep} has the objective {text}, but this sweep has {own}; {rule}, so leave {sweep} out",
-            )
+            "",
+            f"{sweep} has the objective {text}, but this sweep has {own}; {rule}, so leave {sweep} out",
         )
 
 

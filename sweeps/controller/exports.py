@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.controller import stored_sweeps
 from sweeps.core.atomic_files import part_of
 from sweeps.core.disk import disk_error
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.result import read_result, to_json_value
@@ -112,18 +112,16 @@ def export(
     }
     given["--ensemble"] = ensemble is not None
     if ensemble is not None and refit:
-        raise InputError(Problem("--refit", NO_REFIT))
+        raise InputError("--refit", NO_REFIT)
     if ensemble is not None and ensemble < 1:
-        raise InputError(Problem("--ensemble", f"is {ensemble}, but must be at least 1"))
+        raise InputError("--ensemble", f"is {ensemble}, but must be at least 1")
     for first, second in EXCLUSIVE:
         if given[first] and given[second]:
-            raise InputError(Problem(second, f"cannot be combined with {first}"))
+            raise InputError(second, f"cannot be combined with {first}")
     if not refit and (cpus is not None or gpus is not None):
         raise InputError(
-            Problem(
-                "--cpus" if cpus is not None else "--gpus",
-                "is allowed only with --refit, because nothing is trained without --refit",
-            )
+            "--cpus" if cpus is not None else "--gpus",
+            "is allowed only with --refit, because nothing is trained without --refit",
         )
     from sweeps import sweep_report
     from sweeps.controller import mlflow_summary
@@ -173,23 +171,16 @@ class _Export:
         """Check that a sweep can be exported, and read its space file."""
         if not storage.journal_in(folder).exists() and storage.place_of(folder) is None:
             storage.check_trial_count(folder)
-            raise InputError(
-                Problem(str(folder), "is not a sweep's folder, because it has no study")
-            )
+            raise InputError(str(folder), "is not a sweep's folder, because it has no study")
         space, roots = saved_space(folder)
         if refit and not space.data.given:
             raise InputError(
-                Problem(
-                    "--refit",
-                    "trains on the rows of train and valid, which sweeps knows only if the space file has the section `data`",
-                )
+                "--refit",
+                "trains on the rows of train and valid, which sweeps knows only if the space file has the section `data`",
             )
         if space.data.folds and latest:
             raise InputError(
-                Problem(
-                    "--latest",
-                    "does not work with a cross-validation, whose checkpoints hold no model",
-                )
+                "--latest", "does not work with a cross-validation, whose checkpoints hold no model"
             )
         refit = refit or space.data.folds > 0
         store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
@@ -309,16 +300,14 @@ class _Export:
         try:
             work.mkdir(parents=True, exist_ok=True)
         except OSError as e:
-            raise InputError(
-                Problem("--output", f"{target} cannot be written: {e.strerror}")
-            ) from None
+            raise InputError("--output", f"{target} cannot be written: {e.strerror}") from None
         try:
             return write(work)
         except Exception as e:
             if (reason := disk_error(e)) is None:
                 raise
             text = f"{target} cannot be written: {reason}; free some space, or name another folder with -o"
-            raise InputError(Problem("--output", text)) from e
+            raise InputError("--output", text) from e
         finally:
             shutil.rmtree(work, ignore_errors=True)
             if target.parent == SweepFolder(self.folder).exports and not target.exists():
@@ -345,7 +334,7 @@ class _Export:
             raise done.error
         written = done.bundle or done.checkpoint
         if written is None:
-            raise InputError(Problem(place, done.notes[-1]))
+            raise InputError(place, done.notes[-1])
         written.rename(target)
         return Written(target, (*done.notes, *_refit_notes(done.best, self.refit)))
 
@@ -357,7 +346,7 @@ def _refit_notes(best: Mapping[str, Any], refit: bool) -> tuple[str, ...]:
 
 
 def _exists(target: Path) -> InputError:
-    return InputError(Problem("--output", f"{target} already exists; name another folder with -o"))
+    return InputError("--output", f"{target} already exists; name another folder with -o")
 
 
 def holds_ensemble(target: Path, rounds: int, candidates: Mapping[str, int]) -> bool:
@@ -450,17 +439,13 @@ def register(
     tracked = (read_result(Path(sweep)) or {}).get("mlflow")
     if tracked == {}:
         raise InputError(
-            Problem(
-                "--register",
-                f"{sweep}: MLflow has no runs of this sweep, because `trackers` in its space file does not list `mlflow`",
-            )
+            "--register",
+            f"{sweep}: MLflow has no runs of this sweep, because `trackers` in its space file does not list `mlflow`",
         )
     if not tracked or not tracked.get("tracking_uri") or not tracked.get("parent_run"):
         raise InputError(
-            Problem(
-                "--register",
-                f"{sweep}: there is no {RESULT} that says where MLflow recorded the sweep; wait until the sweep has ended",
-            )
+            "--register",
+            f"{sweep}: there is no {RESULT} that says where MLflow recorded the sweep; wait until the sweep has ended",
         )
     digest = integrity.sha256(bundle / integrity.MANIFEST)
     return registry.register(

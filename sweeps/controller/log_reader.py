@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweeps.controller.sweep_lookup import trial_of
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.regular_files import FILE, kind_of, open_regular
 from sweeps.core.sweep_folder import SweepFolder
 
@@ -49,7 +49,7 @@ def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> It
                 if files
                 else "the trial has no log: it has not started, or the log was deleted or replaced"
             )
-            raise InputError(Problem("--rank" if files else trial.id, text))
+            raise InputError("--rank" if files else trial.id, text)
         for file in selected:
             prefix = f"{file.stem} | " if len(files) > 1 and rank is None else ""
             for line in _new_lines(file, offsets, ended):

@@ -13,7 +13,7 @@ from pathlib import Path
 from sweeps.controller import stored_sweeps
 from sweeps.controller.store_mirror import refuse_running
 from sweeps.core.command_hints import DEFAULT_ROOT
-from sweeps.core.errors import InputError, Problem, StoreError
+from sweeps.core.errors import InputError, StoreError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.origin import read_origin, valid_origin_keys
 from sweeps.core.result import read_result
@@ -151,10 +151,7 @@ def _of_store(
     files = store.files()
     if ORIGIN not in files:
         raise InputError(
-            Problem(
-                address,
-                f"has no sweep, because there is no {ORIGIN}; give s3://BUCKET/PREFIX/SWEEP",
-            )
+            address, f"has no sweep, because there is no {ORIGIN}; give s3://BUCKET/PREFIX/SWEEP"
         )
     local = root / address.rpartition("/")[2]
     if recorded_store(local) == address:
@@ -295,9 +292,7 @@ def _delete_folder(folder: Path) -> None:
                 path.unlink()
     except OSError as e:
         raise InputError(
-            Problem(
-                str(e.filename or folder), f"cannot be deleted: {e.strerror}; repeat the command"
-            )
+            str(e.filename or folder), f"cannot be deleted: {e.strerror}; repeat the command"
         ) from e
     with contextlib.suppress(OSError):  # files that sweeps did not write are left
         folder.rmdir()

@@ -16,7 +16,7 @@ from sweeps.core import provenance
 from sweeps.core.atomic_files import write_bytes
 from sweeps.core.checkpoint_files import GONE, step_of
 from sweeps.core.command_hints import resume_command
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.json_files import read_json_object
 from sweeps.core.origin import read_origin
@@ -89,10 +89,10 @@ def repair(sweep: str | os.PathLike[str]) -> RepairResult:
     read_origin(folder)
     if (place := place_of(folder)) is not None:
         text = f"the study is in {without_password(place[0])}, but only a journal file can be repaired; restore the database from a backup"
-        raise InputError(Problem(str(folder), text))
+        raise InputError(str(folder), text)
     if (store := recorded_store(folder)) is not None:
         text = f"the sweep is stored in {store}; `{resume_command(folder)}` replaces a damaged study by the study in the store"
-        raise InputError(Problem(str(folder), text))
+        raise InputError(str(folder), text)
     _check_owner(folder)
     with FolderLock(folder):
         return _repair(folder)
@@ -221,9 +221,7 @@ def _check_owner(folder: Path) -> None:
     refuse_other_kind(sweep.trials, FOLDER)
     for path in (folder, sweep.journal, sweep.result, sweep.trials):
         if os.path.lexists(path) and path.lstat().st_uid != os.getuid():
-            raise InputError(
-                Problem(str(path), "belongs to another user; only its owner can repair it")
-            )
+            raise InputError(str(path), "belongs to another user; only its owner can repair it")
 
 
 def _trial_folder(folder: Path, trial: str) -> Path | None:

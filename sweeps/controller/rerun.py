@@ -17,7 +17,7 @@ from sweeps.controller import stored_sweeps
 from sweeps.controller.session import SweepSession, prepare_ray, reserve
 from sweeps.core import logging_setup
 from sweeps.core.atomic_files import write_text
-from sweeps.core.errors import InputError, Problem, StoreError
+from sweeps.core.errors import InputError, StoreError
 from sweeps.core.origin import read_origin
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
@@ -210,21 +210,17 @@ def _refuse_unrepeatable(trial: TrialRecord) -> None:
 
     if trial.result.given:
         raise InputError(
-            Problem(
-                "trial",
-                f"trial {trial.id} is an initial point whose result the space file gives, so the trial never ran",
-            )
+            "trial",
+            f"trial {trial.id} is an initial point whose result the space file gives, so the trial never ran",
         )
     if trial.result.state in (State.PRUNED, State.RUNNING) and not trial.result.steps:
         raise InputError(
-            Problem(
-                "trial",
-                f"trial {trial.id} was stopped before its first report, so there is nothing to compare",
-            )
+            "trial",
+            f"trial {trial.id} was stopped before its first report, so there is nothing to compare",
         )
     if trial.lineage:
         text = f"trial {trial.id} copied checkpoints of other trials under pbt ({lineage_text(trial.lineage)}), so it cannot be trained alone"
-        raise InputError(Problem("trial", text))
+        raise InputError("trial", text)
 
 
 @contextlib.contextmanager

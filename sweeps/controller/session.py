@@ -168,10 +168,8 @@ class SweepSession:
         """Start Ray, the pool and the data actor."""
         if names := ", ".join(self.space.missing_secrets):
             raise InputError(
-                Problem(
-                    str(self.space.path),
-                    f"needs these environment variables, which are not set: {names}",
-                )
+                str(self.space.path),
+                f"needs these environment variables, which are not set: {names}",
             )
         self._check_backend()
         with contextlib.ExitStack() as starting:

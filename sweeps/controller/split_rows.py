@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.controller.rerun import scratch_folder
 from sweeps.controller.session import prepare_ray, reserve
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.origin import read_origin
 from sweeps.data.preflight import locate_problems
 from sweeps.space import Space
@@ -42,9 +42,7 @@ def read_splits(
 
     if names := ", ".join(space.missing_secrets):
         raise InputError(
-            Problem(
-                str(space.path), f"needs these environment variables, which are not set: {names}"
-            )
+            str(space.path), f"needs these environment variables, which are not set: {names}"
         )
     spec, seed, variants, tuned, _ = load_arguments(space, None)
     without_ray = _reads_without_ray(space)
@@ -57,7 +55,7 @@ def read_splits(
         raise locate_problems(space, e.problems) from None
     if fingerprint is not None and found.fingerprint != fingerprint:
         text = f"the data has changed since the sweep began: its fingerprint was {fingerprint[:12]} and is now {found.fingerprint[:12]}"
-        raise InputError(Problem("data.train", text))
+        raise InputError("data.train", text)
     return found
 
 

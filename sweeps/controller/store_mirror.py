@@ -24,7 +24,7 @@ from typing import Any
 from sweeps.controller.store_commands import CommandExchange
 from sweeps.controller.store_driver import DEAD_AFTER, Driver, find_driver, read_driver
 from sweeps.core.atomic_files import write_bytes, write_text
-from sweeps.core.errors import InputError, Problem, StoreError, SweepLocked, SweepsError
+from sweeps.core.errors import InputError, StoreError, SweepLocked, SweepsError
 from sweeps.core.stores import DRIVER, Store, open_store, store_of
 from sweeps.core.sweep_folder import (
     COMMANDS,
@@ -341,7 +341,7 @@ def mirrored(folder: Path) -> Iterator[StoreMirror | None]:
     try:
         mirror.start()
     except StoreError as e:
-        raise InputError(Problem("store", str(e))) from e
+        raise InputError("store", str(e)) from e
     patient = True
     try:
         yield mirror

@@ -15,7 +15,7 @@ from sweeps.controller import sweep_lookup
 from sweeps.controller.store_driver import read_driver
 from sweeps.controller.store_mirror import in_order, is_behind, is_copied, refuse_running
 from sweeps.core.command_hints import DEFAULT_ROOT
-from sweeps.core.errors import InputError, Problem, StoreError
+from sweeps.core.errors import InputError, StoreError
 from sweeps.core.folder_lock import FolderLock, is_driven
 from sweeps.core.origin import refuse_other_format
 from sweeps.core.stores import Store, allow, check_address, is_address, open_store, recorded_store
@@ -57,10 +57,8 @@ def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = N
         if (recorded := recorded_store(folder)) != store.address:
             where = recorded or "a sweep on this disk"
             raise InputError(
-                Problem(
-                    str(folder),
-                    f"belongs to {where}, not to {store.address}; use another working directory",
-                )
+                str(folder),
+                f"belongs to {where}, not to {store.address}; use another working directory",
             )
         if is_driven(folder):
             return folder
@@ -162,7 +160,7 @@ def _choose(names: list[str], sweep: str, address: str) -> str:
         if matching
         else f"no sweep in {address} matches"
     )
-    raise InputError(Problem(sweep, text))
+    raise InputError(sweep, text)
 
 
 def new_store(address: str, folder: Path) -> str:
@@ -179,9 +177,9 @@ def new_store(address: str, folder: Path) -> str:
     try:
         taken = open_store(store, within=5).files()
     except StoreError as e:
-        raise InputError(Problem("--dir", str(e))) from e
+        raise InputError("--dir", str(e)) from e
     if taken:
-        raise InputError(Problem("--dir", f"{store} has files already; try again in a second"))
+        raise InputError("--dir", f"{store} has files already; try again in a second")
     allow(store)
     return store
 
@@ -232,19 +230,15 @@ def _names(store: Store) -> list[str]:
     names = list(store.files())
     if ORIGIN not in names:
         raise InputError(
-            Problem(
-                store.address,
-                f"has no sweep, because there is no {ORIGIN}; give s3://BUCKET/PREFIX/SWEEP",
-            )
+            store.address,
+            f"has no sweep, because there is no {ORIGIN}; give s3://BUCKET/PREFIX/SWEEP",
         )
     if wrong := next(
         (name for name in names if ".." in name.split("/") or "" in name.split("/")), None
     ):
         raise InputError(
-            Problem(
-                f"{store.address}/{wrong}",
-                "has a name that leads out of the sweep's folder; delete this object",
-            )
+            f"{store.address}/{wrong}",
+            "has a name that leads out of the sweep's folder; delete this object",
         )
     return names
 
@@ -260,7 +254,7 @@ def _check_origin(folder: Path, address: str) -> None:
         text = (
             f"names the store {recorded}; if the sweep was moved, correct `store` in its {ORIGIN}"
         )
-        raise InputError(Problem(address, text))
+        raise InputError(address, text)
 
 
 def _replace(folder: Path, new: Path, names: list[str]) -> None:

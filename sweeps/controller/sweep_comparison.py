@@ -11,7 +11,7 @@ from pathlib import Path
 from sweeps.controller.stored_sweeps import find, opened
 from sweeps.controller.sweep_summary import SweepSummary, summarize
 from sweeps.core import provenance
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.stores import recorded_store
 from sweeps.space import Space
 from sweeps.space.saved_space import recorded_space
@@ -34,15 +34,12 @@ def compare_sweeps(sweeps: Sequence[str], root: str | Path) -> Comparison:
     found = [find(sweep, root) for sweep in sweeps]
     if len(found) < 2:
         raise InputError(
-            Problem(
-                "sweeps compare",
-                f"needs at least two sweeps, got {len(found)}; `sweeps ls` lists them",
-            )
+            "sweeps compare", f"needs at least two sweeps, got {len(found)}; `sweeps ls` lists them"
         )
     if twice := next(
         (sweep for sweep, place in zip(sweeps, found, strict=True) if found.count(place) > 1), None
     ):
-        raise InputError(Problem(twice, "is given twice; give different sweeps"))
+        raise InputError(twice, "is given twice; give different sweeps")
     with contextlib.ExitStack() as stack:
         folders = [stack.enter_context(opened(str(place), root))[0] for place in found]
         return compare([compared(folder) for folder in folders])

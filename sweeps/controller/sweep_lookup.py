@@ -58,17 +58,15 @@ def _find_name(name: str, root: Path, given: str) -> Path:
     if len(matching) == 1:
         return (root / matching[0]).resolve()
     if Path(given).is_dir() and not matching:
-        raise InputError(Problem(given, "is not a sweep's folder, because it has no origin.json"))
+        raise InputError(given, "is not a sweep's folder, because it has no origin.json")
     if matching:
         raise InputError(
-            Problem(
-                given,
-                f"the names of several sweeps in {root} start with this text: {', '.join(matching[:5])}; give more of the name",
-            )
+            given,
+            f"the names of several sweeps in {root} start with this text: {', '.join(matching[:5])}; give more of the name",
         )
     hint = did_you_mean(name, names[-5:]) if names else f"{root} has no sweeps"
     raise InputError(
-        Problem(given, f"is neither a sweep's folder nor the name of a sweep in {root}; {hint}")
+        given, f"is neither a sweep's folder nor the name of a sweep in {root}; {hint}"
     )
 
 
@@ -123,10 +121,8 @@ def _refuse_long_path(name: str) -> None:
         len(os.fsencode(part)) > 255 for part in name.split("/")
     ):
         raise InputError(
-            Problem(
-                f"{name[:40]}...",
-                f"the path has {len(name):,} characters, but a path may have at most 4,095 bytes, and each name in it at most 255",
-            )
+            f"{name[:40]}...",
+            f"the path has {len(name):,} characters, but a path may have at most 4,095 bytes, and each name in it at most 255",
         )
 
 

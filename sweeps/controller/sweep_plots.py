@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.domains import short_names
 from sweeps.space.saved_space import recorded_space
@@ -50,14 +50,14 @@ def check_options(space: Space, key: str, options: Mapping[str, Any]) -> dict[st
     count = len(space.objectives)
     if key == "pareto" and count not in (2, 3):
         text = f"needs a sweep with two or three objectives, but this sweep has {count}; `plot_history()` shows the first objective"
-        raise InputError(Problem("plot_pareto", text))
+        raise InputError("plot_pareto", text)
     checked = {
         name: dimension_of(space, name, value) if name in DIMENSIONS else value
         for name, value in options.items()
     }
     if key == "contour" and checked.get("x") is not None and checked.get("x") == checked.get("y"):
         raise InputError(
-            Problem("y", f"is `{options['y']}`, like `x`; a contour needs two different dimensions")
+            "y", f"is `{options['y']}`, like `x`; a contour needs two different dimensions"
         )
     return checked
 
@@ -76,7 +76,5 @@ def dimension_of(space: Space, place: str, name: str | None) -> str | None:
         return name
     if name not in full:
         place = "dimension" if place == "name" else place
-        raise InputError(
-            Problem(place, f"the space has no dimension `{name}`; {did_you_mean(name, full)}")
-        )
+        raise InputError(place, f"the space has no dimension `{name}`; {did_you_mean(name, full)}")
     return full[name]

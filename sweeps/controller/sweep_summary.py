@@ -125,9 +125,7 @@ def list_sweeps(root: Path) -> list[SweepSummary]:
         InputError: The root folder does not exist.
     """
     if not root.is_dir():
-        raise InputError(
-            Problem("--dir", f"the folder {root} does not exist; `sweeps run` creates it")
-        )
+        raise InputError("--dir", f"the folder {root} does not exist; `sweeps run` creates it")
     summaries = [summarize(folder) for folder in sorted(root.iterdir()) if is_sweep(folder)]
     return sorted(summaries, key=lambda s: s.began, reverse=True)
 

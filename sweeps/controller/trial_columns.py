@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
 from sweeps.core.trial import flat, format_trial_id
 
@@ -153,9 +153,7 @@ def _find(name: str, option: str, study: Record, sweep: SweepSummary) -> Column:
             return column
     heads = dict.fromkeys(column.head.lower() for column in columns)
     raise InputError(
-        Problem(
-            option, f"`{name}` is not a column of this sweep; {did_you_mean(name.lower(), heads)}"
-        )
+        option, f"`{name}` is not a column of this sweep; {did_you_mean(name.lower(), heads)}"
     )
 
 

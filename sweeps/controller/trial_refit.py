@@ -12,7 +12,7 @@ from sweeps.bundle.export import Refitted
 from sweeps.controller.rerun import scratch_folder, train_once
 from sweeps.controller.session import SweepSession, prepare_ray, reserve
 from sweeps.core.checkpoint_files import local_checkpoint
-from sweeps.core.errors import BundleError, InputError, Problem, SweepFailed
+from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.origin import read_origin
 from sweeps.core.trial import BEST_FOLD_STEP, BEST_LOOP_STEP, Checkpoint, Result, State
@@ -64,15 +64,13 @@ def refitted(
             f"does not work with the scheduler {space.scheduler.name}, whose trials copy checkpoints of other trials and "
             "change their own parameters"
         )
-        raise InputError(Problem("--refit", text))
+        raise InputError("--refit", text)
     trial = study_store.trial(number)
     steps = steps_to_train(folder, space, study_store, number)
     if steps is None:
         raise InputError(
-            Problem(
-                "--refit",
-                f"trial {trial.id} reported no value, so the number of steps to train is unknown",
-            )
+            "--refit",
+            f"trial {trial.id} reported no value, so the number of steps to train is unknown",
         )
     # No time limits: the sweep's time limits were chosen for fewer rows.
     job = {

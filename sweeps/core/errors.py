@@ -160,6 +160,4 @@ def unknown_trial(place: str, asked: str, known: Collection[str]) -> InputError:
         if len(known) < 9
         else f"the trials are {min(known)} to {max(known)}"
     )
-    return InputError(
-        Problem(place, f"no trial `{asked}`; {hint if known else 'no trial has started'}")
-    )
+    return InputError(place, f"no trial `{asked}`; {hint if known else 'no trial has started'}")

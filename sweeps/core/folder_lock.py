@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from sweeps.core.errors import InputError, Problem, SweepLocked, UnreadableFile
+from sweeps.core.errors import InputError, SweepLocked, UnreadableFile
 from sweeps.core.regular_files import FILE, kind_of, open_regular
 from sweeps.core.sweep_folder import SweepFolder
 
@@ -72,7 +72,7 @@ class FolderLock:
         try:
             lock = open_regular(SweepFolder(folder).lock, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         except OSError as e:
-            raise InputError(Problem(str(folder), f"is not writable: {e.strerror}")) from None
+            raise InputError(str(folder), f"is not writable: {e.strerror}") from None
         self._file = os.fdopen(lock, "a+")
         self._opened = contextlib.ExitStack()
         self._opened.enter_context(self._file)

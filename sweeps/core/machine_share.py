@@ -20,7 +20,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from sweeps.core.command_hints import printable
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -88,19 +88,15 @@ def divide(
     ):
         if amount is not None and amount > there:
             raise InputError(
-                Problem(
-                    option,
-                    f"is {amount}, but this machine has {_count(there, noun)}; give at most {there}",
-                )
+                option,
+                f"is {amount}, but this machine has {_count(there, noun)}; give at most {there}",
             )
     free = cpus - sum(other.cpus for other in others)
     if wanted.cpus is None and free < 1:
         use = "; ".join(describe(other, cpus, len(gpu_ids)) for other in others)
         raise InputError(
-            Problem(
-                "--cpus",
-                f"no CPU is left for this sweep: {use}; wait until another sweep ends, or give --cpus N to share the CPUs",
-            )
+            "--cpus",
+            f"no CPU is left for this sweep: {use}; wait until another sweep ends, or give --cpus N to share the CPUs",
         )
     used = {gpu for other in others for gpu in other.gpus}
     by_use = sorted(

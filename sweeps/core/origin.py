@@ -27,7 +27,7 @@ def read_origin(folder: Path) -> dict[str, Any]:
     """
     if (origin := read_json_object(SweepFolder(folder).origin)) is None:
         raise InputError(
-            Problem(str(folder), f"is not a sweep's folder, because it has no readable {ORIGIN}")
+            str(folder), f"is not a sweep's folder, because it has no readable {ORIGIN}"
         )
     if (problem := origin_problem(folder, origin)) is not None:
         raise InputError(problem)

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from sweeps.core.command_hints import relative_path, repair_command
 from sweeps.core.durations import format_clock
-from sweeps.core.errors import InputError, Problem, UnreadableFile
+from sweeps.core.errors import InputError, UnreadableFile
 from sweeps.core.html_tables import facts
 from sweeps.core.json_files import Count, Number, Text, find_errors, is_deep, read_json_object
 from sweeps.core.regular_files import read_bytes
@@ -187,10 +187,8 @@ def refuse_invalid_result(folder: Path) -> None:
     """
     if (error := result_file_error(folder / RESULT)) is not None:
         raise InputError(
-            Problem(
-                str(folder / RESULT),
-                f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be resumed",
-            )
+            str(folder / RESULT),
+            f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be resumed",
         )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
-from sweeps.core.errors import InputError, Problem, StoreError
+from sweeps.core.errors import InputError, StoreError
 from sweeps.core.secrets import is_secret_variable, remember_variables
 from sweeps.core.sweep_folder import SweepFolder
 
@@ -283,7 +283,7 @@ def check_address(address: str, place: str) -> str:
     """
     if not _ADDRESS.fullmatch(address) or any(part in (".", "..") for part in address.split("/")):
         rule = "must be s3://BUCKET/PREFIX; the endpoint and the keys come from AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        raise InputError(Problem(place, f"`{address}` {rule}"))
+        raise InputError(place, f"`{address}` {rule}")
     return address.rstrip("/")
 
 
@@ -406,10 +406,8 @@ def store_of(folder: Path) -> str | None:
         return None
     if not any(address == allowed or address.startswith(f"{allowed}/") for allowed in _allowed):
         raise InputError(
-            Problem(
-                str(folder),
-                f"this sweep is stored in {address}; give this address in place of the folder",
-            )
+            str(folder),
+            f"this sweep is stored in {address}; give this address in place of the folder",
         )
     return address
 

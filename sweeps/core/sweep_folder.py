@@ -36,7 +36,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.regular_files import FILE, FOLDER, kind_of, refuse_other_kind
 from sweeps.core.trial import format_trial_id
 
@@ -183,14 +183,12 @@ def create_sweep_folder(root: Path, name: str, started: float) -> Path:
             continue
         except OSError as e:
             raise InputError(
-                Problem("--dir", f"sweeps cannot create a folder in {root}: {e.strerror}")
+                "--dir", f"sweeps cannot create a folder in {root}: {e.strerror}"
             ) from e
         return folder
     raise InputError(
-        Problem(
-            "--dir",
-            f"{root}: all names that sweeps tried for the new sweep's folder are in use; try again in a second",
-        )
+        "--dir",
+        f"{root}: all names that sweeps tried for the new sweep's folder are in use; try again in a second",
     )
 
 

@@ -58,15 +58,13 @@ def key(make: bool = False) -> bytes | None:
     except FileNotFoundError:
         if os.environ.get(KEY_FILE):
             text = f"the key file {file} does not exist; create it with: head -c 32 /dev/urandom | base64 > {file} && chmod 600 {file}"
-            raise InputError(Problem(KEY_FILE, text)) from None
+            raise InputError(KEY_FILE, text) from None
         return _make_key(file) if make else None
     except OSError as e:
-        raise InputError(Problem(place, f"{file} cannot be read: {e.strerror}")) from None
+        raise InputError(place, f"{file} cannot be read: {e.strerror}") from None
     if len(content) < MIN_KEY_BYTES:
         raise InputError(
-            Problem(
-                place, f"{file} has {len(content)} bytes, but a key needs at least {MIN_KEY_BYTES}"
-            )
+            place, f"{file} has {len(content)} bytes, but a key needs at least {MIN_KEY_BYTES}"
         )
     return content
 
@@ -87,7 +85,7 @@ def _make_key(file: Path) -> bytes:
             part.unlink()
     except OSError as e:
         text = f"{file} cannot be written: {e.strerror}; name a key with {KEY_FILE}=FILE"
-        raise InputError(Problem(str(file), text)) from None
+        raise InputError(str(file), text) from None
     return new_key
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sweeps.core import logging_setup
-from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.secrets import without_password
 from sweeps.core.sweep_folder import ORIGIN
 from sweeps.serving.access import Access, open_to_others
@@ -85,7 +85,7 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
     from sweeps.dashboard.mlflow_pages import MlflowPages
 
     if root.exists() and not root.is_dir():
-        raise InputError(Problem("--dir", f"{root} is not a folder"))
+        raise InputError("--dir", f"{root} is not a folder")
     if options.tracking_uri is not None:
         check_uri(options.tracking_uri, "--tracking-uri")
     root = root.resolve()

@@ -126,7 +126,7 @@ def check_all_numeric(prepared: pd.DataFrame, label: Label | None) -> None:
     """
     kinds = prepared.drop(columns=[*label_columns(label)], errors="ignore").dtypes
     if kinds.empty:
-        raise InputError(Problem(PREPROCESSOR_KEY, "no column is left for the model to read"))
+        raise InputError(PREPROCESSOR_KEY, "no column is left for the model to read")
     others = {
         str(name): "text" if kind == "str" else str(kind)
         for name, kind in kinds.items()

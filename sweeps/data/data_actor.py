@@ -27,7 +27,7 @@ import ray
 from ray.data import ExecutionResources
 
 from sweeps.core import exit_causes
-from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.freed_memory import return_freed_memory
 from sweeps.core.label_columns import QUERY, label_columns
 from sweeps.core.secrets import remember_variables
@@ -181,7 +181,7 @@ class _DataActor:
         now = self.variants.fingerprint
         if before is not None and now != before:
             text = f"the data has changed since the sweep began: its fingerprint was {before[:12]} and is now {now[:12]}"
-            raise InputError(Problem("data.train", text))
+            raise InputError("data.train", text)
         if isinstance(self.variants, StreamVariants):
             self.is_new = False
             return self._save_stream_info(
@@ -470,7 +470,7 @@ def _require_free_name(prepared: pd.DataFrame) -> None:
     """Raise an InputError if the prepared rows already have a column with the name of the column of weights."""
     if COLUMN in prepared.columns:
         text = f"the prepared rows have a column `{COLUMN}`, which is the name of the column of weights; rename the column, or drop it"
-        raise InputError(Problem("data.drop", text))
+        raise InputError("data.drop", text)
 
 
 DataActor = ray.remote(num_cpus=0, max_restarts=-1)(_DataActor)

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from sweeps.core import stores
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.secrets import masked
 from sweeps.core.suggestions import did_you_mean
 from sweeps.space.section_models import READ_DEFAULTS, ReadKeys
@@ -105,7 +105,7 @@ def raise_problem(place: str, text: str, cause: BaseException | None = None) -> 
     """
     words = " ".join(masked(text).split())  # secrets are masked before the text is cut
     line = "".join(c if c.isprintable() else "?" for c in words)
-    raise InputError(Problem(place, line if len(line) <= 500 else f"{line[:500]} ...")) from cause
+    raise InputError(place, line if len(line) <= 500 else f"{line[:500]} ...") from cause
 
 
 def first_line(e: BaseException) -> str:

@@ -262,7 +262,7 @@ def infer_task(
         if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
             row = pc.index(pc.is_inf(column), True).as_py() + 1
             text = f"`{label}` is infinite in row {row:,} of data.{key}; remove such rows"
-            raise InputError(Problem("data.label", text))
+            raise InputError("data.label", text)
     kind = columns["train"].type
     integer, floating = pa.types.is_integer(kind), pa.types.is_floating(kind)
     discrete = pa.types.is_boolean(kind) or pa.types.is_large_string(kind)

@@ -118,7 +118,7 @@ def _save(table: Any, file: Path) -> None:
     )
     if rows is None:
         expected = "a frame of pandas, Polars or Dask, an Arrow table, a Ray Dataset, or a dataset of Hugging Face"
-        raise InputError(Problem(f"data.{file.name}", f"is {_kind(table)}, but must be {expected}"))
+        raise InputError(f"data.{file.name}", f"is {_kind(table)}, but must be {expected}")
     pyarrow.parquet.write_table(rows, file.with_suffix(ROWS))
 
 

@@ -246,13 +246,13 @@ def check_root(root: Path) -> None:
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", str(root))
     if scheme and len(scheme[1]) > 1 and not root.exists():
         text = f"{root}: `{scheme[1]}:` is not a folder; sweeps writes to this machine, or to storage that all nodes have mounted"
-        raise InputError(Problem("--dir", text))
+        raise InputError("--dir", text)
     existing = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
     if not existing.is_dir():
         file = "is a file" if existing == root else f"`{existing}` is a file"
-        raise InputError(Problem("--dir", f"{root}: {file}, but must be a folder"))
+        raise InputError("--dir", f"{root}: {file}, but must be a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError(Problem("--dir", f"{root}: `{existing}` is not writable"))
+        raise InputError("--dir", f"{root}: `{existing}` is not writable")
 
 
 def _position_in_file(problem: Problem) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 
 # Distinguishes the random numbers of this order from those of the splits, which use the same seed.
 ORDER = 3
@@ -80,4 +80,4 @@ def check_parts(steps: tuple[int, ...], n: int, classes: int, workers: int) -> N
         f"step {first} of {max_t} has only {rows} of the {n} train rows, but needs at least {needed}{f', {why}' if why else ''}; "
         "raise scheduler.grace_period, or lower scheduler.max_t"
     )
-    raise InputError(Problem("scheduler.grace_period", text))
+    raise InputError("scheduler.grace_period", text)

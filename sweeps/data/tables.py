@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -287,7 +287,7 @@ def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
     each = table.num_rows // k
     if not each:
         text = f"the trial has {k} workers, but the train split has only {table.num_rows} rows"
-        raise InputError(Problem("scaling.num_workers", text))
+        raise InputError("scaling.num_workers", text)
     return [table.take(pa.array(np.arange(rank, each * k, k))) for rank in range(k)]
 
 

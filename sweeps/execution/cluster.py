@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.core import crash_cleanup, host_resources, stores
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.resources import parked_cpus, stream_cpus
 from sweeps.execution import ray_version
@@ -101,7 +101,7 @@ def ray_connection(
                 "this process is already connected to Ray, so Ray cannot set up `runtime_env`; "
                 "pass `runtime_env` to `ray.init`, or call `ray.shutdown()` first"
             )
-            raise InputError(Problem(space.place("runtime_env"), f"runtime_env: {text}"))
+            raise InputError(space.place("runtime_env"), f"runtime_env: {text}")
         yield _describe_connection(False, roots, streams, limit=share.limit)
         return
     parked = added = 0
@@ -187,15 +187,13 @@ def check_reachable(address: str) -> None:
     """
     if address.startswith("ray://"):
         text = f"{address}: Ray Client is not supported; run sweeps on a node of the cluster, or with `ray job submit`, with --address auto"
-        raise InputError(Problem("--address", text))
+        raise InputError("--address", text)
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "/" not in host:
         try:
             socket.create_connection((host, int(port)), timeout=5).close()
         except OSError as e:
-            raise InputError(
-                Problem("--address", f"no Ray cluster can be reached at {address}: {e}")
-            ) from e
+            raise InputError("--address", f"no Ray cluster can be reached at {address}: {e}") from e
 
 
 def address_in_job() -> str | None:
@@ -222,9 +220,7 @@ def join(address: str, shipped: dict[str, Any]) -> None:
         ray.init(address=address, runtime_env=with_job_modules(shipped), **QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as e:
         why = in_a_line(e)
-        raise InputError(
-            Problem("--address", f"no Ray cluster can be reached at {address}: {why}")
-        ) from e
+        raise InputError("--address", f"no Ray cluster can be reached at {address}: {why}") from e
 
 
 def await_runtime_env(space: Space) -> None:
@@ -240,7 +236,7 @@ def await_runtime_env(space: Space) -> None:
             ray.get(ray.remote(num_cpus=0, max_retries=0)(_nothing).remote())
         except ray.exceptions.RuntimeEnvSetupError as e:
             text = f"runtime_env: Ray cannot set up this environment: {last_line(e)}"
-            raise InputError(Problem(space.place("runtime_env"), text)) from e
+            raise InputError(space.place("runtime_env"), text) from e
 
 
 def _nothing() -> None:

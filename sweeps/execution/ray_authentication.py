@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 
 AUTH_MODE = "RAY_AUTH_MODE"
 ANSWER_WITHIN = 60.0  # seconds
@@ -62,7 +62,7 @@ def prepare_authentication(address: str) -> None:
         f"{address}: the cluster requires a token, but {why}; copy the cluster's file ~/.ray/auth_token to this machine, or "
         "set RAY_AUTH_TOKEN"
     )
-    raise InputError(Problem("--address", text))
+    raise InputError("--address", text)
 
 
 def forget_authentication() -> None:

@@ -80,10 +80,8 @@ def _ask_nodes(function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
             seen[asked[ref]] = ray.get(ref)
         except ray.exceptions.RayError as e:
             raise InputError(
-                Problem(
-                    "--address",
-                    f"node {asked[ref]} cannot run the code that sweeps sent: {last_line(e)}",
-                )
+                "--address",
+                f"node {asked[ref]} cannot run the code that sweeps sent: {last_line(e)}",
             ) from e
     return seen
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sweeps.core import references
 from sweeps.core.command_hints import DEFAULT_ROOT
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.sweep_folder import ORIGIN
 from sweeps.space import Space
 from sweeps.space.model import command_files, user_references
@@ -69,7 +69,7 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
         if "://" in folder:
             text = f"must be a folder on this machine, because sweeps adds your code to this folder, got {folder}"
             raise InputError(
-                Problem(space.place("runtime_env.working_dir"), f"runtime_env.working_dir: {text}")
+                space.place("runtime_env.working_dir"), f"runtime_env.working_dir: {text}"
             )
         shutil.copytree(folder, stage, dirs_exist_ok=True)
     roots = tuple(roots)
@@ -83,7 +83,7 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
             "sent to the nodes"
         )
         advice = "move the space file and its code to a separate folder, or install the code on the cluster"
-        raise InputError(Problem("--address", f"{text}; {advice}"))
+        raise InputError("--address", f"{text}; {advice}")
     own = own_code()
     modules = [*own["py_modules"], *given.pop("py_modules", ())]
     return {**given, **own, "working_dir": str(stage), "py_modules": modules}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sweeps.core.atomic_files import staged, write_text
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.references import absent_modules_allowed
 from sweeps.space import Space, load
 
@@ -17,7 +17,7 @@ def refuse_existing(paths: list[Path], force: bool) -> None:
     if existing and not force:
         names = ", ".join(map(str, existing))
         raise InputError(
-            Problem(names, "already exists; name another FILE, or overwrite the file with --force")
+            names, "already exists; name another FILE, or overwrite the file with --force"
         )
 
 
@@ -46,9 +46,9 @@ def write_files(file: Path, text: str, modules: Mapping[Path, str], force: bool)
                 write_text(path, code)
     except InputError as e:
         reason = f"cannot be written as a valid space file: {e.problems[0].text}"
-        raise InputError(Problem(str(file), reason)) from None
+        raise InputError(str(file), reason) from None
     except OSError as e:
-        raise InputError(Problem(str(file), f"cannot be written: {e.strerror or e}")) from None
+        raise InputError(str(file), f"cannot be written: {e.strerror or e}") from None
     with absent_modules_allowed():
         return load(file)
 
@@ -61,6 +61,4 @@ def _check(file: Path, modules: Mapping[Path, str]) -> None:
         try:
             compile(code, path, "exec")
         except SyntaxError as e:
-            raise InputError(
-                Problem(str(path), f"{path.name}: {e.msg} (line {e.lineno})")
-            ) from None
+            raise InputError(str(path), f"{path.name}: {e.msg} (line {e.lineno})") from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from sweeps.core import references
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.references import describe_error, short
 from sweeps.scaffold.from_optuna import Parameter, space_text
 
@@ -67,7 +67,7 @@ def import_objective(reference: str, notes: list[str] | None = None) -> Callable
         InputError: the module or the function does not exist, or the module cannot be imported. The error names the user's line.
     """
     if (problem := references.problem(reference)) is not None:  # before any code runs
-        raise InputError(Problem("--from-objective", problem))
+        raise InputError("--from-objective", problem)
     from optuna import Study
 
     try:
@@ -80,10 +80,10 @@ def import_objective(reference: str, notes: list[str] | None = None) -> Callable
                 'put the code that runs the study below `if __name__ == "__main__":`.'
             )
     except references.RefError as e:
-        raise InputError(Problem("--from-objective", str(e))) from e
+        raise InputError("--from-objective", str(e)) from e
     if not callable(objective):
         text = f"`{reference}` has the type {type(objective).__name__}, but must be a function"
-        raise InputError(Problem("--from-objective", text))
+        raise InputError("--from-objective", text)
     found: Callable[[Any], Any] = objective
     return found
 
@@ -133,13 +133,11 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
     except BaseException as e:  # the user's code may raise anything, such as SystemExit
         values = short(repr, trial.params)
         text = f"`{name}` raised {describe_error(e)}; it must run once, with the values {values}"
-        raise InputError(Problem("--from-objective", text)) from e
+        raise InputError("--from-objective", text) from e
     if not found.distributions:
         raise InputError(
-            Problem(
-                "--from-objective",
-                f"`{name}` suggested no parameter with `trial.suggest_...`, so nothing can be tuned",
-            )
+            "--from-objective",
+            f"`{name}` suggested no parameter with `trial.suggest_...`, so nothing can be tuned",
         )
     if returned is not None:
         found.values = _values(returned, name, directions)
@@ -163,9 +161,9 @@ def _values(returned: Any, name: str, directions: Sequence[str]) -> tuple[float,
     if not values:
         text = f"`{name}` returned {short(repr, returned)}, "
         text += "but must return a number, or several numbers"
-        raise InputError(Problem("--from-objective", text))
+        raise InputError("--from-objective", text)
     text = f"`{name}` returned {len(values)} values; give `--direction minimize` or `--direction maximize` once for each of them"
-    raise InputError(Problem("--direction", text))
+    raise InputError("--direction", text)
 
 
 def _source(objective: Callable[..., Any]) -> str:

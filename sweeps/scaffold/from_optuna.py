@@ -63,14 +63,14 @@ def open_study(storage: str, name: str | None) -> Study:
     summaries = optuna.get_all_study_summaries(stored, include_best_trial=False)
     names = [study.study_name for study in summaries]
     if not names:
-        raise InputError(Problem("--from-optuna", f"{place} has no study"))
+        raise InputError("--from-optuna", f"{place} has no study")
     if name is None and len(names) > 1:
         listed = ", ".join(names[:10])
         text = f"{place} has {len(names)} studies; name one of them: {listed}"
-        raise InputError(Problem("--study", text))
+        raise InputError("--study", text)
     if name is not None and name not in names:
         text = f"{place} has no study `{name}`; {did_you_mean(name, names)}"
-        raise InputError(Problem("--study", text))
+        raise InputError("--study", text)
     return optuna.load_study(study_name=name or names[0], storage=stored)
 
 
@@ -94,12 +94,10 @@ def _storage(storage: str) -> Any:
             )
         if kind != "sqlite":
             known = ", ".join(["sqlite", *READ_ONLY])
-            raise InputError(
-                Problem("--from-optuna", f"{kind} is no database of Optuna; known are {known}")
-            )
+            raise InputError("--from-optuna", f"{kind} is no database of Optuna; known are {known}")
         path = _sqlite_file(url.database or "")
     if not path.is_file():
-        raise InputError(Problem("--from-optuna", f"{path}: there is no such file"))
+        raise InputError("--from-optuna", f"{path}: there is no such file")
     with path.open("rb") as opened:
         is_sqlite = opened.read(16).startswith(b"SQLite format 3")
     if not is_sqlite:
@@ -345,14 +343,14 @@ def study_texts(
         cause: Any = e.__cause__ or e  # Optuna's own message hides the cause
         lines = str(getattr(cause, "orig", None) or cause).splitlines() or [type(cause).__name__]
         text = f"{masked(storage)} cannot be read: {masked(lines[0])}"
-        raise InputError(Problem("--from-optuna", text)) from e
+        raise InputError("--from-optuna", text) from e
 
 
 def _study_texts(study: Study, name: str, origin: str, loop: str) -> StudyTexts:
     trials = [trial for trial in study.get_trials(deepcopy=False) if trial.distributions]
     if not trials:
         raise InputError(
-            Problem("--from-optuna", f"the study `{study.study_name}` has no trial with parameters")
+            "--from-optuna", f"the study `{study.study_name}` has no trial with parameters"
         )
     parameters, notes = parameters_of([(trial.params, trial.distributions) for trial in trials])
     directions = [direction.name.lower() for direction in study.directions]

@@ -64,7 +64,7 @@ def space_text(root: Node, source: str) -> str:
     found = _Translation(source)
     given = found.section(root, "parameters") if root.is_map else root
     if not root.is_map or not given.value:
-        raise InputError(Problem(source, "is not a W&B sweep: it has no mapping `parameters`"))
+        raise InputError(source, "is not a W&B sweep: it has no mapping `parameters`")
     method = found.get(root, "method")
     found.method = str(method.plain() or "bayes")
     if found.method not in ALGORITHMS:

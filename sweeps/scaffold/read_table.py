@@ -100,9 +100,9 @@ def describe_table(
     """
     if label not in table.column_names:
         hint = did_you_mean(label, table.column_names)
-        raise InputError(Problem("--label", f"the data has no column `{label}`; {hint}"))
+        raise InputError("--label", f"the data has no column `{label}`; {hint}")
     if table.num_columns == 1:
-        raise InputError(Problem("--label", f"`{source}` has only the column `{label}`"))
+        raise InputError("--label", f"`{source}` has only the column `{label}`")
     rule = _label_rule(table, label)
     parse = {label: rule} if rule else {}
     valid = Split("fraction", fraction=0.2)
@@ -122,7 +122,7 @@ def describe_table(
     dropped = columns_of(summary).drop
     if all(column.name in dropped for column in summary.columns if column.role == "feature"):
         text = "no column is left that this trainer can read; write a loop of your own (docs/how-to/own-loop.md)"
-        raise InputError(Problem("--data", text))
+        raise InputError("--data", text)
     return found
 
 
@@ -150,8 +150,8 @@ def _task(label: str, parts: dict[str, pa.Table]) -> tuple[str, tuple[Any, ...] 
     marker = next(text_findings(column, label), None) if is_text(column.type) else None
     if marker is not None and marker.kind == "marker":
         text = f"`{label}` has numbers and {marker.example!r} in {marker.count:,} rows; if these labels are missing, make them empty"
-        raise InputError(Problem("--label", text))
+        raise InputError("--label", text)
     if classes is not None and len(classes) > max(20, min(MOST_CLASSES, len(column) // 5)):
         text = f"`{label}` has {len(classes):,} different values in {len(column):,} rows, which are too many classes; name another column"
-        raise InputError(Problem("--label", text))
+        raise InputError("--label", text)
     return task, classes, False

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, TypeAdapter
 from typing_extensions import TypedDict
 
 from sweeps.core.atomic_files import write_text
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.json_files import Count, Number, Text, find_errors, is_number, read_json_object
 from sweeps.core.sweep_folder import EARLIER_TRIALS, SweepFolder
 from sweeps.space import Space
@@ -129,10 +129,10 @@ def read(folder: Path, space: Space) -> tuple[EarlierSweep, ...]:
     content = read_json_object(file)
     if content is None:
         text = f"is missing or no JSON, but the space file has `search.from`; restore {EARLIER_TRIALS} from a backup"
-        raise InputError(Problem(str(file), text))
+        raise InputError(str(file), text)
     if errors := find_errors(_RULES, content):
         raise InputError(
-            Problem(str(file), f"{next(iter(errors.values()))}; restore the file from a backup")
+            str(file), f"{next(iter(errors.values()))}; restore the file from a backup"
         )
     sweeps = tuple(map(EarlierSweep.from_json, content["sweeps"]))
     distributions = {dimension.name: distribution_of(dimension) for dimension in space.dimensions}
@@ -141,10 +141,7 @@ def read(folder: Path, space: Space) -> tuple[EarlierSweep, ...]:
     ):
         if name not in distributions or not _contains(distributions[name], key):
             raise InputError(
-                Problem(
-                    str(file),
-                    f"`{name}`: {key!r} is not in the space; restore the file from a backup",
-                )
+                str(file), f"`{name}`: {key!r} is not in the space; restore the file from a backup"
             )
     return sweeps
 

@@ -36,18 +36,14 @@ def scheduler_of(spec: SchedulerSpec) -> Scheduler:
     scheduler_class = _import("scheduler.name", "scheduler", spec.name)
     if not (isinstance(scheduler_class, type) and issubclass(scheduler_class, Scheduler)):
         raise InputError(
-            Problem(
-                "scheduler.name",
-                f"`{spec.name}` must be a class that inherits from sweeps.search.schedulers.Scheduler",
-            )
+            "scheduler.name",
+            f"`{spec.name}` must be a class that inherits from sweeps.search.schedulers.Scheduler",
         )
     own: Scheduler = _call("scheduler", spec.name, scheduler_class, spec.options)
     if not hasattr(own, "max_t"):
         raise InputError(
-            Problem(
-                "scheduler.name",
-                f"`{spec.name}` must have a field `max_t`: the step at which a trial ends, or None",
-            )
+            "scheduler.name",
+            f"`{spec.name}` must have a field `max_t`: the step at which a trial ends, or None",
         )
     return own
 
@@ -181,7 +177,7 @@ def _import(place: str, kind: str, name: str) -> Any:
     try:
         return registry.resolve(kind, name)
     except references.RefError as e:
-        raise InputError(Problem(place, str(e))) from e
+        raise InputError(place, str(e)) from e
 
 
 def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:
@@ -190,5 +186,5 @@ def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[s
         return factory(**options)
     except Exception as e:
         raise InputError(
-            Problem(place, f"`{name}` does not take these options: {type(e).__name__}: {e}")
+            place, f"`{name}` does not take these options: {type(e).__name__}: {e}"
         ) from e

@@ -93,7 +93,7 @@ def token_of(token: str | None, file: Path | None) -> str | None:
         InputError: `token` and `file` are both given, the file cannot be read, or the token is empty or has invalid characters.
     """
     if token is not None and file is not None:
-        raise InputError(Problem("--token", "must not be given together with --token-file"))
+        raise InputError("--token", "must not be given together with --token-file")
     place = "--token"
     if file is not None:
         place = f"--token-file {file}"
@@ -101,20 +101,15 @@ def token_of(token: str | None, file: Path | None) -> str | None:
             token = file.read_text().strip()
         except (OSError, UnicodeDecodeError) as e:
             raise InputError(
-                Problem(
-                    place,
-                    f"cannot be read: {getattr(e, 'strerror', None) or 'it is not a text file'}",
-                )
+                place, f"cannot be read: {getattr(e, 'strerror', None) or 'it is not a text file'}"
             ) from None
     elif token is None:
         place, token = VARIABLE, os.environ.get(VARIABLE)
     if token is not None and not TOKEN.fullmatch(token):
         text = "is empty" if not token else "has invalid characters"
         raise InputError(
-            Problem(
-                place,
-                f"the token {text}; a token may contain letters, digits and `-._~+/`, and may end in `=`",
-            )
+            place,
+            f"the token {text}; a token may contain letters, digits and `-._~+/`, and may end in `=`",
         )
     return token
 

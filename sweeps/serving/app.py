@@ -179,7 +179,7 @@ def require_columns(bundle: Bundle) -> None:
     """
     if not bundle.manifest.columns:
         reason = "the training loop read its own data, so the columns of a request are unknown; use `sweeps predict` or `sweeps.load_bundle`"
-        raise InputError(Problem(str(bundle.path), f"cannot be served: {reason}"))
+        raise InputError(str(bundle.path), f"cannot be served: {reason}")
 
 
 class _Endpoints:

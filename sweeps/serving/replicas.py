@@ -18,7 +18,7 @@ from typing import Any
 from sweeps.bundle import integrity
 from sweeps.bundle.model import Bundle, load_bundle
 from sweeps.core import crash_cleanup, logging_setup
-from sweeps.core.errors import BundleError, InputError, Problem
+from sweeps.core.errors import BundleError, InputError
 from sweeps.core.installed_package import install
 from sweeps.execution import cluster, ray_authentication, shared_storage
 from sweeps.execution.ray_errors import last_line
@@ -119,10 +119,8 @@ def _check_installation(bundle: Path, port: int, address: str | None) -> Bundle:
     """
     if address and port == 0:
         raise InputError(
-            Problem(
-                "--port",
-                "0 is not allowed with --address; name a port that is free on the cluster's head node",
-            )
+            "--port",
+            "0 is not allowed with --address; name a port that is free on the cluster's head node",
         )
     logging_setup.set_environment()
     if address:
@@ -133,7 +131,7 @@ def _check_installation(bundle: Path, port: int, address: str | None) -> Bundle:
         from sweeps.serving.app import require_columns
     except ImportError as e:
         raise InputError(
-            Problem("--replicas", f"needs the package `{e.name}`: {install('serve')}")
+            "--replicas", f"needs the package `{e.name}`: {install('serve')}"
         ) from None
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     loaded = load_bundle(bundle.resolve())
@@ -162,7 +160,7 @@ def _deploy(
         serve.start(proxy_location="HeadOnly", http_options=listens, logging_config=quiet)
     except (OSError, RuntimeError, ray.exceptions.RayError) as e:
         raise InputError(
-            Problem("--port", f"Ray Serve cannot listen on port {port} of `{host}`: {last_line(e)}")
+            "--port", f"Ray Serve cannot listen on port {port} of `{host}`: {last_line(e)}"
         ) from e
     deployed = serve.deployment(
         name="bundle",
@@ -245,14 +243,11 @@ def _check(bundle: Path, replicas: int) -> None:
         for actor in ray.util.list_named_actors(all_namespaces=True)
     ):
         text = "Ray Serve already runs on this cluster, perhaps for another user; if nobody needs it, stop it with `serve shutdown`"
-        raise InputError(Problem("--address", text))
+        raise InputError("--address", text)
     cpus = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
     if cpus < replicas:
         raise InputError(
-            Problem(
-                "--replicas",
-                f"{replicas} replicas need {replicas} CPUs, but the cluster has {cpus:g}",
-            )
+            "--replicas", f"{replicas} replicas need {replicas} CPUs, but the cluster has {cpus:g}"
         )
     if problems := shared_storage.storage_problems(
         bundle, shared_storage.read_on_nodes(bundle / integrity.MANIFEST), "bundle"
@@ -279,5 +274,5 @@ def _wait_until_running(bundle: Path, replicas: int, over: threading.Event) -> b
             raise BundleError(f"{bundle}: no replica can serve the bundle: {message[-500:]}")
         if time.monotonic() > deadline:
             text = f"{replicas} replicas did not start within {START_SECONDS:.0f} s; each replica needs a free CPU"
-            raise InputError(Problem("--replicas", text))
+            raise InputError("--replicas", text)
     return False

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.installed_package import install
 from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.limits import Limits
@@ -53,9 +53,7 @@ def serve(
         from sweeps.serving.app import make_app
         from sweeps.serving.limited_server import Server
     except ImportError as e:
-        raise InputError(
-            Problem("serve", f"needs the package `{e.name}`: {install('serve')}")
-        ) from None
+        raise InputError("serve", f"needs the package `{e.name}`: {install('serve')}") from None
     from sweeps.bundle.model import load_bundle
 
     _raise_file_limit(limits.max_connections)
@@ -108,7 +106,7 @@ def _raise_file_limit(connections: int) -> None:
         most = hard - OTHER_FILES
         advice = f"give at most {most}, or raise `ulimit -Hn`" if most > 0 else "raise `ulimit -Hn`"
         text = f"{connections} connections are too many: this process may open {hard} files, and needs {OTHER_FILES} for other uses; {advice}"
-        raise InputError(Problem("--max-connections", text))
+        raise InputError("--max-connections", text)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(possible, soft), hard))
 
 
@@ -129,9 +127,7 @@ def listening(host: str, port: int) -> socket.socket:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (socket.gaierror, UnicodeError) as e:
-        raise InputError(
-            Problem("--host", f"`{host}` is not an address of this machine: {e}")
-        ) from e
+        raise InputError("--host", f"`{host}` is not an address of this machine: {e}") from e
     listener = socket.socket(family, kind, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -140,6 +136,6 @@ def listening(host: str, port: int) -> socket.socket:
     except OSError as e:
         listener.close()
         raise InputError(
-            Problem("--port", f"cannot listen on port {port} of `{host}`: {e.strerror or e}")
+            "--port", f"cannot listen on port {port} of `{host}`: {e.strerror or e}"
         ) from e
     return listener

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.errors import InputError, Problem, first_of
+from sweeps.core.errors import InputError, first_of
 from sweeps.core.resources import Shape, jax_connects
 from sweeps.space import enumeration
 from sweeps.space.auto_algorithm import AUTO, Choice, choose
@@ -86,7 +86,7 @@ def load(
     if root is None or len(problems):
         raise InputError(problems.sorted())
     if algorithm is None and root.is_map and (text := foreign_file(root.value)) is not None:
-        raise InputError(Problem(str(root.mark), text))
+        raise InputError(str(root.mark), text)
     found = Variables({**os.environ, **(variables or {})}, optional=algorithm is not None)
     root = replace_variables(root, found, problems)
     remember_secrets(root)

@@ -27,7 +27,7 @@ from typing import Any
 
 from sweeps.core import references, trust
 from sweeps.core.atomic_files import write_text
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 
 # The largest size of the functions with all values that they use. Each worker reads them.
 MOST_BYTES = 10 * 2**20
@@ -170,10 +170,8 @@ def _pickle(functions: Mapping[str, Any], place: str) -> tuple[bytes, Any, dict[
             reason = next(iter(str(e).splitlines()), "") or type(e).__name__
             advice = "create this value inside the function"
             raise InputError(
-                Problem(
-                    place,
-                    f"the function uses a value that cannot be sent to workers: {reason}; {advice}",
-                )
+                place,
+                f"the function uses a value that cannot be sent to workers: {reason}; {advice}",
             ) from e
         for each in recorder.by_value:
             if (
@@ -187,10 +185,8 @@ def _pickle(functions: Mapping[str, Any], place: str) -> tuple[bytes, Any, dict[
     if len(pickled) > MOST_BYTES:
         size = f"the function and the values that it uses have {len(pickled) / 2**20:.0f} MB, but at most {MOST_BYTES >> 20} MB are allowed"
         raise InputError(
-            Problem(
-                place,
-                f"{size}{_largest_value(functions)}; pass tables with `data`, or read them inside the function",
-            )
+            place,
+            f"{size}{_largest_value(functions)}; pass tables with `data`, or read them inside the function",
         )
     return pickled, recorder, everything
 

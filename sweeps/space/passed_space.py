@@ -68,10 +68,8 @@ def read_passed(space: Mapping[str, Any]) -> PassedSpace:
     text = converter.convert(space)
     if len(text.encode()) > MAX_BYTES:
         raise InputError(
-            Problem(
-                PLACE,
-                f"has more than {MAX_BYTES:,} bytes as YAML; pass tables with `data`, and long values in a file",
-            )
+            PLACE,
+            f"has more than {MAX_BYTES:,} bytes as YAML; pass tables with `data`, and long values in a file",
         )
     return PassedSpace(
         path, text, parse_passed(text), converter.tables, converter.folder, converter.notes

@@ -215,7 +215,7 @@ def bundle_of(folder: Path) -> Path:
             else "was interrupted or killed before it wrote its bundle"
         )
         why = f"the sweep {how}; `{export}` writes a bundle and prints the bundle's folder"
-    raise InputError(Problem(str(folder), why))
+    raise InputError(str(folder), why)
 
 
 def resumed_space(
@@ -261,7 +261,7 @@ def resumed_space(
                 "also differ elsewhere:"
             )
             text = f"{text}\n{_diff(space.text, file)}"
-            raise InputError(Problem(str(file), text))
+            raise InputError(str(file), text)
         given = {name: value for name, value in vars(current.limits).items() if value is not None}
         more = (f"limits={json.dumps(given)}",)
     fixed = (
@@ -269,7 +269,7 @@ def resumed_space(
         f"{space.scheduler.population} members"
     )
     if add_trials and space.scheduler.population is not None:
-        raise InputError(Problem("--add-trials", f"{fixed}, got {add_trials} more"))
+        raise InputError("--add-trials", f"{fixed}, got {add_trials} more")
     if add_trials:
         limits = _loaded(folder, (*space.overrides, *more, *overrides), space.data.base).limits
         overrides = (*overrides, f"limits.max_trials={limits.max_trials + add_trials}")
@@ -277,7 +277,7 @@ def resumed_space(
         return space, roots
     changed = _loaded(folder, (*space.overrides, *more, *overrides), space.data.base)
     if changed.scheduler != space.scheduler:
-        raise InputError(Problem("limits.max_trials", f"{fixed}, got {changed.limits.max_trials}"))
+        raise InputError("limits.max_trials", f"{fixed}, got {changed.limits.max_trials}")
     return replace(changed, functions=space.functions), roots
 
 

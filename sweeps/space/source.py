@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.space.model import Space
 from sweeps.space.nodes import Mark, Node
 from sweeps.space.passed_space import PLACE, parse_passed, read_passed
@@ -76,10 +76,8 @@ def source_of(space: Any, problems: Problems) -> SpaceSource:
         )
     if not isinstance(space, (str, os.PathLike)):
         raise InputError(
-            Problem(
-                PLACE,
-                f"must be the path of a space file, a dict or a sweeps.Space, got {type(space).__name__}",
-            )
+            PLACE,
+            f"must be the path of a space file, a dict or a sweeps.Space, got {type(space).__name__}",
         )
     place, text, tree = str(space), "", None
     try:

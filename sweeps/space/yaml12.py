@@ -14,7 +14,7 @@ from typing import Any
 from ruamel.yaml import YAML, events
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.space.nodes import Mark, Node, scalar
 
 MAX_BYTES = 1_000_000
@@ -35,7 +35,7 @@ _MISTAKES = {
 
 
 def _error(mark: Mark, text: str) -> InputError:
-    return InputError(Problem(str(mark), text))
+    return InputError(str(mark), text)
 
 
 def read_text(path: Path, source: str) -> str:

@@ -57,17 +57,11 @@ def check(url: str) -> None:
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in SCHEMES:
         raise InputError(
-            Problem(
-                "--storage",
-                f"must be postgresql://USER@HOST/DATABASE, got {without_password(url)!r}",
-            )
+            "--storage", f"must be postgresql://USER@HOST/DATABASE, got {without_password(url)!r}"
         )
     if importlib.util.find_spec("psycopg2") is None:
         raise InputError(
-            Problem(
-                "--storage",
-                f"PostgreSQL needs a driver that is not installed: {install('postgresql')}",
-            )
+            "--storage", f"PostgreSQL needs a driver that is not installed: {install('postgresql')}"
         )
 
 
@@ -121,10 +115,8 @@ def place_of(folder: Path) -> tuple[str, str] | None:
         return None
     if not is_text(bare) or not is_text(origin.get("study")):
         raise InputError(
-            Problem(
-                str(SweepFolder(folder).origin),
-                "`storage` and `study`, which name the database of the study, must be texts",
-            )
+            str(SweepFolder(folder).origin),
+            "`storage` and `study`, which name the database of the study, must be texts",
         )
     return _whole.get(bare, bare), origin["study"]
 
@@ -247,7 +239,7 @@ def connect(url: str) -> Any:
             hint = (
                 "; if the URL has no password, the password is taken from $PGPASSWORD or ~/.pgpass"
             )
-        raise InputError(Problem("--storage", f"{without_password(url)}: {text}{hint}")) from None
+        raise InputError("--storage", f"{without_password(url)}: {text}{hint}") from None
 
 
 def _safe_authentication() -> dict[str, str]:

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from sweeps.core import references
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.data.column_checks import label_encoder_error
 from sweeps.data.columns import (
@@ -103,7 +103,7 @@ def fit_transform(
     for step in chain:
         if step.name == "LabelEncoder":
             if (text := label_encoder_error(step, label)) is not None:
-                raise InputError(Problem(PREPROCESSOR_KEY, text))
+                raise InputError(PREPROCESSOR_KEY, text)
         elif (
             fitted_step := _fit_step(
                 step, frame, label, target, stream and stream.after(inputs, fitted)
@@ -123,9 +123,7 @@ def fit_transform(
         else train.select(label_columns(label)).to_pandas()
     )
     if not len(frame.columns):
-        raise InputError(
-            Problem(PREPROCESSOR_KEY, "the preprocessing chain leaves no column to train on")
-        )
+        raise InputError(PREPROCESSOR_KEY, "the preprocessing chain leaves no column to train on")
     empty = frame.iloc[:0].astype({n: _output_dtype(frame[n]) for n in frame.columns})
     result = FittedChain(chain, label, inputs, tuple(fitted), empty)
     arrays = {n: portable_steps.column_array(frame[n]) for n in frame.columns}
@@ -165,7 +163,7 @@ def _with_step_errors(step: StepConfig, call: Callable[[], T]) -> T:
     except InputError:
         raise
     except Exception as e:
-        raise InputError(Problem(PREPROCESSOR_KEY, f"{step.name}: {one_line(e)}")) from e
+        raise InputError(PREPROCESSOR_KEY, f"{step.name}: {one_line(e)}") from e
 
 
 def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.DataFrame:
@@ -210,7 +208,7 @@ def _fit_step(
         try:
             kind = references.resolve(step.name)
         except references.RefError as e:
-            raise InputError(Problem(PREPROCESSOR_KEY, str(e))) from e
+            raise InputError(PREPROCESSOR_KEY, str(e)) from e
         short = step.name.rpartition(":")[2]
     else:
         short = step.name
@@ -223,7 +221,7 @@ def _fit_step(
             texts = [n for n in inputs if not is_number(frame[n])]
             if texts and not (step.name == "Concatenator" and step.params.get("flatten")):
                 raise InputError(
-                    Problem(PREPROCESSOR_KEY, f"{step.name}: column `{texts[0]}` holds no numbers")
+                    PREPROCESSOR_KEY, f"{step.name}: column `{texts[0]}` holds no numbers"
                 )
         inputs = _suitable_columns(step, frame, inputs)
         return (
@@ -241,9 +239,7 @@ def _fit_step(
     if callable(kind) and not isinstance(kind, type):
         return fitted_steps.FunctionStep(kind, inputs, step.params)
     raise InputError(
-        Problem(
-            PREPROCESSOR_KEY, f"`{step.name}` is neither a function nor a class with `transform`"
-        )
+        PREPROCESSOR_KEY, f"`{step.name}` is neither a function nor a class with `transform`"
     )
 
 
@@ -300,10 +296,8 @@ def _suitable_columns(
             else "has no value"
         )
         raise InputError(
-            Problem(
-                PREPROCESSOR_KEY,
-                f"{step.name}: {what} cannot be used for column `{wrong[0]}`, which {has}",
-            )
+            PREPROCESSOR_KEY,
+            f"{step.name}: {what} cannot be used for column `{wrong[0]}`, which {has}",
         )
     return tuple(suitable)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.data.columns import PREPROCESSOR_KEY, InputColumn, convert_column
 from sweeps.data.preprocessing import fitted_steps, portable_steps
@@ -89,9 +89,7 @@ class FittedChain:
         missing = [name for name in self.columns_in if name not in df.columns]
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
-            raise InputError(
-                Problem("rows", f"missing column{'s' if len(missing) > 1 else ''} {names}")
-            )
+            raise InputError("rows", f"missing column{'s' if len(missing) > 1 else ''} {names}")
         out = convert_inputs(self.inputs, df, keep_integers=not self.fitted_steps, copy=copy)
         if self.fitted_steps:
             out = self.transform_columns(
@@ -130,7 +128,7 @@ class FittedChain:
         except InputError:
             raise
         except Exception as e:
-            raise InputError(Problem("rows", one_line(e))) from e
+            raise InputError("rows", one_line(e)) from e
 
 
 def convert_inputs(
@@ -163,10 +161,8 @@ def restore_dtypes(
     missing = [n for n in empty.columns if n not in columns]
     if missing:
         raise InputError(
-            Problem(
-                PREPROCESSOR_KEY,
-                f"a step did not create column `{missing[0]}` from these rows, although it did so in training",
-            )
+            PREPROCESSOR_KEY,
+            f"a step did not create column `{missing[0]}` from these rows, although it did so in training",
         )
     arrays = {}
     for n, dtype in empty.dtypes.items():

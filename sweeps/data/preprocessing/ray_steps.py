@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 
 from sweeps.core import references
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.data.columns import PREPROCESSOR_KEY, is_number, unique_names
 from sweeps.data.preprocessing.fitted_steps import replace_columns
 from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEXT
@@ -371,5 +371,5 @@ def ray_class(name: str) -> type:
     """
     kind = getattr(importlib.import_module("ray.data.preprocessors"), name, None)
     if not isinstance(kind, type):
-        raise InputError(Problem(PREPROCESSOR_KEY, f"Ray Data has no preprocessor `{name}`"))
+        raise InputError(PREPROCESSOR_KEY, f"Ray Data has no preprocessor `{name}`")
     return kind

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.data.missing import WORDS, Profile, without_markers
 from sweeps.data.tables import canonical_table, drop_index_names, is_text, parse_text
 
@@ -75,7 +75,7 @@ def _unified(name: str, kinds: Mapping[str, pa.DataType], place: str) -> pa.Data
             result = pa.unify_schemas(both, promote_options="permissive").field(name).type
         except (pa.ArrowTypeError, pa.ArrowInvalid):
             text = f"column `{name}` holds {canonical} in {key}, but {result} elsewhere; give the column the same type everywhere"
-            raise InputError(Problem(place, text)) from None
+            raise InputError(place, text) from None
     return pa.float64() if result is None else result
 
 

@@ -287,7 +287,7 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     for key, count in counts.items():
         if not count.rows:
             text = f"the {key} split has no rows; give another split or another seed"
-            raise InputError(Problem("data.valid", text))
+            raise InputError("data.valid", text)
     removed = (spec.only_label, rule.column if rule.kind == "column" else None)
     return SplitSource(sources, selects, schema, counts, task, classes, removed, missing)
 
@@ -326,7 +326,7 @@ def _task(
     if classes is not None and len(classes) > MOST_CLASSES:
         advice = "set data.task, or write `ingest: memory`"
         text = f"`{label}` has more than {MOST_CLASSES:,} classes, the most that a stream can have; {advice}"
-        raise InputError(Problem("data.label", text))
+        raise InputError("data.label", text)
     return task, positive_last(spec, task, classes)
 
 

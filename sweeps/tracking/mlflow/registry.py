@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeps.core.errors import InputError, Problem, SweepsError
+from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.secrets import without_password
 from sweeps.tracking.mlflow.client import first_line
 
@@ -76,10 +76,8 @@ def check_names(name: str, alias: str | None) -> None:
     """
     if not name or set("/:") & set(name):
         raise InputError(
-            Problem(
-                "--register",
-                f"a model's name must not be empty and must not contain / or :; got {name!r}",
-            )
+            "--register",
+            f"a model's name must not be empty and must not contain / or :; got {name!r}",
         )
     if alias is not None and (
         not re.fullmatch(r"[\w-]{1,255}", alias)
@@ -87,7 +85,7 @@ def check_names(name: str, alias: str | None) -> None:
         or re.fullmatch(r"[vV]\d+", alias)
     ):
         rule = "an alias must have only letters, digits, _ and -, and must not be `latest` or a version such as `v1`"
-        raise InputError(Problem("--alias", f"{rule}; got {alias!r}"))
+        raise InputError("--alias", f"{rule}; got {alias!r}")
 
 
 def register(
@@ -126,9 +124,7 @@ def register(
     if uri.startswith("sqlite:///") and not os.path.exists(
         file := uri.removeprefix("sqlite:///").partition("?")[0]
     ):
-        raise InputError(
-            Problem("--register", f"{file}, where MLflow recorded the sweep, does not exist")
-        )
+        raise InputError("--register", f"{file}, where MLflow recorded the sweep, does not exist")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     from mlflow.tracking import MlflowClient
@@ -168,10 +164,7 @@ def _mlflow_errors(uri: str) -> Iterator[None]:
         yield
     except RestException as e:
         raise InputError(
-            Problem(
-                "--register",
-                f"MLflow at {without_password(uri)} refuses the request: {first_line(e)}",
-            )
+            "--register", f"MLflow at {without_password(uri)} refuses the request: {first_line(e)}"
         ) from e
     except SweepsError:
         raise
@@ -207,7 +200,7 @@ def _run_of(client: MlflowClient, parent: str, trial: str | None) -> Run:
     where = f"tags.`mlflow.parentRunId` = '{parent}' and tags.`sweeps.trial` = '{trial}'"
     runs = client.search_runs([sweep.info.experiment_id], where, max_results=1)
     if not runs:
-        raise InputError(Problem("--register", f"MLflow has no run of trial {trial} of this sweep"))
+        raise InputError("--register", f"MLflow has no run of trial {trial} of this sweep")
     return runs[0]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from importlib.metadata import entry_points
 
-from sweeps.core.errors import InputError, Problem
+from sweeps.core.errors import InputError
 from sweeps.core.secrets import without_password
 from sweeps.core.suggestions import did_you_mean
 
@@ -44,21 +44,17 @@ def check_uri(uri: str, place: str) -> None:
     shown = without_password(uri)
     if scheme in FILES:
         raise InputError(
-            Problem(
-                place,
-                f"{shown}: MLflow no longer stores runs in folders; use sqlite:///{rest.strip('/') or 'mlflow'}.db",
-            )
+            place,
+            f"{shown}: MLflow no longer stores runs in folders; use sqlite:///{rest.strip('/') or 'mlflow'}.db",
         )
     schemes = {*SCHEMES, *(point.name for point in entry_points(group="mlflow.tracking_store"))}
     if scheme not in schemes:
         raise InputError(
-            Problem(
-                place,
-                f"{shown}: MLflow has no store for `{scheme}`; {did_you_mean(scheme, sorted(schemes))}",
-            )
+            place,
+            f"{shown}: MLflow has no store for `{scheme}`; {did_you_mean(scheme, sorted(schemes))}",
         )
     if separator and not rest.strip("/"):
-        raise InputError(Problem(place, f"{shown}: a host or a path must follow `{scheme}://`"))
+        raise InputError(place, f"{shown}: a host or a path must follow `{scheme}://`")
 
 
 def allowed_uri(named: str, *others: str | None) -> str | None:
