@@ -460,12 +460,13 @@ def set_current(value: Current | None) -> None:
 
 
 def flat(params: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Flatten nested parameters to dotted names."""
-    out: list[tuple[str, Any]] = []
+    """Flatten nested parameters to dotted names. A name that another one has already, such as `c.d` and `c: {d: ...}`, gets `#2`."""
+    out: dict[str, Any] = {}
     for name, value in params.items():
-        out += (
-            flat(value, f"{prefix}{name}.")
-            if isinstance(value, dict) and value
-            else [(prefix + str(name), value)]
-        )
-    return out
+        inner = flat(value, ".") if isinstance(value, dict) and value else [("", value)]
+        for rest, part in inner:
+            full = f"{prefix}{name}{rest}"
+            while full in out:
+                full += "#2"
+            out[full] = part
+    return list(out.items())
