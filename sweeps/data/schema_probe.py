@@ -136,11 +136,17 @@ def _probe_text(files: SourceFiles, path: str, start: bytes) -> FileSchema:
     """Read the schema of a text file from its first lines. `start` has its first bytes."""
     read = files.read
     if b"\0" in start and read.encoding == "utf-8":
-        raise ValueError(f"it is not UTF-8 text; {text_shape.encoding_advice(start)}")
+        advice = text_shape.encoding_advice(start)
+        if advice.startswith("name its"):
+            line = start[: start.index(b"\0")].count(b"\n") + 1
+            text = f"line {line} has a NUL byte: it is no text, or remove the byte with"
+            raise ValueError(f"{text} `tr -d '\\0'`")
+        raise ValueError(f"it is not UTF-8 text; {advice}")
     with open_text(files, path, read.skip_lines) as text:
         lines = [*itertools.islice(text, 2), *text.readlines(_PROBE_SIZE)[:_PROBE_LINES]]
     if not "".join(lines).strip():
-        raise ValueError("it has only blank lines")
+        after = f" after the {read.skip_lines} lines of `skip_lines`" if read.skip_lines else ""
+        raise ValueError(f"it has only blank lines{after}")
     if problem := text_shape.first_lines_problem(lines, read, separator_of(files)):
         raise ValueError(problem)
     rows = text_shape.rows_of(lines, separator_of(files), read.skip_lines + 1)
@@ -154,7 +160,7 @@ def _probe_text(files: SourceFiles, path: str, start: bytes) -> FileSchema:
         names = list(read.names)
     duplicates = [name for name in names if name and names.count(name) > 1]
     if duplicates:
-        raise ValueError(f"two columns are named `{duplicates[0]}`")
+        raise ValueError(f"two columns are named `{duplicates[0]}`; rename one of them")
     fields = [(name, pa.string()) for name in text_shape.column_names(names)]
     return FileSchema(pa.schema(fields), first != end, first[0] - 1)
 
@@ -442,7 +448,9 @@ def _check_rows(files: SourceFiles, path: str, schema: FileSchema) -> None:
     """Read all rows of a text file slowly, and raise a `ValueError` that names the first line that is wrong."""
     with open_text(files, path, schema.start) as text:
         rows = text_shape.rows_of(text, separator_of(files), schema.start + 1)
-        if problem := text_shape.rows_problem(rows, list(schema.names), files.read.encoding):
+        if problem := text_shape.rows_problem(
+            rows, list(schema.names), files.read.encoding, files.display_name(path)
+        ):
             raise ValueError(problem)
 
 

@@ -89,18 +89,37 @@ def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) ->
         if any(_DECIMAL_COMMA.fullmatch(cell) for _, cells in rows for cell in cells):
             fix["decimal"] = ","
     width = statistics.mode(len(cells) for _, cells in rows)
-    if not read.names and len(rows[0][1]) <= width:
+    start, cells = rows[0]
+    if not read.names and len(cells) <= width:
         # A title that ends with separators is as wide as the table, but has only its first value
         table = [row for row in rows if len(row[1]) == width and any(row[1][width > 2 :])]
         line, header = table[0]
-        if line > rows[0][0]:
+        lacks = _lacks_header([values for _, values in table])
+        if lacks and all(cells) and len(cells) == width - 1 > 1 and line == rows[1][0]:
+            text += f"line {start} has {len(cells)} names, but the rows have {width} values; "
+            empty = not any(values[-1] for _, values in table)
+            fix["skip_lines"] = start
+            fix["names"] = [*cells, "empty"] if empty else ["row", *cells]
+            lacks = False
+        elif line > start:
             text += f"the table seems to begin in line {line}; "
             fix["skip_lines"] = line - 1
-        if _lacks_header([cells for _, cells in table]):
+        if lacks:
             text += f"line {line} looks like values, not like names: `{','.join(header)[:60]}`; if this line is no header, name the columns: "
             fix["names"] = [f"c{i + 1}" for i in range(width)]
+    same = [values for _, values in rows if len(values) == len(cells)]
+    if read.names and not {*cells} <= {*read.names} and _is_header(same):
+        text += f"line {first} looks like names, not like values: `{','.join(cells)[:60]}`; "
+        fix["skip_lines"] = first
     given = {key: value for key, value in vars(read).items() if value != vars(READ_DEFAULTS)[key]}
     return f"{text}add `data.read: {flow(given | fix)}`" if fix else None
+
+
+def _is_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first row has only words, and a column below it has only numbers."""
+    below = [{*values} - _MISSING for values in zip(*rows[1:], strict=True)]
+    numbers = [values and not any(map(_LETTER.search, values)) for values in below]
+    return all(map(_LETTER.search, rows[0])) and any(numbers)
 
 
 def _lacks_header(rows: Sequence[Sequence[str]]) -> bool:
@@ -130,13 +149,16 @@ def _lacks_header(rows: Sequence[Sequence[str]]) -> bool:
     return not (steps <= {1} or len(steps) == 1 < len(numbers) - 1)
 
 
-def rows_problem(rows: Iterator[Row], names: Sequence[str], encoding: str) -> str | None:
+def rows_problem(
+    rows: Iterator[Row], names: Sequence[str], encoding: str, file: str = "rows.csv"
+) -> str | None:
     """Return what is wrong with the rows of a text file; None if nothing is.
 
     Args:
         rows: the rows below the header.
         names: the names of the columns, from `column_names`.
         encoding: the encoding with which the file was read.
+        file: name of the file.
     """
     repeats = []
     for line, cells in rows:
@@ -150,7 +172,7 @@ def rows_problem(rows: Iterator[Row], names: Sequence[str], encoding: str) -> st
     if not repeats:
         return None
     text = f"{len(repeats)} row{' repeats' if len(repeats) == 1 else 's repeat'} the header (first: line {repeats[0]})"
-    return f"{text}; leave them out with `awk 'NR == 1 {{h = $0}} NR == 1 || $0 != h' rows.csv > clean.csv`"
+    return f"{text}; leave them out with `awk 'NR == 1 {{h = $0}} NR == 1 || $0 != h' {file} > clean.csv`"
 
 
 def bad_byte(rows: Sequence[Row], encoding: str) -> str | None:

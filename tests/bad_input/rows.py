@@ -158,7 +158,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "binary data with the suffix of CSV",
             "bad.csv",
             b"age,plan,y\n\x00\x01\x02",
-            "2:15: data.train: `bad.csv` cannot be read: it is not UTF-8 text; name its encoding, such as `data.read: {encoding: cp1252}`, or convert the file to UTF-8",
+            "2:15: data.train: `bad.csv` cannot be read: line 2 has a NUL byte: it is no text, or remove the byte with `tr -d '\\0'`",
         ),
         file(
             "gzip with the suffix of CSV",
@@ -209,7 +209,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "bad.csv",
             ROWS + ROWS,
             "2:15: data.train: `bad.csv` cannot be read: 1 row repeats the header (first: line 10); leave them out with "
-            "`awk 'NR == 1 {h = $0} NR == 1 || $0 != h' rows.csv > clean.csv`",
+            "`awk 'NR == 1 {h = $0} NR == 1 || $0 != h' bad.csv > clean.csv`",
         ),
         file(
             "a page under the name of a table",
@@ -227,7 +227,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a duplicate column",
             "bad.csv",
             "age,age,y\n1,2,no\n",
-            "2:15: data.train: `bad.csv` cannot be read: two columns are named `age`",
+            "2:15: data.train: `bad.csv` cannot be read: two columns are named `age`; rename one of them",
         ),
         data(
             "a folder with two kinds of files",

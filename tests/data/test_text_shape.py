@@ -14,7 +14,7 @@ from sweeps.core.errors import InputError
 from sweeps.data.early_summary import TableReader
 from sweeps.data.files import find_files, unsupported
 from sweeps.data.load import load_splits
-from sweeps.data.schema_probe import COLUMN_BLOCK
+from sweeps.data.schema_probe import COLUMN_BLOCK, probe_schemas
 from sweeps.data.sources import read_source
 from sweeps.data.text_shape import (
     column_names,
@@ -99,7 +99,7 @@ def test_a_header_is_named_by_the_key_names_even_if_it_is_odd():
         ("# comment\n# more\na,b\n1,2\n3,4\n", "{skip_lines: 2}"),
         ("Report\n1.5,2,x\n3,4,y\n5,4,x\n", "{skip_lines: 1, names: [c1, c2, c3]}"),
         # a header that lacks the name of a column, as R writes it
-        ("a,b\nx,21,6\ny,30,4\nz,44,7\n", "{skip_lines: 1, names: [c1, c2, c3]}"),
+        ("a,b\nx,21,6\ny,30,4\nz,44,7\n", "{skip_lines: 1, names: [row, a, b]}"),
     ],
 )
 def test_titles_above_the_table(text, expected):
@@ -143,6 +143,41 @@ def test_a_header_that_is_wider_than_the_rows_is_left_to_the_check_of_the_rows()
 def check(text: str, encoding: str = "utf-8") -> str | None:
     rows = rows_of(text.splitlines(keepends=True), ",")
     return rows_problem(rows, column_names(next(rows)[1]), encoding)
+
+
+def test_a_header_with_one_name_fewer_than_the_values():
+    rows = "x,k,y\n0.2,9,a{0}\n0.3,8,b{0}\n0.4,8,a{0}\n"
+    assert fix(rows.format(",")) == "{skip_lines: 1, names: [x, k, y, empty]}"
+    numbered = "x,y\n1,0.5,a\n2,0.7,b\n3,0.1,a\n"
+    assert fix(numbered) == "{skip_lines: 1, names: [row, x, y]}"
+    assert fix("Sales, 2024\na,b,c\n1,2,3\n4,5,6\n") == "{skip_lines: 1}"
+
+
+def test_names_are_not_given_to_a_file_that_has_a_header():
+    rows = "x,k,y\n0.2,9,a\n0.3,8,b\n"
+    found = problem(rows, read=ReadKeys(names=("a", "b", "c")))
+    assert found is not None and "line 1 looks like names" in found and "skip_lines: 1" in found
+    assert problem(rows, read=ReadKeys(names=("x", "k", "y", "extra"))) is None
+    assert problem("red,small\nblue,large\n", read=ReadKeys(names=("a", "b"))) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "skip", "message"),
+    [
+        (
+            b"x,y\n1,2\n3\0,4\n",
+            0,
+            "line 3 has a NUL byte: it is no text, or remove the byte with `tr -d '\\0'`",
+        ),
+        (b"x,y\n1,2\n", 9, "it has only blank lines after the 9 lines of `skip_lines`"),
+    ],
+)
+def test_a_nul_byte_and_too_many_skipped_lines_are_named(tmp_path, content, skip, message):
+    (tmp_path / "rows.csv").write_bytes(content)
+    files = find_files("rows.csv", tmp_path, "data.train", ReadKeys(skip_lines=skip))
+    with pytest.raises(InputError) as e:
+        probe_schemas(files)
+    assert message in e.value.problems[0].text
 
 
 def test_lines_are_counted_as_an_editor_counts_them():
