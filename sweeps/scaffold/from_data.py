@@ -200,7 +200,7 @@ def _data(table: Table, columns: Columns, small: bool, read: str) -> dict[str, s
         test = "the search never uses these rows; the best trial is scored on them once"
         keys["test: 0.1"] = test
     if table.missing_labels:
-        keys["drop_missing_label: true"] = f"{table.missing_labels:,} rows have no label"
+        keys["drop_missing_label: true"] = f"rows without a label: {table.missing_labels:,}"
     missing: dict[str, list[Any]] = {}
     if table.label_words:
         missing[table.label] = []

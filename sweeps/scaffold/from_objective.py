@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -123,11 +123,12 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
             found.asks_to_prune = True
             return False
 
+    pruned = False
     trial = RecordingTrial(study, study.ask()._trial_id)
     try:
         returned = objective(trial)
     except optuna.TrialPruned:
-        returned = None
+        pruned = True
     except KeyboardInterrupt:
         raise
     except BaseException as e:  # the user's code may raise anything, such as SystemExit
@@ -139,13 +140,17 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
             "--from-objective",
             f"`{name}` suggested no parameter with `trial.suggest_...`, so nothing can be tuned",
         )
-    if returned is not None:
+    if not pruned:
         found.values = _values(returned, name, directions)
+    source = _source(objective)
     found.not_run = tuple(
-        (name, at)
-        for name, at in suggestions_in(_source(objective))
-        if name not in found.distributions
+        (name, at) for name, at in suggestions_in(source) if name not in found.distributions
     )
+    if bounds := computed_bounds(source):
+        found.notes.append(
+            f"Other suggestions decide the bounds of {', '.join(bounds)}, and these bounds are those "
+            "of one run: write bounds that fit all values, and let the objective refuse the rest."
+        )
     return found
 
 
@@ -185,24 +190,49 @@ def suggestions_in(source: str) -> list[tuple[str, int]]:
         tree = references.syntax_tree(source)
     except SyntaxError:
         return []
-    found = []
+    found = [(_name(call), call.lineno) for call in _suggestions(tree)]
+    return sorted(dict.fromkeys(found), key=lambda item: item[1])
+
+
+def computed_bounds(source: str) -> list[str]:
+    """Return the parameters whose bounds contain another suggestion, or a variable that holds one. Pure."""
+    try:
+        tree = references.syntax_tree(source)
+    except SyntaxError:
+        return []
+    tuned = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and any(_suggestions(node.value))
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return [
+        _name(call)
+        for call in _suggestions(tree)
+        for bounds in [*call.args[1:], *call.keywords]
+        if any(_suggestions(bounds))
+        or any(isinstance(node, ast.Name) and node.id in tuned for node in ast.walk(bounds))
+    ]
+
+
+def _suggestions(tree: ast.AST) -> Iterator[ast.Call]:
+    """Yield each call of `suggest_...` that has a name."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in SUGGESTS
+            and (node.args or any(keyword.arg == "name" for keyword in node.keywords))
         ):
-            names = node.args[:1] or [
-                keyword.value for keyword in node.keywords if keyword.arg == "name"
-            ]
-            found += [
-                (
-                    str(name.value) if isinstance(name, ast.Constant) else ast.unparse(name),
-                    node.lineno,
-                )
-                for name in names
-            ]
-    return sorted(dict.fromkeys(found), key=lambda item: item[1])
+            yield node
+
+
+def _name(call: ast.Call) -> str:
+    """Return the name that a suggestion has, or the expression that computes it."""
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "name"]
+    name = [*call.args[:1], *named][0]
+    return str(name.value) if isinstance(name, ast.Constant) else ast.unparse(name)
 
 
 # ---- the files

@@ -17,8 +17,9 @@ from sweeps.data.early_summary import TableReader
 from sweeps.data.files import find_files
 from sweeps.data.label_checks import drop_unlabeled, infer_task
 from sweeps.data.missing import Profile, profile_columns
+from sweeps.data.parse import parse_texts
 from sweeps.data.parsed_columns import read_rows
-from sweeps.data.summary import summarize
+from sweeps.data.summary import Finding, summarize
 from sweeps.data.summary_findings import text_findings
 from sweeps.data.tables import is_text
 from sweeps.scaffold.from_data import Table, columns_of
@@ -118,12 +119,27 @@ def describe_table(
     except InputError as e:
         raise InputError([Problem("--label", problem.text) for problem in e.problems]) from None
     summary = summarize(spec, parts, classes, 0, dict(reader.rows) if reader.stream else None)
+    if missing:
+        findings = (_with_unlabeled(finding, table) for finding in summary.findings)
+        summary = replace(summary, findings=tuple(findings))
     found = Table(source, label, task, given, rule, missing, summary, reader.exact, words)
     dropped = columns_of(summary).drop
     if all(column.name in dropped for column in summary.columns if column.role == "feature"):
-        text = "no column is left that this trainer can read; write a loop of your own (docs/how-to/own-loop.md)"
+        reasons = ", ".join(f"{name} ({reason})" for name, reason in dropped.items())
+        text = f"no column is left that this trainer can read: {reasons[:200]}; write a loop of your own (docs/how-to/own-loop.md)"
         raise InputError("--data", text)
     return found
+
+
+def _with_unlabeled(finding: Finding, table: pa.Table) -> Finding:
+    """Count the texts that do not fit a rule in all rows, because `data.parse` also reads the rows without a label."""
+    if finding.kind not in ("number_text", "date_text"):
+        return finding
+    texts = pc.unique(table.column(finding.column)).drop_null()
+    odd = texts.filter(parse_texts(texts, finding.rule).is_null())
+    if not len(odd):
+        return finding
+    return replace(finding, count=len(odd), example=odd[0].as_py(), row=0)
 
 
 def _label_rule(table: pa.Table, label: str) -> str:

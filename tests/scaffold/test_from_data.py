@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -299,6 +300,23 @@ def test_copies_do_not_hide_what_identifies_rows(tmp_path):
         and space.data.drop_duplicates
         and not space.data.parse
     )
+
+
+def test_texts_in_rows_without_a_label_are_read_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{i / 7:.3f},{i % 5},{'ab'[i % 2]}\n" for i in range(120))
+    (tmp_path / "rows.csv").write_text(f"x,k,y\n{rows}Total,120,\n")
+    done = CliRunner().invoke(main, ["init", "s.yaml", "--data", "rows.csv", "--label", "y"])
+    assert done.exit_code == 0, done.output
+    assert "x: {rule: number, other: missing}" in (tmp_path / "s.yaml").read_text()
+
+
+def test_a_table_without_a_usable_column_names_them(tmp_path):
+    rows = [{"x": {"a": i}, "y": "ab"[i % 2]} for i in range(20)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source, reader, table = open_table(str(tmp_path / "rows.jsonl"), tmp_path)
+    with pytest.raises(InputError, match=r"x \(has the type struct"):
+        describe_table(source, reader, table, "y", tmp_path)
 
 
 def test_what_only_tolerance_finds_is_not_dropped(tmp_path):

@@ -547,6 +547,20 @@ def test_computed_names_of_an_objective_are_noted(here):
         train({"n": 3, "part0": 0.1, "part1": 0.2})
 
 
+def test_bounds_that_another_suggestion_decides_are_noted(here):
+    (here / "own_objective.py").write_text(
+        "def objective(trial):\n    low = trial.suggest_int('low', 1, 5)\n"
+        "    high = trial.suggest_int('high', low, 10)\n"
+        "    return high + trial.suggest_int(name='far', low=3, high=trial.suggest_int('top', 4, 9))\n"
+        "def nothing(trial):\n    trial.suggest_float('x', 0, 1)\n"
+    )
+    assert "decide the bounds of high, far, and" in run(
+        "--from-objective", "own_objective:objective"
+    )
+    text = refused("other.yaml", "--from-objective", "own_objective:nothing")
+    assert "`own_objective:nothing` returned None, but must return a number" in text
+
+
 @pytest.mark.parametrize(
     "code", ["study.optimize(objective, n_trials=1)", "study.tell(study.ask(), 1.0)"]
 )
