@@ -179,7 +179,7 @@ def _trials(plan: Plan) -> str:
             text += ", approximately: a grid inside a choice is visited only when the sampler takes that option"
     if plan.configurations is not None:
         all_run = ", and each is tried once" * (plan.trials == plan.configurations)
-        text += f"; the space has {plan.configurations:,} configurations{all_run}"
+        text += f"; the space has {plan.configurations:,} configuration{'s' * (plan.configurations != 1)}{all_run}"
     limits, repeats = plan.space.limits, plan.space.repeats.count
     if repeats > 1:
         least, most = (plan.trials + number for number in plan.repeats)
@@ -187,7 +187,10 @@ def _trials(plan: Plan) -> str:
         text += f"; each complete trial is run {repeats} times, {total} trials in all"
     if given := plan.space.search.initial_points:
         run = sum(point.values is None for point in given)
-        text += f"; the first {run} are initial points" if run else ""
+        first = (
+            "the first is an initial point" if run == 1 else f"the first {run} are initial points"
+        )
+        text += f"; {first}" if run else ""
     if plan.earlier:
         text += f"; {'then ' if given else ''}one is suggested, and the best configuration of each earlier sweep is next"
     early = [f"limits.{name}" for name in EARLY_LIMITS if getattr(limits, name) is not None]

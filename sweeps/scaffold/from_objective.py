@@ -241,9 +241,7 @@ def _name(call: ast.Call) -> str:
 def metric_names(directions: Sequence[str]) -> tuple[str, ...]:
     """Return the name of the metric for each value of an objective."""
     return (
-        ("objective",)
-        if len(directions) == 1
-        else tuple(f"objective_{i}" for i in range(len(directions)))
+        ("value",) if len(directions) == 1 else tuple(f"value_{i}" for i in range(len(directions)))
     )
 
 
@@ -309,7 +307,7 @@ def train(config):
 '''
 REPORT = '''    def report(self, value, step):
         """Pass an intermediate value on. If the scheduler stops the trial, this call raises an exception."""
-        ray.train.report({"objective": value})
+        ray.train.report({"value": value})
 
     def should_prune(self):
         """Return False, because `report` has already stopped a trial that is to be pruned."""

@@ -436,4 +436,4 @@ def _metrics(study: Study) -> list[str]:
     if study.metric_names:
         return list(study.metric_names)
     count = len(study.directions)
-    return ["objective"] if count == 1 else [f"objective_{i}" for i in range(count)]
+    return ["value"] if count == 1 else [f"value_{i}" for i in range(count)]

@@ -527,7 +527,7 @@ def test_an_objective(here, monkeypatch):
     from space_loop import train
 
     end = train({"lr": 0.01, "depth": 2, "booster": "gbtree", "gamma": 5, "drop": 0.1})
-    assert [report["objective"] for report in (*reports, end)] == pytest.approx(
+    assert [report["value"] for report in (*reports, end)] == pytest.approx(
         [0.02, 0.01, 0.02 / 3, 0.005, 0.004, 0.02]
     )
 
@@ -584,7 +584,7 @@ def test_an_objective_with_a_name_of_the_written_module(here, reference):
 
     from space_loop import train
 
-    assert train({"x": 0.25}) == {"objective": 0.25}
+    assert train({"x": 0.25}) == {"value": 0.25}
 
 
 def test_the_module_of_the_objective_is_not_overwritten(here):
@@ -610,8 +610,8 @@ def test_several_values(here):
         "maximize",
     )
     assert [(o.metric, o.goal) for o in load("space.yaml").objectives] == [
-        ("objective_0", "minimize"),
-        ("objective_1", "maximize"),
+        ("value_0", "minimize"),
+        ("value_1", "maximize"),
     ]
 
 
