@@ -15,7 +15,14 @@ import pyarrow.compute as pc
 
 from sweeps.core.errors import first_of
 from sweeps.data import text_shape
-from sweeps.data.files import SourceFiles, file_format, raise_problem, reading, unsupported
+from sweeps.data.files import (
+    SourceFiles,
+    file_format,
+    first_line,
+    raise_problem,
+    reading,
+    unsupported,
+)
 from sweeps.data.tables import (
     ALWAYS_MISSING,
     canonical_table,
@@ -139,8 +146,8 @@ def _probe_text(files: SourceFiles, path: str, start: bytes) -> FileSchema:
         advice = text_shape.encoding_advice(start)
         if advice.startswith("name its"):
             line = start[: start.index(b"\0")].count(b"\n") + 1
-            text = f"line {line} has a NUL byte: it is no text, or remove the byte with"
-            raise ValueError(f"{text} `tr -d '\\0'`")
+            advice = "it is no text, or remove the byte with `tr -d '\\0'`"
+            raise ValueError(f"line {line} has a NUL byte: {advice}")
         raise ValueError(f"it is not UTF-8 text; {advice}")
     with open_text(files, path, read.skip_lines) as text:
         lines = [*itertools.islice(text, 2), *text.readlines(_PROBE_SIZE)[:_PROBE_LINES]]
@@ -474,8 +481,7 @@ def json_table(files: SourceFiles, path: str) -> pa.Table:
     """Read a file of JSON lines. A key that a line lacks is a missing value.
 
     Raises:
-        ValueError: a line is no object.
-        pyarrow.ArrowException: the values of a key have different types.
+        ValueError: a line is no object, or the values of a key have different types.
     """
     rows: list[dict[str, Any]] = []
     with files.system.open_input_stream(path) as stream:
@@ -486,4 +492,11 @@ def json_table(files: SourceFiles, path: str) -> pa.Table:
                 text = f"line {number} is not a JSON object: `{line.strip()[:40]}`"
                 raise ValueError(text) from None
     names = dict.fromkeys(itertools.chain(*rows))
-    return pa.table({name: [row.get(name) for row in rows] for name in names})
+    columns = {}
+    for name in names:
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows])
+        except pa.ArrowException as e:
+            text = f"`{name}` holds values of different types ({first_line(e)})"
+            raise ValueError(f"{text}; give each column values of one type") from e
+    return pa.table(columns)

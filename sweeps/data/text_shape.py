@@ -28,6 +28,8 @@ _MISSING = {*ALWAYS_MISSING, *WORDS}
 # A letter, but not the `e` of a number such as 1e-05
 _LETTER = re.compile(r"[^\W\d_eE]|(?<![\d.])[eE]|[eE](?![+-]?\d)")
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
+# A cell below the header such as [kg], or a blank one
+_UNIT = re.compile(r"([\[(].*[\])])?")
 # Bytes that cannot be decoded are read as these characters, from U+DC80 for the byte 0x80 on
 _BAD_BYTE = re.compile("[\udc80-\udcff]")
 # What a text must have to be sure of its encoding. Four accented letters in a row are another alphabet.
@@ -107,6 +109,10 @@ def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) ->
         if lacks:
             text += f"line {line} looks like values, not like names: `{','.join(header)[:60]}`; if this line is no header, name the columns: "
             fix["names"] = [f"c{i + 1}" for i in range(width)]
+        below = table[1][1] if len(table) > 1 else []
+        if not fix.get("names") and any(below) and all(map(_UNIT.fullmatch, below)):
+            text += f"line {table[1][0]} has units, not values; "
+            fix |= {"skip_lines": table[1][0], "names": header}
     same = [values for _, values in rows if len(values) == len(cells)]
     if read.names and not {*cells} <= {*read.names} and _is_header(same):
         text += f"line {first} looks like names, not like values: `{','.join(cells)[:60]}`; "

@@ -97,6 +97,7 @@ def test_a_header_is_named_by_the_key_names_even_if_it_is_odd():
         ("Report,,\n,,\na,b,c\n1,2,x\n3,4,y\n", "{skip_lines: 2}"),
         ('"Two\nlines"\na,b,c\n1,2,x\n3,4,y\n', "{skip_lines: 2}"),
         ("# comment\n# more\na,b\n1,2\n3,4\n", "{skip_lines: 2}"),
+        ("x,k,y\n[kg],[m],[-]\n1,2,a\n3,4,b\n", "{skip_lines: 2, names: [x, k, y]}"),
         ("Report\n1.5,2,x\n3,4,y\n5,4,x\n", "{skip_lines: 1, names: [c1, c2, c3]}"),
         # a header that lacks the name of a column, as R writes it
         ("a,b\nx,21,6\ny,30,4\nz,44,7\n", "{skip_lines: 1, names: [row, a, b]}"),
@@ -324,7 +325,11 @@ def test_json_lines(tmp_path, name):
     ("name", "content", "message"),
     [
         ("a.jsonl", '{"a": 1}\n[1, 2]\n', "line 2 is not a JSON object: `[1, 2]`"),
-        ("a.jsonl", '{"a": 1}\n\n{"a": "x"}\n', "Could not convert 'x' with type str"),
+        (
+            "a.jsonl",
+            '{"a": 1}\n\n{"a": "x"}\n',
+            "`a` holds values of different types (Could not convert 'x'",
+        ),
         ("a.jsonl", '[{"a": 1}]', "it is not JSON lines, but one array of JSON"),
         ("a.jsonl", "a,b\n1,2\n", "it is not JSON lines; it begins with `a,b`"),
         ("a.csv", '{"a": 1}\n', "it is not text, but JSON lines"),
