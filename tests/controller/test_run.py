@@ -74,7 +74,7 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
         patch.setattr(
             MlflowTracker,
             "close",
-            lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 0.5),
+            lambda self, timeout=60.0, on_wait=None, close=MlflowTracker.close: close(self, 0.5),
         )
         patch.setattr(
             "sweeps.core.provenance.git", lambda folder: {"commit": "c0ffee", "dirty": "no"}
@@ -95,7 +95,7 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
         patch.setattr(
             MlflowTracker,
             "close",
-            lambda self, timeout=60.0, close=MlflowTracker.close: close(self, 0.5),
+            lambda self, timeout=60.0, on_wait=None, close=MlflowTracker.close: close(self, 0.5),
         )
         still = sweeps.resume(before.dir, tracking_uri="http://127.0.0.1:9")
     assert still.mlflow == before.mlflow and still.notes[:-1] == before.notes, (
