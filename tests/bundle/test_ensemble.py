@@ -295,9 +295,11 @@ def test_sweeps_whose_models_cannot_be_averaged_or_scored_are_refused(
     changed, said, tmp_path, monkeypatch
 ):
     from sweeps import space as space_file
-    from tests.bundle.ensemble_sweeps import MODULE, space_text
+    from tests.bundle.ensemble_sweeps import space_text
 
-    (tmp_path / "refused_models.py").write_text(MODULE)
+    (tmp_path / "refused_models.py").write_text(
+        "def train(config): ...\n\n\ndef load(path, params): ...\n"
+    )
     text = space_text(
         "refused_models", "sklearn:breast_cancer", "target", "logloss", "minimize", ""
     )
