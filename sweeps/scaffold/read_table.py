@@ -163,11 +163,14 @@ def _task(label: str, parts: dict[str, pa.Table]) -> tuple[str, tuple[Any, ...] 
         if whole and 2 < len(values) <= 20 and len(column) >= 20 * len(values):
             task, classes = infer_task(label, "multiclass", {"train": column})
             return task, classes, True
-    marker = next(text_findings(column, label), None) if is_text(column.type) else None
-    if marker is not None and marker.kind == "marker":
-        text = f"`{label}` has numbers and {marker.example!r} in {marker.count:,} rows; if these labels are missing, make them empty"
-        raise InputError("--label", text)
     if classes is not None and len(classes) > max(20, min(MOST_CLASSES, len(column) // 5)):
-        text = f"`{label}` has {len(classes):,} different values in {len(column):,} rows, which are too many classes; name another column"
+        text = f"`{label}` has {len(classes):,} different values in {len(column):,} rows, which are too many classes; "
+        marker = next(text_findings(column, label), None) if is_text(column.type) else None
+        if marker is not None and marker.kind == "marker":
+            text += (
+                f"all are numbers but {marker.example!r}: if such a label is missing, make it empty"
+            )
+        else:
+            text += "name another column"
         raise InputError("--label", text)
     return task, classes, False

@@ -119,12 +119,23 @@ def test_few_rows_are_cross_validated(tmp_path):
             [f"id{i}" for i in range(N)],
             "--label: `y` has 600 different values in 600 rows, which are too many classes",
         ),
+        (
+            ["?" if i % 9 == 0 else f"{i / 7:.3f}" for i in range(N)],
+            "--label: `y` has 534 different values in 600 rows, which are too many classes; all are numbers but '?'",
+        ),
         ([1] * N, "--label: `y` has only one class, 1"),
         ([None] * N, "--label: "),
     ],
 )
 def test_a_column_that_cannot_be_a_label(tmp_path, column, message):
     assert refused(tmp_path, pd.DataFrame({"x": range(N), "y": column})).startswith(message)
+
+
+def test_a_marker_among_few_classes_is_named_in_the_file(tmp_path):
+    classes = ["?" if i % 60 == 0 else str(1 + i % 2) for i in range(N)]
+    rows = pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "y": classes})
+    _, text = written(tmp_path, rows, name="rows.csv")
+    assert '# missing: {y: ["?"]}' in text
 
 
 def test_a_missing_label_and_a_file_with_another_separator(tmp_path):
