@@ -73,7 +73,8 @@ def read(folder: Path) -> None:
         command("show", folder, *args)
     command("show", folder, "--csv", "--columns", "trial,state,seconds,began", "--sort", "-seconds")
     command("logs", folder, "0")
-    opened = sweeps.open(folder)
+    if (opened := tried(lambda: sweeps.open(folder))) is None:
+        return  # another format, which every command refuses
     for look in (
         lambda: opened.trials,
         lambda: opened.best,

@@ -386,18 +386,6 @@ def test_constraints_name_columns_that_xgboost_knows_by_other_names(constraints,
         run_loop(train_func, PARAMS | {"monotone_constraints": {"w_kg": 1}}, cur, shards, tmp_path)
 
 
-def test_a_model_of_an_earlier_version_with_other_safe_names_predicts(tmp_path):
-    current, shards = small_table("binary")
-    run = run_loop(train_func, PARAMS, current(checkpoint_interval=0.0), shards, tmp_path)
-    model = load(str(run.checkpoints[8]))
-    features = shards["valid"].frame.drop(columns="y").astype({"x0": "category"})
-    wanted = model.predict(features.assign(x0=shards["valid"].frame["x0"]))
-    model.booster.feature_names = ["w__kg_.0", "w__kg_.1", "x2", "x3", "x4"]
-    model._few = None
-    renamed = shards["valid"].frame.drop(columns="y").rename(columns={"x0": "w [kg]"})
-    np.testing.assert_allclose(model.predict(renamed), wanted, rtol=1e-6)
-
-
 def test_the_checkpoint_has_the_best_round_that_satisfies_the_constraints(tmp_path):
     """The loss on train falls in each round, so a lower bound for it ends the rounds that count."""
     current, shards = small_table("binary")
