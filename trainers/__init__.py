@@ -85,7 +85,9 @@ def read_rows(split: str, cur: trial.Current) -> LabeledRows:
 
 
 def queries(frame: pd.DataFrame) -> np.ndarray | None:
-    """Return the number of each row's query, starting with 0, shape (n,). The rows of a query follow each other.
+    """Return the number of each row's query, starting with 0, shape (n,).
+
+    The rows of a query follow each other.
 
     Return None if the rows have no queries.
     """

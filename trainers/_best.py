@@ -30,7 +30,9 @@ class BestStep:
         self.metrics: dict[Any, float] = {}
 
     def compare(self, step: int, metrics: Mapping[str, float], lead: str) -> bool:
-        """Compare a step with the best step so far. If the step is better, it becomes the best step.
+        """Compare a step with the best step so far.
+
+        If the step is better, it becomes the best step.
 
         Args:
             step: Number of the step.

@@ -25,7 +25,8 @@ class BestRound(BestStep):
         columns: Names and types of the columns, which saved models contain.
 
     Attributes:
-        raw: The booster of the best round, which the loop keeps if `whole` is True. None if there is none.
+        raw: The booster of the best round, which the loop keeps if `whole` is True. None if there
+            is none.
     """
 
     def __init__(

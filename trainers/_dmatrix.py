@@ -48,7 +48,8 @@ def matrix(
         reference: The `QuantileDMatrix` of train, whose bins are used, if the rows are not train.
 
     Raises:
-        ValueError: A feature is not numeric, or has an infinite value, for which XGBoost would show a stack of C++.
+        ValueError: A feature is not numeric, or has an infinite value, for which XGBoost would show
+            a stack of C++.
     """
     features = frame.drop(columns=[*label_columns(label), weight, QUERY], errors="ignore")
     require_numbers(features, also="category")

@@ -77,7 +77,8 @@ class ScriptReport:
 class Sources:
     """Choose the source whose reports count. A script may print and log the same metrics that it passes to `sweeps.report`.
 
-    The first readable report of a source other than `sweeps.report` is held back until the second one, because a better source may follow.
+    The first readable report of a source other than `sweeps.report` is held back until the second
+    one, because a better source may follow.
 
     Attributes:
         chosen: The source whose reports count; None until it is known.
@@ -113,7 +114,10 @@ class Sources:
         return held
 
     def _of_best_source(self) -> list[ScriptReport]:
-        """Return the reports of the best source that are held back. A source without a readable report does not count."""
+        """Return the reports of the best source that are held back.
+
+        A source without a readable report does not count.
+        """
         sources = (each.source for each in self._held if each.is_readable)
         best = min(sources, key=SOURCES.index, default=None)
         return [each for each in self._held if each.source == best]
@@ -138,7 +142,8 @@ class Script:
             `command.ScriptRun.follow` only.
         source: The source whose reports count; None until it is known.
         unused: The last line of output that looked like JSON and was no report.
-        metric_text: The last part of the output that looked like the metric and its value, such as `loss: 0.5`, and was no report.
+        metric_text: The last part of the output that looked like the metric and its value, such as
+            `loss: 0.5`, and was no report.
 
     Raises:
         FileNotFoundError: The program does not exist.

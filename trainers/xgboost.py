@@ -696,7 +696,10 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
 def _booster(
     params: dict[str, Any], matrices: list[xgb.DMatrix], model_file: Path | None = None
 ) -> xgb.Booster:
-    """Create a booster without column names. If `model_file` is given, the booster continues from the model in this file."""
+    """Create a booster without column names.
+
+    If `model_file` is given, the booster continues from the model in this file.
+    """
     booster = xgb.Booster(params, matrices, model_file=model_file)
     named(booster, Columns())
     return booster

@@ -40,7 +40,8 @@ class ColumnSchema(BaseModel):
         dtype: pandas' name of the dtype. For a tensor column, NumPy's name of the element type.
         categories: categories of a categorical column; None for other columns.
         shape: shape of each value of a tensor column. None for other columns, and if the values may have different shapes.
-        missing: texts and numbers that mean a missing value; see `sweeps.data.missing`. None for the usual words.
+        missing: texts and numbers that mean a missing value; see `sweeps.data.missing`. None for
+            the usual words.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -80,7 +81,8 @@ class Manifest(BaseModel):
         task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or "multioutput". None if the sweep has no label.
         classes: original values of the label, in the order of the model's probabilities. None without a label, for regression, and for
             several columns.
-        positive: the positive class of a binary label, which is the last of `classes`. None for other labels.
+        positive: the positive class of a binary label, which is the last of `classes`. None for
+            other labels.
         columns: raw features in the order of training. Empty if the training loop read its own data; the model then gets the rows
             unchanged.
         checked: whether the export compared the bundle with predictions that were made in training.
@@ -93,7 +95,8 @@ class Manifest(BaseModel):
         requirements: pinned requirements of the packages that the bundle needs, such as `numpy==2.1.0`.
         pickled: description of each pickle file, by the file's path in the bundle. Reading a pickle can run code.
         files: SHA-256 of every file except `manifest.json` and `manifest.sha256`, by the file's path in the bundle.
-        members: the models of an ensemble, in the order in which the average adds them up. Empty for a single model.
+        members: the models of an ensemble, in the order in which the average adds them up. Empty
+            for a single model.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -146,7 +149,8 @@ class Manifest(BaseModel):
             The manifest.
 
         Raises:
-            InputError: the folder does not exist, is not a bundle, or has another format than this version reads.
+            InputError: the folder does not exist, is not a bundle, or has another format than this
+                version reads.
             BundleError: the manifest is damaged.
         """
         require_bundle(bundle)
@@ -164,7 +168,8 @@ class Manifest(BaseModel):
 def require_bundle(folder: Path) -> None:
     """Check that a folder has the manifest of a bundle, in the format that this version reads.
 
-    A manifest that is no JSON object is not refused here. Its damage is reported when the bundle is verified or read.
+    A manifest that is no JSON object is not refused here. Its damage is reported when the bundle is
+    verified or read.
 
     Raises:
         InputError: the folder does not exist, has no manifest, or has another format.

@@ -45,7 +45,8 @@ class Bundle:
         path: the bundle's folder.
         manifest: how the bundle was made.
         known_values: the values of each raw column of categories in training.
-        unseen: number of values that the model treats as missing, by column, as `count_unseen` has counted them.
+        unseen: number of values that the model treats as missing, by column, as `count_unseen` has
+            counted them.
         cells: number of all values that `count_unseen` has counted, by column.
         members: the models of an ensemble, each with the methods of a bundle, in the order of `manifest.members`. Empty for a single model.
     """
@@ -76,7 +77,8 @@ class Bundle:
     def count_unseen(self, values: Mapping[str, Any]) -> None:
         """Count the values that the model treats as missing, in `unseen`.
 
-        These are categories that training never saw, and texts that do not fit a rule of `data.parse` that allows other texts.
+        These are categories that training never saw, and texts that do not fit a rule of
+        `data.parse` that allows other texts.
 
         Args:
             values: values of each raw column, such as a frame.
@@ -390,7 +392,8 @@ def load_bundle(path: str | Path) -> Bundle:
 def load_verified(path: Path) -> Bundle:
     """Load a bundle that is already verified and whose code is importable.
 
-    Do not rename this function, because `sweeps/bundle/integrity.py` in each bundle calls it by name.
+    Do not rename this function, because `sweeps/bundle/integrity.py` in each bundle calls it by
+    name.
 
     Args:
         path: the bundle's folder.

@@ -38,12 +38,14 @@ def predict_file(
     """Predict every row of a CSV, TSV, JSON lines or Parquet file.
 
     Args:
-        bundle: the bundle's folder, or a sweep's folder. For a loaded bundle, `Bundle.unseen_notes` afterwards has a text for each column
-            with values that training never saw. With several processes, these values are not counted.
+        bundle: the bundle's folder, or a sweep's folder. For a loaded bundle, `Bundle.unseen_notes`
+            afterwards has a text for each column with values that training never saw. With several
+            processes, these values are not counted.
         source: raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`, `hdfs`, `abfs`). Columns that the model does
             not use, such as the label, are ignored.
-        target: path, URI or stream for the predictions. The suffix of a path decides the format. A stream gets CSV.
-            The target is written completely or not at all. If `target` is None, nothing is written, and the function returns a frame.
+        target: path, URI or stream for the predictions. The suffix of a path decides the format. A
+            stream gets CSV. The target is written completely or not at all. If `target` is None,
+            nothing is written, and the function returns a frame.
         on_progress: function that is called after each chunk, with the number of rows predicted so far.
         workers: number of processes. With more than one, `source` must be a Parquet file, and Ray Data gives each process one row group at
             a time.

@@ -66,7 +66,8 @@ def _infer_type(values: pd.Series) -> dict[str, Any]:
         return {"type": "category", "dtype": "category", "categories": categories}
     kind = "string" if isinstance(dtype, pd.StringDtype) else _TYPES.get(dtype.kind)
     if kind is None:
-        # The dtype is `object`, such as for booleans with a missing value. The values determine the type.
+        # The dtype is `object`, such as for booleans with a missing value. The values determine the
+        # type.
         present = values.dropna()
         arrays = {type(v) for v in present} == {np.ndarray}
         if arrays and all(v.ndim and v.dtype.kind in NUMERIC_KINDS for v in present):

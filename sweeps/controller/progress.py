@@ -160,7 +160,10 @@ class SweepProgress:
             self._set_best(running.trial, running.best, running.best_step)
 
     def _update_best_from_ended(self) -> None:
-        """Set `best` to the best ended trial, if there is one. A running trial may still be stopped, and would then lose."""
+        """Set `best` to the best ended trial, if there is one.
+
+        A running trial may still be stopped, and would then lose.
+        """
         if (best := self._search.budget.best) is not None:
             self._set_best(self._store.trial(best[0]), best[1].value, best[1].best_step or 0)
 

@@ -139,7 +139,10 @@ class SweepStatus:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of trials by state, for display. Trials that wait for workers are WAITING, not RUNNING."""
+        """Number of trials by state, for display.
+
+        Trials that wait for workers are WAITING, not RUNNING.
+        """
         waiting = sum(row.stage.startswith("waiting") for row in self.rows)
         numbers = {state: self.states[state] for state in STATES}
         numbers["RUNNING"] -= waiting

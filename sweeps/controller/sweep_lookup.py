@@ -29,7 +29,8 @@ def find(sweep: str | Path, root: Path) -> Path:
         root: Root folder of all sweeps.
 
     Raises:
-        InputError: No sweep matches, several sweeps match, or the folder has another format than this version reads.
+        InputError: No sweep matches, several sweeps match, or the folder has another format than
+            this version reads.
     """
     folder = _find(sweep, root)
     refuse_other_format(folder)

@@ -34,8 +34,9 @@ class SweepSummary:
     Attributes:
         name: Name of the sweep's folder.
         folder: The sweep's folder.
-        state: "running", "paused", "finished", "failed", "interrupted", "killed" if the process that ran the sweep died, or
-            "unreadable" if the folder has another format than this version reads.
+        state: "running", "paused", "finished", "failed", "interrupted", "killed" if the process
+            that ran the sweep died, or "unreadable" if the folder has another format than this
+            version reads.
         trials: Number of trials by state: `completed`, `pruned`, `failed`, `running`, `interrupted`, or `paused` if the scheduler has
             paused trials. It is empty before the first trial. In a running sweep, trials that do not train yet are counted under the first
             word of their stage, such as `waiting`.

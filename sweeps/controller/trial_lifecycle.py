@@ -198,7 +198,9 @@ class TrialLifecycle:
 
 
 def notes_about(trial: str, report: Report) -> dict[str, str]:
-    """Return notes about what is unusual in a report. Notes with the same key say the same about another trial or step.
+    """Return notes about what is unusual in a report.
+
+    Notes with the same key say the same about another trial or step.
 
     Args:
         trial: The trial's id.

@@ -1,7 +1,8 @@
 """Decide which step of a trial is the best one. Pure functions, no I/O.
 
-Everything that compares the steps of a trial uses `StepOrder`: trainers, the choice of the checkpoint to keep, schedulers, results and the
-export. Therefore a trial's value, its metrics and its model belong to the same step.
+Everything that compares the steps of a trial uses `StepOrder`: trainers, the choice of the
+checkpoint to keep, schedulers, results and the export. Therefore a trial's value, its metrics and
+its model belong to the same step.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Constraint:
         return COMPARISONS[self.sign](value, self.bound)
 
     def violation(self, value: float) -> float:
-        """Return by how much a value violates the bound. As Optuna expects, this is at most 0 if the constraint holds, else above 0.
+        """Return by how much a value violates the bound.
+
+        As Optuna expects, this is at most 0 if the constraint holds, else above 0.
 
         For NaN, return the largest float.
         """
@@ -59,12 +62,16 @@ class Constraint:
 
 @dataclass(frozen=True)
 class StepOrder:
-    """Order of the steps of a trial. The steps that satisfy all constraints come first, and the step with the best value first of all.
+    """Order of the steps of a trial.
+
+    The steps that satisfy all constraints come first, and the step with the best value first of
+    all.
 
     Attributes:
         metric: The metric whose value decides among the steps. None if there is no such metric.
         minimize: True if smaller values of this metric are better.
-        constraints: The constraints on metrics that the loop reports. A constraint on a cost concerns the whole trial, not its steps.
+        constraints: The constraints on metrics that the loop reports. A constraint on a cost
+            concerns the whole trial, not its steps.
     """
 
     metric: str | None
@@ -75,7 +82,8 @@ class StepOrder:
         """Return a key that sorts steps, the best step first.
 
         Args:
-            metrics: Metrics of the step, by name. A constraint on a metric that is missing does not count.
+            metrics: Metrics of the step, by name. A constraint on a metric that is missing does not
+                count.
         """
         value = metrics.get(self.metric, math.nan)
         if math.isnan(value):

@@ -64,7 +64,9 @@ class Problem:
 
 
 class InputError(SweepsError):
-    """A file, an option or an argument that the user gave is wrong. The message has one line for each problem.
+    """A file, an option or an argument that the user gave is wrong.
+
+    The message has one line for each problem.
 
     Args:
         problems: The problems; or the place of a single problem.
@@ -127,7 +129,10 @@ def make_encodable(text: str) -> str:
 
 
 def shorten(text: str, longest: int = ERROR_LENGTH) -> str:
-    """Make a text encodable in UTF-8. If it has more than `longest` characters, replace its middle by their number and a digest."""
+    """Make a text encodable in UTF-8.
+
+    If it has more than `longest` characters, replace its middle by their number and a digest.
+    """
     text = make_encodable(text)
     if len(text) <= longest:
         return text

@@ -29,7 +29,8 @@ _SIGNALS = {
 }
 _TITLE = re.compile(r"^--- \d{4}-\d\d-\d\d .*, attempt \d+, rank ", re.MULTILINE)
 TAIL = 1 << 16  # bytes at the end of a log that are read
-# The cgroups of this process, and the mount of the cgroups. A container sees its own cgroup at the root of the mount.
+# The cgroups of this process, and the mount of the cgroups. A container sees its own cgroup at the
+# root of the mount.
 CGROUPS, MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
@@ -89,7 +90,8 @@ def last_attempt_log(log: Path) -> str:
 def kills_for_memory() -> int:
     """Return how many processes of this container the kernel has killed for lack of memory; 0 if the number is unknown.
 
-    Under cgroup v2, `memory.events` has the number; under v1, `memory.oom_control` of the controller `memory`.
+    Under cgroup v2, `memory.events` has the number; under v1, `memory.oom_control` of the
+    controller `memory`.
     """
     paths = [""]
     with contextlib.suppress(OSError):

@@ -12,19 +12,23 @@ from sweeps.core.errors import Problem
 
 # The format that this version writes. It reads no other format.
 FORMAT = 1
-# A version of sweeps as text, such as `0.1.0`. Other texts are not shown, because the file may come from a stranger.
+# A version of sweeps as text, such as `0.1.0`. Other texts are not shown, because the file may come
+# from a stranger.
 _VERSION = re.compile(r"[0-9A-Za-z.+!-]{1,40}")
 # Longest text of a wrong `format` in a message.
 _LONGEST = 40
 
 
 def format_problem(file: Path, content: Mapping[str, Any], writer: Any) -> Problem | None:
-    """Return the problem if a file has another format than this version reads. Return None if the format is right.
+    """Return the problem if a file has another format than this version reads.
+
+    Return None if the format is right.
 
     Args:
         file: The file that states the format.
         content: The JSON object in the file.
-        writer: The version of sweeps that wrote the file. Anything but a version stands for an unknown version.
+        writer: The version of sweeps that wrote the file. Anything but a version stands for an
+            unknown version.
     """
     found = content.get("format")
     if type(found) is int and found == FORMAT:

@@ -9,7 +9,8 @@ Label = str | tuple[str, ...]
 MULTILABEL, MULTIOUTPUT = "multilabel", "multioutput"
 SEVERAL = (MULTILABEL, MULTIOUTPUT)
 
-# Name of the column with the number of each row's group, which a trainer with a ranking objective gets; see `data.group`.
+# Name of the column with the number of each row's group, which a trainer with a ranking objective
+# gets; see `data.group`.
 QUERY = "sweeps_query"
 
 

@@ -59,8 +59,9 @@ ENVIRONMENT = {
 def set_environment() -> None:
     """Set environment variables of Ray, Ray Tune and MLflow that turn off progress output, telemetry and signal handlers.
 
-    Call this function before one of these libraries is imported. A variable that is already set keeps its value, except a temporary folder
-    whose path is too long for Ray's sockets. Ray then uses `/tmp`.
+    Call this function before one of these libraries is imported. A variable that is already set
+    keeps its value, except a temporary folder whose path is too long for Ray's sockets. Ray then
+    uses `/tmp`.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)

@@ -22,8 +22,8 @@ def read_origin(folder: Path) -> dict[str, Any]:
     """Read `origin.json` of a sweep's folder.
 
     Raises:
-        InputError: The file is missing, does not contain a JSON object, has another format than this version reads, or a key is
-            missing or has an invalid value.
+        InputError: The file is missing, does not contain a JSON object, has another format than
+            this version reads, or a key is missing or has an invalid value.
     """
     if (origin := read_json_object(SweepFolder(folder).origin)) is None:
         raise InputError(
@@ -38,7 +38,8 @@ def refuse_other_format(folder: Path) -> None:
     """Raise an error if the folder of a sweep has another format than this version reads.
 
     Raises:
-        InputError: The folder has another format. A folder without a readable `origin.json` raises no error.
+        InputError: The folder has another format. A folder without a readable `origin.json` raises
+            no error.
     """
     origin = read_json_object(SweepFolder(folder).origin)
     problem = None if origin is None else other_format(folder, origin)
@@ -69,7 +70,9 @@ def valid_origin_keys(folder: Path) -> dict[str, Any]:
 
 
 def origin_problem(folder: Path, origin: dict[str, Any] | None) -> Problem | None:
-    """Return the first problem of an `origin.json`: its format, or a missing or invalid key. Return None if the file is valid.
+    """Return the first problem of an `origin.json`: its format, or a missing or invalid key.
+
+    Return None if the file is valid.
 
     Args:
         folder: The sweep's folder.

@@ -70,8 +70,9 @@ def resolve(ref: str) -> Any:
     """Import the module of a reference, and return the attribute that the reference names. The import runs the module's code.
 
     Raises:
-        RefError: The text is not a reference, the module does not exist or raises an error, or the module has no such attribute. In the
-            last case, the message lists the classes and functions in the module.
+        RefError: The text is not a reference, the module does not exist or raises an error, or the
+            module has no such attribute. In the last case, the message lists the classes and
+            functions in the module.
     """
     module_name, attr = parse(ref)
     try:
@@ -259,7 +260,10 @@ def _top_level_nodes(tree: ast.Module) -> Iterator[ast.AST]:
 
 @contextlib.contextmanager
 def absent_modules_allowed() -> Iterator[None]:
-    """Accept references to modules, and scripts in commands, that are not found. A sweep is only looked at then, perhaps on a machine without the user's code."""
+    """Accept references to modules, and scripts in commands, that are not found.
+
+    A sweep is only looked at then, perhaps on a machine without the user's code.
+    """
     token = absent_allowed.set(True)
     try:
         yield

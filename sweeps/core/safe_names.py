@@ -1,11 +1,15 @@
-"""Names that other programs accept. Two different names stay different, whatever other names there are."""
+"""Names that other programs accept.
+
+Two different names stay different, whatever other names there are.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 
-# The end of every replaced name. A name that has this end by chance is replaced too, so that no two names become equal.
+# The end of every replaced name. A name that has this end by chance is replaced too, so that no two
+# names become equal.
 REPLACED = re.compile(r"--[0-9a-f]{8}\Z")
 # Names under which trackers log what sweeps itself knows of a trial.
 RESERVED = re.compile(
@@ -15,7 +19,9 @@ RESERVED = re.compile(
 
 
 def safe_name(name: str, refused: re.Pattern[str], longest: int = 1 << 30) -> str:
-    """Return a name without refused parts. A name that changes gets the beginning of its SHA-256 at the end.
+    """Return a name without refused parts.
+
+    A name that changes gets the beginning of its SHA-256 at the end.
 
     Args:
         name: The name.
@@ -33,7 +39,9 @@ def safe_name(name: str, refused: re.Pattern[str], longest: int = 1 << 30) -> st
 
 
 def loop_name(name: str) -> str:
-    """Return the name under which a metric of the training loop is logged. It differs from the name of each metric of sweeps.
+    """Return the name under which a metric of the training loop is logged.
+
+    It differs from the name of each metric of sweeps.
 
     >>> loop_name("loss"), loop_name("seconds"), loop_name("loop/seconds")
     ('loss', 'loop/seconds', 'loop/loop/seconds')

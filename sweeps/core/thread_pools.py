@@ -26,9 +26,12 @@ def _found(modules: int) -> Any:
 
 @contextlib.contextmanager
 def single_threaded() -> Iterator[None]:
-    """Limit the libraries to one thread, for small matrices. More threads would wait for each other most of the time.
+    """Limit the libraries to one thread, for small matrices.
 
-    With one thread, results also do not depend on the number of cores. torch's operators use OpenMP, so they are limited, too.
+    More threads would wait for each other most of the time.
+
+    With one thread, results also do not depend on the number of cores. torch's operators use
+    OpenMP, so they are limited, too.
     """
     with thread_pools().limit(limits=1):
         yield

@@ -30,7 +30,8 @@ BEST_FOLD_STEP = "best_fold_step"
 # If the scheduler counts rows, the metrics with the loop's step whose metrics the trial reports, and with the number of train rows.
 BEST_LOOP_STEP = "best_loop_step"
 TRAIN_ROWS = "train_rows"
-# The metric that marks a step whose line of output could not be read. The objective's metric is then NaN.
+# The metric that marks a step whose line of output could not be read. The objective's metric is
+# then NaN.
 UNREADABLE_LINE = "unreadable_line"
 # The entry of `limits.retry_on` that stands for lost worker processes.
 LOST = "lost"
@@ -355,11 +356,13 @@ class Current:
     def better(self, a: float | Mapping[Any, float], b: float | Mapping[Any, float] | None) -> bool:
         """Return whether the later step `a` is better than the earlier step `b`.
 
-        NaN is never better. Any other value is better than None and NaN. If `keep_last` is True, the later step always counts as better.
+        NaN is never better. Any other value is better than None and NaN. If `keep_last` is True,
+        the later step always counts as better.
 
         Args:
-            a: Metrics of the step, by name. Steps that satisfy the sweep's constraints are better than other steps; then the trial's `goal`
-                decides. A number is the value of the metric, without regard to constraints.
+            a: Metrics of the step, by name. Steps that satisfy the sweep's constraints are better
+                than other steps; then the trial's `goal` decides. A number is the value of the
+                metric, without regard to constraints.
             b: The same for the earlier step; None if there is no earlier step.
         """
         order = StepOrder(self.metric, self.goal == "minimize", self.constraints)
@@ -460,7 +463,10 @@ def set_current(value: Current | None) -> None:
 
 
 def flat(params: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Flatten nested parameters to dotted names. A name that another one has already, such as `c.d` and `c: {d: ...}`, gets `#2`."""
+    """Flatten nested parameters to dotted names.
+
+    A name that another one has already, such as `c.d` and `c: {d: ...}`, gets `#2`.
+    """
     out: dict[str, Any] = {}
     for name, value in params.items():
         inner = flat(value, ".") if isinstance(value, dict) and value else [("", value)]

@@ -41,7 +41,8 @@ def sweep_json(
         snapshot: The sweep.
         may_command: True if the server accepts commands.
         mlflow: Address of the sweep's pages in MLflow, by title.
-        since: The time `latest` of the answer that the page has. Rows that have not changed since then are left out.
+        since: The time `latest` of the answer that the page has. Rows that have not changed since
+            then are left out.
     """
     summary, study, data = snapshot.summary, snapshot.study, snapshot.data
     columns, rows = trial_table(snapshot, since)
@@ -77,7 +78,10 @@ def sweep_json(
 
 
 def trial_table(snapshot: Snapshot, since: int = 0) -> tuple[list[dict[str, Any]], list[list[Any]]]:
-    """Return the columns, and the rows that have changed since a time. A cell is a number, a text, or None."""
+    """Return the columns, and the rows that have changed since a time.
+
+    A cell is a number, a text, or None.
+    """
     study = snapshot.study
     if study is None:
         return [], []

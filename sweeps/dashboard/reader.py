@@ -19,8 +19,8 @@ from sweeps.study import record, storage
 from sweeps.sweep_report import plots
 from sweeps.sweep_report.figures import Figure, PlotData, plot_data
 
-# After each reading and each figure, a running sweep is not read again for this multiple of the time that was spent, but at most for
-# `MAX_REST` seconds. So the page takes about 3% of a core.
+# After each reading and each figure, a running sweep is not read again for this multiple of the
+# time that was spent, but at most for `MAX_REST` seconds. So the page takes about 3% of a core.
 REST = 30.0
 MAX_REST = 30.0
 # Seconds after which a study in a database counts as changed, because the files in the folder do not show its changes.
@@ -35,7 +35,8 @@ class Row(NamedTuple):
     Attributes:
         trial: The trial.
         state: State of the trial; see `SweepSummary.state_of`.
-        changed: Time at which the page first read this trial in this state, in milliseconds since the epoch.
+        changed: Time at which the page first read this trial in this state, in milliseconds since
+            the epoch.
     """
 
     trial: record.TrialRecord
@@ -126,7 +127,10 @@ class SweepReader:
 
     @contextlib.contextmanager
     def _resting(self) -> Iterator[None]:
-        """Let the next reading wait for the time that the `with` block takes. The first reading takes longer than later ones."""
+        """Let the next reading wait for the time that the `with` block takes.
+
+        The first reading takes longer than later ones.
+        """
         start = self._clock()
         yield
         end = self._clock()

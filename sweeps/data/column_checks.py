@@ -60,9 +60,11 @@ _NOT_CATEGORICAL = (
     "arrow.",
     "pandas.",
 )
-# Types of pandas that Arrow stores as other values. A bundle gets the values of pandas, and refuses them
+# Types of pandas that Arrow stores as other values. A bundle gets the values of pandas, and refuses
+# them
 _PANDAS = "pandas."
-# Beginnings of the names of types, with the advice. A frame that is prepared has names of pandas, such as `datetime64[us]`
+# Beginnings of the names of types, with the advice. A frame that is prepared has names of pandas,
+# such as `datetime64[us]`
 _ENCODER = "add an encoder, such as `preprocessor: [OneHotEncoder]`"
 _DAYS = 'write `data.parse: {{{name}: "%Y-%m-%d"}}`'
 _REMEDIES = {
@@ -149,7 +151,8 @@ def check_step_columns(
         source: name of the data source, for messages.
         removed: columns of the data that do not reach any step: the label, columns of weights, the columns in `data.drop`, and the
             columns of splits `{column: ..., value: ...}`.
-        params: the `params` section of the space, whose constraints of gradient boosting name columns.
+        params: the `params` section of the space, whose constraints of gradient boosting name
+            columns.
 
     Returns:
         One problem for each wrong name. Its place is a path in the space file, such as `preprocessor.0.StandardScaler.columns.1`.
@@ -184,7 +187,10 @@ def check_step_columns(
 
 
 def _constrained(params: Any) -> Iterator[tuple[str, str]]:
-    """Yield the path and the name of each column that a constraint names. A constraint that is tuned is checked in its trials."""
+    """Yield the path and the name of each column that a constraint names.
+
+    A constraint that is tuned is checked in its trials.
+    """
     params = params if isinstance(params, dict) else {}
     for key in ("monotone_constraints", "interaction_constraints"):
         given = params.get(key)
@@ -240,12 +246,13 @@ def label_encoder_error(step: Step | StepConfig, label: Label | None) -> str | N
 def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Problem]:
     """Return problems if, in every variant of the data, a column that the trainer cannot read reaches the trainer in every chain.
 
-    If only some variants have such a column, their trials fail, but the sweep does not. Nothing is returned then.
+    If only some variants have such a column, their trials fail, but the sweep does not. Nothing is
+    returned then.
 
     Args:
         space: the search space.
-        types: for each variant, the features that are no numbers and have no rule of `data.parse`, with their types.
-            See `tables.type_name`.
+        types: for each variant, the features that are no numbers and have no rule of `data.parse`,
+            with their types. See `tables.type_name`.
     """
     chain = space.sections.get("preprocessor", ())
     steps = [part for part in walk(chain) if isinstance(part, Step)]
@@ -293,7 +300,9 @@ def _may_change(step: Step, column: str, kind: str) -> bool:
 
 
 def selects(step: Step, column: str, categorical: bool = True) -> bool:
-    """Return whether a step may get a column that is no number. A step without `columns` gets all columns.
+    """Return whether a step may get a column that is no number.
+
+    A step without `columns` gets all columns.
 
     Args:
         step: the step.

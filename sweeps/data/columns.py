@@ -122,7 +122,8 @@ def check_all_numeric(prepared: pd.DataFrame, label: Label | None) -> None:
         label: see `Splits.label`. It is not checked.
 
     Raises:
-        InputError: no column is left, or some columns hold neither numbers nor categories; see `unread_problems`.
+        InputError: no column is left, or some columns hold neither numbers nor categories; see
+            `unread_problems`.
     """
     kinds = prepared.drop(columns=[*label_columns(label)], errors="ignore").dtypes
     if kinds.empty:

@@ -247,7 +247,9 @@ def _open_uri(uri: str) -> tuple[Any, str]:
 
 
 def file_format(name: str) -> str:
-    """Return the format of a data file as its plain suffix: `.csv`, `.tsv`, `.jsonl` or `.parquet`. Return "" for other names.
+    """Return the format of a data file as its plain suffix: `.csv`, `.tsv`, `.jsonl` or `.parquet`.
+
+    Return "" for other names.
 
     >>> file_format("a.CSV.gz"), file_format("a.pq"), file_format("a.xlsx")
     ('.csv', '.parquet', '')

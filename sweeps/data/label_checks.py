@@ -33,7 +33,10 @@ def split_rules(spec: DataSpec) -> dict[str, Split]:
 
 
 def split_columns(spec: DataSpec) -> set[str]:
-    """Return the column of groups, and the columns of splits `{column: ..., value: ...}`. They assign rows to splits."""
+    """Return the column of groups, and the columns of splits `{column: ..., value: ...}`.
+
+    They assign rows to splits.
+    """
     columns = {rule.column for rule in split_rules(spec).values() if rule.kind == "column"}
     return {str(name) for name in (*columns, spec.group) if name is not None}
 
@@ -92,7 +95,10 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
 def _missing(
     named: Iterable[tuple[str, str | None]], spec: DataSpec, present: Sequence[str]
 ) -> list[Problem]:
-    """Return a problem for each name that is no column. `named` has the keys of the `data` section and the names."""
+    """Return a problem for each name that is no column.
+
+    `named` has the keys of the `data` section and the names.
+    """
     return [
         Problem(
             f"data.{key}", f"`{spec.train}` has no column `{name}`; {nearest_column(name, present)}"

@@ -117,12 +117,14 @@ def split_rows(
 
     Args:
         spec: the `data` section of a space.
-        parts: raw rows of each source. Only `spec.labels` and the columns of weights, splits and `spec.parse` must be there.
+        parts: raw rows of each source. Only `spec.labels` and the columns of weights, splits and
+            `spec.parse` must be there.
         seed: seed of splits by fraction and by group.
         summarized: True to summarise the raw rows.
 
     Raises:
-        InputError: the label cannot be used, a split would be empty, a fold would lack a class, or no train row has a weight.
+        InputError: the label cannot be used, a split would be empty, a fold would lack a class, or
+            no train row has a weight.
     """
     read, task, classes, missing = _labeled(spec, parts)
     parts = read.parts
@@ -315,7 +317,10 @@ def _with_queries(spec: DataSpec, table: pa.Table) -> pa.Table:
 
 
 def _split_values(spec: DataSpec, table: pa.Table, rule: Split) -> np.ndarray:
-    """Return the values of the column by which a rule splits rows. All rows of a group have the latest time of the group."""
+    """Return the values of the column by which a rule splits rows.
+
+    All rows of a group have the latest time of the group.
+    """
     from sweeps.data import split
 
     values = split_values(spec, table, str(rule.column))

@@ -39,7 +39,8 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
     Args:
         space: the search space.
         task: the label's task. None if the data has no label.
-        notes: notes about the data. A split that lacks a class has the note of `missing_class_notes`.
+        notes: notes about the data. A split that lacks a class has the note of
+            `missing_class_notes`.
 
     Returns:
         The problems. The list is empty if the metrics are not known: there is no label, the trainer lists no metrics for the task,

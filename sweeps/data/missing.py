@@ -1,7 +1,10 @@
-"""Decide which texts and numbers mean a missing value, and take these markers out of the rows. This module needs neither Ray nor pandas.
+"""Decide which texts and numbers mean a missing value, and take these markers out of the rows.
 
-Some texts are always missing, in every format. Some words are missing unless they are frequent in a column of texts. The key
-`data.missing` names other markers. The decision is made on the train rows, and holds for all splits and for the rows of a bundle.
+This module needs neither Ray nor pandas.
+
+Some texts are always missing, in every format. Some words are missing unless they are frequent in a
+column of texts. The key `data.missing` names other markers. The decision is made on the train rows,
+and holds for all splits and for the rows of a bundle.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ from sweeps.data.tables import (
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
 
-# Words that mean a missing value. A word is a value of a column of texts if at least this share of the train rows has the word.
+# Words that mean a missing value. A word is a value of a column of texts if at least this share of
+# the train rows has the word.
 WORDS = ["NA", "N/A", "n/a", "None"]
 FREQUENT = 0.05
 # Key of `data.missing` for all columns without an entry of their own.
@@ -58,7 +62,8 @@ class Profile:
         """Return the type of the column without its markers.
 
         Args:
-            inferred: True if the type follows from the texts, as in a CSV file. Otherwise a column without markers stays text.
+            inferred: True if the type follows from the texts, as in a CSV file. Otherwise a column
+                without markers stays text.
         """
         if not (self.markers or inferred):
             return pa.large_string()
@@ -90,7 +95,8 @@ def decide(
     Args:
         spec: the `data` section.
         names: all columns.
-        found: facts about the train rows of the columns of texts. Other columns have an entry only if `data.missing` names their markers.
+        found: facts about the train rows of the columns of texts. Other columns have an entry only
+            if `data.missing` names their markers.
     """
     decided = {}
     for name in names:
@@ -106,14 +112,17 @@ def decide(
 def take_out(
     spec: DataSpec, parts: Mapping[str, pa.Table]
 ) -> tuple[dict[str, pa.Table], dict[str, list[Any]], list[Problem]]:
-    """Take the markers out of all rows, as decided on the train rows. A column of texts whose other values are numbers becomes numbers.
+    """Take the markers out of all rows, as decided on the train rows.
+
+    A column of texts whose other values are numbers becomes numbers.
 
     Args:
         spec: the `data` section.
         parts: raw rows by split. All splits have the same columns.
 
     Returns:
-        The rows by split, the markers by column (see `decide`), and the problems with words in the label.
+        The rows by split, the markers by column (see `decide`), and the problems with words in the
+        label.
     """
     profiles = {key: profile_columns(spec, part) for key, part in parts.items()}
     train = profiles["train"]
@@ -155,7 +164,9 @@ def label_problems(spec: DataSpec, found: Mapping[str, Mapping[str, Profile]]) -
 
 
 def certain_texts(spec: DataSpec, rows: pa.Table) -> list[str]:
-    """Return the columns that hold texts whatever the other rows are. One text that is neither a number nor a marker is enough.
+    """Return the columns that hold texts whatever the other rows are.
+
+    One text that is neither a number nor a marker is enough.
 
     Args:
         spec: the `data` section.
@@ -169,7 +180,10 @@ def certain_texts(spec: DataSpec, rows: pa.Table) -> list[str]:
 
 
 def without_markers(column: pa.ChunkedArray, markers: Sequence[Any]) -> pa.ChunkedArray:
-    """Return a column whose markers are null. Columns of other types than texts and numbers are returned unchanged."""
+    """Return a column whose markers are null.
+
+    Columns of other types than texts and numbers are returned unchanged.
+    """
     kind = column.type
     if is_text(kind):
         return null_texts(column, string_array(*_texts(markers)).cast(kind))
@@ -195,7 +209,10 @@ def is_missing(markers: Sequence[Any] | None) -> Callable[[Any], bool]:
 
 
 def _texts(markers: Sequence[Any]) -> list[str]:
-    """Return every text that is missing. The text of a number may have been written from an integer or from a float."""
+    """Return every text that is missing.
+
+    The text of a number may have been written from an integer or from a float.
+    """
     return [*ALWAYS_MISSING, *map(as_text, markers), *map(str, _numbers(markers))]
 
 

@@ -3,12 +3,14 @@
 The rules are:
 
     number         `$1,234.50`, `1 234.5 EUR`, `(12.00)`, `45%`    to 1234.5, 1234.5, -12.0, 45.0
-                   `>20`, `10,000+`, `1.2k`, `19M`, `3bn`          to 20.0, 10000.0, 1200.0, 19e6, 3e9
+                   `>20`, `10,000+`, `1.2k`, `19M`, `3bn`          to 20.0, 10000.0, 1200.0, 19e6,
+                   3e9
     decimal_comma  `1.234,50 €`, `1 234,5`                         to 1234.5, 1234.5
     unit bhp       `74 bhp`, `74`                                  to 74.0, 74.0
     duration       `2h 50m`, `90 min`, `1:23:45`                   to seconds
-    a date format  `31/01/2026` for `%d/%m/%Y`                     to the days since 1970-01-01, here 20484.0
-    time FORMAT    `08:46` for `time %H:%M`                        to the seconds since midnight
+    a date format  `31/01/2026` for `%d/%m/%Y`                     to the days since 1970-01-01,
+    here 20484.0 time FORMAT    `08:46` for `time %H:%M`                        to the seconds since
+    midnight
 
 A rule that ends in ` or missing` reads texts that do not fit as missing values.
 """
@@ -38,7 +40,8 @@ CODES = (
     "MZN|NAD|NGN|NIO|NOK|NPR|NZD|OMR|PAB|PEN|PGK|PHP|PKR|PLN|PYG|QAR|RON|RSD|RUB|RWF|SAR|SBD|SCR|SDG|SEK|SGD|SHP|SLE|SOS|SRD|SSP|"
     "STN|SVC|SYP|SZL|THB|TJS|TMT|TND|TOP|TRY|TTD|TWD|TZS|UAH|UGX|USD|UYU|UZS|VES|VND|VUV|WST|XAF|XCD|XCG|XOF|XPF|YER|ZAR|ZMW|ZWG"
 )
-# A sign of a currency such as `$` and `US$`, or its code. Other letters are no unit, so that the order number `ORD-100` is no amount.
+# A sign of a currency such as `$` and `US$`, or its code. Other letters are no unit, so that the
+# order number `ORD-100` is no amount.
 _UNIT = rf"(?:[A-Z]{{0,2}}\p{{Sc}}|Rs\.?|{CODES})"
 _MINUS, _SPACES = "\u2212", "[\u00a0\u202f\u2009]"
 _EPOCH = pd.Timestamp("1970-01-01")
@@ -46,7 +49,8 @@ _EPOCH = pd.Timestamp("1970-01-01")
 
 def _pattern(group: str, point: str, unit: str, sizes: str) -> str:
     """Return a regular expression for a number with these separators of thousands and of decimals, this unit and these magnitudes."""
-    # India groups hundreds of thousands by two digits. `0,196` has no thousands, so its comma is a decimal point
+    # India groups hundreds of thousands by two digits. `0,196` has no thousands, so its comma is a
+    # decimal point
     thousands = rf"[1-9]\d{{0,2}}(?:{group}\d{{2}})*(?:{group}\d{{3}})+"
     digits = rf"(?:{thousands}|\d+)(?:{point}\d*)?|{point}\d+"
     return (
@@ -165,8 +169,9 @@ def parse_values(values: pd.Series, rule: str, name: str) -> pd.Series:
     """Convert a column to float64. Missing values become NaN.
 
     Args:
-        values: texts. Numbers are also allowed, because a table may have been read with other types: under a rule for numbers they stay as
-            they are, and under a date format a number such as 20260131 is the text of a date. Dates stay dates.
+        values: texts. Numbers are also allowed, because a table may have been read with other
+            types: under a rule for numbers they stay as they are, and under a date format a number
+            such as 20260131 is the text of a date. Dates stay dates.
         rule: see the module's docstring.
         name: name of the column, for messages.
 

@@ -44,7 +44,8 @@ def read_rows(spec: DataSpec, parts: Mapping[str, pa.Table]) -> ReadRows:
         parts: raw rows by split. They may lack columns.
 
     Raises:
-        InputError: the types of a column differ, a label has words that may be classes, or a value does not fit its rule.
+        InputError: the types of a column differ, a label has words that may be classes, or a value
+            does not fit its rule.
     """
     tables, missing, problems = take_out(spec, parts)
     if problems:
@@ -79,7 +80,8 @@ def _parse_part(
     """Check every value of the columns of `data.parse`, and replace the label and the weights by numbers.
 
     Returns:
-        The rows of the split, the problem with the first wrong value of each column, and a note about texts that were read as missing.
+        The rows of the split, the problem with the first wrong value of each column, and a note
+        about texts that were read as missing.
     """
     from sweeps.data.parse import count_misfits, misfits_note, parse_values
 

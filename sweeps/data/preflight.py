@@ -51,7 +51,9 @@ class SourceInfo:
 
 
 def check_data(space: Space, most: float = MAX_BYTES) -> None:
-    """Check the data of a space; see the module's docstring. Log a warning for each split that lacks a class.
+    """Check the data of a space; see the module's docstring.
+
+    Log a warning for each split that lacks a class.
 
     Args:
         space: the search space. The function checks every data variant, and the columns that are named in preprocessing steps.
@@ -110,7 +112,10 @@ def _check_labels(
 
 
 def _check_types(space: Space, known: Mapping[tuple[str, str], SourceInfo | None]) -> list[Problem]:
-    """Check the types of the features; see `column_checks.check_types`. For `known`, see `_check_variant`."""
+    """Check the types of the features; see `column_checks.check_types`.
+
+    For `known`, see `_check_variant`.
+    """
     from sweeps.data.column_checks import check_types
     from sweeps.data.missing import certain_texts
     from sweeps.data.schema_probe import column_types, first_rows
@@ -299,7 +304,8 @@ def _check_values(
 ) -> tuple[tuple[str | None, tuple[Any, ...] | None] | None, tuple[str, ...], float]:
     """Assign the rows to splits as the sweep does, if the columns that decide about the splits can be read quickly.
 
-    These columns are the label, the weights, the columns of `data.parse`, and those that assign rows to splits.
+    These columns are the label, the weights, the columns of `data.parse`, and those that assign
+    rows to splits.
 
     Args:
         spec: the data variant.
@@ -310,8 +316,9 @@ def _check_values(
     The task of the label `target` of scikit-learn's data sets is known without reading them.
 
     Returns:
-        The pair (task, classes) of the label, which is None if there is no label, or if the values were not read. The notes about
-        classes that a split lacks. An estimate of the number of bytes that were read.
+        The pair (task, classes) of the label, which is None if there is no label, or if the values
+        were not read. The notes about classes that a split lacks. An estimate of the number of
+        bytes that were read.
 
     Raises:
         InputError: see `split_rows`.

@@ -34,7 +34,8 @@ from sweeps.data.tables import (
 
 # Bytes of a block. Arrow cannot read a row that is longer than a block, and a quoted field may contain a whole document.
 CSV_BLOCK = 32 << 20
-# Arrow reads 32 blocks ahead. If each row fits into a smaller block, smaller blocks are faster for reading the first rows.
+# Arrow reads 32 blocks ahead. If each row fits into a smaller block, smaller blocks are faster for
+# reading the first rows.
 COLUMN_BLOCK = 4 << 20
 # Rows in which texts are looked for before the source is read
 _PROBE_ROWS = 10_000
@@ -47,7 +48,8 @@ class FileSchema:
     """Columns of a data file.
 
     Attributes:
-        schema: names and types of the columns. All columns of a text file are texts, and a column without a name has the name that pandas
+        schema: names and types of the columns. All columns of a text file are texts, and a column
+            without a name has the name that pandas
             gives it, such as `Unnamed: 0`.
         rows: whether the file has any rows.
         start: for a text file, the number of lines before the first row.
@@ -64,7 +66,9 @@ class FileSchema:
 
 
 def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSchema, ...]:
-    """Read the schemas of the files of a source. All files must have the same format (CSV, TSV, JSON lines or Parquet) and the same columns.
+    """Read the schemas of the files of a source.
+
+    All files must have the same format (CSV, TSV, JSON lines or Parquet) and the same columns.
 
     Args:
         files: the files of the source.
@@ -112,7 +116,8 @@ def probe_schema(files: SourceFiles, path: str) -> FileSchema:
         path: path of one of the files.
 
     Raises:
-        ValueError: the suffix is unknown, the contents of the file do not match it, or the first lines are not those of a table.
+        ValueError: the suffix is unknown, the contents of the file do not match it, or the first
+            lines are not those of a table.
         OSError, pyarrow.ArrowException: Arrow cannot read the file.
     """
     with files.system.open_input_stream(path, compression=None) as stream:
@@ -241,7 +246,10 @@ def separator_of(files: SourceFiles) -> str:
 
 
 def open_text(files: SourceFiles, path: str, skip: int) -> io.TextIOWrapper:
-    """Open a text file after some lines. A byte that cannot be decoded becomes a surrogate character."""
+    """Open a text file after some lines.
+
+    A byte that cannot be decoded becomes a surrogate character.
+    """
     encoding = files.read.encoding
     stream = files.system.open_input_stream(path)
     text = io.TextIOWrapper(
@@ -253,12 +261,17 @@ def open_text(files: SourceFiles, path: str, skip: int) -> io.TextIOWrapper:
 
 
 def bytes_to_read(files: SourceFiles, columns: Sequence[str]) -> int:
-    """Estimate how many bytes must be read to get some columns of a source. Text files must be read completely."""
+    """Estimate how many bytes must be read to get some columns of a source.
+
+    Text files must be read completely.
+    """
     return sum(uncompressed_bytes(files.system, path, columns) for path in files.paths)
 
 
 def uncompressed_bytes(system: Any, path: str, columns: Sequence[str] | None = None) -> int:
-    """Return the size of some columns of a Parquet file, or of the text of another file, in bytes. For a gzip file, this is an estimate.
+    """Return the size of some columns of a Parquet file, or of the text of another file, in bytes.
+
+    For a gzip file, this is an estimate.
 
     Args:
         system: Arrow's file system.
@@ -375,7 +388,9 @@ def spread(count: int, most: int) -> list[int]:
 
 
 def read_blocks(files: SourceFiles, path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield some columns of a file, in their order. Text files are read as text, one block at a time.
+    """Yield some columns of a file, in their order.
+
+    Text files are read as text, one block at a time.
 
     Args:
         files: the files of a source.
@@ -439,7 +454,8 @@ def text_blocks(files: SourceFiles, path: str) -> Iterator[pa.Table]:
                     table = pa.Table.from_batches([batch]).slice(max(0, read - seen))
                     seen += len(batch)
                     read = max(read, seen)
-                    # `pc.equal` would import pandas. Few rows match by chance, and `_check_rows` looks again
+                    # `pc.equal` would import pandas. Few rows match by chance, and `_check_rows`
+                    # looks again
                     if pc.any(pc.match_like(table.columns[-1], table.column_names[-1])).as_py():
                         _check_rows(files, path, schema)
                     if len(table):
@@ -461,7 +477,8 @@ def _check_rows(files: SourceFiles, path: str, schema: FileSchema) -> None:
             raise ValueError(problem)
 
 
-# Numbers with points between groups of three digits, and with a decimal comma, and how they are written with a decimal point
+# Numbers with points between groups of three digits, and with a decimal comma, and how they are
+# written with a decimal point
 _COMMA_NUMBERS = {
     r"^(\s*[+-]?\d{1,3})\.(\d{3})(?:\.(\d{3}))?(,\d+)?\s*$": r"\1\2\3\4",
     r"^(\s*[+-]?\d*),(\d+)\s*$": r"\1.\2",

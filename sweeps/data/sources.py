@@ -1,7 +1,7 @@
 """Read the rows of a data source.
 
-Arrow reads files in this process, because tasks of Ray would copy the rows, and their processes would keep memory afterwards. The other
-sources are data sets of scikit-learn and users' functions.
+Arrow reads files in this process, because tasks of Ray would copy the rows, and their processes
+would keep memory afterwards. The other sources are data sets of scikit-learn and users' functions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def read_source(
 ) -> pa.Table:
     """Read all rows of a source as one Arrow table with canonical types (see `tables.canonical_table`).
 
-    Files are read in the order of their names. The columns of text files get the types that pandas would infer.
+    Files are read in the order of their names. The columns of text files get the types that pandas
+    would infer.
 
     Args:
         source: `sklearn:NAME`, a path, glob, folder or URI, or `module:function`.

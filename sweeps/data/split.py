@@ -205,7 +205,10 @@ def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
 
 
 def group_codes(groups: np.ndarray) -> np.ndarray:
-    """Return the number of each row's group, in the order in which the groups appear. Rows whose group is missing form one group."""
+    """Return the number of each row's group, in the order in which the groups appear.
+
+    Rows whose group is missing form one group.
+    """
     return np.asarray(pd.factorize(pd.Series(groups, dtype=object), use_na_sentinel=False)[0])
 
 

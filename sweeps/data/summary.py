@@ -55,13 +55,16 @@ class Finding:
     """Something in the data that may spoil a search.
 
     Attributes:
-        kind: "identifier", "prose", "many", "row_number", "number_text", "date_text", "marker", "rounded", "infinite",
-            "unseen", "empty", "constant", "leak", "duplicates" or "overlap".
+        kind: "identifier", "prose", "many", "row_number", "number_text", "date_text", "marker",
+            "rounded", "infinite", "unseen", "empty", "constant", "leak", "duplicates" or "overlap".
         column: name of the column; "" if the finding is about rows.
-        example: an example of a value, or the split with rows of train. For texts of numbers or dates, the first text that does not fit.
+        example: an example of a value, or the split with rows of train. For texts of numbers or
+            dates, the first text that does not fit.
         rule: for texts of numbers or dates: the rule of `data.parse`.
-        other_rule: for texts of dates: another format that also fits. For a marker: "number" if all other texts are numbers. Else "".
-        count: number of values or rows. For texts of numbers or dates, the number of texts that do not fit.
+        other_rule: for texts of dates: another format that also fits. For a marker: "number" if all
+            other texts are numbers. Else "".
+        count: number of values or rows. For texts of numbers or dates, the number of texts that do
+            not fit.
         share: estimated share of the rows, or how much of the label a column explains, from 0 to 1.
         loose: True if some values do not fit the finding.
         row: row of the example, counted from 1; 0 if it is not known.

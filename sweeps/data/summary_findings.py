@@ -32,17 +32,21 @@ if TYPE_CHECKING:
 MIN_ROWS = 50
 # A column identifies rows if this share of its values are distinct.
 DISTINCT_SHARE = 0.95
-# Other texts among numbers or dates are exceptions up to this share of the rows. One text may be more frequent.
+# Other texts among numbers or dates are exceptions up to this share of the rows. One text may be
+# more frequent.
 EXCEPTION_ROWS = 0.01
-# A column of texts with at least this many words on average, and this share of distinct texts, is prose.
+# A column of texts with at least this many words on average, and this share of distinct texts, is
+# prose.
 PROSE_WORDS, PROSE_SHARE = 3.0, 0.2
 # A column with more distinct texts is named if there is no other finding.
 MANY_TEXTS = 30
-# A number that is far outside of the other numbers may be a marker if it is in this many rows, and if there are enough other numbers.
+# A number that is far outside of the other numbers may be a marker if it is in this many rows, and
+# if there are enough other numbers.
 MARKER_COPIES, MARKER_SHARE, MARKER_OTHERS = 5, 0.005, 10
 # Shares of the rows from which copies of rows, and rows of test that are also in train, are reported.
 DUPLICATES_FROM, OVERLAP_FROM = 0.01, 0.01
-# Share of the distinct numbers of a column that are equal as 32-bit floats from which it is reported.
+# Share of the distinct numbers of a column that are equal as 32-bit floats from which it is
+# reported.
 ROUNDED_FROM = 0.01
 # Number of rows that must be found twice.
 MIN_COPIES = 10
@@ -97,7 +101,8 @@ _AMOUNT = r"[eE][+-]?\d+|(k|K|M|mn|B|bn)?\+?\s*$|[\d.,' ()<>≤≥~≈=+−-]"
 # Letters and a number, such as `CAD-1001` and `CAD1001`, although `CAD` is also a currency.
 _LABELLED, _NUMBERED = r"^[A-Z]+[-_]\d+$", r"^[A-Z]+[-_]?\d+$"
 _PLAIN = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-# Amounts and measures of whatever kind, such as `8.35 kmpl`, `Fr. 12.-` and `50:37`. They differ, but identify nothing.
+# Amounts and measures of whatever kind, such as `8.35 kmpl`, `Fr. 12.-` and `50:37`. They differ,
+# but identify nothing.
 _MEASURE = r"^\D{0,4}\d[\d.,' ]*\s?[\pL°µ%\"'′″][^\d]{0,12}\d?$|^\D{0,3}\p{Sc}|^\d+([.,]\d+|:\d\d(:\d\d)?(\.\d+)?)$"
 _WITH_UNIT = r"^\D{0,3}\d[\d., ]*?\s*(?P<unit>[\pL°µ\"'′″]\D*\d?)$"
 # Kinds of findings whose example is the text of a cell.
@@ -205,7 +210,10 @@ def _constant(train: pa.Table, column: ColumnSummary, in_vector: bool) -> Findin
 
 
 def text_findings(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
-    """Yield the finding for a column of texts. A few texts that differ from the others do not matter. At most one finding."""
+    """Yield the finding for a column of texts.
+
+    A few texts that differ from the others do not matter. At most one finding.
+    """
     present = without_markers(values, WORDS).drop_null()
     counted = pc.value_counts(pc.utf8_trim_whitespace(present))
     texts = counted.field("values")
@@ -234,7 +242,9 @@ def text_findings(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
 
 
 def _read_text(name: str, texts: pa.Array, counts: np.ndarray, differ: bool) -> Finding | None:
-    """Return a finding if texts are numbers, durations or dates, beside a few exceptions. None for codes such as ZIP codes.
+    """Return a finding if texts are numbers, durations or dates, beside a few exceptions.
+
+    None for codes such as ZIP codes.
 
     Args:
         name: the column.
@@ -340,7 +350,8 @@ def _with_row(finding: Finding, train: pa.Table) -> Finding:
 def _rounded(values: pa.ChunkedArray, column: ColumnSummary, rule: str) -> Iterator[Finding]:
     """Yield a finding if different numbers of a column are often equal as 32-bit floats.
 
-    Only integers and texts that `rule` parses count. The rounding of other floats loses digits that seldom matter.
+    Only integers and texts that `rule` parses count. The rounding of other floats loses digits that
+    seldom matter.
     """
     numbers: Any = pc.unique(values.drop_null())
     if rule and column.kind == "text":
@@ -428,7 +439,9 @@ def _copies(rows: pa.Table) -> np.ndarray:
 
 
 def _duplicates(copies: np.ndarray, rows: int) -> Iterator[Finding]:
-    """Yield a finding if many of the rows of train are copies of other rows. All columns count, also those that are no features.
+    """Yield a finding if many of the rows of train are copies of other rows.
+
+    All columns count, also those that are no features.
 
     Args:
         copies: which rows of the sample are copies of earlier rows.

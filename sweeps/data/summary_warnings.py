@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 # Steps that read texts as texts, so that a column with many different texts is right for them.
 TEXT_STEPS = ("Tokenizer", "CountVectorizer", "HashingVectorizer", "FeatureHasher")
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder", "Categorizer")
-# Metrics and parameters that depend on which class is the positive one, and labels whose positive class needs no warning.
+# Metrics and parameters that depend on which class is the positive one, and labels whose positive
+# class needs no warning.
 POSITIVE = {
     "f1",
     "aucpr",
@@ -243,7 +244,10 @@ def missing_entry(findings: Sequence[Finding]) -> dict[str, list[Any]]:
 
 
 def groups(findings: Sequence[Finding], kind: str) -> list[list[Finding]]:
-    """Return the findings of a kind in groups, each with one warning. Findings of the same marker are one group."""
+    """Return the findings of a kind in groups, each with one warning.
+
+    Findings of the same marker are one group.
+    """
     found: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.kind == kind:

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     import pandas as pd
     import ray
 
-# Texts that are missing values in every format and column. `sweeps.data.missing` decides about other texts.
+# Texts that are missing values in every format and column. `sweeps.data.missing` decides about
+# other texts.
 ALWAYS_MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "NULL", "NaN", "nan", "null"),
 )
-# Share of the texts that must have the same length if the texts of a column are codes such as ZIP codes.
+# Share of the texts that must have the same length if the texts of a column are codes such as ZIP
+# codes.
 CODES_SHARE = 0.95
 
 # Key of a field's metadata that names the extension type of the column, such as Ray Data's type of tensors
@@ -56,8 +58,9 @@ def canonical_table(table: pa.Table) -> pa.Table:
     """Convert the columns of a table to canonical types.
 
     A dictionary-encoded column becomes a plain column of its values. Strings become `large_string`, whose offsets do not overflow when
-    blocks are joined. Decimals and columns with only nulls become `double`, dates become timestamps, and NaN becomes null. Blank texts and
-    the texts in `ALWAYS_MISSING` become null. The metadata and an index of pandas without a name are dropped.
+    blocks are joined. Decimals and columns with only nulls become `double`, dates become
+    timestamps, and NaN becomes null. Blank texts and the texts in `ALWAYS_MISSING` become null. The
+    metadata and an index of pandas without a name are dropped.
     """
     return pa.table(
         {
@@ -93,7 +96,9 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def null_texts(column: pa.ChunkedArray, texts: pa.Array = _ALWAYS_MISSING) -> pa.ChunkedArray:
-    """Return a column of texts in which some texts are null, with or without spaces around them. Blank texts are null, too.
+    """Return a column of texts in which some texts are null, with or without spaces around them.
+
+    Blank texts are null, too.
 
     Args:
         column: the column.
@@ -129,8 +134,8 @@ def type_name(field: pa.Field) -> str:
 def infer_types(table: pa.Table) -> pa.Table:
     """Convert columns of CSV text to the types that pandas would infer: integers, floats, booleans, or else strings.
 
-    The types are inferred from the whole column, so they do not depend on the sizes of files and blocks. Codes with leading zeros stay
-    strings, and blank texts are missing values.
+    The types are inferred from the whole column, so they do not depend on the sizes of files and
+    blocks. Codes with leading zeros stay strings, and blank texts are missing values.
     """
     return pa.table({name: infer_type(table.column(name)) for name in table.column_names})
 

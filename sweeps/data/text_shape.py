@@ -1,6 +1,9 @@
-"""Find what is wrong with the shape of a text file: its encoding, separator, header or rows. Pure functions; the lines are given.
+"""Find what is wrong with the shape of a text file: its encoding, separator, header or rows.
 
-Lines are counted as an editor counts them: from 1, with the header, blank lines and line feeds in quotes.
+Pure functions; the lines are given.
+
+Lines are counted as an editor counts them: from 1, with the header, blank lines and line feeds in
+    quotes.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
 _UNIT = re.compile(r"([\[(].*[\])])?")
 # Bytes that cannot be decoded are read as these characters, from U+DC80 for the byte 0x80 on
 _BAD_BYTE = re.compile("[\udc80-\udcff]")
-# What a text must have to be sure of its encoding. Four accented letters in a row are another alphabet.
+# What a text must have to be sure of its encoding. Four accented letters in a row are another
+# alphabet.
 _ENCODINGS = {
     "utf-16": r"\A[ -~\xa0-\u04ff]{3}",
     "shift_jis": "[\u3041-\u30fa]{2}",
@@ -41,7 +45,9 @@ _ENCODINGS = {
 
 
 def rows_of(lines: Iterable[str], separator: str, first: int = 1) -> Iterator[Row]:
-    """Yield the rows that are not blank. A row that the module `csv` cannot read is the last one, and has no values.
+    """Yield the rows that are not blank.
+
+    A row that the module `csv` cannot read is the last one, and has no values.
 
     Args:
         lines: the lines, with their ends.
@@ -129,9 +135,12 @@ def _is_header(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _lacks_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first row looks like the rows below it. All rows have the same number of values.
+    """Return whether the first row looks like the rows below it.
 
-    Names may be numbers: a single 0 or year, or numbers at equal distances, as in a table that pandas wrote without names.
+    All rows have the same number of values.
+
+    Names may be numbers: a single 0 or year, or numbers at equal distances, as in a table that
+        pandas wrote without names.
     """
     known: list[bool] = []
     numbers: list[str] = []

@@ -246,7 +246,10 @@ class TrialRun:
         return getattr(store, name)(**{**given, "run_id": run})
 
     def _renamed(self, value: Any) -> Any:
-        """Return an argument of a call. Metrics and tags with a name that sweeps itself uses get another name; see `loop_name`."""
+        """Return an argument of a call.
+
+        Metrics and tags with a name that sweeps itself uses get another name; see `loop_name`.
+        """
         if isinstance(value, list | tuple):
             return [self._renamed(inner) for inner in value]
         key = getattr(value, "key", "")

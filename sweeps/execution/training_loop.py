@@ -115,10 +115,12 @@ def is_worth_a_retry(error: BaseException, names: Collection[str]) -> bool:
 def _report_result(session: TrialSession | LoopRun, returned: Any) -> None:
     """Report the metrics that a loop yields or returns, as Ray Tune does.
 
-    If the loop is a generator, each dict that it yields is a report. If it is a function that has not reported, the dict that it returns is
-    a report, and a number is the objective's metric. If it has reported, the dict has the final metrics, and the trial's value is the
-    returned one. Other returned values are ignored, because a loop for Ray Train may return any value. For the same reason, a returned
-    dict without the objective's metric is ignored if the loop has reported before.
+    If the loop is a generator, each dict that it yields is a report. If it is a function that has
+    not reported, the dict that it returns is a report, and a number is the objective's metric. If
+    it has reported, the dict has the final metrics, and the trial's value is the returned one.
+    Other returned values are ignored, because a loop for Ray Train may return any value. For the
+    same reason, a returned dict without the objective's metric is ignored if the loop has reported
+    before.
 
     Raises:
         TypeError: The loop yielded a value that is not a dict.

@@ -28,7 +28,8 @@ class TrialProgress:
 
     Attributes:
         workers: Number of ranks in the current attempt.
-        order: Order of the steps, by which the best checkpoint is chosen. Without a metric, the latest checkpoint is the best.
+        order: Order of the steps, by which the best checkpoint is chosen. Without a metric, the
+            latest checkpoint is the best.
         keep_latest: Number of latest checkpoints that are kept in addition to the best checkpoint, at least 1.
         attempt: Number of the current attempt; 0 before the first attempt.
         checkpoint: Latest complete checkpoint, to which every rank has contributed its part. The next attempt continues from it.

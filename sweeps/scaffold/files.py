@@ -24,7 +24,8 @@ def refuse_existing(paths: list[Path], force: bool) -> None:
 def write_files(file: Path, text: str, modules: Mapping[Path, str], force: bool) -> Space:
     """Write a space file and its Python modules, and return the space. Missing folders are made.
 
-    If one of the texts is not valid, no file is written or changed. A script that the space file names may be elsewhere.
+    If one of the texts is not valid, no file is written or changed. A script that the space file
+    names may be elsewhere.
 
     Args:
         file: path of the space file.

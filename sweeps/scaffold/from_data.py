@@ -50,7 +50,8 @@ class Table:
         given_task: True if the space file must name the task, because sweeps would infer another one.
         label_rule: rule of `data.parse` for the label; "" if there is none.
         missing_labels: number of rows without a label.
-        label_words: the words among the classes that may mean a missing label; "" if there are none.
+        label_words: the words among the classes that may mean a missing label; "" if there are
+            none.
         summary: summary of the rows.
         exact: False if the number of rows is an estimate.
     """

@@ -44,7 +44,8 @@ class Recording:
         steps: steps at which the objective reported a value.
         values: what the objective returned; () if it was pruned.
         asks_to_prune: True if the objective asked whether it should be pruned.
-        not_run: parameter and line of each suggestion that this run did not reach, or whose name is computed.
+        not_run: parameter and line of each suggestion that this run did not reach, or whose name is
+            computed.
         notes: what else one run cannot show.
     """
 
@@ -195,7 +196,10 @@ def suggestions_in(source: str) -> list[tuple[str, int]]:
 
 
 def computed_bounds(source: str) -> list[str]:
-    """Return the parameters whose bounds contain another suggestion, or a variable that holds one. Pure."""
+    """Return the parameters whose bounds contain another suggestion, or a variable that holds one.
+
+    Pure.
+    """
     try:
         tree = references.syntax_tree(source)
     except SyntaxError:

@@ -35,7 +35,10 @@ class _Translation:
         return child
 
     def section(self, node: Node, key: str) -> Node:
-        """Return the mapping under a key; an empty mapping if there is none. Another value does not count as read."""
+        """Return the mapping under a key; an empty mapping if there is none.
+
+        Another value does not count as read.
+        """
         child = node.value.get(key)
         return self.get(node, key) if child is not None and child.is_map else Node({}, node.mark)
 

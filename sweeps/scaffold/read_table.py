@@ -35,7 +35,9 @@ LABEL_NAMES = ("target", "label", "class", "y", "outcome")
 
 
 def read_keys(text: str) -> tuple[ReadKeys, str]:
-    """Parse the option `--read`, which has the keys of `data.read` in YAML. Also return the keys as the space file has them.
+    """Parse the option `--read`, which has the keys of `data.read` in YAML.
+
+    Also return the keys as the space file has them.
 
     Raises:
         InputError: the text is not YAML, or a key or its value is wrong.

@@ -18,7 +18,10 @@ MOST_LISTED = 10_000
 
 
 def configuration_of(values: Mapping[str, Any]) -> str:
-    """Return a configuration as a text. `values` has the value of each active dimension; see `Trial.labels`."""
+    """Return a configuration as a text.
+
+    `values` has the value of each active dimension; see `Trial.labels`.
+    """
     return json.dumps(values, sort_keys=True)
 
 
@@ -26,8 +29,10 @@ def list_configurations(space: Space) -> dict[str, Mapping[str, Any]] | None:
     """List the configurations that have no known result, in the order of the file.
 
     Returns:
-        The value of each active dimension, by `configuration_of` these values. None if there are infinitely many or more than
-        `MOST_LISTED` configurations, and for two kinds of spaces: the trials of a space without dimensions differ only in their seeds,
+        The value of each active dimension, by `configuration_of` these values. None if there are
+        infinitely many or more than
+        `MOST_LISTED` configurations, and for two kinds of spaces: the trials of a space without
+            dimensions differ only in their seeds,
         and the trials of a population change while they run.
     """
     if not space.dimensions or perturbs(space.scheduler):

@@ -62,7 +62,8 @@ class OptunaAsker:
     def ask(self, item: QueueItem) -> int:
         """Return Optuna's id of the trial for a queue item.
 
-        If the item is a trial whose start was interrupted by a crash, this is the existing trial. Otherwise a new trial is created.
+        If the item is a trial whose start was interrupted by a crash, this is the existing trial.
+        Otherwise a new trial is created.
 
         Args:
             item: Description of the trial to start, from the trial queue.
@@ -83,7 +84,10 @@ class OptunaAsker:
         return self._study._storage.create_new_trial(self._study._study_id)
 
     def draft(self, trial_id: int) -> optuna.Trial:
-        """Return a trial of the study without parameters, which can be sampled. The parameters are not written before `save`."""
+        """Return a trial of the study without parameters, which can be sampled.
+
+        The parameters are not written before `save`.
+        """
         trial = optuna.Trial(self._study, trial_id)
         frozen = trial._cached_frozen_trial = copy.copy(trial._cached_frozen_trial)
         self._recorded = frozen.params

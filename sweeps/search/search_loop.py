@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
-# How often a configuration is sampled until it is not a tried one. In the first `KEPT` attempts, the grid cell and the values of an
-# initial point are kept.
+# How often a configuration is sampled until it is not a tried one. In the first `KEPT` attempts,
+# the grid cell and the values of an initial point are kept.
 KEPT = 50
 MOST_ATTEMPTS = 100
 
@@ -142,8 +142,8 @@ class SearchLoop:
     def _sample(self, item: QueueItem) -> tuple[optuna.Trial, Trial]:
         """Sample a configuration that is not tried, if one is left.
 
-        If the sampler suggests only tried configurations, others are drawn at random. An initial point that is tried already is replaced,
-        but a trial that a user enqueued is not.
+        If the sampler suggests only tried configurations, others are drawn at random. An initial
+        point that is tried already is replaced, but a trial that a user enqueued is not.
         """
         trial_id = self._asker.ask(item)
         for attempt in range(MOST_ATTEMPTS):

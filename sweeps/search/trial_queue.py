@@ -50,8 +50,9 @@ class QueueItem:
 class TrialQueue:
     """Queue of the trials of one sweep.
 
-    A *configuration* is one point of the search space. Repeats with other seeds may follow the first trial of a configuration. A
-    configuration with a trial or a known result is *tried*. Once all configurations are tried, no more trials start.
+    A *configuration* is one point of the search space. Repeats with other seeds may follow the
+    first trial of a configuration. A configuration with a trial or a known result is *tried*. Once
+    all configurations are tried, no more trials start.
 
     Args:
         space: The search space, with its limits, initial points and repeats.
@@ -92,10 +93,13 @@ class TrialQueue:
     # Record starts and ends
 
     def record_interrupted_start(self, repeat_of: int | None, enqueued: Keys | None = None) -> None:
-        """Put a trial that the study already contains behind all other such trials. They come before all other trials.
+        """Put a trial that the study already contains behind all other such trials.
 
-        The start of such a trial was interrupted, or `sweeps enqueue` added the trial. After a repair of the journal, there may be several such trials. Call this method for them in the order of their numbers; they then
-        start in this order.
+        They come before all other trials.
+
+        The start of such a trial was interrupted, or `sweeps enqueue` added the trial. After a
+        repair of the journal, there may be several such trials. Call this method for them in the
+        order of their numbers; they then start in this order.
 
         Args:
             repeat_of: Number of the trial to repeat, or None for a new configuration. This method also counts a new configuration in

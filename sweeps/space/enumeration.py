@@ -76,7 +76,9 @@ def cells_of(template: Template) -> Iterator[dict[str, Any]]:
 def assignments(
     sections: Mapping[str, Template], names: Collection[str]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield each combination of the values of some dimensions. All other dimensions have the same values in all combinations.
+    """Yield each combination of the values of some dimensions.
+
+    All other dimensions have the same values in all combinations.
 
     Args:
         sections: All sections of a space.
@@ -85,8 +87,8 @@ def assignments(
             true once and false once (see `points`).
 
     Yields:
-        The sections with values in place of the dimensions, and the value of each active dimension, by name. For a grid or a choice, this
-        is the key of the option.
+        The sections with values in place of the dimensions, and the value of each active dimension,
+        by name. For a grid or a choice, this is the key of the option.
     """
     dims = {dim.name: dim for dim in dimensions(dict(sections))}
     outer = enclosing_options(dict(sections))
@@ -118,7 +120,10 @@ def assignments(
 
 
 def _terms(dim: Dimension, outer: Mapping[str, tuple[str, Any] | None]) -> tuple[Term, ...]:
-    """Return the conditions of a dimension. One of them is that the option that contains the dimension is chosen."""
+    """Return the conditions of a dimension.
+
+    One of them is that the option that contains the dimension is chosen.
+    """
     option = outer.get(dim.name)
     return (*dim.when, Term(option[0], keys=(option[1],))) if option else dim.when
 
@@ -131,8 +136,8 @@ def any_key(dim: Dimension) -> Any:
 def _keys(dim: Dimension, whole: bool, dims: Iterable[Dimension]) -> list[Any]:
     """Return all keys of a dimension, or at least enough keys to make each condition of `dims` true once and false once.
 
-    For a grid or a choice, all keys are returned. For any other domain with a finite number of values, all keys are returned if `whole` is
-    true.
+    For a grid or a choice, all keys are returned. For any other domain with a finite number of
+    values, all keys are returned if `whole` is true.
     """
     if dim.options:
         return [option.key for option in dim.options]

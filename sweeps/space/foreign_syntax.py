@@ -53,11 +53,13 @@ _WORDS: Mapping[str, frozenset[str]] = {
     }.items()
     for name in names.split()
 }
-# Maps keys of Katib, inside `feasibleSpace`, to keys with this meaning: its bounds are never exponents.
+# Maps keys of Katib, inside `feasibleSpace`, to keys with this meaning: its bounds are never
+# exponents.
 _INNER = {"list": "values", "distribution": "scale"}
 _EXPONENTS = ("loguniform", "qloguniform")
 ANOTHER = "write {uniform: [lower, upper]}, {choice: [...]} or another domain"
-# A call of Ray Tune, Hyperopt, Optuna or NumPy. Or a domain of Hydra, which may be inside others, such as `tag(log, interval(1, 9))`.
+# A call of Ray Tune, Hyperopt, Optuna or NumPy. Or a domain of Hydra, which may be inside others,
+# such as `tag(log, interval(1, 9))`.
 _CALL = re.compile(
     r"((?:(?:tag|int|float|sort|shuffle)\((?:\w+\s*,\s*)*)*)"
     r"(|(?:ray\.)?tune\.|hp\.|trial\.|(?:np|numpy)\.random\.)(\w+)\((.*?)\)+",

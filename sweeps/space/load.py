@@ -69,8 +69,9 @@ def load(
         overrides: Overrides of the form `key.path=YAML value`. They are applied in order, before the space is checked.
         base: Folder for relative paths, in which the user's modules are also searched. The default is the file's folder; for a dict, the
             folder of the script that runs, or the working directory of a notebook.
-        algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. What may have
-            changed on this machine since is then not checked. None for a new sweep.
+        algorithm: For a sweep that has already started: the algorithm that was chosen for
+            `search.algorithm: auto`. What may have changed on this machine since is then not
+            checked. None for a new sweep.
         variables: For a sweep that has already started: the environment variables that the file used. They replace the current ones.
         functions: For a sweep that has already started: the folder with the functions that a script passed.
 
@@ -464,7 +465,9 @@ class _Loader:
         return text
 
     def _with_queries(self, data: DataSpec, params: Mapping[str, Template]) -> DataSpec:
-        """Return the data for a trainer that ranks rows. With a ranking objective, the task is a regression: the model predicts scores.
+        """Return the data for a trainer that ranks rows.
+
+        With a ranking objective, the task is a regression: the model predicts scores.
 
         Add a problem for each ranking objective if the rows have no groups, or have weights.
         """

@@ -114,7 +114,9 @@ def _set_key_paths(node: Node, path: str) -> None:
 
 
 class _Converter:
-    """Converts one dict to the text of a space file. `roots` are the folders from which the user's modules are imported.
+    """Converts one dict to the text of a space file.
+
+    `roots` are the folders from which the user's modules are imported.
 
     Attributes:
         tables: The tables that the dict contains.
@@ -158,7 +160,10 @@ class _Converter:
         return text
 
     def _plain(self, value: Any, path: str, depth: int) -> Any:
-        """Return a part of the dict with the values that YAML has. Add a problem for each value that has no form in YAML."""
+        """Return a part of the dict with the values that YAML has.
+
+        Add a problem for each value that has no form in YAML.
+        """
         if depth > MAX_DEPTH:
             self._add(
                 path, f"the values are nested too deep; at most {MAX_DEPTH} levels are allowed"

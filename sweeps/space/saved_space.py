@@ -180,8 +180,8 @@ def bundle_of(folder: Path) -> Path:
         folder: The sweep's folder.
 
     Raises:
-        InputError: The folder has another format than this version reads, or the sweep has no bundle. The message says why, and
-            what the user can do.
+        InputError: The folder has another format than this version reads, or the sweep has no
+            bundle. The message says why, and what the user can do.
     """
     refuse_other_format(folder)
     bundle = SweepFolder(folder).bundle

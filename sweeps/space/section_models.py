@@ -183,8 +183,8 @@ class Split:
         fraction: Share of the rows, for the kinds fraction, time and group. With the kind time, the split has the latest rows.
         path: A path, a URI, `sklearn:NAME` or `module:function`, for the kind path.
         args: Keyword arguments of the function that `path` names.
-        column: The column to split by, for the kinds column, time, group and rolling. For the kind folds, `data.group`; None if there are
-            no groups.
+        column: The column to split by, for the kinds column, time, group and rolling. For the kind
+            folds, `data.group`; None if there are no groups.
         value: The value of `column` that marks the rows of the split, for the kind column.
         folds: Number of folds of a cross-validation, for the kinds folds and rolling.
     """
@@ -200,13 +200,19 @@ class Split:
 
 @dataclass(frozen=True)
 class ReadKeys:
-    """How text files are read, such as `{separator: ";", decimal: ","}`. Other files than CSV and TSV ignore these keys.
+    """How text files are read, such as `{separator: ";", decimal: ","}`.
+
+    Other files than CSV and TSV ignore these keys.
 
     Attributes:
-        names: Names of all columns, for files without a header. A column whose name is "" has no name.
-        skip_lines: Number of lines at the beginning of each file that are not read, such as titles above the header.
-        separator: The character between two values. By default, it is a comma in CSV files and a tab in TSV files.
-        decimal: The decimal sign of numbers. With a comma, points between groups of three digits are left out.
+        names: Names of all columns, for files without a header. A column whose name is "" has no
+            name.
+        skip_lines: Number of lines at the beginning of each file that are not read, such as titles
+            above the header.
+        separator: The character between two values. By default, it is a comma in CSV files and a
+            tab in TSV files.
+        decimal: The decimal sign of numbers. With a comma, points between groups of three digits
+            are left out.
         encoding: The encoding of the text, by the name that Python has for it.
     """
 
@@ -246,10 +252,13 @@ class DataSpec:
         ingest: "memory", "stream" or "auto". `sweeps.data.ingest` replaces "auto" before a sweep starts.
         parse: The columns of text that are read as numbers, each with its rule; see `sweeps.data.parse`.
         drop_duplicates: True to leave out train rows that are copies of other rows of train, or of rows of valid or test.
-        positive: The positive class of a label with two classes. None for the class that is last in sorted order.
-        group: The column with the group of each row, such as a query or a patient. It is not a feature. None if there are no groups.
+        positive: The positive class of a label with two classes. None for the class that is last in
+            sorted order.
+        group: The column with the group of each row, such as a query or a patient. It is not a
+            feature. None if there are no groups.
         queries: True if the trainer gets the groups, as its queries.
-        missing: The texts and numbers that mean a missing value, by column; `*` for all columns. See `sweeps.data.missing`.
+        missing: The texts and numbers that mean a missing value, by column; `*` for all columns.
+            See `sweeps.data.missing`.
         read: How the text files are read.
     """
 
@@ -562,20 +571,26 @@ class DataKeys:
             its class, and by the number of classes.
         ingest: `memory` reads all rows once and holds them in memory. `stream` reads them anew in each epoch, block by block. By default
             (`auto`), data of 4 GB and more is streamed if the space allows streaming; `sweeps plan` shows which one applies, and why.
-        parse: Columns of text to read as numbers: `number` for `$1,234.50`, `19M` or `>20`, `decimal_comma` for `1.234,50`, `unit bhp` for
-            `74 bhp`, `duration` for `2h 50m`, or a format such as `%d/%m/%Y`, which becomes the days since 1970-01-01, or `%H:%M`, which
-            becomes the seconds since midnight. `{rule: number, other: missing}` reads other texts as missing values. The bundle takes the
-            same texts.
+        parse: Columns of text to read as numbers: `number` for `$1,234.50`, `19M` or `>20`,
+            `decimal_comma` for `1.234,50`, `unit bhp` for `74 bhp`, `duration` for `2h 50m`, or a
+            format such as `%d/%m/%Y`, which becomes the days since 1970-01-01, or `%H:%M`, which
+            becomes the seconds since midnight. `{rule:
+            number, other: missing}` reads other texts as missing values. The bundle takes the same
+            texts.
         drop_duplicates: True to leave out train rows that are copies of other train rows, or of rows of a `valid` or `test` with a source
             of its own.
-        positive: The positive class of a label with two classes, to which metrics such as F1, the signs of constraints, and parameters such
-            as `scale_pos_weight` refer. By default, it is the class that is last in sorted order.
-        group: The column with the group of each row, such as a patient or a query. A group is never divided between splits or folds. A
-            trainer with a ranking objective ranks the rows of each group. The column is not a feature.
-        missing: Texts and numbers that mean a missing value, by column; `*` adds markers for all columns. Empty texts, `NaN` and `null` are
-            always missing. `NA`, `N/A` and `None` are missing unless they are frequent in a column of texts. The list of a column replaces
+        positive: The positive class of a label with two classes, to which metrics such as F1, the
+            signs of constraints, and parameters such as `scale_pos_weight` refer. By default, it is
+            the class that is last in sorted order.
+        group: The column with the group of each row, such as a patient or a query. A group is never
+            divided between splits or folds. A trainer with a ranking objective ranks the rows of
+            each group. The column is not a feature.
+        missing: Texts and numbers that mean a missing value, by column; `*` adds markers for all
+            columns. Empty texts, `NaN` and `null` are always missing. `NA`, `N/A` and `None` are
+            missing unless they are frequent in a column of texts. The list of a column replaces
             this rule, so with `[]` no word is missing in the column.
-        read: How text files are read, if a file does not show this itself: its header, separator, decimal sign and encoding.
+        read: How text files are read, if a file does not show this itself: its header, separator,
+            decimal sign and encoding.
     """
 
     train: Annotated[Text, Field(examples=["train.csv", "data/*.parquet", "sklearn:breast_cancer"])]

@@ -21,7 +21,8 @@ from sweeps.space.templates import Template
 from sweeps.space.trainer_definition import TrainerDefinition
 
 SECTIONS = ("preprocessor", "scaling", "params")
-# Parameters for which the frameworks take several quantiles. The model then predicts several numbers
+# Parameters for which the frameworks take several quantiles. The model then predicts several
+# numbers
 _QUANTILES = (("xgboost", "quantile_alpha"), ("xgboost", "expectile_alpha"), ("lightgbm", "alpha"))
 MOST_NAMES = 12  # the largest number of parameters that a message lists
 SCALING: dict[str, Fragment] = {
@@ -60,8 +61,8 @@ class SpaceParser(ChainParser):
     Args:
         problems: Collects the problems.
         roots: Folders in which the user's modules are looked up.
-        started: True for the file of a sweep that has already started. The trainer's module may have changed since, so that
-            parameters are not checked.
+        started: True for the file of a sweep that has already started. The trainer's module may
+            have changed since, so that parameters are not checked.
         definition: Definition of the trainer, from the trainer's module.
         trainer: The trainer's name, for messages.
     """

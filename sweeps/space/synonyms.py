@@ -217,7 +217,8 @@ SUGGESTIONS = {
 }
 
 
-# What a file of another tool is, and where its keys go, by keys that only this tool has together at the top of its files.
+# What a file of another tool is, and where its keys go, by keys that only this tool has together at
+# the top of its files.
 FOREIGN_FILES = {
     "apiversion kind spec": "a Kubernetes resource, such as a Katib experiment: spec.parameters goes to `space.params`, spec.objective to `objective`, spec.algorithm to `search`, spec.maxTrialCount to `limits`, the command of spec.trialTemplate to `trainer`",
     "hyperparameters searcher": "a file of Determined: hyperparameters goes to `space.params`, searcher to `objective`, `scheduler` and `limits`, entrypoint to `trainer`",
@@ -240,7 +241,10 @@ FOREIGN_FILES = {
 
 
 def foreign_file(keys: Iterable[object]) -> str | None:
-    """Return a line about a file of another tool, given the keys at its top. Return None for any other file."""
+    """Return a line about a file of another tool, given the keys at its top.
+
+    Return None for any other file.
+    """
     names = {normalized(str(key)) for key in keys}
     if names & {"trainer", "space"}:
         return None

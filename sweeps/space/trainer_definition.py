@@ -74,8 +74,10 @@ class TrainerDefinition:
         needs_label: True if the space file must have `data.label`.
         weights: True if the loop uses the weights of `data.weight` and `data.class_weight`; see `Current.weight`. A loop in a module
             without a literal gets the weights, too.
-        ranking: Regular expression for the values in `params` that need groups of rows, such as the objective `rank:ndcg`. A loop with this
-            entry gets the column `sweeps_query` in train and valid if the space file has `data.group`: the number of each row's group.
+        ranking: Regular expression for the values in `params` that need groups of rows, such as the
+            objective `rank:ndcg`. A loop with this entry gets the column `sweeps_query` in train
+            and valid if the space file has
+            `data.group`: the number of each row's group.
         streams: True if the loop can read its data as a stream (`data.ingest: stream`). If False, `sweeps validate` refuses a stream. A
             user's own loop needs no such entry.
         several_labels: True if the loop can predict several label columns; see `Current.label`. A loop in a module without a literal gets

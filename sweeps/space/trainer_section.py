@@ -80,7 +80,8 @@ class TrainerSection:
     Args:
         roots: Folders in which the user's modules are looked up.
         problems: Collects the problems.
-        started: True for the file of a sweep that has already started. Packages may then be missing.
+        started: True for the file of a sweep that has already started. Packages may then be
+            missing.
 
     Attributes:
         name: Name of the built-in trainer, or the user's loop as `module:attr`, for messages. "" if the section has a problem.

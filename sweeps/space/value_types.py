@@ -22,7 +22,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)\Z")
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
-# Rules of `data.parse` with a fixed name; `currency` is another name of `number`. The other rules are units and formats of dates.
+# Rules of `data.parse` with a fixed name; `currency` is another name of `number`. The other rules
+# are units and formats of dates.
 NUMBER_RULES = ("number", "decimal_comma", "duration", "currency")
 
 # Shortest value of `limits.heartbeat_timeout`, in seconds.
@@ -169,7 +170,10 @@ def _parse_rule(name: str, given: Any) -> str:
 
 
 def _example_of(text: str) -> datetime.datetime | None:
-    """Return a date that was written and read with a format of `strptime`. None if the text is no such format."""
+    """Return a date that was written and read with a format of `strptime`.
+
+    None if the text is no such format.
+    """
     moment = datetime.datetime(2001, 2, 3, 4, 5, 6, tzinfo=datetime.UTC)
     try:
         return datetime.datetime.strptime(moment.strftime(text), text) if "%" in text else None

@@ -1,7 +1,8 @@
 """Format of the records in a study's journal. `journal_rules` checks the order of the records.
 
 A record is one of Optuna's journal operations. What Optuna itself does not record is in user attributes of the study (`judged`, `repeats`,
-`stops`, `data`, `paused`) and of trials (`begun`, `told.N`, `passed`, `paused`, `enqueued`). Unknown keys are ignored in most records.
+`stops`, `data`, `paused`) and of trials (`begun`, `told.N`, `passed`, `paused`, `enqueued`).
+Unknown keys are ignored in most records.
 """
 
 from __future__ import annotations

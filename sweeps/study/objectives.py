@@ -1,11 +1,13 @@
 """Compute the objective values and the feasibility of a trial from its reports and costs. Pure functions, no I/O.
 
-The leading metric decides which step of a trial is the best step, among the steps that satisfy the constraints on reported metrics. If no
-step satisfies them, it decides among all steps. The leading metric is the metric of the first objective that is not a
-cost. If all objectives are costs, the leading metric is the metric of the first constraint on a reported metric. If there is no leading
-metric, the last step is the best step. In a cross-validation the last step is the best step, too, because each report is the mean over
-the folds so far. The same is true if each step trains on more rows (`scheduler.resource: data.rows`). The model of the best step is
-exported. The values of all other metrics are their values at the best step.
+The leading metric decides which step of a trial is the best step, among the steps that satisfy the
+constraints on reported metrics. If no step satisfies them, it decides among all steps. The leading
+metric is the metric of the first objective that is not a cost. If all objectives are costs, the
+leading metric is the metric of the first constraint on a reported metric. If there is no leading
+metric, the last step is the best step. In a cross-validation the last step is the best step, too,
+because each report is the mean over the folds so far. The same is true if each step trains on more
+rows (`scheduler.resource: data.rows`). The model of the best step is exported. The values of all
+other metrics are their values at the best step.
 """
 
 from __future__ import annotations
@@ -116,7 +118,8 @@ class Objectives:
     ) -> Iterator[tuple[int, dict[str, float]]]:
         """Yield each step with the known metrics of `reported_metrics`.
 
-        A step without a value of a metric has the value of the last step before it. If there is none, it has the metric's first value.
+        A step without a value of a metric has the value of the last step before it. If there is
+        none, it has the metric's first value.
 
         Args:
             curve: (step, value) pairs of the leading metric.
@@ -130,9 +133,12 @@ class Objectives:
     def compared_values(
         self, curve: Iterable[tuple[int, float]], others: Mapping[str, Curve]
     ) -> dict[int, float]:
-        """Return the value of each step that schedulers compare. Without constraints, it is the value of the leading metric.
+        """Return the value of each step that schedulers compare.
 
-        With constraints, it is the best value so far among the steps that satisfy them. Before the first such step, it is the step's value.
+        Without constraints, it is the value of the leading metric.
+
+        With constraints, it is the best value so far among the steps that satisfy them. Before the
+        first such step, it is the step's value.
 
         Args:
             curve: See `step_metrics`.
@@ -189,7 +195,8 @@ class Objectives:
             others: (step, value) pairs of the other metrics in `reported_metrics`, by metric. If a metric has no value at the best step,
                 see `step_metrics`.
             cost: Costs of the trial by name; see `sweeps.core.resources.costs`.
-            final: Final metrics. If they include a metric of an objective or a constraint, a COMPLETE trial has this value.
+            final: Final metrics. If they include a metric of an objective or a constraint, a
+                COMPLETE trial has this value.
         """
         key = self.order.key
         if self.last_step_counts:
@@ -230,6 +237,9 @@ class Objectives:
 
 
 def _at(values: Curve, step: int) -> float:
-    """Return the value at a step, or else the last value before it. If there is none, return the first value. `values` is not empty."""
+    """Return the value at a step, or else the last value before it.
+
+    If there is none, return the first value. `values` is not empty.
+    """
     place = bisect.bisect_right(values, step, key=lambda pair: pair[0])
     return values[max(0, place - 1)][1]

@@ -119,7 +119,9 @@ def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> li
 
 
 def ranked(results: Iterable[tuple[int, Result]], minimize: bool) -> list[int]:
-    """Return the numbers of the trials that have a tier and a finite value, the best first. Trials are sorted by tier, then value, then number.
+    """Return the numbers of the trials that have a tier and a finite value, the best first.
+
+    Trials are sorted by tier, then value, then number.
 
     Args:
         results: (trial number, result) pairs.

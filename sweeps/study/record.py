@@ -134,7 +134,8 @@ class TrialRecord:
         data: Sampled values of `train`, `drop` and `rows` in the data section; {} if none of these keys is sampled.
         sizes: Numbers of workers that an elastic trial has had; () for other trials.
         enqueued: True if `sweeps enqueue` added the trial.
-        reported: Time of the trial's latest report, in seconds since the epoch; None if it has no report.
+        reported: Time of the trial's latest report, in seconds since the epoch; None if it has no
+            report.
     """
 
     number: int
@@ -531,7 +532,9 @@ def result_of(t: FrozenTrial, objectives: Objectives) -> Result:
 
 
 class RecordReader:
-    """Reads the study of a sweep's folder, also while another process writes to it. Later calls of `read` read only what is new.
+    """Reads the study of a sweep's folder, also while another process writes to it.
+
+    Later calls of `read` read only what is new.
 
     A study in a database is read from the start each time.
 

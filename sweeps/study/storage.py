@@ -107,7 +107,8 @@ def place_of(folder: Path) -> tuple[str, str] | None:
         (URL, study name). The URL includes the secrets if this process knows them. None if the study is a journal file in the folder.
 
     Raises:
-        InputError: The folder has another format than this version reads, or `storage` or `study` in its `origin.json` is not text.
+        InputError: The folder has another format than this version reads, or `storage` or `study`
+            in its `origin.json` is not text.
     """
     refuse_other_format(folder)
     origin = read_json_object(SweepFolder(folder).origin)

@@ -358,7 +358,10 @@ class StudyStore:
         return trial_building.recorded_trial(self.space, self.trials()[number])
 
     def compared_values(self, number: int) -> dict[int, float]:
-        """Return the values of a trial that schedulers compare, by step. This driver must have started or resumed the trial."""
+        """Return the values of a trial that schedulers compare, by step.
+
+        This driver must have started or resumed the trial.
+        """
         live = self._live[number]
         return self.objectives.compared_values(live.curve.items(), live.other_curves)
 

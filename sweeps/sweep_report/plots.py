@@ -478,7 +478,8 @@ def held(data: PlotData, t: TrialRecord) -> Iterable[tuple[float, float, dict[st
     if not t.result.seconds:
         return
     end = span(data, t)[1] if t.reported is None or t.ended is not None else t.reported
-    # The times are some milliseconds late. Without the gap of 0.1 s, two trials would seem to hold one worker for a moment.
+    # The times are some milliseconds late. Without the gap of 0.1 s, two trials would seem to hold
+    # one worker for a moment.
     start = end - max(t.result.seconds - 0.1, t.result.seconds / 2)
     if data.is_driven and t.ended is None and not t.result.paused:
         end = data.now

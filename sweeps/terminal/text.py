@@ -75,7 +75,10 @@ def format_value(value: Any) -> str:
 
 
 def short_value(value: Any) -> str:
-    """Format a value of a configuration. If it is long, show the beginning and the number of characters."""
+    """Format a value of a configuration.
+
+    If it is long, show the beginning and the number of characters.
+    """
     text = format_value(value)
     if len(text) <= MAX_VALUE:
         return text

@@ -1,6 +1,7 @@
 """Write and read a fitted chain: `preprocessor.json`, and a pickle for each step that cannot be written as plain data.
 
-    {"steps": [...], "label": "y", "inputs": [...], "outputs": [...], "stages": [{"kind": "scale", ...}, ...]}
+    {"steps": [...], "label": "y", "inputs": [...], "outputs": [...], "stages": [{"kind": "scale",
+    ...}, ...]}
 
 `steps` are the steps as configured in the space file, and `stages` are the fitted steps. Floats are read back exactly. A user's function is
 stored as its name, `module:function`, and imported when the chain is loaded.

@@ -1,6 +1,7 @@
 """Find the types of columns from the blocks of a stream, and convert blocks to these types. The functions are pure.
 
-All blocks of a stream get the types that the whole table would have in memory; see `tables.canonical_table` and `missing.take_out`.
+All blocks of a stream get the types that the whole table would have in memory; see
+`tables.canonical_table` and `missing.take_out`.
 """
 
 from __future__ import annotations

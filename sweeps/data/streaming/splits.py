@@ -131,7 +131,8 @@ class SplitCount:
         values: distinct values of the label: all of them, or more than `MOST_CLASSES`.
         nulls: number of missing values of each column.
         sample: some rows, for a summary of the data. Their columns of lists and tensors have no values.
-        misfits: number of texts that do not fit their rule of `data.parse` and are missing values, by column.
+        misfits: number of texts that do not fit their rule of `data.parse` and are missing values,
+            by column.
     """
 
     rows: int
@@ -233,7 +234,8 @@ class SplitSource:
         counts: facts about each split.
         task: see `Splits.task`.
         classes: see `Splits.classes`.
-        removed: columns that are not features: the label, and the column of a split `{column: ..., value: ...}`. None if there is none.
+        removed: columns that are not features: the label, and the column of a split `{column: ...,
+            value: ...}`. None if there is none.
         missing: see `Splits.missing`.
     """
 

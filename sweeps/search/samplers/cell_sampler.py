@@ -75,11 +75,12 @@ class CellSampler(BaseSampler):
         """Prepare the sampler for the next trial. Call this method before Optuna samples the trial.
 
         Args:
-            cell: The values that are fixed in this trial, by name of the dimension: those of the grids.
+            cell: The values that are fixed in this trial, by name of the dimension: those of the
+                grids.
             number: Number of configurations that started before this trial.
             index: Number of configurations that started in this cell before this trial.
-            attempt: How often this trial was sampled already. Each attempt has random numbers of its own. After `ASKED` attempts, the
-                other values are random.
+            attempt: How often this trial was sampled already. Each attempt has random numbers of
+                its own. After `ASKED` attempts, the other values are random.
         """
         self.cell = dict(cell)
         self._attempt = str(attempt or "")

@@ -124,7 +124,8 @@ def space_params(space: Space) -> dict[str, str]:
     params |= {"limits.retry_on": ", ".join(space.limits.retry_on)}
     params |= {"search.algorithm": space.search.algorithm, "search.seed": space.search.seed}
     name = space.scheduler.name
-    # These two options are logged for every scheduler, so that the parameters of sweeps can be compared.
+    # These two options are logged for every scheduler, so that the parameters of sweeps can be
+    # compared.
     defaults = (
         {"grace_period": 1, "reduction_factor": 3}
         if registry.is_built_in("scheduler", name)

@@ -40,7 +40,8 @@ STATUS = {
     State.FAIL: "FAILED",
     State.RUNNING: "KILLED",
 }
-# The most metrics, and the most parameters and tags, in one `log_batch` call. MLflow accepts 1,000 entities, 100 parameters and 100 tags.
+# The most metrics, and the most parameters and tags, in one `log_batch` call. MLflow accepts 1,000
+# entities, 100 parameters and 100 tags.
 BATCH_METRICS, BATCH_PARAMS = 800, 100
 # If an experiment lacks this tag, the UI asks the user whether the experiment is about language models.
 KIND, MACHINE_LEARNING = "mlflow.experimentKind", "custom_model_development"
@@ -64,8 +65,8 @@ def is_kept(step: int) -> bool:
 def is_refusal(error: Exception) -> bool:
     """Return whether MLflow would refuse the same request again, for example because a text in the request cannot be encoded.
 
-    MLflow's own store reports an encoding error as an internal error of the server. A deleted run or experiment can be restored. All other
-    errors may be temporary.
+    MLflow's own store reports an encoding error as an internal error of the server. A deleted run
+    or experiment can be restored. All other errors may be temporary.
     """
     from mlflow.exceptions import MlflowException
 
@@ -178,9 +179,12 @@ class RunWriter:
     # Runs
 
     def open(self) -> None:
-        """Find or create the experiment and the parent run, and find the trials' runs. Restore what was deleted.
+        """Find or create the experiment and the parent run, and find the trials' runs.
 
-        After an error, call this method again: MLflow may have created a run although its answer was lost.
+        Restore what was deleted.
+
+        After an error, call this method again: MLflow may have created a run although its answer
+            was lost.
         """
         from mlflow.entities import ViewType
 
@@ -269,7 +273,10 @@ class RunWriter:
         self._send(batch)
 
     def _add_known(self, event: events.Event, batch: Batch) -> None:
-        """Add the requests for one event to a batch. A trial whose run has vanished from MLflow is reported as missed."""
+        """Add the requests for one event to a batch.
+
+        A trial whose run has vanished from MLflow is reported as missed.
+        """
         starts = isinstance(event, events.TrialStarted)
         if isinstance(event, events.TrialEvent) and not starts and event.number not in self.runs:
             self._on_refusal(LookupError(f"the run of trial {event.trial_id} was deleted"))
@@ -441,7 +448,10 @@ class RunWriter:
     # Requests
 
     def _send(self, batch: Batch) -> None:
-        """Send the requests of a batch. The status of a run is sent first, because its values may take long."""
+        """Send the requests of a batch.
+
+        The status of a run is sent first, because its values may take long.
+        """
         from mlflow.entities import Param, RunTag
 
         for run, status_and_time in batch.statuses.items():
@@ -464,7 +474,8 @@ class RunWriter:
     ) -> None:
         """Log any number of metrics, parameters and tags in calls that stay within MLflow's limits.
 
-        The tags come with the last metrics. Until then, a tag names the step before which all metrics are logged.
+        The tags come with the last metrics. Until then, a tag names the step before which all
+        metrics are logged.
         """
         from mlflow.entities import RunTag
 

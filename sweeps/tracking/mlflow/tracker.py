@@ -97,7 +97,8 @@ class MlflowTracker:
 
         Args:
             timeout: Seconds to wait for a server that does not answer.
-            on_wait: Function that is called again and again with a text that says how many runs are left.
+            on_wait: Function that is called again and again with a text that says how many runs are
+                left.
 
         Returns:
             True if all events were handled; False if the server did not answer in time.
