@@ -20,8 +20,8 @@ from sweeps.data.missing import Profile, profile_columns
 from sweeps.data.parse import parse_texts
 from sweeps.data.parsed_columns import read_rows
 from sweeps.data.summary import Finding, summarize
-from sweeps.data.summary_findings import text_findings
 from sweeps.data.tables import is_text
+from sweeps.data.text_findings import text_findings
 from sweeps.scaffold.from_data import Table, columns_of
 from sweeps.space import yaml12
 from sweeps.space.problems import Problems, check
