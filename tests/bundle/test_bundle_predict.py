@@ -489,8 +489,8 @@ def test_predict_counts_values_that_training_never_saw(tmp_path, monkeypatch):
         loaded.count_unseen(new.iloc[start : start + 2])
     assert loaded.unseen_notes == [
         "2 of 3 values of `city` were not in the training data; predicted as missing",
-        "1 of 3 values of `floor` were not in the training data; predicted as missing",
         "1 of 3 values of `kind` were not in the training data; predicted as missing",
+        "1 of 3 values of `floor` were not in the training data; predicted as missing",
     ]
 
 

@@ -66,7 +66,7 @@ def test_the_command_prints_the_folder_and_both_scores(exported, bundle):
 
 def test_it_predicts_the_weighted_mean_of_its_members(exported, bundle, rows):
     manifest = Manifest.read(bundle)
-    assert len(manifest.members) >= 2 and manifest.checked and manifest.format == 4
+    assert len(manifest.members) >= 2 and manifest.checked and manifest.format == 1
     assert {len(member.manifest.columns) for member in load_bundle(bundle).members} == {28, 30}, (
         "one member without two columns"
     )
@@ -149,7 +149,7 @@ def test_the_readme_and_the_manifest_list_the_members(exported, bundle):
     total = sum(m["weight"] for m in manifest["members"])
     for member in manifest["members"]:
         assert (
-            f"| {member['trial']} | {member['weight']} of {total} | {member['made']['value']:.6g} |"
+            f"| {member['trial']} | {member['weight']} of {total} | {member['training']['value']:.6g} |"
             in text
         )
     single = manifest["training"]["ensemble"]["single"]
