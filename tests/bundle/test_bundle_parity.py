@@ -230,7 +230,8 @@ def test_odd_rows_are_predicted_as_in_training(made, trainer, chain, rows, how, 
     frame = canonical(rows)
     odd = disguised(frame, how, rng)
     got = bundle.model_output(odd)
-    expected = model.predict(fitted.transform(frame)) if len(frame) else np.zeros(0)
+    read = frame.assign(town=frame["town"].where(frame["town"] != ""))  # an empty text is missing
+    expected = model.predict(fitted.transform(read)) if len(frame) else np.zeros(0)
     assert got.tobytes() == np.asarray(expected).tobytes()
     answers = bundle.predict(odd)
     assert list(answers.index) == list(odd.index) and list(answers) == [
