@@ -293,7 +293,8 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
         try:
             syntax_tree(path.read_bytes())
         except SyntaxError as e:
-            return f"`{ref}`: `{path.name}` has a syntax error in line {e.lineno}: {e.msg}"
+            text = f"`{ref}`: `{path.name}` has a syntax error in line {e.lineno}: {e.msg}"
+            return None if absent_allowed.get() else text
         except (ValueError, OSError):
             return None
     defined = _defined_names(path)
