@@ -289,14 +289,6 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     if path is None:
         hint = f"; write `{found}`, without `.py`" if (found := _without_suffix(ref)) else ""
         return None if absent_allowed.get() else f"`{ref}`: {_absent(module, roots)}{hint}"
-    if path.suffix == ".py":
-        try:
-            syntax_tree(path.read_bytes())
-        except SyntaxError as e:
-            text = f"`{ref}`: `{path.name}` has a syntax error in line {e.lineno}: {e.msg}"
-            return None if absent_allowed.get() else text
-        except (ValueError, OSError):
-            return None
     defined = _defined_names(path)
     first = attr.split(".")[0]
     if defined is not None and first not in defined:

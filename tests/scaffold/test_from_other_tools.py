@@ -633,7 +633,7 @@ def test_several_values(here):
         ),
         (
             "def objective(trial):\n    return (\n",
-            "has a syntax error in line 2",
+            "cannot be imported: SyntaxError: '(' was never closed (own_objective.py, line 2)",
         ),
         ("import json\njson.loads('{')\nobjective = 3\n", "cannot be imported: JSONDecodeError: "),
         (
