@@ -114,10 +114,10 @@ def plan(
     else:
         width = min(100, text.width_of(sys.stdout) if sys.stdout.isatty() else 80)
         click.echo(render(planned, width, "--resources" if resources else "this machine"))
-    if summaries is not None and not as_json:
-        from sweeps.data.early_summary import render as render_data
+        if summaries is not None:
+            from sweeps.data.early_summary import render as render_data
 
-        click.echo(printable("\n" + render_data(summaries)))
+            click.echo(printable("\n" + render_data(summaries)))
     if with_data:
         check_data(space, MAX_BYTES if space.data.ingest == "stream" else math.inf)
 

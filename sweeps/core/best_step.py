@@ -47,9 +47,8 @@ class Constraint:
     def violation(self, value: float) -> float:
         """Return by how much a value violates the bound.
 
-        As Optuna expects, this is at most 0 if the constraint holds, else above 0.
-
-        For NaN, return the largest float.
+        As Optuna expects, this is at most 0 if the constraint holds, else above 0. For NaN, return
+        the largest float.
         """
         over = value - self.bound if self.sign in ("<", "<=") else self.bound - value
         if self.holds(value):
@@ -93,4 +92,4 @@ class StepOrder:
         broken = [
             c for c in self.constraints if c.metric in metrics and not c.holds(metrics[c.metric])
         ]
-        return 1 if broken else 0, value if self.minimize else -value
+        return int(bool(broken)), value if self.minimize else -value

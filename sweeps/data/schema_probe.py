@@ -49,8 +49,7 @@ class FileSchema:
 
     Attributes:
         schema: names and types of the columns. All columns of a text file are texts, and a column
-            without a name has the name that pandas
-            gives it, such as `Unnamed: 0`.
+            without a name has the name that pandas gives it, such as `Unnamed: 0`.
         rows: whether the file has any rows.
         start: for a text file, the number of lines before the first row.
     """

@@ -3,7 +3,7 @@
 Pure functions; the lines are given.
 
 Lines are counted as an editor counts them: from 1, with the header, blank lines and line feeds in
-    quotes.
+quotes.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _lacks_header(rows: Sequence[Sequence[str]]) -> bool:
     All rows have the same number of values.
 
     Names may be numbers: a single 0 or year, or numbers at equal distances, as in a table that
-        pandas wrote without names.
+    pandas wrote without names.
     """
     known: list[bool] = []
     numbers: list[str] = []

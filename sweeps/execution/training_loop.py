@@ -133,14 +133,17 @@ def _report_result(session: TrialSession | LoopRun, returned: Any) -> None:
                         f"the loop yielded {metrics!r}, but must yield dicts of metrics, such as {{'loss': 0.5}}"
                     )
                 session.report(dict(metrics), None)
-    elif isinstance(returned, Mapping) and returned:
-        final, metric = numeric(flatten(returned)), session.job.metric
-        if not session.reports and session.assignment.checkpoint is None:
+        return
+    metric = session.job.metric
+    never_reported = not session.reports and session.assignment.checkpoint is None
+    if isinstance(returned, Mapping) and returned:
+        final = numeric(flatten(returned))
+        if never_reported:
             session.report(dict(returned), None)
         elif metric is None or metric in final:
             trial.current().report_final(final)
-    elif isinstance(returned, (int, float)) and not (isinstance(returned, bool) or session.reports):
-        session.report({session.job.metric or "value": returned}, None)
+    elif isinstance(returned, (int, float)) and not isinstance(returned, bool) and never_reported:
+        session.report({metric or "value": returned}, None)
 
 
 def takes_config(loop: Any) -> bool:

@@ -30,10 +30,9 @@ def list_configurations(space: Space) -> dict[str, Mapping[str, Any]] | None:
 
     Returns:
         The value of each active dimension, by `configuration_of` these values. None if there are
-        infinitely many or more than
-        `MOST_LISTED` configurations, and for two kinds of spaces: the trials of a space without
-            dimensions differ only in their seeds,
-        and the trials of a population change while they run.
+        infinitely many or more than `MOST_LISTED` configurations. None also for two kinds of
+        spaces: the trials of a space without dimensions differ only in their seeds, and the trials
+        of a population change while they run.
     """
     if not space.dimensions or perturbs(space.scheduler):
         return None

@@ -148,7 +148,11 @@ def translate_call(text: str) -> str | None:
     if name in RULES:
         return _domain(name, args)
     if name in DOMAINS:
-        options = inside if inside.startswith("[") else "[...]" if tool else f"[{inside}]"
+        options = f"[{inside}]"
+        if inside.startswith("["):
+            options = inside
+        elif tool:  # its arguments may have another meaning
+            options = "[...]"
         return f"write {{{name}: {options}}}"
     return ANOTHER
 
@@ -208,8 +212,8 @@ def _translate(
     if "value" in given and ("constant" in words or set(named) <= {"value", "name"}):
         shown = given["value"].show(80)
         return f"write {{choice: [{shown}]}}" if conditional else f"write the value itself: {shown}"
-    step = _number(given["step"]) if "step" in given else "1" if "step" in words else None
-    if "step" in given and step is None:
+    step = "1" if "step" in words else None
+    if "step" in given and (step := _number(given["step"])) is None:
         return None
     if step and "log" in words and "sampling" in named:  # Keras Tuner
         return "write {choice: [...]} with each value, because `step` is a factor here"

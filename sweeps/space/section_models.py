@@ -200,9 +200,7 @@ class Split:
 
 @dataclass(frozen=True)
 class ReadKeys:
-    """How text files are read, such as `{separator: ";", decimal: ","}`.
-
-    Other files than CSV and TSV ignore these keys.
+    """The keys of `data.read`, which say how to read CSV and TSV files. Other files ignore them.
 
     Attributes:
         names: Names of all columns, for files without a header. A column whose name is "" has no

@@ -162,6 +162,7 @@ def test_a_returned_number_is_the_only_report(returned, wanted):
     session: Any = SimpleNamespace(
         reports=0,
         job=SimpleNamespace(metric="loss"),
+        assignment=SimpleNamespace(checkpoint=None),
         report=lambda metrics, checkpoint: sent.append(metrics),
     )
     _report_result(session, returned)

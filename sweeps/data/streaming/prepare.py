@@ -71,13 +71,15 @@ def describe_streams(
 ) -> tuple[DatasetInfo, pa.Table]:
     """Return the information about a data variant, and the first raw rows of valid without the label."""
     check = first_rows(splits.valid, check_rows, splits.schema).select(list(splits.features))
-    about = (
-        splits.label,
-        splits.task,
-        splits.classes,
-        splits.features,
-        fingerprint,
-        splits.rows,
-        check.to_pandas(),
+    info = DatasetInfo(
+        label=splits.label,
+        task=splits.task,
+        classes=splits.classes,
+        features=splits.features,
+        fingerprint=fingerprint,
+        rows=splits.rows,
+        check=check.to_pandas(),
+        notes=splits.notes,
+        missing=splits.missing,
     )
-    return DatasetInfo(*about, notes=splits.notes, missing=splits.missing), check
+    return info, check

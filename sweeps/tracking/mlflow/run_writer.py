@@ -184,7 +184,7 @@ class RunWriter:
         Restore what was deleted.
 
         After an error, call this method again: MLflow may have created a run although its answer
-            was lost.
+        was lost.
         """
         from mlflow.entities import ViewType
 
