@@ -201,6 +201,7 @@ def test_a_run_goes_from_the_space_file_to_the_result(
     events, space, no_report, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(tune_search, "run", run_all)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)  # other tests may have started it
     stages: list[str | None] = []
     result = swept(tmp_path, on_progress=lambda status: stages.append(status.stage))
     assert (
