@@ -1,0 +1,213 @@
+"""The report of the benchmark of tables. All functions but `write` are pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.search_quality.report import section
+from benchmarks.tables import cells
+from benchmarks.tables.catalog import Table
+from benchmarks.tables.cells import Cell
+from benchmarks.tables.peers import DEFAULT, TOOLS
+from benchmarks.tables.scores import Estimate, compare, differences, estimates
+from benchmarks.tables.split import DEVELOPMENT, is_held
+
+BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
+GROUPS = {
+    "tables that were looked at once": is_held,
+    "tables for development": lambda name: name in DEVELOPMENT,
+    "other tables": lambda name: not is_held(name) and name not in DEVELOPMENT,
+}
+
+
+def write(results: Path, page: Path) -> None:
+    """Write the tables of the page from the cells that are kept."""
+    section(page, BEGIN, END, render(cells.read(results)) + "\n")
+
+
+def line(cell: Cell) -> str:
+    """Return the result of one cell in a line."""
+    if cell.error:
+        return f"failed: {cell.error}"
+    auc = "" if cell.auc is None else f", AUC {cell.auc:.4f}"
+    return f"{cell.score:.5g}{auc}, {cell.seconds:.1f} s, {cell.cpu_seconds:.1f} CPU seconds"
+
+
+def catalog(known: Iterable[Table]) -> str:
+    """Return the Markdown table of all tables."""
+    rows = [
+        [f"`{table.name}`", table.task, "yes" if table.is_held else "", table.file or ""]
+        for table in known
+    ]
+    return _markdown(["table", "task", "held back", "file"], rows)
+
+
+# ---- cells that can be compared
+
+
+@dataclass(frozen=True)
+class Round:
+    """The cells of all tools on one table with one seed.
+
+    Attributes:
+        table: Name of the table.
+        default: Cell of XGBoost's defaults.
+        cells: Cell of each tool.
+    """
+
+    table: str
+    default: Cell
+    cells: dict[str, Cell]
+
+
+def rounds(found: Sequence[Cell], budget: int, tools: Sequence[str]) -> list[Round]:
+    """Return the rounds in which every tool has a cell and XGBoost's defaults have a score."""
+    by_key = {cell.key: cell for cell in found}
+    made = []
+    for table, seed in sorted({(cell.table, cell.seed) for cell in found}):
+        own = {tool: by_key.get((table, seed, tool, budget)) for tool in tools}
+        complete = {tool: cell for tool, cell in own.items() if cell is not None}
+        default = by_key.get((table, seed, DEFAULT, 0))
+        if len(complete) == len(tools) and default is not None and default.score is not None:
+            made.append(Round(table, default, complete))
+    return made
+
+
+def tools_of(found: Iterable[Cell], budget: int) -> list[str]:
+    """Return the tools that have cells of a budget: sweeps and its variants first, then the peers as in `TOOLS`."""
+    names = list(dict.fromkeys(cell.tool for cell in found if cell.budget == budget))
+    peers = [name for name in TOOLS if name in names and name != "sweeps"]
+    return [name for name in names if name not in peers] + peers
+
+
+# ---- rendering
+
+
+def render(found: Sequence[Cell]) -> str:
+    """Return all tables: for each budget and group of tables the summary, and each table."""
+    parts = []
+    for budget in sorted({cell.budget for cell in found} - {0}):
+        for title, belongs in GROUPS.items():
+            own = [cell for cell in found if belongs(cell.table)]
+            tools = tools_of(own, budget)
+            complete = rounds(own, budget, tools) if tools else []
+            if complete:
+                parts.append(f"### {budget} s, {title}")
+                parts.append(_about(complete))
+                parts.append(summary(complete, tools))
+                parts.append(each_table(complete, tools))
+    return "\n\n".join(parts)
+
+
+def _about(complete: Sequence[Round]) -> str:
+    """Return what was measured where, with which versions."""
+    every = [cell for one in complete for cell in (one.default, *one.cells.values())]
+    versions: dict[str, dict[str, str]] = {}
+    for cell in every:
+        for name, version in cell.versions.items():
+            versions.setdefault(cell.tool, {})[name] = version
+    listed = [
+        f"{tool}: {', '.join(f'{name} {version}' for name, version in own.items())}"
+        for tool, own in versions.items()
+    ]
+    days = sorted({cell.date for cell in every})
+    machines = sorted({cell.machine for cell in every})
+    seeds = len(complete) / len({one.table for one in complete})
+    return (
+        f"{len({one.table for one in complete})} tables, {seeds:.3g} seeds each. "
+        f"Measured from {days[0]} to {days[-1]} on {' and '.join(machines)}; largest load average "
+        f"before a command {max(cell.load for cell in every):.1f}. "
+        f"Versions: {'; '.join(listed)}."
+    )
+
+
+def summary(complete: Sequence[Round], tools: Sequence[str]) -> str:
+    """Return the Markdown table with a line for each tool: rank, normalized score, and times.
+
+    The last tool-by-tool column compares the first tool with the others, on the same draws of tables and seeds.
+    """
+    ranks = []
+    scaled = []
+    for table in _by_table(complete):
+        scores = [{tool: one.cells[tool].score for tool in tools} for one in table]
+        defaults = [one.default.score for one in table if one.default.score is not None]
+        ranked, normal = compare(scores, defaults, tools)
+        ranks.append(ranked)
+        scaled.append(normal)
+    ahead = [_interval(estimate) for estimate in differences(scaled, reference=0)]
+    columns = [
+        tools,
+        [_interval(estimate) for estimate in estimates(ranks)],
+        [_interval(estimate) for estimate in estimates(scaled)],
+        ["", *ahead[1:]],
+    ]
+    for name, digits in (("seconds", 1), ("cpu_seconds", 1), ("predict_seconds", 1)):
+        columns.append([_median(complete, tool, name, digits) for tool in tools])
+    failed = [sum(bool(one.cells[tool].error) for one in complete) for tool in tools]
+    columns.append([str(count or "") for count in failed])
+    header = [
+        "tool",
+        "mean rank",
+        "normalized score",
+        f"{tools[0]} is ahead by",
+        "seconds",
+        "CPU seconds",
+        "seconds to predict",
+        "failed",
+    ]
+    return _markdown(header, list(zip(*columns, strict=True)))
+
+
+def each_table(complete: Sequence[Round], tools: Sequence[str]) -> str:
+    """Return the Markdown table with a line for each table: the mean scores over seeds, the best in bold, with the AUC beside them."""
+    lines = []
+    for table in _by_table(complete):
+        about = table[0].default
+        of_tool = {tool: [one.cells[tool] for one in table] for tool in tools}
+        of_tool[DEFAULT] = [one.default for one in table]
+        means = {tool: _mean([cell.score for cell in own]) for tool, own in of_tool.items()}
+        best = min(mean for mean in means.values() if mean is not None)
+        shown = []
+        for tool, own in of_tool.items():
+            text = _shown(means[tool], _mean([cell.auc for cell in own]))
+            shown.append(f"**{text}**" if means[tool] == best else text)
+        size = f"{about.rows:,} × {about.columns}"
+        lines.append([f"`{about.table}`", size, about.task, str(len(table)), *shown])
+    header = ["table", "rows × columns", "task", "seeds", *tools, DEFAULT]
+    return _markdown(header, lines)
+
+
+def _by_table(complete: Sequence[Round]) -> list[list[Round]]:
+    names = dict.fromkeys(one.table for one in complete)
+    return [[one for one in complete if one.table == name] for name in names]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean; None if a value is missing."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known and len(known) == len(values) else None
+
+
+def _median(complete: Sequence[Round], tool: str, name: str, digits: int) -> str:
+    """Return the median of an attribute over the cells of a tool that did not fail."""
+    own = [one.cells[tool] for one in complete]
+    values = [getattr(cell, name) for cell in own if not cell.error]
+    return f"{statistics.median(values):.{digits}f}" if values else "–"
+
+
+def _shown(score: float | None, auc: float | None) -> str:
+    if score is None:
+        return "failed"
+    return f"{score:.4g}" if auc is None else f"{score:.4f} ({auc:.3f})"
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"{estimate.mean:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
+
+
+def _markdown(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [header, ["---"] * len(header), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
