@@ -68,9 +68,12 @@ def train(job: Job) -> None:
             fitted,
             num_boost_round=ROUNDS,
             evals=[(watched, "valid")],
-            early_stopping_rounds=PATIENCE,
             verbose_eval=False,
-            callbacks=[Deadline(latest_end(began, job.deadline, best_seconds))],
+            # In this order: early stopping notes the best round, and the deadline then ends the training.
+            callbacks=[
+                xgb.callback.EarlyStopping(rounds=PATIENCE),
+                Deadline(latest_end(began, job.deadline, best_seconds)),
+            ],
         )
         trial.set_user_attr("rounds", booster.best_iteration + 1)
         study.tell(trial, booster.best_score)
