@@ -15,7 +15,7 @@ from benchmarks.running import ROOT, say
 from benchmarks.tables import cells, report
 from benchmarks.tables.catalog import Table, tables
 from benchmarks.tables.cells import Cell
-from benchmarks.tables.peers import TOOLS, make_environments
+from benchmarks.tables.peers import TOOLS, MissingEnvironment, make_environments
 from benchmarks.tables.run_cell import Options, run_cell, write_split
 from benchmarks.tables.split import DEVELOPMENT
 
@@ -34,7 +34,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif given.verb == "report":
         report.write(given.results, given.results.with_suffix(".md"))
     else:
-        run(given)
+        try:
+            run(given)
+        except MissingEnvironment as e:
+            parser().error(str(e))
     return 0
 
 
@@ -62,8 +65,8 @@ def parser() -> argparse.ArgumentParser:
         variable = f"SWEEPS_BENCHMARK_{name.upper()}"
         made.add_argument(
             f"--{name}",
-            type=Path,
-            default=os.environ.get(variable),
+            type=lambda text: Path(text).resolve(),
+            default=os.environ.get(variable) or None,
             help=f"folder of {what} (default: ${variable})",
         )
     return made

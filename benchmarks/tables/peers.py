@@ -15,6 +15,10 @@ from pathlib import Path
 REQUIREMENTS = Path(__file__).parent / "requirements"
 
 
+class MissingEnvironment(Exception):
+    """The environment of a peer does not exist. The message says how to make it."""
+
+
 @dataclass(frozen=True)
 class Tool:
     """A tool of the benchmark.
@@ -37,14 +41,14 @@ class Tool:
         """Return the Python of the tool's environment.
 
         Raises:
-            FileNotFoundError: There is no such environment.
+            MissingEnvironment: There is no such environment.
         """
         if not self.is_peer:
             return Path(sys.executable)
         if peers is None:
-            raise FileNotFoundError(f"{self.name} needs --peers FOLDER, the folder of `peers`")
+            raise MissingEnvironment(f"{self.name} needs --peers FOLDER, the folder of `peers`")
         if not (peers / self.name / "ready").exists():
-            raise FileNotFoundError(
+            raise MissingEnvironment(
                 f"{peers / self.name} is no environment; "
                 f"make it: python -m benchmarks tables peers --peers {peers}"
             )

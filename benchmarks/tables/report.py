@@ -115,10 +115,10 @@ def _about(complete: Sequence[Round]) -> str:
     ]
     days = sorted({cell.date for cell in every})
     machines = sorted({cell.machine for cell in every})
-    seeds = len(complete) / len({one.table for one in complete})
+    tables = {one.table for one in complete}
     return (
-        f"{len({one.table for one in complete})} tables, {seeds:.3g} seeds each. "
-        f"Measured from {days[0]} to {days[-1]} on {' and '.join(machines)}; largest load average "
+        f"Tables on which all tools ran: {len(tables)}. Seeds of a table: "
+        f"{len(complete) / len(tables):.3g}. Measured from {days[0]} to {days[-1]} on {' and '.join(machines)}; largest load average "
         f"before a command {max(cell.load for cell in every):.1f}. "
         f"Versions: {'; '.join(listed)}."
     )

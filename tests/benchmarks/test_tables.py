@@ -17,10 +17,16 @@ from benchmarks.tables import cells, generated, report, scores
 from benchmarks.tables.__main__ import chosen, parser, wanted
 from benchmarks.tables.catalog import Table, tables
 from benchmarks.tables.cells import Cell
-from benchmarks.tables.peers import DEFAULT, REQUIREMENTS, TOOLS
+from benchmarks.tables.peers import DEFAULT, REQUIREMENTS, TOOLS, MissingEnvironment
 from benchmarks.tables.run_cell import Options, run_cell, tail, write_split
 from benchmarks.tables.split import DEVELOPMENT, held_out, is_held, latest
-from benchmarks.tables.tools import native_columns, optuna_loop, sweeps_commands
+from benchmarks.tables.tools import (
+    native_columns,
+    optuna_loop,
+    sweeps_commands,
+    xgboost_defaults,
+)
+from benchmarks.tables.tools.job import Job
 from tests.documents import ROOT
 
 # Tables on which sweeps is judged elsewhere.
@@ -219,8 +225,11 @@ def results() -> list[Cell]:
 
 def test_the_report_has_ranks_normalized_scores_and_each_table():
     made = report.render(results())
-    assert made.startswith("### 60 s, tables for development\n\n2 tables, 2 seeds each.")
-    assert "from 2026-01-01 to 2026-01-02 on 2 cores" in made and "flaml: flaml 1.0" in made
+    assert made.startswith("### 60 s, tables for development\n\nTables on which all tools ran: 2. ")
+    assert (
+        "Seeds of a table: 2. Measured from 2026-01-01 to 2026-01-02 on 2 cores" in made
+        and "flaml: flaml 1.0" in made
+    )
     assert "| sweeps | 1.00 (1.00 to 1.00) | 1.00 (1.00 to 1.00) |  | 60.0 | 100.0 |" in made
     assert "| flaml | 2.00 (2.00 to 2.00) | 0.80 (0.80 to 0.80) | 0.20 (0.20 to 0.20) |" in made
     line = "| `stroke` | 1,000 × 20 | binary | 2 | **0.4650 (0.900)** | 0.4850 (0.900) | 0.5650"
@@ -230,7 +239,7 @@ def test_the_report_has_ranks_normalized_scores_and_each_table():
 def test_a_failed_tool_is_counted_and_has_the_lowest_score():
     found = [*results(), *(cell("stroke", "loop", None, seed=s, error="killed") for s in (0, 1))]
     made = report.render(found)
-    assert "1 tables" in made, "german_credit has no cell of the loop"
+    assert "all tools ran: 1." in made, "german_credit has no cell of the loop"
     assert "| loop | 3.00 (3.00 to 3.00) | -1.00 (-1.00 to -1.00) |" in made
     assert "| – | – | – | 2 |" in made and "| failed |" in made
 
@@ -290,8 +299,10 @@ def test_sweeps_may_be_kept_under_another_name():
 
 
 def test_a_peer_without_an_environment_says_how_to_make_one(tmp_path):
-    with pytest.raises(FileNotFoundError, match="tables peers --peers"):
+    with pytest.raises(MissingEnvironment, match="tables peers --peers"):
         TOOLS["flaml"].python(tmp_path)
+    with pytest.raises(MissingEnvironment, match="flaml needs --peers"):
+        TOOLS["flaml"].python(None)
     assert TOOLS["loop"].python(None).exists()
 
 
@@ -312,6 +323,22 @@ def test_the_loop_leaves_time_for_the_last_training():
     assert optuna_loop.latest_end(10.0, deadline=60.0, best_seconds=0.0) == 30.0
     assert optuna_loop.latest_end(40.0, deadline=60.0, best_seconds=4.0) == 48.0
     assert optuna_loop.latest_end(50.0, deadline=60.0, best_seconds=10.0) == 45.0
+
+
+@pytest.mark.parametrize(("name", "rows"), [("made_small", 40), ("made_small_regression", 60)])
+@pytest.mark.parametrize("tool", [optuna_loop, xgboost_defaults])
+def test_models_of_xgboost_predict_what_they_were_trained_on(tool, name, rows, tmp_path):
+    """The loop has no time left: it runs one trial of one round, and trains its configuration on all rows."""
+    table = tables()[name]
+    few = dataclasses.replace(table, load=lambda folder: table.load(folder)[:rows])
+    write_split(few, tmp_path, 0, tmp_path)
+    files = {part: str(tmp_path / f"{part}.csv") for part in ("train", "test", "predictions")}
+    job = Job(**files, label=table.label, task=table.task, seed=0, deadline=0, folder=str(tmp_path))
+    tool.train(job)
+    tool.predict(job)
+    predicted = pd.read_csv(job.predictions)
+    assert len(predicted) == len(pd.read_csv(job.test))
+    assert list(predicted) == (["no", "yes"] if table.task == "binary" else ["prediction"])
 
 
 def test_columns_of_texts_are_native_categories():

@@ -60,7 +60,7 @@ def train(job: Job) -> None:
     watched = xgb.QuantileDMatrix(x[valid], y[valid], enable_categorical=True, ref=fitted)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=job.seed))
     best_seconds = 0.0
-    while time.time() + LAST * best_seconds < job.deadline:
+    while not study.trials or time.time() + LAST * best_seconds < job.deadline:
         began = time.time()
         trial = study.ask()
         booster = xgb.train(
