@@ -15,7 +15,7 @@ SweepsError                 base class; `sweeps` prints these errors without a t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,6 +150,20 @@ def first_of(texts: Sequence[str], most: int = 10) -> str:
     'a, b and 2 more'
     """
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
+def differences_text(differences: Mapping[str, Collection[str]], joint: str) -> str:
+    """Return the names for which two sets differ; "" if there are none.
+
+    >>> differences_text({"lacks": {"b", "a"}, "also has": {"c"}}, " and ")
+    'lacks `a`, `b` and also has `c`'
+    """
+    texts = [
+        f"{word} {first_of([f'`{name}`' for name in sorted(names)])}"
+        for word, names in differences.items()
+        if names
+    ]
+    return joint.join(texts)
 
 
 def unknown_trial(place: str, asked: str, known: Collection[str]) -> InputError:

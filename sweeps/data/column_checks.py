@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import Problem, first_of
 from sweeps.core.label_columns import Label, label_columns, shown
+from sweeps.core.step_kinds import EXPANDING, SCALERS
 from sweeps.data.label_checks import nearest_column
 from sweeps.space import Dimension, Step
 from sweeps.space.templates import Template, children, walk
@@ -20,23 +21,12 @@ if TYPE_CHECKING:
     from sweeps.space import Space
 
 SELECTOR_WORDS = ("numeric", "categorical", "all")
-# These steps create columns named `COLUMN_VALUE`. For FeatureHasher, COLUMN is its parameter `output_column`
-_EXPANDING = (
-    "OneHotEncoder",
-    "MultiHotEncoder",
-    "CountVectorizer",
-    "HashingVectorizer",
-    "FeatureHasher",
-)
 # Parameters that name new columns
 _OUTPUT_PARAMETERS = ("output_columns", "output_column", "output_column_name")
 _CONCATENATOR_OUTPUT = "concat_out"  # Ray's default for `output_column_name`
 # Built-in steps that leave a column of texts as it is, unless their `columns` select it. `SimpleImputer` never makes numbers of texts.
 _NO_ENCODERS = (
-    "StandardScaler",
-    "MinMaxScaler",
-    "MaxAbsScaler",
-    "RobustScaler",
+    *SCALERS,
     "Normalizer",
     "PowerTransformer",
     "SimpleImputer",
@@ -127,7 +117,7 @@ class AvailableColumns:
         new |= {_CONCATENATOR_OUTPUT} if step.name == "Concatenator" else set()
         return AvailableColumns(
             self.names | new,
-            self.expanded or step.name in _EXPANDING,
+            self.expanded or step.name in EXPANDING,
             self.anything or ":" in step.name,
         )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.core.errors import InputError, Problem, first_of
+from sweeps.core.errors import InputError, Problem, differences_text, first_of
 from sweeps.core.label_columns import MULTILABEL, MULTIOUTPUT, Label
 from sweeps.core.suggestions import did_you_mean
 
@@ -81,13 +81,8 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
     problems += _missing(named, spec, present)
     for key, names in columns.items():
         differences = {"missing": set(present) - set(names), "extra": set(names) - set(present)}
-        texts = [
-            f"{word} {', '.join(f'`{name}`' for name in sorted(different))}"
-            for word, different in differences.items()
-            if different
-        ]
-        if texts:
-            text = f"the columns differ from the columns of data.train: {'; '.join(texts)}"
+        if found := differences_text(differences, "; "):
+            text = f"the columns differ from the columns of data.train: {found}"
             problems.append(Problem(f"data.{key}", text))
     return problems
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeps.core.errors import first_of
+from sweeps.core.errors import differences_text
 from sweeps.data import text_shape
 from sweeps.data.files import (
     SourceFiles,
@@ -94,13 +94,9 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
     for path, other in schemas.items():
         names = set(other.names)
         found = {"lacks": first - names, "also has": names - first}
-        texts = [
-            f"{word} {first_of([f'`{name}`' for name in sorted(some)])}"
-            for word, some in found.items()
-            if some
-        ]
-        if texts:
-            text = f"`{files.display_name(path)}` {' and '.join(texts)}, compared with `{files.display_name(start)}`"
+        if text := differences_text(found, " and "):
+            text = f"`{files.display_name(path)}` {text}"
+            text += f", compared with `{files.display_name(start)}`"
             raise_problem(files.place, f"{text}; all files of a source need the same columns")
     if len(schemas) == len(files.paths) and not any(other.rows for other in schemas.values()):
         raise_problem(files.place, f"`{files.source}` has no rows")

@@ -21,34 +21,15 @@ import pyarrow as pa
 
 from sweeps.core import references
 from sweeps.core.errors import InputError
+from sweeps.core.step_kinds import EXPANDING, SCALERS
 from sweeps.data.columns import PREPROCESSOR_KEY, is_number, unique_names
 from sweeps.data.preprocessing.fitted_steps import replace_columns
 from sweeps.data.preprocessing.portable_steps import MISSING_NUMBER, MISSING_TEXT
 from sweeps.data.ray_data import quiet_ray_data
 
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder", "MultiHotEncoder")
-# These preprocessors return one list per row. Each element of the lists becomes a column, because models cannot read lists
-_EXPANDED = (
-    "OneHotEncoder",
-    "MultiHotEncoder",
-    "CountVectorizer",
-    "HashingVectorizer",
-    "FeatureHasher",
-)
-NUMERIC = (
-    *(
-        "StandardScaler",
-        "MinMaxScaler",
-        "MaxAbsScaler",
-        "RobustScaler",
-        "Normalizer",
-        "PowerTransformer",
-    ),
-    *("CustomKBinsDiscretizer", "UniformKBinsDiscretizer", "FeatureHasher", "Concatenator"),
-)
 BINNERS = ("CustomKBinsDiscretizer", "UniformKBinsDiscretizer")
-# The results of these preprocessors become 32-bit floats if their inputs are. Ray returns 64-bit floats for some of them
-SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
+NUMERIC = (*SCALERS, "Normalizer", "PowerTransformer", *BINNERS, "FeatureHasher", "Concatenator")
 RAY_PACKAGE = "ray.data.preprocessors."
 # Approximate number of rows in a block. Aggregations run block by block
 ROWS_PER_BLOCK = 100_000
@@ -234,7 +215,9 @@ def fit_ray(
             _fill_empty_columns(preprocessor, part)
         outputs = _output_columns(preprocessor, name, part, inputs, params)
         expanded: dict[str, tuple[str, ...]] = {}
-        if name in _EXPANDED:
+        # Each of these returns one list per row. Each element becomes a column, because models
+        # cannot read lists.
+        if name in EXPANDING:
             source = dict(zip(outputs, inputs, strict=False))
             taken = [n for n in frame.columns if n not in inputs or n not in outputs]
             for output in outputs:
