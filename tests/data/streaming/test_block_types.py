@@ -49,12 +49,18 @@ def test_blocks_of_a_stream_get_the_values_and_types_of_the_whole_column(parts, 
     whole, decided, _ = take_out(spec, {"train": read})
     profiles = merge_profiles([profile_columns(spec, canonical_table(block)) for block in blocks])
     kind = profiles["x"].type_of_others(inferred=True)
-    assert kind == whole["train"].schema.field("x").type
+    column = whole["train"].column("x")
+    if pa.types.is_integer(kind) and pa.types.is_floating(column.type):
+        # Only a marker was written as a float. In memory, the column was floats before the marker
+        # was taken out. A loop gets floats in both cases, because the column has missing values.
+        assert column.null_count
+        column = column.cast(kind)
+    assert kind == column.type
     markers = decide(spec, ["x"], profiles)
     assert markers["x"] == decided.get("x", markers["x"])
     convert = Convert(pa.schema({"x": kind}), True, markers)
     streamed = pa.concat_tables([convert(block) for block in blocks]).combine_chunks()
-    assert streamed.equals(whole["train"].combine_chunks())
+    assert streamed.equals(pa.table({"x": column}).combine_chunks())
 
 
 def test_files_with_different_types_of_numbers_are_unified():
