@@ -40,7 +40,7 @@ class Table:
 
     @property
     def is_held(self) -> bool:
-        """Whether the table is looked at once, before a report."""
+        """True if the table is held back: it is measured once, before a report."""
         return is_held(self.name)
 
     def split(self, folder: Path, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -52,7 +52,7 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, int, str, int]:
-        """What no two cells of a report have in common."""
+        """Key of the cell. A report has one cell for each key."""
         return self.table, self.seed, self.tool, self.budget
 
 

@@ -35,7 +35,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Options:
-    """What all cells of a run have in common.
+    """Settings that all cells of a run share.
 
     Attributes:
         data: Folder with the files of tables.

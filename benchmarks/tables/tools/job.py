@@ -1,4 +1,7 @@
-"""What a tool is asked to do. Every script reads it from a JSON file: `python -m benchmarks.tables.tools.SCRIPT VERB JOB.json`."""
+"""The job of a tool. Each script reads its job from a JSON file:
+
+python -m benchmarks.tables.tools.SCRIPT VERB JOB.json
+"""
 
 from __future__ import annotations
 

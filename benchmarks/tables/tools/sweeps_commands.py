@@ -1,4 +1,4 @@
-"""What a newcomer types: `sweeps init`, `sweeps run` with a time limit, and `sweeps predict` with the exported bundle."""
+"""Run the commands of a new user: `sweeps init`, `sweeps run` and `sweeps predict`."""
 
 from __future__ import annotations
 
