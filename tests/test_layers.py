@@ -26,12 +26,12 @@ ORDER = (
     "plan",
     "bundle",
     "sweep_report",
+    "scaffold",
     "controller",
     "serving",
     "dashboard",
     "terminal",
     "testing",
-    "scaffold",
     "cli",
 )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -34,12 +34,7 @@ _SOURCES = ("--data", "--from-wandb", "--from-optuna", "--from-objective")
     help="Table to train on: a CSV, TSV, JSON lines or Parquet file, a folder, a glob or a URI.",
 )
 @click.option("--label", default=None, metavar="COLUMN", help="Column of --data to predict.")
-@click.option(
-    "--read",
-    default="",
-    metavar="KEYS",
-    help="How to read text files, as in the key `data.read`, such as '{separator: \";\"}'.",
-)
+@options.table
 @click.option(
     "--from-wandb",
     type=options.PATH,
@@ -77,7 +72,10 @@ def init(
     file: Path,
     data: str | None,
     label: str | None,
-    read: str,
+    task: str | None,
+    metric: str | None,
+    trainer: str | None,
+    read: str | None,
     from_wandb: Path | None,
     from_optuna: str | None,
     study: str | None,
@@ -106,8 +104,10 @@ def init(
             raise InputError(
                 name, f"needs {'--from-optuna' if name == '--study' else '--from-objective'}"
             )
-    if label is not None and given not in (["--data"], []):
-        raise InputError("--label", f"cannot be combined with {given[0]}")
+    asked = {"label": label, "task": task, "metric": metric, "trainer": trainer, "read": read}
+    for name, value in asked.items():
+        if value is not None and given not in (["--data"], []):
+            raise InputError(f"--{name}", f"cannot be combined with {given[0]}")
     with _one_line_errors():
         if from_wandb is not None:
             _from_wandb(file, from_wandb, force)
@@ -116,7 +116,7 @@ def init(
         elif from_objective is not None:
             _from_objective(file, from_objective, directions or ("minimize",), force)
         else:
-            _from_data(file, data, label, read, force)
+            _from_data(file, data, asked, force)
 
 
 @contextlib.contextmanager
@@ -131,11 +131,14 @@ def _one_line_errors() -> Iterator[None]:
         raise InputError(shown) from e
 
 
-def _from_data(file: Path, data: str | None, label: str | None, read: str, force: bool) -> None:
+def _from_data(file: Path, data: str | None, asked: Mapping[str, Any], force: bool) -> None:
+    """Write a space file for a table. `asked` has the fields of `TableRequest`."""
     from sweeps.data.preflight import check_data
     from sweeps.scaffold import from_data, read_table
     from sweeps.scaffold.files import refuse_existing, write_files
+    from sweeps.scaffold.table_space import TableRequest, describe_request
 
+    label = asked["label"]
     refuse_existing([file], force)
     asks = _asks()
     if data is None and not asks:
@@ -143,12 +146,13 @@ def _from_data(file: Path, data: str | None, label: str | None, read: str, force
             "--data",
             "is required; give a CSV or Parquet file, such as `sweeps init --data rows.csv --label y`",
         )
-    keys, read = read_table.read_keys(read)
+    keys, read = read_table.read_keys(asked["read"] or "")
     open_table = functools.partial(read_table.open_table, folder=file.parent, read=keys)
     source, reader, table = open_table(data) if data else _ask("Table (CSV, Parquet)", open_table)
 
     def describe(column: str) -> Table:
-        return read_table.describe_table(source, reader, table, column, file.parent)
+        request = TableRequest(**{**asked, "label": column})
+        return describe_request(source, reader, table, request, file.parent)
 
     if label is None:
         names = table.column_names
@@ -162,7 +166,7 @@ def _from_data(file: Path, data: str | None, label: str | None, read: str, force
     space = write_files(file, text, {}, force)
     check_data(space)
     dropped = from_data.dropped_lines(from_data.columns_of(found.summary), str(file))
-    _done(space, file, [file], dropped, data=True)
+    _done(space, file, [file], [from_data.task_line(found), *dropped], data=True)
 
 
 def _ask(question: str, use: Callable[[str], Found], default: str | None = None) -> Found:

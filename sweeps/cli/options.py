@@ -98,3 +98,27 @@ edited_keys = click.option(
     metavar="KEY=VALUE",
     help="Override a key of FILE, such as limits.max_trials=8.",
 )
+
+label = click.option(
+    "--label", default=None, metavar="COLUMN", help="Column to predict, if FILE is a table."
+)
+
+
+def table(command: F) -> F:
+    """Add the options about a table that takes the place of a space file."""
+    for name, of, text in (
+        (
+            "read",
+            str,
+            "How a text file is read: keys of `data.read`, such as '{separator: \";\"}'.",
+        ),
+        ("trainer", str, "Trainer for a table: xgboost, lightgbm or catboost.  [default: xgboost]"),
+        ("metric", str, "Metric to optimize for a table, such as auc.  [default: logloss or rmse]"),
+        (
+            "task",
+            click.Choice(["binary", "multiclass", "regression"]),
+            "Task for a table, if sweeps should not infer it from the label.",
+        ),
+    ):
+        command = click.option(f"--{name}", type=of, default=None, help=text)(command)
+    return command

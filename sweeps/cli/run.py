@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 @main.command(short_help="Search a space and export the best trial.")
-@click.argument("file", type=options.PATH)
+@click.argument("file", type=click.Path())
+@options.label
+@options.table
 @click.option(
     "--dir",
     "root",
@@ -57,8 +59,11 @@ if TYPE_CHECKING:
 @options.share("those that no other sweep on this machine uses")
 @options.only_json
 @options.quiet
-def run(file: Path, root: Path | str | None, as_json: bool, quiet: bool, **how: Any) -> None:
-    """Search the space in FILE, log every trial to MLflow, and export the best trial."""
+def run(file: str, root: Path | str | None, as_json: bool, quiet: bool, **how: Any) -> None:
+    """Search the space in FILE, log every trial to MLflow, and export the best trial.
+
+    FILE is a space file, or a table (CSV, TSV, JSON lines, Parquet) together with --label.
+    """
     from sweeps.controller.api import run as run_sweep
 
     _run_with_progress(functools.partial(run_sweep, file, dir=root, **how), as_json, quiet)

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -57,7 +57,9 @@ def schema() -> None:
 
 
 @main.command(short_help="Show the trials, workers, steps and disk space of a sweep.")
-@click.argument("file", type=options.PATH)
+@click.argument("file", type=click.Path())
+@options.label
+@options.table
 @options.edited_keys
 @click.option(
     "--resources",
@@ -79,20 +81,26 @@ def schema() -> None:
 @options.as_json
 @options.root
 def plan(
-    file: Path,
+    file: str,
+    label: str | None,
     overrides: tuple[str, ...],
     resources: str | None,
     with_data: bool,
     call_loaders: bool,
     as_json: bool,
     root: Path,
+    **asked: Any,
 ) -> None:
-    """Show the trials, workers, fits, steps and disk space that the sweep in FILE needs. Nothing is started."""
+    """Show the trials, workers, fits, steps and disk space that the sweep in FILE needs. Nothing is started.
+
+    FILE is a space file, or a table together with --label.
+    """
     from sweeps.core import host_resources
     from sweeps.data.preflight import MAX_BYTES, check_data, check_root
     from sweeps.plan import plan as plan_space
     from sweeps.plan import render
     from sweeps.plan.disk import free_bytes
+    from sweeps.scaffold.table_space import request_of, table_space
     from sweeps.space import load
 
     if call_loaders and not with_data:
@@ -102,7 +110,8 @@ def plan(
         host_resources.detect() if resources is None else host_resources.parse_resources(resources)
     )
     memory = host_resources.memory() if resources is None else None
-    space = load(file, tuple(overrides))
+    request = request_of(file, label, **asked)
+    space = load(file if request is None else table_space(file, request)[0], tuple(overrides))
     _print_notes(space)
     planned = plan_space(
         space, available, free=free_bytes(root), memory=memory, earlier=_earlier_sweeps(space, root)

@@ -36,6 +36,7 @@ from sweeps.data.preflight import check_data, check_root, locate_problems
 from sweeps.data.trainer_checks import check_parameters
 from sweeps.execution.cluster import address_in_job
 from sweeps.plan import find_infeasible_shapes_here
+from sweeps.scaffold.table_space import Task, request_of, table_space
 from sweeps.search.plugins import check_plugins
 from sweeps.space import Space, load
 from sweeps.space.passed_tables import ROWS, overrides_of, table_overrides
@@ -49,8 +50,13 @@ if TYPE_CHECKING:
 
 
 def run(
-    space: str | os.PathLike[str] | Mapping[str, Any] | Space,
+    space: str | os.PathLike[str] | Mapping[str, Any] | Space | Any,
     *,
+    label: str | None = None,
+    task: Task | None = None,
+    metric: str | None = None,
+    trainer: str | None = None,
+    read: str | None = None,
     data: Any = None,
     dir: str | os.PathLike[str] | None = None,
     overrides: tuple[str, ...] = (),
@@ -66,6 +72,12 @@ def run(
     Args:
         space: A space file; a dict with the same keys; or a `Space` that `sweeps.load` returned. A dict may have domains such as
             `sweeps.loguniform(1e-4, 1)`, tables under `data`, and functions or classes wherever a file has `module:attr`.
+            With `label`: a table, which is a file of data or a frame. The space is then the one that `sweeps init` would write.
+        label: Column to predict, if `space` is a table.
+        task: Task of a table: "binary", "multiclass" or "regression". By default, it is inferred from the label.
+        metric: Metric to optimize for a table, such as "auc". By default, "logloss" ("mlogloss" for several classes) or "rmse".
+        trainer: Trainer for a table: "xgboost", "lightgbm" or "catboost". By default, "xgboost".
+        read: How the text file of a table is read: keys of `data.read` in YAML, such as '{separator: ";"}'.
         data: Table to use as `data.train`; or a dict with tables for `train`, `valid` and `test`. A table is a frame of pandas, Polars or
             Dask, an Arrow table, a Ray Dataset, or a dataset of Hugging Face. A table in memory is copied to the sweep's folder. A lazy
             table stays lazy: only its recipe is stored.
@@ -95,6 +107,10 @@ def run(
         time.time(), 3
     )  # MLflow stores whole milliseconds, and the sweep's run is found by this time.
     tables = {} if data is None else named_tables(data)
+    request = request_of(space, label, task=task, metric=metric, trainer=trainer, read=read)
+    if request is not None:
+        space, passed = table_space(space, request)
+        tables |= passed
     space = _load(space, overrides, overrides_of(Path(f"{key}{ROWS}") for key in tables))
     tables = {**space.tables, **tables}
     address_of_all = check_address(str(dir), "--dir") if is_address(dir) else None
@@ -103,13 +119,15 @@ def run(
         _tracking_uri(tracking_uri, space.has_mlflow),
     )
     address = address or address_in_job()
-    notes = _show_notes(space, on_progress)
+    notes = _show_notes(space.notes, on_progress)
     _check(space, root, storage, address, cpus, has_tables=bool(tables))
     trackers = create_trackers(space)
     earlier = _earlier_sweeps(space, address_of_all or root)
     prepare_ray(address)
     new_root, root = None if root.exists() else root.resolve(), root.resolve()
     folder = create_sweep_folder(root, space.name, began)
+    if request is not None:
+        notes += _show_notes((f"the space file is {SweepFolder(folder).space}",), on_progress)
     sweep = SweepRun(
         space, root, folder, began, address, uri, on_progress, trackers=trackers, notes=notes
     )
@@ -191,9 +209,11 @@ def _save(
         storages.connect(storage)
 
 
-def _show_notes(space: Space, on_progress: Callable[[SweepStatus], None] | None) -> tuple[str, ...]:
-    """Log the notes about a space file. In a notebook, the live view shows them instead, and they are returned."""
-    notes = tuple(f"note: {note}" for note in space.notes)
+def _show_notes(
+    notes: tuple[str, ...], on_progress: Callable[[SweepStatus], None] | None
+) -> tuple[str, ...]:
+    """Log notes. In a notebook, the live view shows them instead, and they are returned."""
+    notes = tuple(f"note: {note}" for note in notes)
     if on_progress is None and in_notebook():
         return notes
     for note in notes:

@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.core.errors import first_of
+from sweeps.core.metrics import usual_goal
 from sweeps.data.summary import ColumnSummary, DataSummary, Finding, percent, shown
 from sweeps.data.summary_text import label_text, one_line
 from sweeps.data.summary_warnings import groups, missing_entry, parse_entry
+from sweeps.scaffold.table_search import TableSearch, choose_search
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
 from sweeps.space.yaml_writer import flow
 
-# A column of texts with more different texts is encoded as one column of codes.
-ONE_HOT = 30
-# From this number of rows on, a test split is cut off. Below the second number, trials are compared by cross-validation.
-TEST_FROM, FOLDS_BELOW = 500, 200
 # Number of dropped columns that the command names.
 NAMED = 10
+# Numbers of trials and minutes that end a search if the user gives no minutes
+MOST_TRIALS, MINUTES = 1_000, 5
 METRICS = {"binary": "valid-logloss", "multiclass": "valid-mlogloss", "regression": "valid-rmse"}
 
 
@@ -65,6 +64,15 @@ class Table:
     summary: DataSummary
     exact: bool = True
     label_words: str = ""
+    metric: str = ""
+    trainer: str = "xgboost"
+
+    @property
+    def search(self) -> TableSearch:
+        """How the table is searched."""
+        return choose_search(
+            self.trainer, rows=self.summary.rows["train"], classes=len(self.summary.label)
+        )
 
 
 def columns_of(summary: DataSummary) -> Columns:
@@ -95,6 +103,14 @@ def _parse_reason(finding: Finding) -> str:
         return f"{what}; other texts, such as {example}, become missing"
     other = f"; or {quoted(finding.other_rule)}, which also fits" if finding.other_rule else ""
     return f"{what} as text, such as {example}{other}"
+
+
+def task_line(table: Table) -> str:
+    """Return a line about the task that was taken, and how to name another one."""
+    others = {"regression": "multiclass", "multiclass": "regression", "binary": "regression"}
+    numbers = table.task == "regression" or next(iter(table.summary.label)).lstrip("-").isdigit()
+    change = f"; or else add --task {others[table.task]}" if numbers else ""
+    return f"{label_text(table.summary)}: {table.task}, {_metric(table)}{change}"
 
 
 def dropped_lines(columns: Columns, file: str) -> list[str]:
@@ -141,15 +157,12 @@ def space_text(table: Table, name: str = "", read: str = "") -> str:
         read: value of `data.read`; "" if text files are read as usual.
     """
     columns = columns_of(table.summary)
-    small = table.summary.rows["train"] < FOLDS_BELOW
-    params = _PARAMS
-    if small:  # no scheduler stops poor trials early
-        params = params | {"num_boost_round: {choice: [25, 50, 100]}": "number of trees"}
+    search = table.search
     parts = [
         _head(table, name),
-        ["data:", *_lines(_data(table, columns, small, read), 2), *_column_lines(table, columns)],
-        _lines(_search(table, small), 0),
-        ["space:", *_preprocessor(table, columns), "  params:", *_lines(params, 4)],
+        ["data:", *_lines(_data(table, columns, search, read), 2), *_column_lines(table, columns)],
+        _lines(_sections(table, search), 0),
+        ["space:", *_preprocessor(columns), "  params:", *_lines(search.params, 4)],
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
@@ -171,13 +184,13 @@ def _head(table: Table, name: str) -> list[str]:
         "#   sweeps run FILE           searches the space and exports the best trial",
         f"name: {quoted(sweep_name(name))}",
         line(
-            "trainer: xgboost",
+            f"trainer: {table.trainer}",
             "gradient-boosted trees; docs/how-to/trainers.md lists the other trainers",
         ),
     ]
 
 
-def _data(table: Table, columns: Columns, small: bool, read: str) -> dict[str, str]:
+def _data(table: Table, columns: Columns, search: TableSearch, read: str) -> dict[str, str]:
     """Return the keys of the section `data` without the lists of columns, each with its comment."""
     found = table.summary.findings
     keys = {f"train: {quoted(table.source)}": ""}
@@ -185,19 +198,19 @@ def _data(table: Table, columns: Columns, small: bool, read: str) -> dict[str, s
         keys[f"read: {read}"] = ""
     keys[f"label: {quoted(table.label)}"] = _label_comment(table)
     if table.given_task:
-        keys[f"task: {table.task}"] = "the label has numbers that are classes"
+        keys[f"task: {table.task}"] = "or else sweeps would infer another task"
     if table.task == "binary":
         positive = f"positive: {quoted(list(table.summary.label)[1])}"
         keys[positive] = "the class that F1 and the signs of constraints refer to"
-    if small:
+    if search.folds:
         folds = "few rows: each trial trains on four fifths of them, five times"
-        keys["valid: {folds: 5}"] = folds
+        keys[f"valid: {{folds: {search.folds}}}"] = folds
     else:
         keys["valid: 0.2"] = "trials are compared on a fifth of the rows"
         if dates := [name for name, (rule, _) in columns.parse.items() if "%" in str(rule)]:
             later = f"# valid: {{time: {quoted(dates[0])}, last: 0.2}}  for a model that predicts later rows than it has seen"
             keys[later] = ""
-    if table.summary.rows["train"] >= TEST_FROM:
+    if search.has_test:
         test = "the search never uses these rows; the best trial is scored on them once"
         keys["test: 0.1"] = test
     if table.missing_labels:
@@ -213,9 +226,6 @@ def _data(table: Table, columns: Columns, small: bool, read: str) -> dict[str, s
             missing[column] = missing.get(column, []) + markers
     if suspects:
         comment = "if these texts and numbers mean missing values"
-        numbers = {f.column for f in found if f.kind == "marker" and f.other_rule}
-        if encoded := [column.name for column in columns.texts if column.name in numbers]:
-            comment += f"; then take {first_of(encoded)} out of the encoders, as numbers need none"
         keys[f"# missing: {flow(missing)}"] = comment
     for finding in found:
         if finding.kind == "duplicates":
@@ -246,50 +256,42 @@ def _label_comment(table: Table) -> str:
     rare = bool(balance) and min(balance) < 0.05 * sum(balance)
     shares = label_text(table.summary).removeprefix(f"{table.label} ")
     if table.task == "multiclass" and next(iter(table.summary.label)).isdigit():
-        shares += "; for a label of numbers, add `task: regression`"
+        shares += "; for a label of numbers, `sweeps init --task regression`"
     if rare:
         shares += "; a class is rare: consider `class_weight: balanced`"
     return f"{table.task}: {shares}"
 
 
-def _search(table: Table, small: bool) -> dict[str, str]:
-    """Return the sections about the search, each with its comment."""
-    sections = {f"objective: {{metric: {METRICS[table.task]}, goal: minimize}}": ""}
-    if not small:
-        asha = "scheduler: {name: asha, max_t: 100, grace_period: 10}"
-        sections[asha] = "a step is one tree; poor trials stop early"
-    return sections | {"limits: {max_trials: 30, timeout: 30m}": "whichever comes first"}
+def _metric(table: Table) -> str:
+    return table.metric or METRICS[table.task]
 
 
-_PARAMS = {
-    "eta: {loguniform: [0.01, 0.3]}": "learning rate",
-    "max_depth: {randint: [2, 11]}": "2 to 10",
-    "min_child_weight: {loguniform: [0.5, 20]}": "",
-    "subsample: {uniform: [0.5, 1.0]}": "share of the rows for each tree",
-    "colsample_bytree: {uniform: [0.5, 1.0]}": "share of the columns for each tree",
-}
+def _sections(table: Table, search: TableSearch) -> dict[str, str]:
+    """Return the sections about the search and the bundle, each with its comment."""
+    metric = _metric(table)
+    goal = usual_goal(metric) or "minimize"
+    sections = {f"objective: {{metric: {metric}, goal: {goal}}}": ""}
+    if table.trainer == "xgboost":
+        sections["search: {portfolio: xgboost}"] = "configurations that were good on other tables"
+    if search.scheduler is not None:
+        value, comment = search.scheduler
+        sections[f"scheduler: {value}"] = comment
+    limits = f"limits: {{timeout: {MINUTES}m, max_trials: {MOST_TRIALS}}}"
+    sections[limits] = "whichever comes first; or `sweeps run FILE --minutes 2`"
+    sections["bundle: {train_on: all}"] = "at last, the best trial is trained on all rows"
+    return sections
 
 
-def _preprocessor(table: Table, columns: Columns) -> list[str]:
-    """Return the steps that turn texts into numbers. Missing numbers stay missing, because the trainer reads them."""
+def _preprocessor(columns: Columns) -> list[str]:
+    """Return the steps for columns of texts. The trainer reads categories and missing values."""
     if not columns.texts:
         return []
     steps = {}
-    if any(column.missing for column in columns.texts) or not table.exact:
-        steps[
-            "- SimpleImputer: {columns: categorical, strategy: constant, fill_value: missing}"
-        ] = ""
-    prose = list(columns.prose)
-    if prose:
-        text = f"- HashingVectorizer: {{columns: {quoted(prose)}, num_features: 64}}"
+    if columns.prose:
+        fill = "strategy: constant, fill_value: missing"
+        steps[f"- SimpleImputer: {{columns: {quoted([*columns.prose])}, {fill}}}"] = ""
+        text = f"- HashingVectorizer: {{columns: {quoted([*columns.prose])}, num_features: 64}}"
         steps[text] = "prose: the number of each word, in 64 columns"
-    others = [column for column in columns.texts if column.name not in prose]
-    many = [column.name for column in others if (column.distinct or 0) > ONE_HOT]
-    few = len(others) - len(many)
-    if many:
-        text = f"- OrdinalEncoder: {{columns: {quoted(many)}}}"
-        steps[text] = f"more than {ONE_HOT} different texts"
-    if few:
-        what = f"the other {few} column{'s' * (few > 1)} of text" if many else "the columns of text"
-        steps["- choice: [OneHotEncoder, OrdinalEncoder]"] = what
+    if len(columns.texts) > len(columns.prose):
+        steps["- Categorizer"] = "the columns of text; the trainer reads categories as they are"
     return ["  preprocessor:", *_lines(steps, 4)]

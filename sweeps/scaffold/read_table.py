@@ -51,13 +51,13 @@ def read_keys(text: str) -> tuple[ReadKeys, str]:
 
 
 def open_table(
-    path: str, folder: Path, read: ReadKeys = READ_DEFAULTS
+    path: str, folder: Path | None, read: ReadKeys = READ_DEFAULTS
 ) -> tuple[str, TableReader, pa.Table]:
     """Read a data file, or some rows of a large one.
 
     Args:
         path: the file, a folder, a glob or a URI, as the user gave it.
-        folder: folder of the space file.
+        folder: folder of the space file; None to name the file by its absolute path.
         read: how text files are read.
 
     Returns:
@@ -68,6 +68,7 @@ def open_table(
     """
     try:
         source = source_in(path, folder)
+        folder = folder or Path.cwd()
         large = False
         if not source.startswith("sklearn:"):
             files = find_files(source, folder, "--data", read)
@@ -80,12 +81,14 @@ def open_table(
         raise InputError([Problem("--data", text) for text in texts]) from None
 
 
-def source_in(path: str, folder: Path) -> str:
+def source_in(path: str, folder: Path | None) -> str:
     """Return the text that names a file in a space file in `folder`: a relative path if the file is in this folder."""
     if "://" in path or path.startswith("sklearn:"):
         return path
-    absolute, base = Path(path).expanduser().absolute(), folder.absolute()
-    return str(absolute.relative_to(base)) if absolute.is_relative_to(base) else str(absolute)
+    absolute = Path(path).expanduser().absolute()
+    if folder is None or not absolute.is_relative_to(folder.absolute()):
+        return str(absolute)
+    return str(absolute.relative_to(folder.absolute()))
 
 
 def likely_label(names: list[str]) -> str:
@@ -94,9 +97,22 @@ def likely_label(names: list[str]) -> str:
 
 
 def describe_table(
-    source: str, reader: TableReader, table: pa.Table, label: str, folder: Path
+    source: str,
+    reader: TableReader,
+    table: pa.Table,
+    label: str,
+    folder: Path,
+    task: str | None = None,
 ) -> Table:
     """Find out what the label is, and summarise the table.
+
+    Args:
+        source: the source as the space file names it.
+        reader: the reader of the table.
+        table: the rows.
+        label: the column to predict.
+        folder: folder of the space file.
+        task: "binary", "multiclass" or "regression"; None to infer it.
 
     Raises:
         InputError: the table has no such column, or the column cannot be a label.
@@ -117,9 +133,11 @@ def describe_table(
         parts = read_rows(spec, {"train": table}).parts
         missing = parts["train"].column(label).null_count
         parts = drop_unlabeled((label,), parts)[0] if missing else parts
-        task, classes, given = _task(label, parts)
+        task, classes, given = _task(label, parts, task)
     except InputError as e:
-        raise InputError([Problem("--label", problem.text) for problem in e.problems]) from None
+        option = {"data.task": "--task"}
+        problems = [Problem(option.get(p.place, "--label"), p.text) for p in e.problems]
+        raise InputError(problems) from None
     summary = summarize(spec, parts, classes, 0, dict(reader.rows) if reader.stream else None)
     if missing:
         findings = (_with_unlabeled(finding, table) for finding in summary.findings)
@@ -154,10 +172,19 @@ def _label_rule(table: pa.Table, label: str) -> str:
     return ""
 
 
-def _task(label: str, parts: dict[str, pa.Table]) -> tuple[str, tuple[Any, ...] | None, bool]:
-    """Return the task, the classes, and whether the space file must name the task because sweeps would infer another one."""
+def _task(
+    label: str, parts: dict[str, pa.Table], wanted: str | None
+) -> tuple[str, tuple[Any, ...] | None, bool]:
+    """Return the task, the classes, and whether the space file must name the task because sweeps would infer another one.
+
+    `wanted` is the task that the user named.
+    """
     column = parts["train"].column(label)
     task, classes = infer_task(label, None, {"train": column})
+    if wanted is not None:
+        given = wanted != task
+        task, classes = infer_task(label, wanted, {"train": column})
+        return task, classes, given
     if task == "regression" and pa.types.is_floating(column.type):
         values = pc.unique(column)
         whole = pc.all(pc.equal(values, pc.floor(values))).as_py()

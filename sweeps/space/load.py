@@ -37,7 +37,7 @@ from sweeps.space.section_models import (
     SchedulerSpec,
     Search,
 )
-from sweeps.space.source import TOP, override_tree, source_of
+from sweeps.space.source import TOP, SpaceText, override_tree, source_of
 from sweeps.space.space_sections import SpaceParser
 from sweeps.space.step_names import Step
 from sweeps.space.synonyms import foreign_file, our_name, suggest
@@ -54,7 +54,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 
 
 def load(
-    space: str | os.PathLike[str] | Mapping[str, Any] | Space,
+    space: str | os.PathLike[str] | Mapping[str, Any] | Space | SpaceText,
     overrides: Iterable[str] = (),
     base: str | Path | None = None,
     algorithm: str | None = None,

@@ -20,6 +20,21 @@ TOP = ("name", "trainer", "data", *SEARCH_SECTIONS, "runtime_env", "trackers", "
 
 
 @dataclass(frozen=True)
+class SpaceText:
+    """Text of a space file that sweeps wrote itself, for a table.
+
+    Attributes:
+        text: The text.
+        place: Name of the text in messages about problems.
+        notes: Messages for the user.
+    """
+
+    text: str
+    place: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class SpaceSource:
     """Text from which a space is loaded.
 
@@ -74,6 +89,10 @@ def source_of(space: Any, problems: Problems) -> SpaceSource:
             space.tables,
             space.notes,
         )
+    if isinstance(space, SpaceText):
+        base = Path.cwd()
+        tree = parse(space.text, space.place)
+        return SpaceSource(base / "space.yaml", space.text, tree, base, notes=space.notes)
     if not isinstance(space, (str, os.PathLike)):
         raise InputError(
             PLACE,
