@@ -1,0 +1,100 @@
+"""Choose how a table is searched: its splits, the scheduler, the limits and the ranges of the parameters. Pure functions.
+
+The thresholds were measured with `python -m benchmarks tables` on its tables for development.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Below the first number of rows, each trial is a cross-validation: a fifth of few rows says little.
+# From the second on, trials begin with a part of the rows. From the third on, rows are plenty, and
+# a test split is cut off.
+FOLDS_BELOW, PARTS_FROM, TEST_FROM = 2_500, 25_000, 10_000
+# A model with more trees predicts slowly. Each round grows a tree for each class.
+MOST_ROUNDS, MOST_TREES, LEAST_ROUNDS = 4_000, 40_000, 200
+# Rounds without an improvement after which a trial ends
+PATIENCE = 50
+TRAINERS = ("xgboost", "lightgbm", "catboost")
+
+
+@dataclass(frozen=True)
+class TableSearch:
+    """How a table is searched.
+
+    Attributes:
+        folds: number of folds of the cross-validation; 0 for a holdout of a fifth of the rows.
+        has_test: True if a test split is cut off.
+        scheduler: value of the key `scheduler` and its comment; None for no scheduler.
+        params: entries of `params`, each with its comment.
+    """
+
+    folds: int
+    has_test: bool
+    scheduler: tuple[str, str] | None
+    params: dict[str, str]
+
+
+def choose_search(trainer: str, rows: int, classes: int) -> TableSearch:
+    """Choose how a table is searched.
+
+    Args:
+        trainer: one of `TRAINERS`.
+        rows: number of rows of the table.
+        classes: number of classes; 0 for a regression.
+    """
+    folds = 5 if rows < FOLDS_BELOW else 0
+    scheduler = None
+    if folds:
+        scheduler = "{name: asha, max_t: 5, grace_period: 1}", "a step is a fold"
+    elif rows >= PARTS_FROM:
+        scheduler = (
+            "{name: asha, resource: data.rows, max_t: 9, grace_period: 1}",
+            "trials begin with a ninth of the rows; the best go on with more",
+        )
+    rounds = {f"{_ROUNDS[trainer]}: {most_rounds(classes)}": "at most; patience ends most trials"}
+    patience = {f"patience: {PATIENCE}": "rounds without an improvement on valid"}
+    return TableSearch(
+        folds=folds,
+        has_test=rows >= TEST_FROM,
+        scheduler=scheduler,
+        params=rounds | patience | _PARAMS[trainer],
+    )
+
+
+def most_rounds(classes: int) -> int:
+    """Return the largest number of boosting rounds, each of which grows a tree for each class.
+
+    >>> most_rounds(2), most_rounds(50), most_rounds(1000)
+    (4000, 800, 200)
+    """
+    trees = classes if classes > 2 else 1
+    return max(LEAST_ROUNDS, min(MOST_ROUNDS, MOST_TREES // trees))
+
+
+_ROUNDS = {"xgboost": "num_boost_round", "lightgbm": "num_boost_round", "catboost": "iterations"}
+_PARAMS = {
+    "xgboost": {
+        "eta: {loguniform: [0.01, 0.3]}": "learning rate",
+        "max_depth: {randint: [2, 11]}": "2 to 10",
+        "min_child_weight: {loguniform: [0.5, 50]}": "",
+        "subsample: {uniform: [0.5, 1.0]}": "share of the rows for each tree",
+        "colsample_bytree: {uniform: [0.4, 1.0]}": "share of the columns for each tree",
+        "lambda: {loguniform: [0.01, 30]}": "L2 regularization",
+    },
+    "lightgbm": {
+        "learning_rate: {loguniform: [0.01, 0.3]}": "",
+        "num_leaves: {lograndint: [4, 256]}": "4 to 255",
+        "min_child_samples: {lograndint: [3, 100]}": "rows of a leaf, at least",
+        "subsample: {uniform: [0.5, 1.0]}": "share of the rows for each tree",
+        "subsample_freq: 1": "other rows for each tree",
+        "colsample_bytree: {uniform: [0.4, 1.0]}": "share of the columns for each tree",
+        "reg_lambda: {loguniform: [0.001, 30]}": "L2 regularization",
+    },
+    "catboost": {
+        "learning_rate: {loguniform: [0.02, 0.3]}": "",
+        "depth: {randint: [3, 10]}": "3 to 9",
+        "l2_leaf_reg: {loguniform: [0.3, 30]}": "L2 regularization",
+        "random_strength: {loguniform: [0.1, 10]}": "noise in the choice of splits",
+    },
+}

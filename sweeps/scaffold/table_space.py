@@ -1,0 +1,142 @@
+"""Make the space of a table, for `sweeps run rows.csv --label y` and `sweeps plan rows.csv --label y`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from sweeps.core import metrics
+from sweeps.core.errors import InputError
+from sweeps.core.suggestions import did_you_mean
+from sweeps.data.passed_tables import save_tables
+from sweeps.scaffold import from_data, read_table
+from sweeps.scaffold.table_search import TRAINERS
+from sweeps.space import Space, load
+from sweeps.space.source import SpaceText
+
+# Suffixes of files that are tables and no space files. They may be compressed.
+SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")
+# Path of a table that a script passed, in the sweep's folder
+PASSED = "tables/train.parquet"
+
+
+Task = Literal["binary", "multiclass", "regression"]
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """What a user asks for, to get a model from a table.
+
+    Attributes:
+        label: the column to predict.
+        task: "binary", "multiclass" or "regression"; None to infer it from the label.
+        metric: the metric to optimize, such as `auc`; None for the usual metric of the task.
+        trainer: name of the trainer; None for `xgboost`.
+        read: how text files are read: the keys of `data.read` in YAML; None for the usual way.
+    """
+
+    label: str
+    task: Task | None = None
+    metric: str | None = None
+    trainer: str | None = None
+    read: str | None = None
+
+
+def request_of(given: Any, label: str | None, **others: Any) -> TableRequest | None:
+    """Return what a user asks for, or None if the user gave a search space and no table.
+
+    Args:
+        given: a path, or an object from a script.
+        label: the column to predict.
+        others: the other fields of `TableRequest`.
+
+    Raises:
+        InputError: a table lacks its label, or another option lacks the table.
+    """
+    if label is not None:
+        return TableRequest(label, **others)
+    is_path = isinstance(given, (str, os.PathLike))
+    if is_path and any(suffix in SUFFIXES for suffix in Path(given).suffixes):
+        keys, _ = read_table.read_keys(others["read"] or "")
+        names = read_table.open_table(str(given), None, keys)[2].column_names
+        text = (
+            f"is required, because {Path(given).name} is a table; name the column to predict, "
+            f"such as {read_table.likely_label(names)}: {', '.join(names[:20])}"
+        )
+        raise InputError("--label", text + ", ..." * (len(names) > 20))
+    for name, value in others.items():
+        if value is not None:
+            text = "needs a table and --label; a space file has keys for this"
+            raise InputError(f"--{name}", text)
+    return None
+
+
+def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any]]:
+    """Return the space that `sweeps init` would write for a table, and the tables to save.
+
+    Args:
+        table: path of a file, a folder, a glob or a URI; or a table in memory.
+        request: what the user asks for.
+
+    Raises:
+        InputError: the table cannot be read, or the request does not fit the table.
+    """
+    tables = {} if isinstance(table, (str, os.PathLike)) else {"train": table}
+    keys, read = read_table.read_keys(request.read or "")
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(table)
+        if tables:
+            save_tables(tables, Path(folder, "tables"))
+            path = str(Path(folder, PASSED))
+        source, reader, rows = read_table.open_table(path, None, keys)
+    source = PASSED if tables else source
+    found = describe_request(source, reader, rows, request, Path.cwd())
+    columns = from_data.columns_of(found.summary)
+    file = "the sweep's space.yaml"
+    notes = (from_data.task_line(found), *from_data.dropped_lines(columns, file))
+    text = SpaceText(from_data.space_text(found, read=read), f"space file for {source}", notes)
+    return load(text), tables
+
+
+def describe_request(
+    source: str,
+    reader: read_table.TableReader,
+    rows: Any,
+    request: TableRequest,
+    folder: Path,
+) -> from_data.Table:
+    """Find out what the label is, summarise the table, and check the request.
+
+    For `source`, `reader`, `rows` and `folder`, see `read_table.describe_table`.
+
+    Raises:
+        InputError: the request does not fit the table.
+    """
+    trainer = request.trainer or "xgboost"
+    if trainer not in TRAINERS:
+        text = f"`{trainer}` is not one of {', '.join(TRAINERS)}"
+        raise InputError("--trainer", f"{text}; for another trainer, write a space file")
+    found = read_table.describe_table(
+        source, reader, rows, request.label, folder, task=request.task
+    )
+    if request.metric is not None:
+        found = replace(found, metric=checked_metric(request.metric, found.task))
+    return replace(found, trainer=trainer)
+
+
+def checked_metric(metric: str, task: str) -> str:
+    """Return the full name of a metric, such as `valid-auc` for `auc`.
+
+    Raises:
+        InputError: sweeps does not know the metric, or the metric does not fit the task.
+    """
+    name = metrics.base_name(metric)
+    if metrics.find(name, task) is None or metrics.usual_goal(name) is None:
+        known = [each for each, found in metrics.OWN.items() if task in found.tasks]
+        raise InputError(
+            "--metric", f"`{metric}` is no metric for {task}; {did_you_mean(metric, known)}"
+        )
+    return f"valid-{name}"
