@@ -21,6 +21,7 @@ from sweeps.data.load import load_splits
 from sweeps.data.preprocessing.fit import fit_transform
 from sweeps.scaffold.from_data import space_text
 from sweeps.scaffold.read_table import describe_table, likely_label, open_table
+from sweeps.scaffold.table_search import TRAINERS
 from sweeps.scaffold.yaml_text import quoted
 from sweeps.space import load
 from sweeps.space.section_models import ReadKeys
@@ -66,9 +67,9 @@ def test_every_kind_of_dirt_is_handled(tmp_path):
         "when": "%Y-%m-%d",
     }
     assert "# dates as text, such as " in text
-    assert "SimpleImputer: {columns: categorical" in text
-    assert 'OrdinalEncoder: {columns: ["city [EU]", age]}' in text
+    assert "SimpleImputer: {columns: [note], strategy: constant" in text
     assert "HashingVectorizer: {columns: [note], num_features: 64}" in text
+    assert "\n    - Categorizer  " in text
     assert "\n  # missing: {age: [unknown]} " in text
     splits = load_splits(space.data)
     _, prepared = fit_transform(
@@ -109,7 +110,37 @@ def test_the_task_follows_from_the_label(tmp_path, label, task, metric):
 def test_few_rows_are_cross_validated(tmp_path):
     frame = pd.DataFrame({"x": range(0, 240, 3), "z": [1.5, 2.5, None, 3.5] * 20, "y": [0, 1] * 40})
     space, _ = written(tmp_path, frame)
-    assert (space.data.folds, space.data.test, space.scheduler.name) == (5, None, "none")
+    assert (space.data.folds, space.data.test, space.scheduler.max_t) == (5, None, 5)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize("task", ["regression", "multiclass"])
+def test_the_file_of_each_trainer_and_task_is_valid(tmp_path, trainer, task):
+    rows = small().assign(text=["a", "b", None] * (N // 3), y=np.arange(N) % 7)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    asked = ("--task", task, "--trainer", trainer, "--metric", "r2" if task == "regression" else "f1_macro")
+    done = run(tmp_path / "s.yaml", "--data", tmp_path / "rows.csv", "--label", "y", *asked)
+    assert done.exit_code == 0, done.output
+    space = load(tmp_path / "s.yaml")
+    assert (space.trainer.name, load_splits(space.data).task) == (trainer, task)
+    assert space.objective.goal == "maximize"
+    summarize_early(space)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (("--metric", "rmse"), "--metric: `rmse` is no metric for multiclass"),
+        (("--metric", "acuracy"), "--metric: `acuracy` is no metric for multiclass; did you mean"),
+        (("--task", "binary"), "--task: binary needs 2 classes, but `y` has 7"),
+        (("--trainer", "forest"), "--trainer: `forest` is not one of xgboost, lightgbm, catboost"),
+    ],
+)
+def test_a_request_that_does_not_fit_the_table(tmp_path, asked, message):
+    small().assign(y=np.arange(N) % 7).to_csv(tmp_path / "rows.csv", index=False)
+    done = run(tmp_path / "s.yaml", "--data", tmp_path / "rows.csv", "--label", "y", *asked)
+    assert done.exit_code != 0 and message in done.output
+    assert not (tmp_path / "s.yaml").exists()
 
 
 @pytest.mark.parametrize(
@@ -232,6 +263,7 @@ def test_the_command_writes_the_file(tmp_path, monkeypatch):
     assert load("space.yaml").name == "rows"
     assert done.output.splitlines() == [
         "wrote space.yaml",
+        "y 1 50 %, 0 50 % (positive: 1): binary, valid-logloss; or else add --task regression",
         "next: sweeps plan space.yaml --data, then sweeps run space.yaml",
     ]
     assert load("space.yaml").data.train == "rows.csv"
@@ -291,12 +323,12 @@ def test_the_command_names_the_columns_that_it_drops(tmp_path, monkeypatch):
     prices = small().assign(Price=["on request", *(f"{i / 4}" for i in range(1, N))], row=range(N))
     prices.to_csv("rows.csv", index=False)
     lines = run("--data", "rows.csv", "--label", "y").output.splitlines()
-    assert lines[:2] == ["wrote space.yaml", "dropped row (numbers the rows)"]
+    assert lines[2] == "dropped row (numbers the rows)"
     constant = prices.assign(**{f"same{chr(97 + i)}": ["x"] * N for i in range(12)})
     constant.to_csv("rows.csv", index=False)
     lines = run("--data", "rows.csv", "--label", "y", "--force").output.splitlines()
     assert len([line for line in lines if line.startswith("dropped ")]) == 11
-    assert lines[11] == "dropped 3 more columns; see data.drop in space.yaml"
+    assert lines[12] == "dropped 3 more columns; see data.drop in space.yaml"
 
 
 def test_copies_do_not_hide_what_identifies_rows(tmp_path):

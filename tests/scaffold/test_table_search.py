@@ -1,0 +1,30 @@
+"""The search of a table follows from its size."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.scaffold.table_search import (
+    MOST_ROUNDS,
+    MOST_TREES,
+    TRAINERS,
+    choose_search,
+    most_rounds,
+)
+
+
+@given(st.sampled_from(TRAINERS), st.integers(1, 10**7), st.integers(0, 1000))
+def test_rows_are_never_given_away_where_they_are_few(trainer, rows, classes):
+    found = choose_search(trainer, rows=rows, classes=classes)
+    more = choose_search(trainer, rows=rows + 1, classes=classes)
+    assert not (found.folds and found.has_test)
+    assert found.folds >= more.folds and found.has_test <= more.has_test
+    assert any(entry.startswith("patience: ") for entry in found.params)
+
+
+@given(st.integers(0, 10**5))
+def test_a_model_has_a_bounded_number_of_trees(classes):
+    rounds = most_rounds(classes)
+    assert 200 <= rounds <= MOST_ROUNDS
+    assert rounds == 200 or rounds * max(1, classes) <= 2 * MOST_TREES

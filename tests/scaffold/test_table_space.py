@@ -1,0 +1,66 @@
+"""A table in place of a space file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeps.core.errors import InputError
+from sweeps.data.load import load_splits
+from sweeps.scaffold.table_space import TableRequest, request_of, table_space
+from sweeps.space import load
+
+
+def rows(n=300):
+    x = np.random.default_rng(0).normal(size=n)
+    return pd.DataFrame({"id": range(n), "x": x, "y": np.where(x > 0, "yes", "no")})
+
+
+def test_a_file_is_named_by_its_absolute_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows().to_csv("rows.csv", index=False)
+    space, tables = table_space("rows.csv", TableRequest("y"))
+    assert space.data.train == str(tmp_path / "rows.csv") and not tables
+    assert load_splits(space.data).classes == ("no", "yes")
+    first, dropped = space.notes[:2]
+    assert first.startswith("y ") and "(positive: yes): binary, valid-logloss" in first
+    assert dropped == "dropped id (numbers the rows)"
+
+
+def test_a_frame_and_its_file_have_the_same_space(tmp_path):
+    rows().to_parquet(tmp_path / "rows.parquet")
+    of_file, _ = table_space(tmp_path / "rows.parquet", TableRequest("y"))
+    of_frame, tables = table_space(rows(), TableRequest("y"))
+    assert of_frame.data.train == "tables/train.parquet" and tables["train"].equals(rows())
+    assert of_frame.dimensions == of_file.dimensions and of_frame.data.drop == of_file.data.drop
+
+
+def test_overrides_apply_to_a_table(tmp_path):
+    rows().to_csv(tmp_path / "rows.csv", index=False)
+    space, _ = table_space(tmp_path / "rows.csv", TableRequest("y"))
+    changed = load(space, ["limits.max_trials=3", "space.params.max_depth=2"])
+    assert changed.limits.max_trials == 3 and len(changed.dimensions) == len(space.dimensions) - 1
+
+
+def test_text_files_are_read_as_the_user_says(tmp_path):
+    (tmp_path / "rows.csv").write_text("a;y\n" + "".join(f"{i},5;{i % 2}\n" for i in range(99)))
+    request = TableRequest("y", read='{separator: ";", decimal: ","}')
+    space, _ = table_space(tmp_path / "rows.csv", request)
+    assert space.data.read.separator == ";" and not space.data.parse
+
+
+def test_a_table_needs_its_label_and_a_space_file_takes_none_of_the_options(tmp_path):
+    rows().to_csv(tmp_path / "rows.csv", index=False)
+    others = {"task": None, "metric": None, "trainer": None, "read": None}
+    with pytest.raises(InputError, match=r"--label: is required, because rows.csv is a table; .*y"):
+        request_of(tmp_path / "rows.csv", None, **others)
+    assert request_of("space.yaml", None, **others) is None
+    assert request_of({"trainer": "xgboost"}, None, **others) is None
+    with pytest.raises(InputError, match="--metric: needs a table and --label"):
+        request_of("space.yaml", None, **{**others, "metric": "auc"})
+
+
+def test_something_that_is_no_table(tmp_path):
+    with pytest.raises(InputError, match=r"data.train: is int, but must be a frame"):
+        table_space(7, TableRequest("y"))
