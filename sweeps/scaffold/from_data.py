@@ -18,6 +18,8 @@ from sweeps.space.yaml_writer import flow
 NAMED = 10
 # Numbers of trials and minutes that end a search if the user gives no minutes
 MOST_TRIALS, MINUTES = 1_000, 5
+# Numbers with at most so many different values may be classes.
+FEW_VALUES = 50
 METRICS = {"binary": "valid-logloss", "multiclass": "valid-mlogloss", "regression": "valid-rmse"}
 
 
@@ -107,9 +109,12 @@ def _parse_reason(finding: Finding) -> str:
 
 def task_line(table: Table) -> str:
     """Return a line about the task that was taken, and how to name another one."""
-    others = {"regression": "multiclass", "multiclass": "regression", "binary": "regression"}
-    numbers = table.task == "regression" or next(iter(table.summary.label)).lstrip("-").isdigit()
-    change = f"; or else add --task {others[table.task]}" if numbers else ""
+    label = next(column for column in table.summary.columns if column.role == "label")
+    change = ""
+    if table.task == "multiclass" and next(iter(table.summary.label)).lstrip("-").isdigit():
+        change = "; for numbers, add --task regression"
+    elif table.task == "regression" and (label.distinct or 0) <= FEW_VALUES:
+        change = "; for classes, add --task multiclass"
     return f"{label_text(table.summary)}: {table.task}, {_metric(table)}{change}"
 
 

@@ -6,16 +6,18 @@ import os
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.core import metrics
 from sweeps.core.errors import InputError
 from sweeps.core.suggestions import did_you_mean
-from sweeps.data.passed_tables import save_tables
-from sweeps.scaffold import from_data, read_table
 from sweeps.scaffold.table_search import TRAINERS
 from sweeps.space import Space, load
 from sweeps.space.source import SpaceText
+
+if TYPE_CHECKING:
+    from sweeps.data.early_summary import TableReader
+    from sweeps.scaffold.from_data import Table
 
 # Suffixes of files that are tables and no space files. They may be compressed.
 SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")
@@ -60,6 +62,8 @@ def request_of(given: Any, label: str | None, **others: Any) -> TableRequest | N
         return TableRequest(label, **others)
     is_path = isinstance(given, (str, os.PathLike))
     if is_path and any(suffix in SUFFIXES for suffix in Path(given).suffixes):
+        from sweeps.scaffold import read_table
+
         keys, _ = read_table.read_keys(others["read"] or "")
         names = read_table.open_table(str(given), None, keys)[2].column_names
         text = (
@@ -84,6 +88,9 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
     Raises:
         InputError: the table cannot be read, or the request does not fit the table.
     """
+    from sweeps.data.passed_tables import save_tables
+    from sweeps.scaffold import from_data, read_table
+
     tables = {} if isinstance(table, (str, os.PathLike)) else {"train": table}
     keys, read = read_table.read_keys(request.read or "")
     with tempfile.TemporaryDirectory() as folder:
@@ -103,11 +110,11 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
 
 def describe_request(
     source: str,
-    reader: read_table.TableReader,
+    reader: TableReader,
     rows: Any,
     request: TableRequest,
     folder: Path,
-) -> from_data.Table:
+) -> Table:
     """Find out what the label is, summarise the table, and check the request.
 
     For `source`, `reader`, `rows` and `folder`, see `read_table.describe_table`.
@@ -115,6 +122,8 @@ def describe_request(
     Raises:
         InputError: the request does not fit the table.
     """
+    from sweeps.scaffold import read_table
+
     trainer = request.trainer or "xgboost"
     if trainer not in TRAINERS:
         text = f"`{trainer}` is not one of {', '.join(TRAINERS)}"

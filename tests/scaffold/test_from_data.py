@@ -263,7 +263,7 @@ def test_the_command_writes_the_file(tmp_path, monkeypatch):
     assert load("space.yaml").name == "rows"
     assert done.output.splitlines() == [
         "wrote space.yaml",
-        "y 1 50 %, 0 50 % (positive: 1): binary, valid-logloss; or else add --task regression",
+        "y 0 50 %, 1 50 % (positive: 1): binary, valid-logloss",
         "next: sweeps plan space.yaml --data, then sweeps run space.yaml",
     ]
     assert load("space.yaml").data.train == "rows.csv"

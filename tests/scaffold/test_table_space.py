@@ -13,8 +13,10 @@ from sweeps.space import load
 
 
 def rows(n=300):
-    x = np.random.default_rng(0).normal(size=n)
-    return pd.DataFrame({"id": range(n), "x": x, "y": np.where(x > 0, "yes", "no")})
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=n)
+    y = np.where(x + rng.normal(size=n) > 0, "yes", "no")
+    return pd.DataFrame({"id": range(n), "x": x, "y": y})
 
 
 def test_a_file_is_named_by_its_absolute_path(tmp_path, monkeypatch):
