@@ -1,4 +1,4 @@
-"""Run the commands of a new user: `sweeps init`, `sweeps run` and `sweeps predict`."""
+"""Run the commands of a new user: `sweeps run` with a table, and `sweeps predict`."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ import pandas as pd
 
 from benchmarks.tables.tools.job import Job, main
 
-# `limits.timeout` counts from the start of the search. `sweeps run` starts Ray before, and exports and checks the bundle after it.
-START_AND_EXPORT = 11.0
-# `sweeps init` writes 30. This number is never reached within the time; it is the largest for which `auto` still takes `gp`.
+# `limits.max_trials` of the file that is written is never reached within the time with this number.
+# It is the largest for which `auto` still takes `gp`.
 MAX_TRIALS = 10_000
 
 
 def train(job: Job) -> None:
-    """Write a space file, search the space, and export the best trial."""
-    sweeps("init", "space.yaml", "--data", job.train, "--label", job.label, folder=job.folder)
-    timeout = max(5.0, job.seconds_left - START_AND_EXPORT)
+    """Search, and train the best trial on all rows, within the time."""
     settings = (
-        f"limits.timeout={timeout:.0f}s",
         f"limits.max_trials={MAX_TRIALS}",
         f"search.seed={job.seed}",
         *job.overrides,
     )
-    options = [f"--set={setting}" for setting in settings]
-    result = sweeps("run", "space.yaml", "--dir", "runs", "--json", *options, folder=job.folder)
+    result = sweeps(
+        "run",
+        job.train,
+        *("--label", job.label),
+        *("--task", job.task),
+        *("--minutes", f"{job.seconds_left / 60:.3f}"),
+        *("--dir", "runs"),
+        "--json",
+        *(f"--set={setting}" for setting in settings),
+        folder=job.folder,
+    )
     bundle = json.loads(result)["bundle"]
     Path(job.folder, "bundle.txt").write_text(bundle)
 
