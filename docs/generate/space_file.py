@@ -22,6 +22,7 @@ MODELS: Mapping[str, tuple[type, ...]] = {
     "repeats": (section_models.Repeats,),
     "limits": (section_models.Limits,),
     "checkpoints": (section_models.Checkpoints,),
+    "bundle": (section_models.BundleKeys,),
     "runtime_env": (section_models.RuntimeEnv,),
 }
 REFS = {
@@ -49,6 +50,7 @@ PAGES = {
     "repeats": ("Several objectives, constraints, repeats", "../how-to/objectives.md"),
     "limits": ("Limits, checkpoints, states", "../how-to/limits.md"),
     "checkpoints": ("Limits, checkpoints, states", "../how-to/limits.md"),
+    "bundle": ("Export, predict, register", "../how-to/export.md"),
     "runtime_env": ("The environment of workers", "../how-to/runtime-env.md"),
     "trackers": ("Trackers", "../how-to/trackers.md"),
     "space": ("Conditions", "../how-to/conditions.md"),

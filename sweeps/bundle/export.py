@@ -39,6 +39,7 @@ from sweeps.core.trial import (
 )
 from sweeps.core.trust import refuse_unsigned
 from sweeps.data.prepared_store import PreparedStore
+from sweeps.data.preprocessing.fit import data_key
 from sweeps.space import Space
 from sweeps.space.saved_space import how_to_get_a_bundle
 from sweeps.space.trainer_definition import definition_of
@@ -47,6 +48,8 @@ from sweeps.study.study_store import StudyStore
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from sweeps.data.preprocessing.fitted_chain import FittedChain
 
 log = logging.getLogger(__name__)
 
@@ -72,19 +75,28 @@ class Exported:
 
 @dataclass(frozen=True)
 class Refitted:
-    """Result of training a trial's configuration again, on the train and valid splits together.
+    """Result of training a trial's configuration again, on several splits together.
 
     Attributes:
         folder: folder whose subfolder `prepared` has the data of this training.
         checkpoint: folder of the last checkpoint.
         steps: number of steps for which the model was trained.
-        rows: number of rows in the two splits together.
+        rows: number of rows in the splits together.
+        splits: the splits.
+        scored: the model that is scored on test if `splits` has test. None to score the model of the search.
     """
 
     folder: Path
     checkpoint: Path
     steps: int
     rows: int
+    splits: tuple[str, ...] = ("train", "valid")
+    scored: Refitted | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The splits, the number of rows and the number of steps, for the manifest of the bundle and the result of the sweep."""
+        return {"on": list(self.splits), "rows": self.rows, "steps": self.steps}
 
 
 def export_trial(
@@ -107,7 +119,7 @@ def export_trial(
         number: number of the trial.
         target: folder in which the subfolder `bundle` or `checkpoint` is written.
         roots: folders of the user's modules. They are added to `sys.path`.
-        refitted: the model to export, if the trial was trained again on the train and valid rows. None to export a checkpoint of the trial.
+        refitted: the model to export, if the trial was trained again on several splits. None to export a checkpoint of the trial.
         latest: True to export the trial's latest checkpoint instead of the checkpoint of the best step.
         trust: True to read the pickles in the sweep's folder even if they are not signed with this user's key.
 
@@ -116,7 +128,8 @@ def export_trial(
     """
     result = study_store.results()[number]
     exporter = _Exporter(folder, space, study_store, number, result, target, roots, refitted, trust)
-    exported = Exported(describe_recorded(study_store, number))
+    facts = {"refit": refitted.facts} if refitted else {}
+    exported = Exported(describe_recorded(study_store, number) | facts)
     checkpoint, step, note = model_to_export(folder, study_store, number, result, refitted, latest)
     exported = replace(exported, notes=(note,) if note else ())
     if checkpoint is None:
@@ -177,20 +190,11 @@ class _Exporter:
     def _write_bundle(self, exported: Exported, source: Path, step: int, load: str) -> Exported:
         """Write the bundle. For the arguments, see `export`. `load` is the trainer's function that loads a model, as `module:attr`."""
         space, trial = self.space, self.study_store.trial(self.number)
-        store = PreparedStore(self.refitted.folder if self.refitted else self.folder, self.trust)
-        info = store.load_info(trial.data)
-        fitted = store.load_chain(trial.preprocessor, trial.data) if space.data.given else None
+        info = PreparedStore(self.folder, self.trust).load_info(trial.data)
+        fitted = self._load_chain(self.refitted) if space.data.given else None
         notes, best = exported.notes, dict(exported.best)
-        if fitted is not None and (test := store.load_test(trial.data)) is not None:
-            metric = next(
-                (o.metric for o in space.objectives if o.metric not in COSTS),
-                space.objective.metric,
-            )
-            method = (
-                "decision_function" if metrics.needs(metric, info.task) == "scores" else "predict"
-            )
-            predictions = predict_checkpoint(trial, load, source, fitted.transform(test[0]), method)
-            best["test"], note = score_test(metric, info.task, test[1], predictions)
+        if fitted is not None:
+            best["test"], note = self._score_on_test(load, source)
             notes = (*notes, note) if note else notes
         path = write.write_bundle(
             self.target / "bundle",
@@ -208,6 +212,60 @@ class _Exporter:
             ),
         )
         return replace(exported, best=best, bundle=path, notes=notes)
+
+    def _load_chain(self, refitted: Refitted | None) -> FittedChain | None:
+        """Load the chain of the trial that was fitted in the search, or when the trial was trained again."""
+        trial, store = self.study_store.trial(self.number), PreparedStore(self.folder, self.trust)
+        if refitted is None:
+            return store.load_chain(trial.preprocessor, trial.data)
+        key = data_key(store.load_info(trial.data).fingerprint, trial.preprocessor)
+        return PreparedStore(refitted.folder, self.trust).find_chain(key)
+
+    def _score_on_test(self, load: str, source: Path) -> tuple[float | None, str | None]:
+        """Score a model on the rows of test, which the model has not seen.
+
+        This is the exported model, unless it was trained on these rows. Then it is the model before: `Refitted.scored`, or the model of the
+        search.
+
+        Args:
+            load: the trainer's function that loads a model, as `module:attr`.
+            source: the folder of the checkpoint that is exported.
+
+        Returns:
+            See `score_test`. Two times None if there are no test rows.
+        """
+        space, trial, refitted = self.space, self.study_store.trial(self.number), self.refitted
+        store = PreparedStore(self.folder, self.trust)
+        test = store.load_test(trial.data)
+        if test is None:
+            return None, None
+        checkpoint: str | Path | None = source
+        if refitted is not None and "test" in refitted.splits:
+            refitted = refitted.scored
+            checkpoint = refitted.checkpoint if refitted else self._search_checkpoint()
+        if checkpoint is None:
+            return None, "no test score: the checkpoint of the search was deleted"
+        metric = next(
+            (o.metric for o in space.objectives if o.metric not in COSTS),
+            space.objective.metric,
+        )
+        task = store.load_info(trial.data).task
+        method = "decision_function" if metrics.needs(metric, task) == "scores" else "predict"
+        chain = self._load_chain(refitted)
+        assert chain is not None, "each training stores the chain that it fits"
+        rows = chain.transform(test[0])
+        with local_checkpoint(checkpoint) as files:
+            refuse_special_files(files)
+            refuse_unsigned_checkpoint(files, space, self.roots, self.trust)
+            predictions = predict_checkpoint(trial, load, files, rows, method)
+        return score_test(metric, task, test[1], predictions)
+
+    def _search_checkpoint(self) -> str | None:
+        """Return the best checkpoint of the trial in the search; None if it was deleted."""
+        found = model_to_export(
+            self.folder, self.study_store, self.number, self.result, refitted=None, latest=False
+        )
+        return found[0]
 
     def _training(
         self, described: dict[str, Any], test: float | None, step: int, seed: int, fingerprint: str
@@ -235,11 +293,7 @@ class _Exporter:
             **sweep_facts(self.folder, self.space, fingerprint),
         }
         if self.refitted is not None:
-            training["refit"] = {
-                "on": ["train", "valid"],
-                "rows": self.refitted.rows,
-                "steps": self.refitted.steps,
-            }
+            training["refit"] = self.refitted.facts
         return training
 
 

@@ -10,6 +10,7 @@ from sweeps.bundle.manifest import Manifest
 from sweeps.core.label_columns import label_columns
 from sweeps.core.markdown_text import cell, code
 from sweeps.core.metrics import base_name
+from sweeps.core.trial import trained_on
 
 # The most columns, classes and packages that are listed by name.
 LISTED = 50
@@ -51,12 +52,8 @@ def _single(manifest: Manifest) -> Iterator[str]:
     if facts.get("best_step") is not None:
         rows.append(["step", str(facts["best_step"])])
     if refit := facts.get("refit"):
-        rows.append(
-            [
-                "trained again on",
-                f"{refit['rows']} rows of {' and '.join(refit['on'])}; the objective's value is that of before",
-            ]
-        )
+        scores = "the scores are" if "test" in refit["on"] else "the objective's value is"
+        rows.append(["trained again on", f"{trained_on(refit)}; {scores} from before"])
     rows.append(["exported", manifest.created])
     yield _table(["", ""], rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,8 +18,11 @@ from sweeps.core.trial import Result, State, Trial
 from sweeps.space.saved_space import roots_of
 
 if TYPE_CHECKING:
-    from sweeps.bundle.export import Exported
+    from sweeps.bundle.export import Exported, Refitted
     from sweeps.controller.controller import SweepController
+    from sweeps.controller.session import SweepSession
+
+log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Conclusion:
 
 def conclude(
     controller: SweepController,
+    session: SweepSession,
     trust: bool,
     *,
     mlflow: dict[str, Any],
@@ -50,6 +55,7 @@ def conclude(
 
     Args:
         controller: The controller of the search.
+        session: The session of the search. Its workers are closed.
         trust: True to read pickles in the sweep's folder that this user's key has not signed.
         mlflow: Value of `SweepResult.mlflow`, which says where in MLflow the sweep is.
         fits: Number of preprocessors that were fitted.
@@ -60,6 +66,8 @@ def conclude(
     store, space, folder = controller.study_store, controller.space, controller.folder
     failures = controller.progress.failures
     results, number, front = store.results(), store.winner(), store.front()
+    if number is None:
+        session.close_workers()
     counts = count_trials(results.values())
     shown = next(iter(front), number)
     controller.publish_stage("writing the report" if number is None else "exporting the winner")
@@ -70,7 +78,7 @@ def conclude(
     exported, error = None, None
     reason = controller.reason or controller.search.queue.exhausted
     if number is not None:
-        exported = _export(controller, number, trust)
+        exported = _export(controller, session, number, trust)
         notes, error = (*notes, *exported.notes), exported.error
     elif not front:
         error = failure_of(counts, failures, reason, folder)
@@ -95,28 +103,51 @@ def conclude(
     return Conclusion(result, error, None if number is None else store.trial(number), ended)
 
 
-def _export(controller: SweepController, number: int, trust: bool) -> Exported:
-    """Export the best trial. After a cross-validation, first train it again on all rows, unless the user has interrupted the sweep."""
+def _export(
+    controller: SweepController, session: SweepSession, number: int, trust: bool
+) -> Exported:
+    """Export the best trial. If the space asks for it, first train the trial again on all rows.
+
+    If this training fails, export the model of the search. After a cross-validation, there is no such model.
+    """
     from sweeps.bundle import export as trial_export
     from sweeps.controller import trial_refit
 
     store, space, folder = controller.study_store, controller.space, controller.folder
-    roots = roots_of(space)
-    if not space.data.folds:
-        return trial_export.export_trial(folder, space, store, number, folder, roots, trust=trust)
-    described = trial_export.describe_recorded(store, number)
-    if controller.reason == "interrupted":
-        note = "no bundle was written, because the winner of a cross-validation must be trained on all rows; `sweeps export` does this"
-        return trial_export.Exported(described, notes=(note,))
+
+    def export(model: Refitted | None) -> Exported:
+        session.close_workers()
+        controller.publish_stage("exporting the winner")
+        roots = roots_of(space)
+        return trial_export.export_trial(
+            folder, space, store, number, folder, roots, model, trust=trust
+        )
+
+    if not space.trains_winner:
+        return export(None)
     controller.publish_stage("training the winner on all rows")
+    reason = controller.why_no_training()
     try:
-        with trial_refit.refitted(folder, space, store, number, roots) as refitted:
-            controller.publish_stage("exporting the winner")
-            return trial_export.export_trial(
-                folder, space, store, number, folder, roots, refitted, trust=trust
-            )
+        if reason is not None:
+            raise SweepFailed(reason)
+        with trial_refit.trained_again(session, store, number, controller.why_no_training) as model:
+            exported = export(model)
+        error = exported.error
     except SweepsError as e:
-        return trial_export.Exported(described, error=e)
+        error = e
+    if error is None:
+        return exported
+    log.warning("the winner was not trained on all rows: %s", error)
+    why = f"the winner was not trained on all rows ({str(error).strip().splitlines()[-1]})"
+    if not space.data.folds:
+        exported = export(None)
+        note = f"the exported model is that of the search, because {why}; `sweeps export --refit` trains it"
+        return dataclasses.replace(exported, notes=(*exported.notes, note))
+    described = trial_export.describe_recorded(store, number)
+    if controller.why_no_training() is None:
+        return trial_export.Exported(described, error=error)
+    note = f"no bundle was written, because {why}; `sweeps export` does this"
+    return trial_export.Exported(described, notes=(note,))
 
 
 def count_trials(results: Iterable[Result]) -> dict[str, int]:

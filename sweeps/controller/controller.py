@@ -413,6 +413,12 @@ class SweepController:
                 reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED
             )
 
+    def why_no_training(self) -> str | None:
+        """Return why the winner must not be trained on all rows now; None if it may be."""
+        if self.reason == "interrupted" or self._interrupted():
+            return "the sweep was interrupted"
+        return None
+
     def refuse(self, error: InputError) -> None:
         """End the sweep because of an error in the space file that appears only when a trial runs."""
         self.refused = self.refused or error

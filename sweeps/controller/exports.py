@@ -20,7 +20,7 @@ from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.result import read_result, to_json_value
 from sweeps.core.stores import store_of
 from sweeps.core.sweep_folder import RESULT, SweepFolder, refuse_other_entries
-from sweeps.core.trial import format_trial_id
+from sweeps.core.trial import format_trial_id, trained_on
 from sweeps.data.passed_tables import check_recipes
 from sweeps.space import Space
 from sweeps.space.saved_space import runnable_space, saved_space
@@ -336,13 +336,17 @@ class _Export:
         if written is None:
             raise InputError(place, done.notes[-1])
         written.rename(target)
-        return Written(target, (*done.notes, *_refit_notes(done.best, self.refit)))
+        return Written(target, (*done.notes, *_refit_notes(done.best)))
 
 
-def _refit_notes(best: Mapping[str, Any], refit: bool) -> tuple[str, ...]:
-    """Return a note with the test score of a model that was trained again. The score of any other model stands in the sweep's result."""
-    test = best.get("test")
-    return (f"test score of the new model: {test:.6g}",) if refit and test is not None else ()
+def _refit_notes(best: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return notes about a model that was trained again: its rows, and a test score. The score of any other model stands in the sweep's result."""
+    if (refit := best.get("refit")) is None:
+        return ()
+    model = "the model before" if "test" in refit["on"] else "the new model"
+    test = best["test"]
+    score = () if test is None else (f"test score of {model}: {test:.6g}",)
+    return (f"trained on {trained_on(refit)}", *score)
 
 
 def _exists(target: Path) -> InputError:

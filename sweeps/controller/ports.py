@@ -19,6 +19,7 @@ class PoolHandle(Protocol):
         start: Start or continue a trial.
         answer: Send a decision (continue or stop) to a trial that waits at a rung.
         renew: Continue a trial that waits at a rung, with other parameters and from another checkpoint.
+        prepare_refit: Change the settings and the rows for a trial that is trained again.
         forget: Delete the pool's state of a trial whose end the driver has recorded.
         cancel: End a trial immediately, and close its gang (the workers that train the trial together).
         stop: Do the same, but let the driver get the trial's last reports.
@@ -40,6 +41,7 @@ class PoolHandle(Protocol):
     start: RemoteMethod
     answer: RemoteMethod
     renew: RemoteMethod
+    prepare_refit: RemoteMethod
     forget: RemoteMethod
     cancel: RemoteMethod
     stop: RemoteMethod

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from sweeps.controller import stored_sweeps
 from sweeps.controller.session import SweepSession, prepare_ray, reserve
 from sweeps.core import logging_setup
 from sweeps.core.atomic_files import write_text
-from sweeps.core.errors import InputError, StoreError
+from sweeps.core.errors import InputError, StoreError, SweepFailed
 from sweeps.core.origin import read_origin
 from sweeps.core.resources import COSTS
 from sweeps.core.result import to_json_value
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from sweeps.execution.messages import Progress
     from sweeps.study.record import TrialRecord
 
+# Seconds between two looks at whether the training of a single trial must stop.
+LOOK_EVERY = 0.2
 # Number of latest checkpoints to keep if an elastic trial may have to continue from any of them.
 ALL_CHECKPOINTS = 10**9
 # (step, metrics) of each report of a trial.
@@ -290,7 +292,9 @@ def _compare(
         sizes: Numbers of workers of an elastic trial; () for other trials.
     """
     steps = row_steps(scheduler_of(session.space.scheduler), session.space.search.seed, trial)
-    new_reports, end = train_once(session, trial, fingerprint, sizes, steps)
+    session.load_data(fingerprint)
+    folder = session.folder / "trial"
+    new_reports, end = train_once(session, trial, folder, sizes=sizes, trains_at=steps)
     error = end.error or _missing_value(
         Objectives.from_space(session.space), end.state, new_reports
     )
@@ -333,33 +337,33 @@ def _missing_value(
 def train_once(
     session: SweepSession,
     trial: Trial,
-    fingerprint: str | None,
+    folder: Path,
     sizes: tuple[GangSizePeriod, ...] = (),
     trains_at: tuple[int, ...] = (),
+    why_stop: Callable[[], str | None] = lambda: None,
 ) -> tuple[list[Report], Progress]:
     """Train one trial outside of any sweep. The trial stops at its first rung. The rungs are in the session's `job`.
 
     Args:
-        session: The session (Ray, worker pool and data actor) in which the trial runs. In its folder, this function creates `trial` for the
-            trial's files and `prepared` for the data.
+        session: The session (Ray, worker pool and data actor) in which the trial runs. It has loaded the data.
         trial: The trial.
-        fingerprint: Fingerprint of the sweep's data; None if it is not known.
+        folder: Folder for the trial's files, which this function creates.
         sizes: Recorded numbers of workers of an elastic trial. () to give an elastic trial as many workers as there is room for, up to its
             upper limit.
         trains_at: The steps at which the trial trains, each time on more rows; see `row_steps` in `search.schedulers.base`. () to train
             once on all rows.
+        why_stop: Function that is called again and again. It returns a text if the training must stop before its end, and says why.
 
     Returns:
         The trial's reports, and its last progress.
 
     Raises:
         InputError: The data has changed.
-        SweepsError: The process of the data actor was lost while it read the data.
+        SweepFailed: `why_stop` returned a text.
     """
     import ray
 
-    session.load_data(fingerprint)
-    folder, pool = session.folder / "trial", session.pool
+    pool = session.pool
     folder.mkdir()
     if trial.shape.most is not None:
         pool.set_all_started.remote(True)
@@ -368,7 +372,10 @@ def train_once(
     life = pool.life.remote()
     while True:
         pending = pool.advance.remote(trial.id)
-        ready, _ = ray.wait([pending, life])
+        while not (ready := ray.wait([pending, life], timeout=LOOK_EVERY)[0]):
+            if (reason := why_stop()) is not None:
+                pool.cancel.remote(trial.id)
+                raise SweepFailed(reason)
         try:
             progress: Progress = ray.get(ready[0])
         except ray.exceptions.RayTaskError as e:

@@ -122,7 +122,6 @@ class SweepSession:
         address: Address of a Ray cluster. None starts Ray on this machine, unless this process is already connected to Ray.
         job: Values that replace fields of the `Job` that `job_of` returns, by the name of the field.
         max_failures: Value of `limits.max_failures`: how often a trial may be retried after a failed attempt.
-        train_and_valid: True to train on the rows of train and valid together; see `sweeps.data.data_actor`.
         share: The CPUs and GPUs that the session may use; see `reserve`.
         fingerprint: Fingerprint of the data when the sweep started; None if the sweep is new.
 
@@ -149,17 +148,12 @@ class SweepSession:
         *,
         job: Mapping[str, Any] | None = None,
         max_failures: int = 0,
-        train_and_valid: bool = False,
         share: Share = EVERYTHING,
         fingerprint: str | None = None,
     ):
         self.space, self.folder = ingest.resolved(space, fingerprint), folder
         self._roots, self._address, self._job = roots, address, dict(job or {})
-        self._max_failures, self._train_and_valid, self._share = (
-            max_failures,
-            train_and_valid,
-            share,
-        )
+        self._max_failures, self._share = max_failures, share
         self._resources = contextlib.ExitStack()
         self._workers_closed = False
         self._actors: list[Any] = []  # the pool and the data actor
@@ -309,15 +303,12 @@ class SweepSession:
             ),
             cpus=self.cluster.cpus,
             numeric_only=self.space.trainer_definition.reads_numbers,
-            train_on_valid=self._train_and_valid,
             modules=sorted(name for name in names if name.startswith("sklearn.")),
             once=not any(
                 list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")
             ),
             stream=self._stream_settings(),
-            row_steps=()
-            if self._train_and_valid
-            else all_row_steps(scheduler_of(self.space.scheduler)),
+            row_steps=all_row_steps(scheduler_of(self.space.scheduler)),
             secrets=self._secrets
             | {name: os.environ[name] for name in self.space.secrets if name in os.environ},
             secret_names=self._secret_names,
@@ -420,8 +411,7 @@ class SweepSession:
     def close_workers(self) -> None:
         """Wait until the loops of stopped trials have ended. Then close all workers, so that their memory is free for the export.
 
-        If this session started Ray, this call does not wait until the workers are closed, because Ray is shut down as a whole later. The
-        call waits nevertheless after a cross-validation, because another session trains the winner on all rows.
+        If this session started Ray, this call does not wait until the workers are closed, because Ray is shut down as a whole later.
         """
         import ray
 
@@ -430,7 +420,7 @@ class SweepSession:
         self._workers_closed = True
         ray.get(self.pool.await_stopped.remote())
         closed = self.pool.shutdown.remote()
-        if self.space.data.folds or not self.cluster.ours:
+        if not self.cluster.ours:
             ray.get(closed)
 
     def _end_processes(self) -> None:

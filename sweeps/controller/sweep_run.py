@@ -368,10 +368,10 @@ class SweepRun:
             raise SweepsError(
                 f"{problem}. Restore the data, then continue: {resume_command(self.folder)}"
             )
-        session.close_workers()
         mlflow = mlflow_summary.place(trackers.mlflow) if trackers.mlflow is not None else {}
         return conclusion.conclude(
             controller,
+            session,
             self.trust,
             mlflow=mlflow,
             fits=session.count_fits(),

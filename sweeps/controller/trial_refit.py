@@ -1,10 +1,10 @@
-"""Train a trial again on the train and valid rows together, for `export --refit`."""
+"""Train a trial again on the rows of several splits, for `bundle.train_on: all`, cross-validations and `export --refit`."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,15 @@ from sweeps.core.checkpoint_files import local_checkpoint
 from sweeps.core.errors import BundleError, InputError, SweepFailed
 from sweeps.core.machine_share import EVERYTHING, Share
 from sweeps.core.origin import read_origin
-from sweeps.core.trial import BEST_FOLD_STEP, BEST_LOOP_STEP, Checkpoint, Result, State
+from sweeps.core.stores import store_of
+from sweeps.core.trial import BEST_FOLD_STEP, BEST_LOOP_STEP, Checkpoint, Result, State, Trial
 from sweeps.data.prepared_store import PreparedStore
+from sweeps.data.refit_rows import RefitRows
+from sweeps.space import Space
 
 if TYPE_CHECKING:
     from sweeps.execution.messages import Progress
     from sweeps.study.study_store import StudyStore
-from sweeps.space import Space
 
 
 @contextlib.contextmanager
@@ -33,12 +35,7 @@ def refitted(
     roots: tuple[Path, ...],
     wanted: Share = EVERYTHING,
 ) -> Iterator[Refitted]:
-    """Train a trial again on the train and valid rows together, with the same parameters, seed, workers and fraction of the rows.
-
-    The new training ends at the step of the trial's best model. An export without a refit contains this model. After a cross-validation,
-    it ends at the mean over the folds of the best step. If the scheduler counts rows, the loop runs once, on all rows, and ends at the best
-    step of the loop's last run. The loop finds the step in `Current.max_t`. The preprocessing chain is fitted again, on the train and valid
-    rows. The sweep itself does not change.
+    """Train a trial of a sweep that has ended again; see `trained_again`.
 
     Args:
         folder: The sweep's folder.
@@ -52,13 +49,68 @@ def refitted(
         The new model. Its files exist until the `with` block ends.
 
     Raises:
-        InputError: The trial reported no value, the data has changed, the trial needs more resources than there are, or the scheduler
-            copies checkpoints between trials, as `pbt` does.
-        SweepFailed: The loop failed.
+        InputError: The data has changed, or the trial needs more resources than there are. See also `trained_again`.
+        SweepFailed: See `trained_again`.
+        BundleError: See `trained_again`.
+    """
+    origin = read_origin(folder)
+    address = origin.get("address")
+    prepare_ray(address)
+    shape = study_store.trial(number).shape
+    fingerprint: str | None = study_store.study.user_attrs.get("data")
+    with (
+        reserve(
+            "sweeps export --refit", folder, address, wanted.cpus, wanted.gpus, origin
+        ) as share,
+        scratch_folder(folder) as scratch,
+        SweepSession(
+            dataclasses.replace(space, shapes=(shape,)),
+            scratch,
+            roots,
+            address,
+            share=share,
+            fingerprint=fingerprint,
+        ) as session,
+    ):
+        session.load_data(fingerprint)
+        with trained_again(session, study_store, number) as model:
+            yield model
+
+
+@contextlib.contextmanager
+def trained_again(
+    session: SweepSession,
+    study_store: StudyStore,
+    number: int,
+    why_stop: Callable[[], str | None] = lambda: None,
+) -> Iterator[Refitted]:
+    """Train a trial again on the rows of several splits, with the same parameters, seed, workers and fraction of the rows.
+
+    The splits are `Space.refit_splits`. The new training ends at the step of the trial's best model. An export without a refit contains
+    this model. After a cross-validation, it ends at the mean over the folds of the best step. If the scheduler counts rows, the loop runs
+    once, on all rows, and ends at the best step of the loop's last run. The loop finds the step in `Current.max_t`. The preprocessing chain
+    is fitted again, on the same rows. The sweep itself does not change.
+
+    If test is one of the splits, another model is scored on test. After a cross-validation, this model is trained first, on the other
+    splits, because the search has no model.
+
+    Args:
+        session: A session that has loaded the data and runs no trial. It cannot run trials of the search afterwards.
+        study_store: The sweep's study.
+        number: Number of the trial.
+        why_stop: See `train_once`.
+
+    Yields:
+        The new model. Its files exist until the `with` block ends.
+
+    Raises:
+        InputError: The trial reported no value, the data has changed, or the scheduler copies checkpoints between trials, as `pbt` does.
+        SweepFailed: The loop failed, or `why_stop` returned a text.
         BundleError: The loop saved no checkpoint with the model of the last step.
     """
     from sweeps.search.plugins import scheduler_of
 
+    folder, space = study_store.folder, study_store.space
     if scheduler_of(space.scheduler).perturbs:
         text = (
             f"does not work with the scheduler {space.scheduler.name}, whose trials copy checkpoints of other trials and "
@@ -72,43 +124,55 @@ def refitted(
             "--refit",
             f"trial {trial.id} reported no value, so the number of steps to train is unknown",
         )
+    runs = [space.refit_splits]
+    if space.data.folds and "test" in space.refit_splits:
+        runs = [space.refit_splits[:2], *runs]
+    rows = PreparedStore(folder).load_info(trial.data).rows
+    model: Refitted | None = None
+    with contextlib.ExitStack() as files:
+        for splits in runs:
+            scratch = files.enter_context(scratch_folder(folder))
+            checkpoint = _train(session, trial, steps, RefitRows(splits, str(scratch)), why_stop)
+            model = Refitted(
+                scratch,
+                files.enter_context(local_checkpoint(checkpoint.path)),
+                steps,
+                # The train rows of a cross-validation include the rows of valid.
+                sum(rows[name] for name in splits if not (name == "valid" and space.data.folds)),
+                splits=splits,
+                scored=model,
+            )
+        assert model is not None
+        yield model
+
+
+def _train(
+    session: SweepSession,
+    trial: Trial,
+    steps: int,
+    rows: RefitRows,
+    why_stop: Callable[[], str | None],
+) -> Checkpoint:
+    """Train a trial for a number of steps. Return the checkpoint of the last step, which is in the folder of `rows`."""
+    import ray
+
     # No time limits: the sweep's time limits were chosen for fewer rows.
-    job = {
+    settings = {
         "rungs": frozenset(),
         "max_t": steps,
         "trial_timeout": None,
         "report_timeout": None,
         "keep_last": True,
         "folds": 0,
+        "tracking": None,
+        "store": store_of(Path(rows.folder)),
     }
-    origin = read_origin(folder)
-    address = origin.get("address")
-    prepare_ray(address)
-    space = dataclasses.replace(space, shapes=(trial.shape,))
-    fingerprint: str | None = study_store.study.user_attrs.get("data")
-    with (
-        reserve(
-            "sweeps export --refit", folder, address, wanted.cpus, wanted.gpus, origin
-        ) as share,
-        scratch_folder(folder) as scratch,
-        SweepSession(
-            space,
-            scratch,
-            roots,
-            address,
-            job=job,
-            train_and_valid=True,
-            share=share,
-            fingerprint=fingerprint,
-        ) as session,
-    ):
-        _, end = train_once(session, trial, fingerprint)
-        checkpoint = last_checkpoint(trial.id, end, steps)
-        rows = PreparedStore(scratch).load_info(trial.data).rows
-        with local_checkpoint(checkpoint.path) as files:
-            yield Refitted(
-                scratch, files, steps, rows["train"] + (0 if space.data.folds else rows["valid"])
-            )
+    try:
+        ray.get(session.pool.prepare_refit.remote(settings, rows))
+        _, end = train_once(session, trial, Path(rows.folder) / "trial", why_stop=why_stop)
+    except ray.exceptions.RayError as e:
+        raise SweepFailed(f"trial {trial.id} could not be trained again: {e}") from e
+    return last_checkpoint(trial.id, end, steps)
 
 
 def steps_of(result: Result) -> int | None:

@@ -64,7 +64,9 @@ class SweepResult:
         dir: Folder of the sweep.
         trials: Number of trials by state: `completed`, `pruned`, `failed`, and `interrupted` and `paused` if there are any.
         best: The best trial, an object with the keys `trial` (the id), `value`, `test` (the score on the test split), `params`,
-            `preprocessor`, `scaling`, and `data` if the space samples it. None if no trial has a value, or if there are several objectives.
+            `preprocessor`, `scaling`, and `data` if the space samples it. If the trial was trained again at the end of the sweep, `refit`
+            has the splits (`on`), the number of `rows` and the number of `steps` of this training. `value` and `test` are the scores from
+            before. None if no trial has a value, or if there are several objectives.
         front: The trials of the Pareto front, if there are several objectives. Each is an object with the keys of `best`, and with the key
             `values`, which has the value of each metric.
         bundle: Folder of the best trial's bundle. None if there is no best trial, if it could not be exported, or if the trainer has no
@@ -252,6 +254,12 @@ def result_error(shown: Mapping[str, Any]) -> str | None:
     return next(iter(find_errors(_RULES, shown).values()), None)
 
 
+class _Refit(TypedDict):
+    on: Annotated[list[Text], Field(min_length=2)]
+    rows: Count
+    steps: Count
+
+
 class _Repeats(TypedDict):
     aggregate: Text
     values: dict[str, Number | None]
@@ -277,6 +285,7 @@ class _Best(TypedDict):
     metrics: NotRequired[dict[str, Number | None]]
     values: NotRequired[dict[str, Number | None]]
     repeats: NotRequired[_Repeats | None]
+    refit: NotRequired[_Refit]
 
 
 def _check_front(front: list[_Best]) -> list[_Best]:

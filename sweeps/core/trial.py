@@ -46,6 +46,12 @@ def format_trial_id(number: int) -> str:
     return f"{number:04d}"
 
 
+def trained_on(refit: Mapping[str, Any]) -> str:
+    """Return the rows on which a model was trained again, such as `4,177 rows: train, valid and test`. See `Refitted.facts`."""
+    *others, last = refit["on"]
+    return f"{refit['rows']:,} rows: {', '.join(others)} and {last}"
+
+
 def without_repetition(chain: str) -> str:
     """Return `Trial.chain` without the values that only repeat the name of a step. The record keeps these values.
 

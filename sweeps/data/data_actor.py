@@ -13,6 +13,7 @@ Data would wait forever.
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import importlib
 import os
@@ -32,7 +33,7 @@ from sweeps.core.freed_memory import return_freed_memory
 from sweeps.core.label_columns import QUERY, label_columns
 from sweeps.core.secrets import remember_variables
 from sweeps.data.columns import check_all_numeric
-from sweeps.data.load import Splits, add_valid_to_train
+from sweeps.data.load import Splits, add_to_train
 from sweeps.data.preflight import locate_problems
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.preprocessing.fit import data_key, fit_transform, runs_tasks
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from sweeps.data.refit_rows import RefitRows
     from sweeps.data.streaming.settings import StreamSettings
     from sweeps.data.summary import DataSummary
     from sweeps.space import DataSpec, Space, Step
@@ -102,7 +104,6 @@ class _DataActor:
         workers: every number of workers that a trial can have, such as (1, 2, 4).
         cpus: limit on the CPUs for Ray Data's tasks; None for no limit. The limit is needed if Ray counts more CPUs than the machine has.
         numeric_only: True if the trainer can read only numbers and categories. A chain with other columns in its output is then an error.
-        train_on_valid: True to add the rows of valid to train. These rows also stay in valid, so metrics on valid are then meaningless.
         modules: modules to import in the background while the data is read. For example, importing scikit-learn takes a second.
         once: True if all trials have the same data and the same chain. Large tables of raw rows are then dropped after the chain is fitted.
         stream: settings of Ray Data if the data is streamed. None if the rows are held in memory.
@@ -119,7 +120,6 @@ class _DataActor:
         workers: tuple[int, ...],
         cpus: float | None = None,
         numeric_only: bool = False,
-        train_on_valid: bool = False,
         modules: Sequence[str] = (),
         once: bool = False,
         stream: StreamSettings | None = None,
@@ -131,8 +131,9 @@ class _DataActor:
         remember_variables(secret_names)
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
         self.store, self.workers = PreparedStore(Path(folder)), workers
-        self.numeric_only, self.train_on_valid, self.once = numeric_only, train_on_valid, once
+        self.numeric_only, self.once = numeric_only, once
         self.row_steps = row_steps
+        self.added: tuple[str, ...] = ()  # splits whose rows are added to train
         sys.path[:0] = [r for r in roots if r not in sys.path]
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
@@ -260,6 +261,7 @@ class _DataActor:
         steps: tuple[Step, ...],
         data: Mapping[str, Any] | None = None,
         reload: LoadArguments | None = None,
+        refit: RefitRows | None = None,
     ) -> dict[str, Any]:
         """Fit a chain on the train split of a data variant, transform train and valid, and cut shards for every number of workers.
 
@@ -268,6 +270,8 @@ class _DataActor:
             data: the trial's values of the tuned keys of `data`. None or empty if nothing is tuned.
             reload: arguments for `load`. They are used only if Ray has restarted the actor, so that this process has not read the data yet.
                 None if the space names no data.
+            refit: the rows on which a trial is trained again. These rows take the place of train. They are also in valid, so metrics on
+                valid are then meaningless. None for a trial of the search.
 
         Returns:
             A dict with these entries. `key`: name of the prepared data. `bytes`: size of the prepared rows. `shards`: maps each number of
@@ -293,6 +297,8 @@ class _DataActor:
                 "check": None,
                 "weight": None,
             }
+        if refit is not None:
+            return self._prepare_refit(steps, data, refit)
         key, large = data_key(self.variants.fingerprint_of(data), steps), self._holds_large_tables
         if key not in self.prepared:
             self.prepared[key] = self._prepare(key, steps, data)
@@ -302,6 +308,20 @@ class _DataActor:
             self._drop_raw_rows()
             return_freed_memory()
         return self.prepared[key]
+
+    def _prepare_refit(
+        self, steps: tuple[Step, ...], data: Mapping[str, Any], refit: RefitRows
+    ) -> dict[str, Any]:
+        """Prepare the rows for a trial that is trained again; see `prepare`. Nothing that the search has prepared changes."""
+        assert self.variants is not None
+        key = data_key(self.variants.fingerprint_of(data), steps)
+        again = copy.copy(self)
+        self._drop_raw_rows()
+        again.store = PreparedStore(Path(refit.folder))
+        again.added = refit.splits[1:]
+        again.row_steps = ()
+        # Workers cache rows by their key.
+        return again._prepare(key, steps, data) | {"key": f"{key}-{'-'.join(refit.splits)}"}
 
     def _load_again(self, reload: LoadArguments | None) -> None:
         """Read the data if this process does not have the raw rows; see `prepare`."""
@@ -337,12 +357,12 @@ class _DataActor:
     ) -> dict[str, Any]:
         assert self.variants is not None
         if isinstance(self.variants, StreamVariants):
-            streams = self.variants.splits(data, self.train_on_valid)
+            streams = self.variants.splits(data, self.added)
             ready = prepare_streams(
                 key, steps, streams, self.store, self.roots, CHECK_ROWS, self.numeric_only
             )
             return ready | {"shards": dict.fromkeys(self.workers, ready["shards"]), "stream": True}
-        if self.variants.spec.folds and not self.train_on_valid:
+        if self.variants.spec.folds and not self.added:
             fitted = [
                 self._put(self._fit(f"{key}-fold-{number}", steps, fold))
                 for number, fold in enumerate(self.variants.folds(data), 1)
@@ -356,7 +376,7 @@ class _DataActor:
     def _splits(self, data: Mapping[str, Any]) -> Splits:
         assert isinstance(self.variants, DataVariants)
         splits = self.variants.splits(data)
-        return add_valid_to_train(splits) if self.train_on_valid else splits
+        return add_to_train(splits, self.added) if self.added else splits
 
     def _drop_raw_rows(self) -> None:
         """Drop large tables of raw rows if no other chain is fitted on them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -235,14 +235,9 @@ def _labeled(
 
 
 def _without_other_columns(spec: DataSpec, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return the splits with only the features, the label, and in train and valid the columns of weights."""
+    """Return the splits with only the features, the label and the columns of weights."""
     other = (split_columns(spec) | set(spec.drop)) - {*spec.labels, *spec.weight_columns}
-    dropped = {"train": other, "valid": other, "test": other | set(spec.weight_columns)}
-    return {
-        key: parts[key].drop_columns(sorted(names))
-        for key, names in dropped.items()
-        if key in parts
-    }
+    return {key: part.drop_columns(sorted(other)) for key, part in parts.items()}
 
 
 def fold_of(splits: Splits, number: int, share: float, seed: int) -> Splits:
@@ -297,15 +292,15 @@ def _read_parts(spec: DataSpec, read: Read) -> dict[str, pa.Table]:
     return parts
 
 
-def add_valid_to_train(splits: Splits) -> Splits:
-    """Return the splits with the rows of valid added to train. The rows also stay in valid.
+def add_to_train(splits: Splits, names: Sequence[str]) -> Splits:
+    """Return the splits with the rows of the splits `names` added to train. The rows also stay in these splits.
 
-    With the folds of a cross-validation, `train` has these rows already.
+    With the folds of a cross-validation, `train` has the rows of valid already.
     """
-    if splits.folds:
-        return replace(splits, folds=())
-    valid = splits.valid.select(splits.train.column_names)
-    return replace(splits, train=pa.concat_tables([splits.train, valid]).combine_chunks())
+    added = [name for name in names if not (name == "valid" and splits.folds)]
+    tables = [getattr(splits, name).select(splits.train.column_names) for name in added]
+    train = pa.concat_tables([splits.train, *tables]).combine_chunks()
+    return replace(splits, train=train, folds=())
 
 
 def _with_queries(spec: DataSpec, table: pa.Table) -> pa.Table:

@@ -21,6 +21,7 @@ from sweeps.execution.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from sweeps.data.data_actor import LoadArguments
+    from sweeps.data.refit_rows import RefitRows
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class DataRequests:
         self.data_actor: Any = None
         self.refused: asyncio.Future[InputError] = asyncio.get_running_loop().create_future()
         self._reload: LoadArguments | None = None
+        self._refit: RefitRows | None = None
         self._known = asyncio.Event()  # Set by `configure`. Calls to the pool may arrive out of order, so other methods wait for it.
         self._prepared: dict[
             tuple[str, str], asyncio.Future[dict[str, Any]]
@@ -81,6 +83,11 @@ class DataRequests:
         """Set the data actor, and the arguments with which a new process reads the data again. All other methods wait for this call."""
         self.data_actor, self._reload = data_actor, reload
         self._known.set()
+
+    def use_refit_rows(self, rows: RefitRows) -> None:
+        """Let all further requests prepare the rows on which a trial is trained again."""
+        self._refit = rows
+        self._prepared = {}
 
     async def fit_before_trials(
         self, fits: Sequence[tuple[dict, tuple]], warm: Sequence[Shape]
@@ -152,7 +159,8 @@ class DataRequests:
                     continue
                 kills = exit_causes.kills_for_memory()
                 try:
-                    return dict(await self.data_actor.prepare.remote(chain, data, self._reload))
+                    prepare = self.data_actor.prepare.remote
+                    return dict(await prepare(chain, data, self._reload, self._refit))
                 except RayActorError as e:
                     from sweeps.data.data_actor import describe_loss
 

@@ -15,7 +15,7 @@ from sweeps.data.streaming.settings import StreamSettings
 
 @dataclass(frozen=True)
 class Job:
-    """Settings that all trials of a sweep share. Each worker receives these settings once, when the worker starts.
+    """Settings that all trials of a sweep share. Each worker receives these settings when it starts, and with each trial.
 
     Attributes:
         sweep: Name of the sweep. `get_experiment_name()` returns this name, followed by the trial's id.
@@ -231,6 +231,8 @@ class Assignment:
             and at the steps that the pool's answers name.
         checkpoint_at: Steps at which the loop must store a checkpoint.
         row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on more train rows. Otherwise ().
+        job: The settings of the trial, which differ from those of earlier trials if the trial is trained again after the search. None to
+            keep the worker's settings.
     """
 
     trial: Trial
@@ -246,6 +248,7 @@ class Assignment:
     asks: bool = False
     checkpoint_at: frozenset[int] = frozenset()
     row_steps: tuple[int, ...] = ()
+    job: Job | None = None
 
 
 def attempt_name(trial: str, attempt: int) -> str:

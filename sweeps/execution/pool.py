@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ from sweeps.execution.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from sweeps.data.data_actor import LoadArguments
+    from sweeps.data.refit_rows import RefitRows
 
 log = logging.getLogger(__name__)
 
@@ -250,6 +252,19 @@ class _Pool:
         running.stop()
         if running.progress.state is not None:
             del self.trials[trial_id]
+
+    async def prepare_refit(self, settings: Mapping[str, Any], rows: RefitRows) -> None:
+        """Prepare for a trial that is trained again: wait until all stopped trials have ended, and change the settings of trials.
+
+        Args:
+            settings: New values of fields of `Job`, by name.
+            rows: The rows to train on.
+        """
+        await self.await_stopped()
+        self.stopping = None
+        self.job = dataclasses.replace(self.job, **settings)
+        self.driver.job = self.workers.job = self.job
+        self.data_requests.use_refit_rows(rows)
 
     async def cancel(self, trial_id: str) -> None:
         """End a trial at once and kill its workers."""

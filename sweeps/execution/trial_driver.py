@@ -395,7 +395,9 @@ class TrialDriver:
                 checkpoint,
                 spent,
             )
-            assignments.append(Assignment(*about, running.asks, at, running.row_steps))
+            assignments.append(
+                Assignment(*about, running.asks, at, running.row_steps, job=self.job)
+            )
         return assignments
 
     async def _run_rank(

@@ -205,6 +205,7 @@ class WorkerRuntime:
 
     def run(self, assignment: Assignment) -> Ended:
         """Run one attempt at a trial on this rank, reset the process, and return the result of the attempt."""
+        self.job = assignment.job or self.job
         if self.job.store is not None:
             assignment = replace(assignment, folder=_folder_on_node(assignment.folder))
         if self._membership is not None:

@@ -28,6 +28,7 @@ from sweeps.space.problems import Problems, SpaceFile, key_names, report_domains
 from sweeps.space.runtime_env_section import KEY, read_runtime_env
 from sweeps.space.search_sections import SearchSections, option_names, perturbs, scheduler_keys
 from sweeps.space.section_models import (
+    BundleKeys,
     Checkpoints,
     DataKeys,
     DataSpec,
@@ -249,6 +250,7 @@ class _Loader:
         limits = search.limits
         reason = ""
         self._check_folds(data, scheduler)
+        self._check_bundle(data, scheduler)
         if scheduler is not None and scheduler.counts_rows:
             for key, text in row_obstacles(data, sections, scheduler):
                 self.file.wrong(key, text)
@@ -311,6 +313,25 @@ class _Loader:
         elif scheduler.max_t is not None and scheduler.max_t > folds:
             text = f"must be at most {folds}, because each step of a trial is one of the {folds} folds of data.valid, got {scheduler.max_t}"
             self.file.wrong("scheduler.max_t", text)
+
+    def _check_bundle(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
+        """Add a problem for each reason why the winner cannot be trained again on all rows."""
+        if self.search.bundle is None or self.search.bundle.train_on == "train":
+            return
+        obstacles = {
+            "needs the section `data`, because a loop that reads its own data chooses the rows": (
+                data is not None and not data.given
+            ),
+            "needs a single objective, because several objectives have no single winner": (
+                len(self.search.objectives) > 1
+            ),
+            "does not work under pbt, whose trials copy checkpoints of other trials": (
+                scheduler is not None and perturbs(scheduler)
+            ),
+        }
+        for text, is_obstacle in obstacles.items():
+            if is_obstacle:
+                self.file.wrong("bundle.train_on", f"`all` {text}; leave the section out")
 
     def _check_ingest(
         self, data: DataSpec | None, sections: dict[str, Template], scheduler: SchedulerSpec | None
@@ -536,6 +557,7 @@ _HOMES = {
     "search": Search,
     "limits": Limits,
     "checkpoints": Checkpoints,
+    "bundle": BundleKeys,
     KEY: RuntimeEnv,
 }
 

@@ -19,6 +19,7 @@ from sweeps.space.domains import Dimension
 from sweeps.space.enumeration import any_key, assignments
 from sweeps.space.passed_space import PLACE
 from sweeps.space.section_models import (
+    BundleKeys,
     Checkpoints,
     DataSpec,
     Limits,
@@ -56,6 +57,7 @@ class Space:
         repeats: Number of times that each configuration is trained.
         limits: Budget of the sweep.
         checkpoints: Which checkpoints the ended trials keep.
+        bundle: The model in the bundle of the winner.
         sections: Template of each section, by name: `params`, `preprocessor` and `scaling`, in the order of the file. If a key of `data` is
             tuned, `data` comes first, with the templates of its tuned keys.
         dimensions: All dimensions in the order of the file. A dimension comes before the dimensions inside it.
@@ -89,6 +91,7 @@ class Space:
     repeats: Repeats
     limits: Limits
     checkpoints: Checkpoints
+    bundle: BundleKeys
     sections: dict[str, Template]
     dimensions: tuple[Dimension, ...]
     cells: tuple[dict[str, Any], ...]
@@ -136,6 +139,19 @@ class Space:
     def objective(self) -> Objective:
         """The first objective. Most sweeps have only one objective."""
         return self.objectives[0]
+
+    @property
+    def refit_splits(self) -> tuple[str, ...]:
+        """The splits on whose rows a trial is trained again. Test is one of them only if `bundle` allows this and test is a random part."""
+        test = self.data.test
+        is_random = test is not None and test.kind in ("fraction", "group")
+        on_test = self.bundle.train_on == "all" and is_random
+        return ("train", "valid", "test") if on_test else ("train", "valid")
+
+    @property
+    def trains_winner(self) -> bool:
+        """True if the winner is trained again after the search, on the rows of several splits."""
+        return self.data.folds > 0 or self.bundle.train_on == "all"
 
     @property
     def always(self) -> tuple[Dimension, ...]:

@@ -1,6 +1,6 @@
 """Parse the sections that configure the search.
 
-These are `objective`, `constraints`, `search`, `scheduler`, `repeats`, `limits` and `checkpoints`.
+These are `objective`, `constraints`, `search`, `scheduler`, `repeats`, `limits`, `checkpoints` and `bundle`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sweeps.space.auto_algorithm import AUTO, AUTO_CANDIDATES, Choice
 from sweeps.space.nodes import Node, scalar
 from sweeps.space.problems import SpaceFile, check, report_domains, wrong_name
 from sweeps.space.section_models import (
+    BundleKeys,
     Checkpoints,
     Limits,
     Objective,
@@ -39,6 +40,7 @@ SEARCH_SECTIONS = (
     "repeats",
     "limits",
     "checkpoints",
+    "bundle",
 )
 
 
@@ -59,6 +61,7 @@ class SearchSections:
         repeats: Number of times that each configuration is trained.
         limits: Budget of the sweep.
         checkpoints: Rules for the checkpoints to keep.
+        bundle: The model in the bundle of the winner.
     """
 
     def __init__(self, file: SpaceFile, roots: Iterable[Path] = ()):
@@ -70,6 +73,7 @@ class SearchSections:
         self.repeats = self._read_repeats()
         self.limits = self._check(Limits, "limits")
         self.checkpoints = self._check(Checkpoints, "checkpoints")
+        self.bundle = self._check(BundleKeys, "bundle")
         self._check_checkpoints()
         self._check_objectives()
         if self.scheduler and perturbs(self.scheduler):
@@ -85,15 +89,7 @@ class SearchSections:
     @property
     def parsed(self) -> dict[str, Any]:
         """The parsed sections as keyword arguments of `Space`. The keys are the names of this object's attributes."""
-        names = (
-            "objectives",
-            "constraints",
-            "search",
-            "scheduler",
-            "repeats",
-            "limits",
-            "checkpoints",
-        )
+        names = ("objectives", *SEARCH_SECTIONS[1:])
         return {name: getattr(self, name) for name in names}
 
     def _check(self, model: type[T], section: str) -> T | None:

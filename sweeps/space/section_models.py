@@ -488,6 +488,19 @@ class Checkpoints:
 
 
 @dataclass(frozen=True)
+class BundleKeys:
+    """The model in the bundle that a sweep writes for its winner.
+
+    Attributes:
+        train_on: `train` exports the winner's own model. `all` trains the winner again at the end of the sweep, on train and valid. If
+            `data.test` is a fraction, `all` includes test, which is scored before. After a cross-validation, the winner is always trained
+            again.
+    """
+
+    train_on: Annotated[Literal["train", "all"], Field(examples=["all"])] = "train"
+
+
+@dataclass(frozen=True)
 class RuntimeEnv:
     """The environment that Ray sets up for the worker processes and for the process that prepares data.
 

@@ -154,6 +154,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "per_trial": "num_to_keep keep",
         "the loop decides when it reports a checkpoint": "checkpoint_frequency",
     },
+    "bundle": {"train_on": "refit refit_full retrain"},
     "space": {
         "params": "parameters hyperparameters param_space config train_loop_config",
         "preprocessor": "preprocessing preprocessors pipeline transforms",

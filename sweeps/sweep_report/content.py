@@ -19,7 +19,7 @@ from sweeps.core.metrics import base_name
 from sweeps.core.resources import number_text
 from sweeps.core.result import SweepResult, read_result, relocate
 from sweeps.core.sweep_folder import SweepFolder
-from sweeps.core.trial import State
+from sweeps.core.trial import State, trained_on
 from sweeps.space import Space
 from sweeps.space.domains import short_names
 from sweeps.study.record import STOPPED, Record, TrialRecord, read
@@ -180,7 +180,9 @@ def _head(record: Record, space: Space, result: SweepResult) -> str:
     )
     test = f"; on the test rows **{number(best['test'])}**" if best["test"] is not None else ""
     value = f"**{cell(record.metric)} {number(best['value'])}**{test}: trial {cell(best['trial'])}"
-    return f"# {cell(result.sweep)}\n\n{value}{f' with {values}' if values else ''}."
+    refit = best.get("refit")
+    trained = f" The exported model was trained on {trained_on(refit)}." if refit else ""
+    return f"# {cell(result.sweep)}\n\n{value}{f' with {values}' if values else ''}.{trained}"
 
 
 def _front(front: Sequence[dict[str, Any]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -22,7 +22,7 @@ from sweeps.core.resources import workers_text
 from sweeps.core.secrets import without_password
 from sweeps.core.stores import is_address
 from sweeps.core.sweep_folder import RESULT, SweepFolder
-from sweeps.core.trial import flat, format_trial_id, without_repetition
+from sweeps.core.trial import flat, format_trial_id, trained_on, without_repetition
 
 if TYPE_CHECKING:
     from sweeps.bundle.ensemble_summary import EnsembleSummary
@@ -225,11 +225,12 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         best.get("data", {}), best["preprocessor"], best["scaling"], best["params"]
     )
     lines += ["", *_places(result)]
+    trained = _trained_text(best)
     if result.bundle:
-        lines.append(f"bundle  {relative_path(result.bundle)}")
+        lines.append(f"bundle  {relative_path(result.bundle)}{trained}")
     elif result.checkpoint:
         lines.append(
-            f"checkpoint  {relative_path(result.checkpoint)} (the trainer has no `load`, so there is no bundle)"
+            f"checkpoint  {relative_path(result.checkpoint)}{trained} (the trainer has no `load`, so there is no bundle)"
         )
     lines += ["", "next:"]
     if result.bundle:
@@ -241,6 +242,11 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         command = f"{shell_command('sweeps')} export {sweep_argument(result.dir)}"
         lines.append(f"  {command}    # when the cause is fixed; no trial is trained again")
     return "\n".join([*lines, *again, *_look(result)])
+
+
+def _trained_text(best: Mapping[str, Any] | None) -> str:
+    """Return a text with the rows on which the exported model was trained again; "" for a model of the search."""
+    return f" (trained on {trained_on(best['refit'])})" if best and best.get("refit") else ""
 
 
 def _places(result: SweepResult) -> list[str]:
@@ -466,7 +472,7 @@ def format_sweep(
         else []
     )
     facts += [
-        (word, relative_path(Path(result[word])))
+        (word, f"{relative_path(Path(result[word]))}{_trained_text(best)}")
         for word in ("bundle", "checkpoint")
         if result.get(word)
     ]

@@ -309,7 +309,10 @@ def exported(
         fingerprint="f", label="y", task="binary", classes=(0, 1), check=None, missing={}
     )
     store = SimpleNamespace(
-        load_info=lambda data: facts, load_chain=lambda *which: None, load_test=lambda data: None
+        load_info=lambda data: facts,
+        load_chain=lambda *which: None,
+        find_chain=lambda key: None,
+        load_test=lambda data: None,
     )
     monkeypatch.setattr(trial_export, "PreparedStore", lambda folder, trust: store)
     monkeypatch.setattr(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.core.errors import InputError
-from sweeps.data.load import Splits, add_valid_to_train
+from sweeps.data.load import Splits, add_to_train
 from sweeps.data.missing import WORDS
 from sweeps.data.tables import (
     ALWAYS_MISSING,
@@ -167,7 +167,7 @@ def test_train_and_valid_joined():
         {"y": [1, 0], "c": pa.array([None, "z"]).dictionary_encode(), "x": [0.5, None]}
     )
     apart = Splits(train, valid, None, "y", "binary", ("no", "yes"), ("x", "c"), "f")
-    both = add_valid_to_train(apart)
+    both = add_to_train(apart, ["valid"])
     assert both.train.to_pydict() == {
         "x": [1.0, 2.0, 0.5, None],
         "c": ["a", "b", None, "z"],

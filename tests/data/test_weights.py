@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from sweeps.core.errors import InputError
 from sweeps.data import weights
-from sweeps.data.load import add_valid_to_train, fold_of, load_splits
+from sweeps.data.load import add_to_train, fold_of, load_splits
 from sweeps.data.variants import DataVariants
 from sweeps.space import DataSpec, Split
 
@@ -84,7 +84,9 @@ def test_classes_are_counted_in_the_train_part_of_each_fold_and_in_all_rows_of_a
             weights.row_weights(fold),
             compute_sample_weight("balanced", fold.train.column("y").to_numpy()),
         )
-    refit = add_valid_to_train(load_splits(spec(weight="w", class_weight="balanced")))
+    splits = load_splits(spec(weight="w", class_weight="balanced", test=Split("fraction", 0.2)))
+    refit = add_to_train(splits, ["valid", "test"])
+    assert refit.train.num_rows == len(FRAME)
     expected = FRAME.set_index("a").loc[refit.train.column("a").to_pylist()]
     np.testing.assert_allclose(
         weights.row_weights(refit), expected["w"] * compute_sample_weight("balanced", expected["y"])

@@ -25,6 +25,7 @@ MODELS = {
     "search": section_models.Search,
     "limits": section_models.Limits,
     "checkpoints": section_models.Checkpoints,
+    "bundle": section_models.BundleKeys,
     "runtime_env": section_models.RuntimeEnv,
 }
 FIELDS = {place: key_names(model) for place, model in MODELS.items()} | {

@@ -403,12 +403,12 @@ class StreamVariants:
             ]
         )
 
-    def splits(self, data: Mapping[str, Any], train_on_valid: bool = False) -> StreamSplits:
+    def splits(self, data: Mapping[str, Any], added: Sequence[str] = ()) -> StreamSplits:
         """Return the splits of a trial.
 
         Args:
             data: the trial's values of the tuned keys of `data`.
-            train_on_valid: True to add the rows of valid to train. These rows also stay in valid.
+            added: names of splits whose rows are added to train. These rows also stay in their splits.
         """
         spec = variant_of(self.spec, data)
         source = self.sources[spec.source]
@@ -428,9 +428,9 @@ class StreamVariants:
         if spec.rows < 1:
             rows["train"] = lazy["train"].count()
         train = lazy["train"]
-        if train_on_valid:
-            train = train.union(lazy["valid"])
-            rows["train"] += rows["valid"]
+        for name in added:
+            train = train.union(lazy[name])
+            rows["train"] += rows[name]
         types = {name: source.schema.field(name).type for name in columns}
         if label is not None:
             types[label] = pa.float64() if source.classes is None else pa.int64()

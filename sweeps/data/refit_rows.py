@@ -1,0 +1,18 @@
+"""The rows on which a trial is trained again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RefitRows:
+    """The rows on which a trial is trained again, after the search.
+
+    Attributes:
+        splits: Names of the splits whose rows are joined, `train` first.
+        folder: Folder that gets the fitted chain, in its subfolder `prepared`.
+    """
+
+    splits: tuple[str, ...]
+    folder: str
