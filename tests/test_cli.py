@@ -192,6 +192,7 @@ def test_json_leaves_out_empty_keys():
         (["predict", "absent/bundle", "rows.csv"], 2, "rows.csv: the file does not exist"),
         (["serve", "latest"], 2, "latest: is neither a bundle, a sweep's folder nor"),
         (["run"], 2, "Missing argument"),
+        (["run", "absent.yaml", "--minutes", "0"], 2, "'--minutes': 0.0 is not in the range x>0"),
         (["rnu"], 2, "No such command"),
     ],
 )

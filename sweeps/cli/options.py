@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ from sweeps.core.errors import InputError
 from sweeps.core.stores import check_address, is_address
 
 F = TypeVar("F", bound=Callable[..., Any])
+# When this process has started, apart from the start of Python, which takes a few hundredths of a second.
+STARTED = time.monotonic()
 # The type of an option or argument that names a file or a folder.
 PATH: Any = click.Path(path_type=Path)
 
@@ -58,6 +61,21 @@ trust = click.option(
     "--trust",
     is_flag=True,
     help="Read pickles in the sweep's folder that your key has not signed. Reading a pickle can run code that it contains.",
+)
+
+
+def _minutes_left(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    """Subtract the time since the start of this process from `--minutes`."""
+    return None if value is None else value - (time.monotonic() - STARTED) / 60
+
+
+minutes = click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=None,
+    metavar="N",
+    callback=_minutes_left,
+    help="End this command after N minutes, with the export of the best trial.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 only_json = click.option(

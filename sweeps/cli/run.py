@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     metavar="URL",
     help="Database of the study, postgresql://...  [default: a journal file in the sweep's folder]",
 )
+@options.minutes
 @options.share("those that no other sweep on this machine uses")
 @options.only_json
 @options.quiet
@@ -98,6 +99,7 @@ def run(file: str, root: Path | str | None, as_json: bool, quiet: bool, **how: A
     metavar="URL",
     help="URL of the study's database. Needed for a password, which sweeps does not store.",
 )
+@options.minutes
 @options.share("the limit of the original run")
 @options.trust
 @options.only_json

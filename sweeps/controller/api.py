@@ -65,6 +65,7 @@ def run(
     storage: str | None = None,
     cpus: int | None = None,
     gpus: int | None = None,
+    minutes: float | None = None,
     on_progress: Callable[[SweepStatus], None] | None = None,
 ) -> SweepResult:
     """Search a space and export the best trial.
@@ -92,6 +93,8 @@ def run(
         cpus: Largest number of CPUs that the sweep uses at once, on this machine or on the cluster. By default, all CPUs that other sweeps
             on this machine leave free.
         gpus: Largest number of GPUs that the sweep uses at once. By default, all GPUs that other sweeps on this machine leave free.
+        minutes: When this call must end, with the export and the final training. The earlier of this time and `limits.timeout` ends the
+            search. By default, only `limits` count.
         on_progress: Called with a `SweepStatus` a few times a second. By default, a notebook shows a live view, and a script shows nothing.
 
     Returns:
@@ -103,6 +106,7 @@ def run(
         SweepFailed: No trial has a value. The message contains the error of the first trial that failed.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
+    ends = _end_of(minutes)
     began = round(
         time.time(), 3
     )  # MLflow stores whole milliseconds, and the sweep's run is found by this time.
@@ -129,7 +133,16 @@ def run(
     if request is not None:
         notes += _show_notes((f"the space file is {SweepFolder(folder).space}",), on_progress)
     sweep = SweepRun(
-        space, root, folder, began, address, uri, on_progress, trackers=trackers, notes=notes
+        space,
+        root,
+        folder,
+        began,
+        address,
+        uri,
+        on_progress,
+        trackers=trackers,
+        notes=notes,
+        ends=ends,
     )
     store: str | None = None
     try:
@@ -173,6 +186,15 @@ def run(
                 f"sweeps cannot write to the folder {root}: {e.strerror}; name another folder",
             ) from e
         raise
+
+
+def _end_of(minutes: float | None) -> float | None:
+    """Return when a call with this number of minutes must end, by the monotonic clock. None if there is no limit."""
+    if minutes is None:
+        return None
+    if not minutes > 0:
+        raise InputError("--minutes", "leaves no time for a search; give a larger number, such as 5")
+    return time.monotonic() + 60 * minutes
 
 
 def _earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, ...]:
@@ -289,6 +311,7 @@ def resume(
     storage: str | None = None,
     cpus: int | None = None,
     gpus: int | None = None,
+    minutes: float | None = None,
     trust: bool = False,
     on_progress: Callable[[SweepStatus], None] | None = None,
 ) -> SweepResult:
@@ -304,6 +327,7 @@ def resume(
         storage: URL of the study's database. It is needed only if the database requires a password, which the folder does not store.
         cpus: Largest number of CPUs that the sweep uses at once. By default, the number with which the sweep started.
         gpus: Largest number of GPUs that the sweep uses at once. By default, the number with which the sweep started.
+        minutes: When this call must end; see `run`. By default, only `limits` count, also if the sweep started with `minutes`.
         trust: True to read pickles in the sweep's folder that this user's key has not signed. Reading a pickle runs the code inside it.
         on_progress: Called with a `SweepStatus` a few times a second. By default, a notebook shows a live view, and a script shows nothing.
 
@@ -316,6 +340,7 @@ def resume(
         SweepFailed: No trial has a value.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
+    ends = _end_of(minutes)
     if file is not None and not isinstance(file, (str, os.PathLike)):
         text = "a sweep keeps the space and the functions with which it began; to change its limits, pass overrides or add_trials"
         raise InputError(
@@ -342,9 +367,10 @@ def resume(
             on_progress,
             trust,
             create_trackers(space),
+            ends=ends,
         )
         logging_setup.set_environment()  # The clean-up after the last process imports parts of Ray.
-        earlier = continued.resume(changed=bool(file or overrides or add_trials))
+        earlier = continued.resume(changed=bool(file or overrides or add_trials or minutes))
         if earlier is not None:
             with mirrored(
                 folder

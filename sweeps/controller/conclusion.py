@@ -141,7 +141,7 @@ def _export(
     why = f"the winner was not trained on all rows ({str(error).strip().splitlines()[-1]})"
     if not space.data.folds:
         exported = export(None)
-        note = f"the exported model is that of the search, because {why}; `sweeps export --refit` trains it"
+        note = f"the exported model is that of the search, because {why}; `sweeps export` does this"
         return dataclasses.replace(exported, notes=(*exported.notes, note))
     described = trial_export.describe_recorded(store, number)
     if controller.why_no_training() is None:
@@ -263,7 +263,10 @@ def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> boo
 def nothing_left_note(reason: str | None) -> str:
     """Return the note for a resume that has no work left. The note says why the sweep ended, and how the user can continue the sweep."""
     if reason:
-        hint = "; to continue with another limit, add --set limits.KEY=VALUE"
-        hint *= reason.startswith("limits.")
+        hint = ""
+        if reason.startswith("limits."):
+            hint = "; to continue with another limit, add --set limits.KEY=VALUE"
+        elif reason == "--minutes":
+            hint = "; to continue, add --minutes N"
         return f"nothing is left to do: the sweep has ended ({reason}){hint}"
     return "nothing is left to do: every trial has ended; to add trials, use --add-trials N"

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sweeps.controller.command_handler import CommandHandler
+from sweeps.controller.deadline import Deadline
 from sweeps.controller.pool_monitor import PoolMonitor
 from sweeps.controller.ports import PoolHandle
 from sweeps.controller.status import SweepStatus
@@ -80,6 +81,7 @@ class SweepController:
         slots: Largest number of trials that run at the same time, until `slots_of` changes it. None if Ray Tune alone limits the number.
         slots_of: Function that takes the resources of the cluster, by name, and returns the new largest number. The controller calls it
             again and again, because nodes may join or leave. None if the number does not change.
+        deadline: When the whole command must end. None if the user gave no `--minutes`.
 
     Attributes:
         trials: Object that starts, pauses and ends trials.
@@ -102,6 +104,7 @@ class SweepController:
         prefit: Any = None,
         slots: int | None = None,
         slots_of: Callable[[Mapping[str, float]], int] | None = None,
+        deadline: Deadline | None = None,
     ):
         self.search, self.pool, self.trackers, self.began = search, pool, trackers, began
         self.study_store, self.space, self.scheduler = search.store, search.space, search.scheduler
@@ -128,6 +131,9 @@ class SweepController:
         self._slots = (
             slots  # Largest number of running trials; None for no limit other than Ray Tune's.
         )
+        self._deadline = deadline
+        self._reserved_for: int | None = None  # number of the trial for which `_reserve` was made
+        self._reserve = 0.0  # seconds that the command needs after the search
         self.commands = CommandHandler(self)
         self._pool_deaths = 0  # since a trial last ended
         self._stop_requested: set[str] = (
@@ -338,7 +344,7 @@ class SweepController:
         limits = self.space.limits
         if self._interrupted():
             self.stop("interrupted", State.RUNNING)
-        elif limits.timeout is not None or limits.max_gpu_hours is not None:
+        elif limits.timeout is not None or limits.max_gpu_hours is not None or self._deadline:
             self._check_budgets()
         self._check_prefit()
         if time.monotonic() - self._status_time > STATUS_INTERVAL:
@@ -394,8 +400,8 @@ class SweepController:
         budget, limits = self.search.budget, self.space.limits
         if len(budget.ended) >= self.search.queue.known_total:
             return
-        if limits.timeout is not None and time.monotonic() - self.began > limits.timeout:
-            self.stop("limits.timeout", State.PRUNED)
+        if (reason := self._time_limit(time.monotonic())) is not None:
+            self.stop(reason, State.PRUNED)
             return
         spent = self.progress.usage.worker_seconds if self.progress.usage else {}
         used = [(spent.get(name, 0.0), r.trial) for name, r in self.running.items()]
@@ -413,10 +419,33 @@ class SweepController:
                 reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED
             )
 
+    def _time_limit(self, now: float) -> str | None:
+        """Return the time limit that the sweep has reached; None if it has reached none.
+
+        Args:
+            now: The current time by the monotonic clock.
+        """
+        timeout, deadline = self.space.limits.timeout, self._deadline
+        ends = {} if timeout is None else {"limits.timeout": self.began + timeout}
+        if deadline is not None:
+            number, best = self.search.budget.best or (-1, None)
+            if number != self._reserved_for:
+                self._reserved_for = number
+                self._reserve = deadline.reserve(best.seconds if best else None, now)
+            ends["--minutes"] = deadline.end - self._reserve
+        if not ends:
+            return None
+        reason = min(ends, key=lambda name: ends[name])
+        self.progress.timeout = ends[reason] - self.began
+        return reason if now > ends[reason] else None
+
     def why_no_training(self) -> str | None:
         """Return why the winner must not be trained on all rows now; None if it may be."""
         if self.reason == "interrupted" or self._interrupted():
             return "the sweep was interrupted"
+        deadline = self._deadline
+        if deadline is not None and time.monotonic() > deadline.end - deadline.closing:
+            return "--minutes leaves too little time"
         return None
 
     def refuse(self, error: InputError) -> None:

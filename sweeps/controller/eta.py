@@ -92,14 +92,14 @@ def time_left(
         ended: (start, end) of each ended trial, ordered by end.
         running: The running trials.
         concurrency: The largest number of trials that have run in parallel.
-        timeout: `limits.timeout`, an upper bound in seconds.
+        timeout: When a time limit ends the search, an upper bound in seconds.
 
     Returns:
         The estimate, or None while it is unknown.
     """
     left = _estimate(total - len(ended), ended, running, max(1, concurrency))
     if timeout is not None and (left is None or left.seconds > timeout - now):
-        return TimeLeft(max(0.0, timeout - now), "limits.timeout", at_most=True)
+        return TimeLeft(max(0.0, timeout - now), "time limit", at_most=True)
     return left
 
 

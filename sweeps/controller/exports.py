@@ -80,7 +80,8 @@ def export(
         top: Number of trials to export, the best first.
         pareto: True to export all trials of the Pareto front. This needs several objectives.
         refit: True to train the trial again on the train and valid rows together. The training ends at the step of the model that an
-            export without `refit` would contain. After a cross-validation, every export is a refit. The training runs on the Ray cluster
+            export without `refit` would contain. After a cross-validation, every export is a refit. With `bundle: {train_on: all}`, every
+            export without `latest` is one, and test may be one of the splits. The training runs on the Ray cluster
             with which the sweep started, or on this machine if the sweep started without one.
         latest: True to export the latest checkpoint of each trial instead of the best checkpoint.
         ensemble: Number of rounds in which models are chosen for an ensemble, at least 1. Each round adds one model, so this is also the
@@ -182,7 +183,7 @@ class _Export:
             raise InputError(
                 "--latest", "does not work with a cross-validation, whose checkpoints hold no model"
             )
-        refit = refit or space.data.folds > 0
+        refit = refit or (space.trains_winner and not latest)
         store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
         refuse_other_entries(folder)
         if refit or space.trainer.load is not None:

@@ -75,6 +75,7 @@ class SweepProgress:
             paused and continues has several runs.
         concurrency: The largest number of trials that have run in parallel.
         usage: The latest report of the pool; None before the first report.
+        timeout: When a time limit ends the search, in seconds since the start of the sweep. None without a time limit.
     """
 
     def __init__(self, search: SearchLoop, began: float):
@@ -88,6 +89,7 @@ class SweepProgress:
         self.spans: list[tuple[float, float]] = []
         self._started: set[str] = set()  # ids of the trials that this driver started or continued
         self.concurrency = 0
+        self.timeout = search.space.limits.timeout
         self.usage: Usage | None = None
         self._nodes: dict[str, str] = {}
         self.best: BestTrial | None = None
@@ -241,9 +243,7 @@ class SweepProgress:
             )
             running.append(RunningTrial(now - r.began, to_stops))
         total = len(self.spans) + self._runs_left()
-        return time_left(
-            now, total, self.spans, running, self.concurrency, self._space.limits.timeout
-        )
+        return time_left(now, total, self.spans, running, self.concurrency, self.timeout)
 
     def _runs_left(self) -> int:
         """Return the number of runs of trials that have not ended. See `spans`.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.controller import conclusion, mlflow_summary
 from sweeps.controller.commands import CommandQueue
 from sweeps.controller.conclusion import Conclusion
+from sweeps.controller.deadline import Deadline, row_growth
 from sweeps.controller.notebook_view import NotebookView, StatusCallback, live_view
 from sweeps.controller.session import SweepSession
 from sweeps.controller.status import SweepStatus, starting_status
@@ -70,6 +71,7 @@ class SweepRun:
         trackers: All trackers except MLflow.
         share: The CPUs and GPUs that the sweep may use. Set it before `run`.
         notes: Lines that the live view of a notebook shows above the sweep.
+        ends: When the whole command must end, by the monotonic clock. None if only the limits of the space count.
     """
 
     space: Space
@@ -83,6 +85,7 @@ class SweepRun:
     trackers: Sequence[NamedTracker] = ()
     share: Share = EVERYTHING
     notes: Sequence[str] = ()
+    ends: float | None = None
 
     def __post_init__(self) -> None:
         self._publish_status: StatusCallback = lambda status: None
@@ -248,9 +251,11 @@ class SweepRun:
         try:
             stage = "connecting to Ray" if self.address or ray.is_initialized() else "starting Ray"
             self._publish_stage(stage, () if self._search_loop else self._learned_from)
+            began = time.monotonic()
             with self._check_started_early(), self._session() as session:
                 self._interrupt.again()
-                concluded = self._search(session, trackers)
+                start = time.monotonic() - began
+                concluded = self._search(session, trackers, start)
                 trackers.publish(ArtifactSaved(time.time(), RESULT, concluded.result.as_text()))
                 report = self._write_report(
                     concluded, trackers
@@ -270,6 +275,8 @@ class SweepRun:
             result, best = (None, None) if concluded is None else (concluded.result, concluded.best)
             trackers.publish(SweepEnded(ended, result, best, report, self._earlier_front))
             timeout = min(timeout, STOP_WITHIN) if self._interrupt.asked else timeout
+            if self.ends is not None:
+                timeout = min(timeout, max(CLOSE_SOON, self.ends - time.monotonic()))
             notes = trackers.close(timeout, self._publish_end_stage)
         result = self._save_result(concluded, notes, trackers)
         if concluded.error is not None:
@@ -312,8 +319,8 @@ class SweepRun:
         """Fingerprint of the data when the sweep started; None if the sweep is new."""
         return self._search_loop.store.data if self._search_loop is not None else None
 
-    def _search(self, session: SweepSession, trackers: TrackerHub) -> Conclusion:
-        """Search the space and export the best trial."""
+    def _search(self, session: SweepSession, trackers: TrackerHub, start: float) -> Conclusion:
+        """Search the space and export the best trial. `start` is how long the start of the session took, in seconds."""
         from sweeps.controller import tune_search
         from sweeps.controller.controller import SweepController
         from sweeps.search.cells import first_shapes
@@ -348,6 +355,7 @@ class SweepRun:
             prefit=session.prefit(shapes),
             slots=concurrency if follows else None,
             slots_of=slots_of if follows else None,
+            deadline=self._deadline(session, start),
         )
         self._publish_end_stage = controller.publish_stage
         controller.commands.queue = self._commands  # It knows the commands to earlier processes.
@@ -377,6 +385,16 @@ class SweepRun:
             fits=session.count_fits(),
             notes=(*self._learned_from, *session.dataset.notes),
         )
+
+    def _deadline(self, session: SweepSession, start: float) -> Deadline | None:
+        """Return when the command must end, and how large the final training is. None if the user gave no `--minutes`."""
+        if self.ends is None:
+            return None
+        growth = None
+        if self.space.trains_winner:
+            data = self.space.data
+            growth = row_growth(session.dataset.rows, self.space.refit_splits, data.folds)
+        return Deadline(self.ends, start, growth)
 
     @property
     def _learned_from(self) -> tuple[str, ...]:

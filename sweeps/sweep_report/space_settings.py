@@ -41,6 +41,7 @@ def settings_of(space: Space) -> dict[str, str]:
     found |= {"scheduler": space.scheduler.name, **_flat("scheduler", space.scheduler.options)}
     found |= {"repeats": str(space.repeats.count), "repeats.aggregate": space.repeats.aggregate}
     found |= _flat("limits", vars(space.limits)) | _flat("checkpoints", vars(space.checkpoints))
+    found |= _flat("bundle", vars(space.bundle))
     for name, template in space.sections.items():
         found |= dict(_leaves(template, name))
     return found

@@ -24,6 +24,7 @@ from sweeps.controller.commands import (
     send,
 )
 from sweeps.controller.controller import MAX_POOL_DEATHS, SweepController
+from sweeps.controller.deadline import Deadline
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.trial import Action, Checkpoint, GangSizePeriod, Report, State
 from sweeps.execution.messages import Progress, ResumeState, Usage
@@ -107,6 +108,46 @@ def test_a_chain_that_cannot_be_fitted_ends_the_sweep_unless_trials_have_ended(
     assert (going.refused is None) == bool(ended) and (going.reason is None) == bool(ended), (
         "its own trials fail, others stay"
     )
+
+
+def test_minutes_end_the_search_when_the_rest_is_just_enough_for_the_best_trial_so_far(
+    make_space, tmp_path
+):
+    going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
+    end = going.began + 100.0
+    going._deadline = Deadline(end, start=1.0, growth=2.0)
+    closing = going._deadline.closing
+    assert going._time_limit(end - closing - 0.1) is None
+    assert going._time_limit(end - closing + 0.1) == "--minutes"
+    name = going.start_trial()
+    assert name is not None
+    reports = (Report(1, {"loss": 0.5}, 1.0),)
+    going.on_trial_progress(name, Progress(reports, state=State.COMPLETE, seconds=10.0))
+    needed = going._deadline.reserve(10.0, now=going.began)
+    assert going.reason is None and needed > closing + 20.0
+    assert going._time_limit(end - needed - 0.1) is None
+    assert going._time_limit(end - needed + 0.1) == "--minutes"
+    assert going.progress.timeout == pytest.approx(100.0 - needed)
+
+
+def test_the_earlier_of_minutes_and_timeout_ends_the_search(make_space, tmp_path):
+    space = make_space(BODY, scheduler="{name: none}")
+    limits = dataclasses.replace(space.limits, timeout=50.0)
+    going, _ = controller(dataclasses.replace(space, limits=limits), tmp_path)
+    going._deadline = Deadline(going.began + 100.0, start=1.0)
+    assert going._time_limit(going.began + 49.0) is None
+    assert going._time_limit(going.began + 51.0) == "limits.timeout"
+    going._deadline = Deadline(going.began + 20.0, start=1.0)
+    assert going._time_limit(going.began + 20.0) == "--minutes"
+
+
+def test_the_winner_is_not_trained_after_an_interrupt_or_without_time(make_space, tmp_path):
+    going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
+    assert going.why_no_training() is None
+    going._deadline = Deadline(time.monotonic() + 1.0, start=1.0)
+    assert going.why_no_training() == "--minutes leaves too little time"
+    going.stop("interrupted", State.RUNNING)
+    assert going.why_no_training() == "the sweep was interrupted"
 
 
 def test_a_chain_that_cannot_be_fitted_ends_the_sweep_even_if_trials_fail_first(

@@ -368,14 +368,18 @@ def test_a_refit_is_worth_what_the_model_is_that_is_exported_otherwise(tmp_path,
 def test_a_refit_prints_the_test_score_of_the_new_model(tmp_path, monkeypatch):
     folder, _ = uneven(tmp_path)
 
+    refit = {"on": ["train", "valid"], "rows": 1500, "steps": 2}
+
     def write(*args: Any) -> trial_export.Exported:
         (args[4] / "bundle").mkdir()
-        return trial_export.Exported({"test": 0.25}, args[4] / "bundle")
+        facts = {"refit": refit} if args[6] is not None else {}
+        return trial_export.Exported({"test": 0.25} | facts, args[4] / "bundle")
 
     monkeypatch.setattr(trial_export, "export_trial", write)
-    monkeypatch.setattr(trial_refit, "refitted", lambda *args: contextlib.nullcontext())
+    monkeypatch.setattr(trial_refit, "refitted", lambda *args: contextlib.nullcontext("model"))
     done = CliRunner().invoke(cli.main, ["export", str(folder), "--refit"], prog_name="sweeps")
-    assert done.stderr == "test score of the new model: 0.25\n" and done.exit_code == 0
+    rows = "trained on 1,500 rows: train and valid\n"
+    assert done.stderr == f"{rows}test score of the new model: 0.25\n" and done.exit_code == 0
     assert [written.notes for written in exports.export(folder)] == [()], (
         "the result of the sweep has the other score"
     )

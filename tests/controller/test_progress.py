@@ -68,7 +68,7 @@ def test_before_the_first_trial(controller):
         (),
         0,
     )
-    assert s.left is not None and s.left.how == "limits.timeout" and 3490 < s.left.seconds <= 3500
+    assert s.left is not None and s.left.how == "time limit" and 3490 < s.left.seconds <= 3500
     early = starting_status(controller.space, 8, "own-1", controller.began, "reading the data")
     assert (early.name, early.metric, early.total, early.stage) == (
         "own-1",

@@ -89,6 +89,7 @@ def test_the_search_ends_when_all_configurations_were_tried(make_space, tmp_path
 def test_a_resume_of_an_exhausted_sweep_advises_no_limit():
     assert "--set" not in nothing_left_note("all 4 configurations of the space were tried")
     assert "--set" in nothing_left_note("limits.patience: 3 trials without an improvement")
+    assert nothing_left_note("--minutes").endswith("(--minutes); to continue, add --minutes N")
 
 
 def test_a_resumed_search_makes_the_same_decisions(make_space, tmp_path):

@@ -60,6 +60,7 @@ TAKEN = [
     {"checkpoints": {"per_trial": 1, "top": 5, "max_disk": "10GB"}},
     {"checkpoints": {"max_disk": "1.5 kb"}},
     {"checkpoints": {"per_trial": 5}},
+    {"bundle": {"train_on": "all"}},
     {
         "search": {
             "algorithm": "nsga2",
@@ -180,6 +181,7 @@ REFUSED = [
     {"limits": {"retry_on": "lost"}},
     {"limits": {"retry_on": ["5xx"]}},
     {"checkpoints": {"per_trial": 0}},
+    {"bundle": {"train_on": "test"}},
     {"checkpoints": {"per_trial": 2.5}},
     {"checkpoints": {"max_disk": 10}},
     {"checkpoints": {"max_disk": "10GiB"}},

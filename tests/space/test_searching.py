@@ -184,7 +184,36 @@ class TestWhatIsTaken:
         }
 
 
+    def test_a_fraction_of_test_is_trained_on_in_the_end_and_no_other_test_split(self, write) -> None:
+        for test, bundle, splits in (
+            ("0.1", "{train_on: all}", ("train", "valid", "test")),
+            ("0.1", None, ("train", "valid")),
+            ("0.1, group: g", "{train_on: all}", ("train", "valid", "test")),
+            ("other.csv", "{train_on: all}", ("train", "valid")),
+            ("{column: s, value: t}", "{train_on: all}", ("train", "valid")),
+            ("{time: day, last: 0.1}", "{train_on: all}", ("train", "valid")),
+            ("null", "{train_on: all}", ("train", "valid")),
+        ):
+            data = f"{{train: d.csv, valid: 0.2, label: y, test: {test}}}"
+            space = load(write(top(data=data, bundle=bundle)))
+            assert space.refit_splits == splits and space.trains_winner == (bundle is not None)
+
+
+ALL = {"bundle": "{train_on: all}"}
 INVALID = [
+    (ALL | {"bundle": "{train_on: both}"}, "bundle.train_on: must be train or all, got both"),
+    (
+        ALL | {"objective": TWO},
+        "bundle.train_on: `all` needs a single objective, because several objectives have no single winner; leave the section out",
+    ),
+    (
+        ALL | {"scheduler": "{name: pbt, perturbation_interval: 4}"},
+        "bundle.train_on: `all` does not work under pbt, whose trials copy checkpoints of other trials; leave the section out",
+    ),
+    (
+        ALL | {"trainer": "{loop: 'tests.user_loops:train'}", "data": None},
+        "bundle.train_on: `all` needs the section `data`, because a loop that reads its own data chooses the rows; leave the section out",
+    ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 4}", "checkpoints": "{top: 5}"},
         "checkpoints: cannot be limited under pbt, because its trials continue from the checkpoints of other trials",

@@ -1,0 +1,71 @@
+"""Predict when a search must end, so that the whole command ends in time (`--minutes`). Pure: nothing here reads a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+# Seconds of the start of Ray on an idle machine with two cores. A longer start shows a slower or busier machine.
+START = 2.5
+# Seconds from the end of the search to the end of the command on this machine: export, check, report and shutdown.
+CLOSING = 4.0
+# Seconds in which a worker starts on this machine. A time limit kills the workers that are training.
+WORKER_START = 2.5
+# A training on more rows may take longer than in proportion to the rows.
+MARGIN = 1.15
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When a command must end, and what the command does after the search.
+
+    Attributes:
+        end: When the command must end, by the monotonic clock.
+        start: Seconds that the start of Ray took in this command.
+        growth: Rows of the final training, divided by the rows on which a trial has trained. None without a final training.
+    """
+
+    end: float
+    start: float
+    growth: float | None = None
+
+    @property
+    def slowness(self) -> float:
+        """How much slower the machine is than the machine on which the constants were measured; at least 1."""
+        return max(1.0, self.start / START)
+
+    @property
+    def closing(self) -> float:
+        """Predicted seconds of export, check, report and shutdown."""
+        return CLOSING * self.slowness
+
+    def reserve(self, seconds: float | None, now: float) -> float:
+        """Return the seconds to leave after the search.
+
+        The final training is included only if it can still end in time.
+
+        Args:
+            seconds: How long the best trial ran on its workers. None while no trial has ended.
+            now: When the trial became the best one, by the monotonic clock.
+        """
+        if self.growth is None or seconds is None:
+            return self.closing
+        training = MARGIN * seconds * self.growth + WORKER_START * self.slowness
+        fits = now + training + self.closing <= self.end
+        return self.closing + (training if fits else 0.0)
+
+
+def row_growth(rows: Mapping[str, int], splits: Sequence[str], folds: int) -> float:
+    """Return the rows of the final training, divided by the rows on which a trial has trained.
+
+    Args:
+        rows: Number of rows by split. In a cross-validation, `train` has the rows of all folds.
+        splits: See `Space.refit_splits`.
+        folds: Number of folds of a cross-validation, each of which a trial leaves out once. 0 without a cross-validation.
+    """
+    if not folds:
+        return sum(rows[name] for name in splits) / rows["train"]
+    test = rows["test"] if "test" in splits else 0
+    # With test, the winner is trained without test first, to score it.
+    final = 2 * rows["train"] + test if test else rows["train"]
+    return final / (rows["train"] * (folds - 1))

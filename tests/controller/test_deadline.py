@@ -1,0 +1,58 @@
+"""How much time a command keeps for what follows the search."""
+
+from __future__ import annotations
+
+import pytest
+
+import sweeps
+from sweeps.controller import deadline
+from sweeps.controller.deadline import Deadline, row_growth
+
+
+def test_without_a_final_training_only_the_export_is_reserved():
+    found = Deadline(end=100.0, start=1.0)
+    assert found.reserve(50.0, now=10.0) == found.closing == deadline.CLOSING
+    assert Deadline(100.0, 1.0, growth=1.5).reserve(None, now=10.0) == deadline.CLOSING
+
+
+def test_a_final_training_is_reserved_by_the_best_trials_seconds_and_the_rows():
+    found = Deadline(end=100.0, start=1.0, growth=1.5)
+    training = deadline.MARGIN * 20 * 1.5 + deadline.WORKER_START
+    assert found.reserve(20.0, now=10.0) == pytest.approx(found.closing + training)
+    longer = Deadline(end=100.0, start=1.0, growth=2.0)
+    assert longer.reserve(20.0, now=10.0) > found.reserve(20.0, now=10.0)
+
+
+def test_a_final_training_that_cannot_end_in_time_is_not_reserved():
+    found = Deadline(end=100.0, start=1.0, growth=1.0)
+    latest = 100.0 - found.reserve(20.0, now=10.0)
+    assert found.reserve(20.0, now=latest - 0.1) > found.closing
+    assert found.reserve(20.0, now=latest + 0.1) == found.closing
+
+
+def test_a_slow_start_shows_a_slow_machine():
+    slow = Deadline(end=100.0, start=3 * deadline.START, growth=1.0)
+    assert slow.closing == pytest.approx(3 * deadline.CLOSING)
+    fast = Deadline(end=100.0, start=deadline.START, growth=1.0)
+    extra = slow.reserve(1.0, now=0.0) - fast.reserve(1.0, now=0.0)
+    assert extra == pytest.approx(2 * (deadline.CLOSING + deadline.WORKER_START))
+
+
+@pytest.mark.parametrize("call", [sweeps.run, sweeps.resume])
+def test_a_call_without_time_is_refused(call):
+    with pytest.raises(sweeps.InputError, match="--minutes: leaves no time for a search"):
+        call("absent", minutes=-0.1)
+
+
+@pytest.mark.parametrize(
+    ("splits", "folds", "growth"),
+    [
+        (("train", "valid"), 0, 80 / 60),
+        (("train", "valid", "test"), 0, 100 / 60),
+        (("train", "valid"), 5, 60 / (60 * 4)),
+        (("train", "valid", "test"), 5, (2 * 60 + 20) / (60 * 4)),
+    ],
+)
+def test_the_rows_of_the_final_training(splits, folds, growth):
+    rows = {"train": 60, "valid": 20, "test": 20}
+    assert row_growth(rows, splits, folds) == pytest.approx(growth)
