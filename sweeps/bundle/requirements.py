@@ -6,6 +6,7 @@ The search parses source files and does not import them.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.metadata
 import io
@@ -85,7 +86,8 @@ def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Req
         if "." in module:
             pending.append(module.rpartition(".")[0])
         package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-        pending += _imports(file, package, lazy=top != OWN_PACKAGE)
+        modified = file.stat().st_mtime_ns
+        pending += _imports(file, package, lazy=top != OWN_PACKAGE, modified=modified)
     return Requirements(local, ours, frozenset(packages), files)
 
 
@@ -112,7 +114,9 @@ def fingerprint(
     }
     sources |= find_requirements(modules, roots).files
     for script in scripts:
-        imported = _imports(script, "", lazy=True) if script.suffix == ".py" else ()
+        modified = script.stat().st_mtime_ns
+        is_python = script.suffix == ".py"
+        imported = _imports(script, "", lazy=True, modified=modified) if is_python else ()
         sources |= {script.name: script} | find_requirements(
             imported, [script.parent, *roots]
         ).files
@@ -174,13 +178,15 @@ def pin_versions(packages: Iterable[str]) -> list[str]:
     return sorted(out)
 
 
-def _imports(file: Path, package: str, lazy: bool) -> list[str]:
+@functools.cache
+def _imports(file: Path, package: str, lazy: bool, modified: int) -> list[str]:
     """List the modules that a source file imports. For `from a import b`, the list has `a` and `a.b`.
 
     Args:
         file: the source file.
         package: the package that relative imports start from.
         lazy: True to include imports inside functions, except imports of Ray.
+        modified: time at which the file was modified, so that a file that has changed is read again.
     """
     if (tree := references.parse_source(file)) is None:
         return []

@@ -193,7 +193,9 @@ def _end_of(minutes: float | None) -> float | None:
     if minutes is None:
         return None
     if not minutes > 0:
-        raise InputError("--minutes", "leaves no time for a search; give a larger number, such as 5")
+        raise InputError(
+            "--minutes", "leaves no time for a search; give a larger number, such as 5"
+        )
     return time.monotonic() + 60 * minutes
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -287,16 +289,17 @@ class SweepRun:
     def _check_started_early(self) -> contextlib.AbstractContextManager[None]:
         """Start the process that will check the bundle, so that its slow imports are finished before the check.
 
-        Start none if no bundle is made.
+        Import the same packages in this process, in a thread, because the export needs them. If no bundle is made, start nothing.
         """
         from sweeps.bundle import check_process
 
         trainer = self.space.trainer
         if trainer.load is None or len(self.space.objectives) > 1:
             return contextlib.nullcontext()
-        return check_process.started_early(
-            [trainer.backend] if trainer.backend in ("lightgbm", "torch", "xgboost") else []
-        )
+        packages = [b for b in ("lightgbm", "torch", "xgboost") if b == trainer.backend]
+        names = ("sweeps.bundle.export", "mlflow.pyfunc", *packages, "optuna.visualization")
+        threading.Thread(target=_import_all, args=names, name="import", daemon=True).start()
+        return check_process.started_early(packages)
 
     def _session(self) -> SweepSession:
         failures, job = (
@@ -503,6 +506,13 @@ class SweepRun:
             if separator and scheme.startswith("sqlite")
             else uri
         )
+
+
+def _import_all(*names: str) -> None:
+    """Import modules. Whoever needs a module later reports the error of its import."""
+    for name in names:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
 
 def _with_stdout(callback: StatusCallback) -> StatusCallback:

@@ -53,6 +53,7 @@ def refitted(
         SweepFailed: See `trained_again`.
         BundleError: See `trained_again`.
     """
+    checked_steps(study_store, number)
     origin = read_origin(folder)
     address = origin.get("address")
     prepare_ray(address)
@@ -104,26 +105,12 @@ def trained_again(
         The new model. Its files exist until the `with` block ends.
 
     Raises:
-        InputError: The trial reported no value, the data has changed, or the scheduler copies checkpoints between trials, as `pbt` does.
+        InputError: The data has changed. See also `checked_steps`.
         SweepFailed: The loop failed, or `why_stop` returned a text.
         BundleError: The loop saved no checkpoint with the model of the last step.
     """
-    from sweeps.search.plugins import scheduler_of
-
-    folder, space = study_store.folder, study_store.space
-    if scheduler_of(space.scheduler).perturbs:
-        text = (
-            f"does not work with the scheduler {space.scheduler.name}, whose trials copy checkpoints of other trials and "
-            "change their own parameters"
-        )
-        raise InputError("--refit", text)
-    trial = study_store.trial(number)
-    steps = steps_to_train(folder, space, study_store, number)
-    if steps is None:
-        raise InputError(
-            "--refit",
-            f"trial {trial.id} reported no value, so the number of steps to train is unknown",
-        )
+    folder, space, trial = study_store.folder, study_store.space, study_store.trial(number)
+    steps = checked_steps(study_store, number)
     runs = [space.refit_splits]
     if space.data.folds and "test" in space.refit_splits:
         runs = [space.refit_splits[:2], *runs]
@@ -144,6 +131,31 @@ def trained_again(
             )
         assert model is not None
         yield model
+
+
+def checked_steps(study_store: StudyStore, number: int) -> int:
+    """Return the number of steps for which a trial is trained again.
+
+    Raises:
+        InputError: The trial reported no value, or the scheduler copies checkpoints between trials, as `pbt` does.
+    """
+    from sweeps.search.plugins import scheduler_of
+
+    scheduler = study_store.space.scheduler
+    if scheduler_of(scheduler).perturbs:
+        text = (
+            f"does not work with the scheduler {scheduler.name}, whose trials copy checkpoints of other trials and "
+            "change their own parameters"
+        )
+        raise InputError("--refit", text)
+    steps = steps_to_train(study_store.folder, study_store.space, study_store, number)
+    if steps is None:
+        trial = study_store.trial(number).id
+        raise InputError(
+            "--refit",
+            f"trial {trial} reported no value, so the number of steps to train is unknown",
+        )
+    return steps
 
 
 def _train(

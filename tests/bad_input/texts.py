@@ -133,14 +133,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "- a",
             "- a\n",
             "1:1: a space file must be a mapping with keys name, trainer, data, objective, constraints, search, scheduler, repeats,"
-            " limits, checkpoints, runtime_env, trackers, space, got [a]",
+            " limits, checkpoints, bundle, runtime_env, trackers, space, got [a]",
         ),
         whole(
             "text",
             "hello",
             "hello\n",
             "1:1: a space file must be a mapping with keys name, trainer, data, objective, constraints, search, scheduler, repeats,"
-            " limits, checkpoints, runtime_env, trackers, space, got hello",
+            " limits, checkpoints, bundle, runtime_env, trackers, space, got hello",
         ),
         whole("a bare key", "? [a]⏎: b", "? [a]\n: b\n", "1:3: a key must be a name, got [a]"),
         whole(

@@ -102,7 +102,8 @@ def test_several_objectives_and_a_refit():
     text = model_card(manifest(training, task="regression", classes=None))
     assert (
         "| `valid-auc` | 0.9 |\n| `gpu_seconds` | 12 |" in text
-        and "| trained again on | 800 rows: train and valid; the objective's value is from before |" in text
+        and "| trained again on | 800 rows: train and valid; the objective's value is from before |"
+        in text
     )
     assert "predicts `churned`, numbers." in text
     training["refit"] = {"on": ["train", "valid", "test"], "rows": 1000, "steps": 12}

@@ -85,9 +85,7 @@ def test_a_last_trial_that_takes_longer_than_all_others_leaves_one_in_the_dark()
 
 def test_it_promises_no_more_than_the_time_limit():
     left = time_left(40.0, 160, rounds(10, 1, 4.0), [RunningTrial(0.0)], 1, 100.0)
-    assert (
-        left is not None and left.seconds == 60.0 and left.how == "time limit" and left.at_most
-    )
+    assert left is not None and left.seconds == 60.0 and left.how == "time limit" and left.at_most
     early = time_left(5.0, 16, [], [RunningTrial(5.0)], 1, 100.0)
     assert early is not None and early.seconds == 95.0 and early.at_most, (
         "known before any trial has ended"

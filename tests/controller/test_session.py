@@ -270,7 +270,7 @@ def test_a_rerun_uses_the_same_session(events, space, no_report, tmp_path, monke
     folder = swept(tmp_path).dir
     events.clear()
     again = Progress((Report(1, {"valid-mlogloss": 0.5}, 1.0),), state=State.COMPLETE)
-    monkeypatch.setattr("ray.wait", lambda references: (references, []))
+    monkeypatch.setattr("ray.wait", lambda references, timeout: (references, []))
     monkeypatch.setattr("ray.get", lambda reference: {"advance": again}.get(reference))
     assert str(rerun(folder, "0")) == "trial 0000: 1 step, bit-identical to the original run"
     assert events == [

@@ -183,8 +183,9 @@ class TestWhatIsTaken:
             "params.q": 0.75,
         }
 
-
-    def test_a_fraction_of_test_is_trained_on_in_the_end_and_no_other_test_split(self, write) -> None:
+    def test_a_fraction_of_test_is_trained_on_in_the_end_and_no_other_test_split(
+        self, write
+    ) -> None:
         for test, bundle, splits in (
             ("0.1", "{train_on: all}", ("train", "valid", "test")),
             ("0.1", None, ("train", "valid")),
@@ -211,7 +212,7 @@ INVALID = [
         "bundle.train_on: `all` does not work under pbt, whose trials copy checkpoints of other trials; leave the section out",
     ),
     (
-        ALL | {"trainer": "{loop: 'tests.user_loops:train'}", "data": None},
+        ALL | {"trainer": "{loop: 'tests.user_loops:plain'}", "data": None},
         "bundle.train_on: `all` needs the section `data`, because a loop that reads its own data chooses the rows; leave the section out",
     ),
     (
