@@ -19,6 +19,7 @@ from sweeps.trainers._best import BestStep
 from sweeps.trainers._catboost_model import ERRORS, Model, predictions_of
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import SPLITS, RequestedMetrics
+from sweeps.trainers._rounds import Rounds
 
 NEVER = 10**9  # seconds between two snapshots; CatBoost also writes one when `fit` ends
 # With one of these parameters, later iterations change earlier trees.
@@ -63,6 +64,7 @@ class Training:
         requested: The requested metrics.
         data: Rows in CatBoost's format, and labels, of "train" and "valid".
         scratch: An existing folder for CatBoost's files.
+        rounds: The iterations to train and to report.
 
     Attributes:
         step: Number of the last iteration.
@@ -76,6 +78,7 @@ class Training:
         requested: RequestedMetrics,
         data: Mapping[str, tuple[cb.Pool, np.ndarray]],
         scratch: Path,
+        rounds: Rounds,
     ):
         self.cur, self.params, self.requested, self.data, self.scratch = (
             cur,
@@ -85,7 +88,7 @@ class Training:
             scratch,
         )
         self.step, self.best = 0, BestStep(cur)
-        self.last = min(params["iterations"], cur.max_t or params["iterations"])
+        self.rounds = rounds
         self.model_of = functools.partial(
             Model,
             task=str(cur.task),
@@ -99,6 +102,11 @@ class Training:
         self._due = False  # whether this iteration has a checkpoint
         self._error: BaseException | None = None
         self._raw = RawPredictions()
+
+    @property
+    def is_finished(self) -> bool:
+        """True if the last iteration was the last one to train."""
+        return self.rounds.is_last(self.step, self.best.step)
 
     def restore(self) -> None:
         """Continue from the trial's checkpoint, if there is one. If `params` have changed, the earlier iterations are trained again."""
@@ -147,9 +155,7 @@ class Training:
             self._best_model = model
         if self.step <= self._done:
             return
-        if (
-            self.step == self.last
-        ):  # before `report`, which ends the trial at the scheduler's `max_t`
+        if self.is_finished:  # before `report`, which ends the trial at the scheduler's `max_t`
             self.cur.report_final(self._final(model))
         report(self._ended, functools.partial(self._save, model) if self._due else None)
 
@@ -166,12 +172,14 @@ class Training:
 
     def _continues(self, step: int, history: Mapping[str, Mapping[str, list[float]]]) -> bool:
         self.step = step
+        if not self.cur.report_due(step, step in self.rounds.reported):
+            return True
         metrics = self._measured(history)
         is_best = self.best.compare(step, metrics, self.requested.lead)
-        self._due = step > self._done and self.cur.checkpoint_due(step, last=step == self.last)
+        self._due = step > self._done and self.cur.checkpoint_due(step, last=self.is_finished)
         if (
             self._due
-            or step == self.last
+            or self.is_finished
             or (self._is_shrinking and is_best and not self.cur.keep_last)
         ):
             self._ended = metrics

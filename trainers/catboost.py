@@ -1,14 +1,15 @@
-"""Train gradient-boosted trees with CatBoost, on one worker. Each iteration sends one report.
+"""Train gradient-boosted trees with CatBoost, on one worker. A step is an iteration.
 
 `params` has CatBoost's own parameters. `iterations` is the number of trees (default: the scheduler's `max_t`, or 1000). The loss function,
 the number of threads and the seed follow from the trial, unless `params` sets them. Columns with text or with the pandas type `category`
-are categorical features, so no encoder is needed.
+are categorical features, so no encoder is needed. `params.patience` ends the training earlier. `sweeps.trainers._rounds` chooses the
+iterations that are reported.
 
-Every iteration reports only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time. The
+A report has only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time. The
 metrics of `eval_metric` are measured on valid. Names are those of `sweeps.core.metrics`, or CatBoost's own.
 
 If the trial is not stopped, more metrics are measured after the last iteration, on train and valid, for the model of the best iteration
-(`Current.report_final`). With `params.report: all`, every iteration reports these metrics.
+(`Current.report_final`). With `params.report: all`, every report has these metrics.
 
 CatBoost returns a model only when `fit` ends. The trainer therefore ends `fit` at each checkpoint, and continues from CatBoost's snapshot.
 """
@@ -30,6 +31,7 @@ from sweeps.trainers._catboost_model import Model, categorical, metric_name, wit
 from sweeps.trainers._catboost_rounds import Training
 from sweeps.trainers._metrics import REPORTED
 from sweeps.trainers._requested import RequestedMetrics
+from sweeps.trainers._rounds import Rounds, max_rounds
 
 # Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
@@ -48,7 +50,9 @@ TRAINER: dict[str, Any] = {
     ),
     # A model and a snapshot, in which every tree has all its leaves. The snapshot also has predictions for every row.
     "checkpoint_bytes": (
-        "100_000 + 1_000 * features + 40 * rows * outputs + 2 * (iterations or max_t or 1_000) * (400 + 16 * outputs * 2 ** (depth or 6))"
+        "100_000 + 1_000 * features + 40 * rows * outputs"
+        " + 2 * (iterations or max_t or max(1_000, min(5_000, 5_000 * patience)))"
+        " * (400 + 16 * outputs * 2 ** (depth or 6))"
     ),
     "metrics": {
         "binary": ["logloss", "error", "accuracy", "auc"],
@@ -63,7 +67,12 @@ TRAINER: dict[str, Any] = {
         "iterations": {
             "type": "integer",
             "minimum": 1,
-            "description": "Number of trees. Each tree sends one report. Default: `max_t`, or 1000.",
+            "description": "Largest number of trees. Default: `max_t`, or 1000; with `patience`, 5000.",
+        },
+        "patience": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Training ends after this many trees without an improvement.",
         },
         "report": {
             "enum": ["asked", "all"],
@@ -72,7 +81,7 @@ TRAINER: dict[str, Any] = {
         },
         "eval_metric": {
             "type": ["string", "array"],
-            "description": "Additional metrics, measured on `valid`, that every iteration reports.",
+            "description": "Additional metrics, measured on `valid`, in every report.",
         },
         "loss_function": {
             "type": "string",
@@ -300,6 +309,7 @@ TRAINER: dict[str, Any] = {
     # A value of each option and parameter, or a domain to tune it with, for editors
     "examples": {
         "iterations": {"randint": [100, 1000]},
+        "patience": 50,
         "eval_metric": "AUC",
         "loss_function": "Logloss",
         "learning_rate": {"loguniform": [0.01, 0.3]},
@@ -333,21 +343,17 @@ TRAINER: dict[str, Any] = {
 }
 
 LOSSES = {"binary": "Logloss", "multiclass": "MultiClass", "regression": "RMSE"}
+# Parameters of the trainer, which CatBoost does not have
+OWN = ("patience", "report", "eval_metric")
 ALIASES = {"random_state": "random_seed", "objective": "loss_function"}
 # Parameters that the trainer has in another form or sets itself, and what to write instead.
 REFUSED = {
     **dict.fromkeys(("num_boost_round", "n_estimators", "num_trees"), "write `iterations`"),
     **dict.fromkeys(("custom_metric", "custom_loss"), "write `eval_metric`"),
+    **dict.fromkeys(("early_stopping_rounds", "od_type", "od_wait", "od_pval"), "write `patience`"),
     **dict.fromkeys(
-        (
-            "early_stopping_rounds",
-            "od_type",
-            "od_wait",
-            "od_pval",
-            "use_best_model",
-            "best_model_min_trees",
-        ),
-        "write a `scheduler`; the model of the best iteration is kept anyway",
+        ("use_best_model", "best_model_min_trees"),
+        "the trainer keeps the model of the best iteration",
     ),
     **dict.fromkeys(
         (
@@ -364,10 +370,10 @@ REFUSED = {
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """Train one model. Report every iteration, and keep the model of the best iteration.
+    """Train one model, and keep the model of the best iteration that is reported.
 
     Args:
-        config: The trial's `params`: CatBoost's parameters, `report` and `eval_metric`.
+        config: The trial's `params`: CatBoost's parameters, and the trainer's own (`OWN`).
 
     Raises:
         ValueError: The data has no label, a parameter is refused, a requested metric is unknown, or the training ended early.
@@ -385,9 +391,10 @@ def train_func(config: dict[str, Any]) -> None:
         for split in ("train", "valid")
     }
     with tempfile.TemporaryDirectory() as scratch:
-        training = Training(cur, params, requested, data, Path(scratch))
+        rounds = Rounds.of(config, params["iterations"], cur.max_t)
+        training = Training(cur, params, requested, data, Path(scratch), rounds)
         training.restore()
-        while training.step < training.last:
+        while not training.is_finished:
             training.fit()
 
 
@@ -414,10 +421,10 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
         for name, value in whole_numbers(config, TRAINER["parameters"]).items()
         if value is not None
     }
-    for name in ("report", "eval_metric"):
+    for name in OWN:
         given.pop(name, None)
     params: dict[str, Any] = {
-        "iterations": cur.sweep_max_t or 1000,
+        "iterations": cur.sweep_max_t or max_rounds(config, 1000),
         "loss_function": LOSSES[str(cur.task)],
         "thread_count": cur.threads,
         "random_seed": cur.seed,

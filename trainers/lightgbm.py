@@ -1,14 +1,14 @@
-"""Train gradient-boosted trees with LightGBM, on one or several workers. Each boosting round sends one report.
+"""Train gradient-boosted trees with LightGBM, on one or several workers. A step is a boosting round.
 
 `params` has LightGBM's own parameters, and `num_boost_round` (default: the scheduler's `max_t`, or 100). The objective, the number of
 classes, the number of threads and the seed follow from the trial, unless `params` sets them. A column of the pandas type `category` is a
-categorical feature.
+categorical feature. `params.patience` ends the training earlier. `sweeps.trainers._rounds` chooses the rounds that are reported.
 
-Every round reports only the metrics named in the objectives, the constraints and `params.eval_metric`, because each metric takes time. The
+A report has only the metrics named in the objectives, the constraints and `params.eval_metric`, because each metric takes time. The
 metrics of `eval_metric` are measured on valid. Names are those of `sweeps.core.metrics`, or LightGBM's own.
 
 If the trial is not stopped, more metrics are measured after the last round, on train and valid, for the model of the best round
-(`Current.report_final`). With `params.report: all`, every round reports these metrics.
+(`Current.report_final`). With `params.report: all`, every report has these metrics.
 
 With several workers, each worker measures the metrics of train on its own part of the rows, because LightGBM does so. sweeps uses the
 metrics of rank 0.
@@ -45,6 +45,7 @@ from sweeps.trainers._lightgbm_booster import (
 )
 from sweeps.trainers._metrics import REPORTED
 from sweeps.trainers._requested import RequestedMetrics
+from sweeps.trainers._rounds import Rounds, agree, max_rounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +64,9 @@ TRAINER: dict[str, Any] = {
     "ranking": "lambdarank|rank_xendcg|xendcg|xe_ndcg|xe_ndcg_mart|xendcg_mart",
     # At most two models as text, in which every tree has all its leaves.
     "checkpoint_bytes": (
-        "10_000 + 100 * features + 2 * (num_boost_round or max_t or 100) * outputs * (500 + 150 * min(num_leaves or 31, 2 * rows))"
+        "10_000 + 100 * features"
+        " + 2 * (num_boost_round or max_t or max(100, min(5_000, 5_000 * patience)))"
+        " * outputs * (500 + 150 * min(num_leaves or 31, 2 * rows))"
     ),
     "metrics": {
         "binary": [
@@ -101,7 +104,12 @@ TRAINER: dict[str, Any] = {
         "num_boost_round": {
             "type": "integer",
             "minimum": 1,
-            "description": "Number of boosting rounds. Each round sends one report. Default: `max_t`, or 100.",
+            "description": "Largest number of rounds. Default: `max_t`, or 100; with `patience`, 5000.",
+        },
+        "patience": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Training ends after this many rounds without an improvement.",
         },
         "report": {
             "enum": ["asked", "all"],
@@ -110,7 +118,7 @@ TRAINER: dict[str, Any] = {
         },
         "eval_metric": {
             "type": ["string", "array"],
-            "description": "Additional metrics, measured on `valid`, that every round reports.",
+            "description": "Additional metrics, measured on `valid`, in every report.",
         },
         "objective": {
             "type": "string",
@@ -493,6 +501,7 @@ TRAINER: dict[str, Any] = {
     # A value of each option and parameter, or a domain to tune it with, for editors
     "examples": {
         "num_boost_round": {"randint": [50, 500]},
+        "patience": 50,
         "eval_metric": "auc",
         "objective": "binary",
         "learning_rate": {"loguniform": [0.01, 0.3]},
@@ -550,6 +559,8 @@ TRAINER: dict[str, Any] = {
 }
 
 OBJECTIVES = {"binary": "binary", "multiclass": "multiclass", "regression": "regression"}
+# Parameters of the trainer, which LightGBM does not have
+OWN = ("num_boost_round", "patience", "report", "eval_metric")
 ALIASES = {
     "boosting_type": "boosting",
     "eta": "learning_rate",
@@ -571,8 +582,13 @@ REFUSED = {
     ),
     **dict.fromkeys(("metric", "metrics"), "write `eval_metric`"),
     **dict.fromkeys(
-        ("early_stopping_round", "early_stopping_rounds"),
-        "write a `scheduler`; the model of the best round is kept anyway",
+        (
+            "early_stopping_round",
+            "early_stopping_rounds",
+            "early_stopping",
+            "n_iter_no_change",
+        ),
+        "write `patience`",
     ),
 }
 # Parameters of the data set. They cannot change after the data set is made.
@@ -597,10 +613,10 @@ LARGE = 400_000  # from this number of values in a rank's table, a round takes s
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """Train one booster. Report every round, and keep the model of the best round.
+    """Train one booster, and keep the model of the best round that is reported.
 
     Args:
-        config: The trial's `params`: LightGBM's parameters, `num_boost_round`, `report` and `eval_metric`.
+        config: The trial's `params`: LightGBM's parameters, and the trainer's own (`OWN`).
 
     Raises:
         ValueError: The data has no label, a column is not numeric, a parameter is refused, or a requested metric is unknown.
@@ -611,7 +627,8 @@ def train_func(config: dict[str, Any]) -> None:
     requested = RequestedMetrics.of(
         config, cur, REPORTED, functools.partial(metric_name, str(cur.task))
     )
-    rounds = int(config.get("num_boost_round") or cur.max_t or 100)
+    most = int(config.get("num_boost_round") or cur.max_t or max_rounds(config, 100))
+    rounds = Rounds.of(config, most, cur.max_t)
     if cur.weight is not None:
         requested = requested.with_computed_train(str(cur.task))
     rows = {
@@ -622,37 +639,40 @@ def train_func(config: dict[str, Any]) -> None:
     params |= metric_parameters(requested.framework_metrics(requested.reported))
     best = BestRound(cur, params["boosting"] == "dart")
     previous, done = _restore(best, _can_continue(params))
-    if done >= rounds:
+    if rounds.is_last(done, best.step):
         return
     train, valid = _datasets(cur, rows, params, previous is not None)
     metrics_of = RoundMetrics(requested, str(cur.task))
-    last = min(rounds, cur.max_t or rounds)
     interval = _renewal_interval(params, rows["train"].features.size)
+    renewals = rounds.resumable(interval, params["bagging_freq"] if _draws_rows(params) else 1)
     booster: lgb.Booster | None = None
     try:
-        for step in range(1 if previous is None else done + 1, rounds + 1):
+        for step in rounds.after(0 if previous is None else done, best):
             if booster is None:
                 booster = _first_round(
                     params | (_seeds(params, step) if interval else {}), train, valid, previous
                 )
             else:
-                if interval and ((step - 1) % interval == 0 or step - 1 in cur.milestones):
+                if interval and (step - 1 in renewals or step - 1 in cur.milestones):
                     _renew(booster, params, step)
                 booster.update()
             if step <= done:  # a round before the checkpoint, which is trained again
+                continue
+            if not cur.report_due(step, step in rounds.reported):
                 continue
             metrics = metrics_of.measure(booster)
             if best.compare(step, metrics, requested.lead):
                 best.rounds = booster.current_iteration()
                 best.text = booster.model_to_string(num_iteration=-1) if best.whole else None
-            resumable = (
-                not interval or step % interval == 0 or step == last or step in cur.milestones
-            )
+            if config.get("patience"):
+                agree(best)
+            is_last = rounds.is_last(step, best.step)
+            resumable = not interval or step in renewals or is_last or step in cur.milestones
             if (
-                step == last and rank == 0
+                is_last and rank == 0
             ):  # before `report`, which ends the trial at the scheduler's `max_t`
                 cur.report_final(metrics_of.final(booster, best, step, rows, metrics))
-            due = rank == 0 and resumable and cur.checkpoint_due(step, last=step == last)
+            due = rank == 0 and resumable and cur.checkpoint_due(step, last=is_last)
             report(metrics, functools.partial(best.save, booster, step) if due else None)
     finally:
         if booster is not None:
@@ -698,11 +718,10 @@ def parameters(
     """
     for name in REFUSED.keys() & config.keys():
         raise ValueError(f"params.{name} is not a parameter of lightgbm; {REFUSED[name]}")
-    own = ("num_boost_round", "report", "eval_metric")
     given = {
         name: value
         for name, value in whole_numbers(config, TRAINER["parameters"]).items()
-        if name not in own and value is not None
+        if name not in OWN and value is not None
     }
     given = {ALIASES.get(name, name): value for name, value in given.items()}
     params: dict[str, Any] = {

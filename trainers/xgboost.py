@@ -1,16 +1,17 @@
-"""Train gradient-boosted trees with XGBoost, on one or several workers. Each boosting round sends one report.
+"""Train gradient-boosted trees with XGBoost, on one or several workers. A step is a boosting round.
 
 `params` has XGBoost's own parameters, and `num_boost_round` (default: the scheduler's `max_t`, or 100). The objective, the number of
-classes, the number of threads and the seed follow from the trial, unless `params` sets them.
+classes, the number of threads and the seed follow from the trial, unless `params` sets them. `params.patience` ends the training earlier.
+`sweeps.trainers._rounds` chooses the rounds that are reported.
 
-Every round reports only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time. The metrics
+A report has only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time. The metrics
 of `eval_metric` are measured on valid. Objectives and constraints may also name metrics that only `sweeps.core.metrics` has.
 
 If the trial is not stopped, more metrics are measured after the last round, on train and valid, for the model of the best round
 (`Current.report_final`). If `params.eval_metric` is set, these are the metrics in `params.eval_metric`. Otherwise they are logloss, error
 and auc for two classes, mlogloss and merror for more classes, and rmse and mae for a regression. For several label columns, they are
 logloss and error, or rmse and mae, over all columns. If an error rate is among these metrics, `valid-accuracy` is added. With
-`params.report: all`, every round reports all of these metrics.
+`params.report: all`, every report has all of these metrics.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from sweeps.trainers._booster import LOGITS, BestRound, has_gpu, predict
 from sweeps.trainers._dmatrix import Columns, fits_bins, matrix, named, unnamed, unweighted
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import RequestedMetrics
+from sweeps.trainers._rounds import Rounds, agree, max_rounds
 from sweeps.trainers._xgboost_metrics import METRICS, final_metrics, metric_name, parsed
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ TRAINER: dict[str, Any] = {
     "ranking": "rank:.*",
     # At most two models, in which every tree is full.
     "checkpoint_bytes": (
-        "10_000 + 2 * (num_boost_round or max_t or 100) * outputs * (num_parallel_tree or 1)"
+        "10_000 + 2 * (num_boost_round or max_t or max(100, min(5_000, 5_000 * patience)))"
+        " * outputs * (num_parallel_tree or 1)"
         " * (1_000 + 40 * min(2 ** ((max_depth or 6) + 1), 2 * rows))"
     ),
     "metrics": {
@@ -92,7 +95,12 @@ TRAINER: dict[str, Any] = {
         "num_boost_round": {
             "type": "integer",
             "minimum": 1,
-            "description": "Number of boosting rounds. Each round sends one report. Default: `max_t`, or 100.",
+            "description": "Largest number of rounds. Default: `max_t`, or 100; with `patience`, 5000.",
+        },
+        "patience": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Training ends after this many rounds without an improvement.",
         },
         "report": {
             "enum": ["asked", "all"],
@@ -330,7 +338,7 @@ TRAINER: dict[str, Any] = {
         },
         "eval_metric": {
             "type": ["string", "array"],
-            "description": "Additional metrics, measured on `valid`, that every round reports.",
+            "description": "Additional metrics, measured on `valid`, in every report.",
         },
         "seed": {"type": "integer", "description": "Seed. The default is the seed of the trial."},
         "random_state": {"type": "integer", "description": "Alias of `seed`."},
@@ -393,6 +401,7 @@ TRAINER: dict[str, Any] = {
     # A value of each option and parameter, or a domain to tune it with, for editors
     "examples": {
         "num_boost_round": {"randint": [50, 500]},
+        "patience": 50,
         "eta": {"loguniform": [0.01, 0.3]},
         "learning_rate": {"loguniform": [0.01, 0.3]},
         "gamma": {"loguniform": [0.001, 1.0]},
@@ -451,6 +460,8 @@ OBJECTIVES = {
     "multilabel": "binary:logistic",
     "multioutput": "reg:squarederror",
 }
+# Parameters of the trainer, which XGBoost does not have
+OWN = ("num_boost_round", "patience", "report", "eval_metric")
 ALIASES = {"nthread": "n_jobs", "seed": "random_state"}
 # Boosters whose rounds cannot be sliced: later rounds of dart change the weights of earlier trees, and gblinear has no trees.
 UNSLICEABLE = ("dart", "gblinear")
@@ -461,10 +472,10 @@ QUANTILES_FROM = 16_000_000  # from this number of values in a rank's table, a `
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """Train one booster. Report every round, and keep the model of the best round.
+    """Train one booster, and keep the model of the best round that is reported.
 
     Args:
-        config: The trial's `params`: XGBoost's parameters, `num_boost_round` and `report`.
+        config: The trial's `params`: XGBoost's parameters, and the trainer's own (`OWN`).
 
     Raises:
         ValueError: The data has no label, a column is not numeric, or XGBoost does not have a requested metric.
@@ -475,7 +486,8 @@ def train_func(config: dict[str, Any]) -> None:
     requested = RequestedMetrics.of(
         config, cur, METRICS, functools.partial(metric_name, str(cur.task))
     )
-    rounds = int(config.get("num_boost_round") or cur.max_t or 100)
+    most = int(config.get("num_boost_round") or cur.max_t or max_rounds(config, 100))
+    rounds = Rounds.of(config, most, cur.max_t)
     own = parameters(config, cur)
     train, valid, columns = _matrices(cur, None if ray.train.get_checkpoint() else max_bin(own))
     check, _ = (
@@ -490,17 +502,16 @@ def train_func(config: dict[str, Any]) -> None:
     saves = ray.train.get_context().get_world_rank() == 0
     splits = {"train": train, "valid": valid}
     evals = [(splits[part], part) for part in requested.splits]
-    last = min(rounds, cur.max_t or rounds)
     interval = _renewal_interval(params, train.num_row() * train.num_col())
+    renewals = rounds.resumable(interval)
+    is_checked = False
     # `xgb.train` is not used, because it counts rounds from 0 again after a resume, and the number of a round is its seed.
-    for step in range(done + 1, rounds + 1):
-        if (
-            interval
-            and ((step - 1) % interval == 0 or step - 1 in cur.milestones)
-            and step > done + 1
-        ):
+    for step in rounds.after(done, best):
+        if interval and (step - 1 in renewals or step - 1 in cur.milestones) and step > done + 1:
             _renew(booster, params)
         booster.update(train, step - 1)
+        if not cur.report_due(step, step in rounds.reported):
+            continue
         with unweighted(train) if "train" in requested.splits else contextlib.nullcontext():
             measured = parsed(booster.eval_set(evals, step - 1))
         if requested.computed:
@@ -509,19 +520,23 @@ def train_func(config: dict[str, Any]) -> None:
             measured |= measure(
                 str(cur.task), "valid", labels, predict(booster, valid), requested.computed
             )
-        if step == done + 1:
+        if not is_checked:
             requested.require(measured)
+            is_checked = True
         metrics = requested.select(measured)
         if best.compare(step, metrics, requested.lead) and best.whole:
             best.raw = booster.save_raw("ubj")
-        resumable = not interval or step % interval == 0 or step == last or step in cur.milestones
-        if step == last:  # before `report`, which ends the trial at the scheduler's `max_t`
+        if config.get("patience"):
+            agree(best)
+        is_last = rounds.is_last(step, best.step)
+        resumable = not interval or step in renewals or is_last or step in cur.milestones
+        if is_last:  # before `report`, which ends the trial at the scheduler's `max_t`
             with unweighted(train):
                 final = final_metrics(
                     best.model(booster, step), splits, requested.framework_metrics(requested.final)
                 )
             cur.report_final({name: value for name, value in final.items() if name not in metrics})
-        due = saves and resumable and cur.checkpoint_due(step, last=step == last)
+        due = saves and resumable and cur.checkpoint_due(step, last=is_last)
         report(metrics, functools.partial(best.save, booster, step) if due else None)
 
 
@@ -664,7 +679,14 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
     Args:
         config: The trial's `params`.
         cur: The trial.
+
+    Raises:
+        ValueError: A parameter is refused.
     """
+    if "early_stopping_rounds" in config:
+        raise ValueError(
+            "params.early_stopping_rounds is not a parameter of this trainer; write `patience`"
+        )
     task = str(cur.task)
     # With a seed for each round, a resumed trial samples the same rows and columns as an uninterrupted one.
     defaults: dict[str, Any] = {
@@ -677,8 +699,7 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
         defaults["num_class"] = len(cur.classes or ())
     if has_gpu():
         defaults["device"] = "cuda"
-    own = ("num_boost_round", "report", "eval_metric")
-    given = whole_numbers({k: v for k, v in config.items() if k not in own}, TRAINER["parameters"])
+    given = whole_numbers({k: v for k, v in config.items() if k not in OWN}, TRAINER["parameters"])
     if given.get("objective") == "multi:softmax":
         given["objective"] = (
             "multi:softprob"  # the training is the same, but the predictions are probabilities
@@ -710,8 +731,8 @@ def _renewal_interval(params: dict[str, Any], values: int) -> int:
 
     XGBoost's updater samples columns with a random state that no model file contains. The state is seeded when the updater is created. The
     updater is therefore created again at fixed rounds, and only these rounds have checkpoints. A resumed trial then grows the same trees as
-    an uninterrupted one. Each call takes 0.6 ms. A small table therefore has 50 rounds between two calls; a table with at least `LARGE`
-    values has 1 round. `values` is the number of values in this rank's table.
+    an uninterrupted one. Each call takes 0.6 ms. A small table therefore has at least 50 rounds between two calls; a table with at least
+    `LARGE` values has at least 1 round. `values` is the number of values in this rank's table.
 
     If no columns or rows are sampled, no call is needed. On a GPU, or with the user's own `updater`, a resumed trial samples other columns.
     """

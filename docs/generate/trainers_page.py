@@ -90,7 +90,7 @@ def parameters(tree: ast.Module, name: str) -> str:
                     )
             return table(("parameter", "default", "meaning"), rows)
     return (
-        "It takes XGBoost's own parameters, and `num_boost_round` (by default `max_t`, or 100).\n"
+        "It takes XGBoost's own parameters, `num_boost_round` and `patience`.\n"
         if name == "xgboost"
         else "Its parameters are those of its framework.\n"
     )

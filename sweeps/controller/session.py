@@ -448,6 +448,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
 
     scheduler, objectives = scheduler_of(space.scheduler), Objectives.from_space(space)
     rungs = steps if isinstance(steps := all_rungs(scheduler), range) else frozenset(steps)
+    at_every_report = isinstance(rungs, range) and rungs.step == 1
     return Job(
         sweep=space.name,
         loop=space.trainer.loop,
@@ -466,6 +467,7 @@ def job_of(space: Space, roots: tuple[str, ...]) -> Job:
         max_t=scheduler.max_t,
         sweep_max_t=None if space.data.folds or space.scheduler.counts_rows else scheduler.max_t,
         rungs=rungs,
+        required_steps=range(0) if at_every_report else rungs,
         milestones=rungs if scheduler.needs_checkpoint else range(0),
         takes_turns=scheduler.perturbs,
         trial_timeout=space.limits.trial_timeout,

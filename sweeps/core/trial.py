@@ -108,7 +108,8 @@ class Report:
     """Report of rank 0 of a trial: what one call of `ray.train.report` reported.
 
     Attributes:
-        step: Number of the report. The first is 1; retries and resumes continue the count.
+        step: Step of the report. It is one step after the latest report, unless the loop passed another step to `Current.report_due`.
+            Retries and resumes continue the count.
         metrics: The reported numbers, by the name of the metric. Reported values that are not numbers are left out.
         time: Time of the report, in seconds since the epoch.
     """
@@ -129,7 +130,7 @@ class Checkpoint:
 
     Attributes:
         path: The checkpoint's folder, as a path or URI that every worker can read.
-        step: Step of the report that has this checkpoint. A loop that continues from this checkpoint next reports step `step` + 1.
+        step: Step of the report that has this checkpoint. A loop that continues from this checkpoint next makes step `step` + 1.
         best_step: The step whose model the checkpoint holds. This is `step`, unless the loop passed another step to `note_checkpoint`.
     """
 
@@ -300,6 +301,8 @@ class Current:
         checkpoint_interval: Time in seconds between two checkpoints; see `checkpoint_due`.
         asked: Names of the metrics of all objectives and constraints, without costs such as `seconds`.
         milestones: Steps at which the loop must report a checkpoint. Empty unless the scheduler needs checkpoints, as `pbt` does.
+        required_steps: Steps that the loop must report, because the scheduler compares trials there; see `report_due`. If the scheduler
+            compares trials at every report, as `median` does, there are no such steps.
         keep_last: True if the loop must keep the model of the last step, not of the best step. It is True when a trial is trained again on
             the rows of train and valid together, because the metrics of `valid` are then meaningless.
         options: Options of the trainer from the section `trainer` of the space file, by name, with their defaults. See `TRAINER["options"]`
@@ -331,6 +334,7 @@ class Current:
     checkpoint_interval: float = 10.0
     asked: tuple[str, ...] = ()
     milestones: range | frozenset[int] = range(0)
+    required_steps: range | frozenset[int] = range(0)
     keep_last: bool = False
     sweep_max_t: int | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -343,6 +347,7 @@ class Current:
     _folder: Path | None = field(default=None, repr=False)
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
     _last_checkpoint: float = field(default_factory=time.monotonic, repr=False)
+    _next_step: int | None = field(default=None, repr=False)
 
     @property
     def folder(self) -> Path:
@@ -391,6 +396,23 @@ class Current:
         if name not in self._kept:
             self._kept[name] = build()
         return self._kept[name]
+
+    def report_due(self, step: int, wanted: bool = True) -> bool:
+        """Return whether the loop must report a step, and give the next report this step.
+
+        A loop that never calls this method reports every step. With this method, a loop with many
+        short steps reports only some of them. It must report each step for which this method
+        returns True.
+
+        Args:
+            step: Number of the step that the loop has just made; the first is 1.
+            wanted: True if the loop wants to report this step: `step % 10 == 0 or step == last`.
+        """
+        self._next_step = step
+        return wanted or self._is_required(step)
+
+    def _is_required(self, step: int) -> bool:
+        return step == self.max_t or step in self.required_steps or step in self.milestones
 
     def checkpoint_due(self, step: int, last: bool = False) -> bool:
         """Return whether the loop should report a checkpoint with the next report.
@@ -455,6 +477,30 @@ def current() -> Current:
             "sweeps.trial.current() can only be called inside the training loop of a sweep"
         )
     return _current
+
+
+def take_step(latest: int) -> int:
+    """Return the step of the report that the loop makes now; see `Current.report_due`.
+
+    Args:
+        latest: Step of the loop's latest report; 0 before the first report.
+
+    Raises:
+        ValueError: The step is not after the latest one, or the loop left out a required step.
+    """
+    if _current is None or _current._next_step is None:
+        return latest + 1
+    step = _current._next_step
+    _current._next_step = None
+    if step <= latest:
+        raise ValueError(f"the loop reports step {step} after step {latest}; steps must increase")
+    for between in range(latest + 1, step):
+        if _current._is_required(between):
+            raise ValueError(
+                f"the loop reports step {step} after step {latest}, but the scheduler also needs"
+                f" step {between}; report each step for which `Current.report_due` returns True"
+            )
+    return step
 
 
 def is_running() -> bool:

@@ -46,6 +46,7 @@ def run_folds(session: TrialSession, current: Current, train: Callable[[LoopRun]
             current,
             max_t=None,
             milestones=range(0),
+            required_steps=range(0),
             check=data.check,
             checkpoint_interval=math.inf,
             final={},
@@ -67,15 +68,15 @@ def run_folds(session: TrialSession, current: Current, train: Callable[[LoopRun]
         _report(session, results, finals)
 
 
-def result_of(reports: Sequence[Mapping[str, float]], order: StepOrder) -> dict[str, float]:
+def result_of(reports: Mapping[int, Mapping[str, float]], order: StepOrder) -> dict[str, float]:
     """Return the metrics of a fold: those at the loop's best step, and the number of this step.
 
     Args:
-        reports: Metrics of each report in the fold; at least one.
+        reports: Metrics of each report in the fold, by step; at least one.
         order: See `best_step`.
     """
     step = best_step(reports, order)
-    return {**reports[step - 1], BEST_FOLD_STEP: float(step)}
+    return {**reports[step], BEST_FOLD_STEP: float(step)}
 
 
 def mean_of(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -88,12 +89,13 @@ def _report(
     session: TrialSession, results: list[dict[str, float]], finals: list[dict[str, float]]
 ) -> None:
     """Report the mean over the folds so far. Rank 0 stores the results of the folds in the checkpoint."""
+    step = len(results)
     if session.rank != 0:
-        session.report(mean_of(results), None)
+        session.report(mean_of(results), None, step)
         return
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, STATE).write_text(json.dumps({"results": results, "final": finals}))
-        session.report(mean_of(results), ray.train.Checkpoint.from_directory(folder))
+        session.report(mean_of(results), ray.train.Checkpoint.from_directory(folder), step)
 
 
 def _restore(session: TrialSession) -> tuple[list[dict[str, float]], list[dict[str, float]]]:

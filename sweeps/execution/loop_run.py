@@ -7,12 +7,13 @@ loop's own reports stay in this process. After each run, the trial sends one rep
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import ray.train
 
 from sweeps.core.best_step import UNKNOWN, StepOrder
+from sweeps.core.trial import take_step
 from sweeps.execution.trial_session import DatasetCache, TrialSession
 
 
@@ -26,7 +27,7 @@ class LoopRun:
     Attributes:
         name, folder, ranks, job: See `TrialSession`.
         assignment: The attempt, without a checkpoint, because the loop starts from scratch in each run.
-        metrics: Metrics of each report of the loop in this run, in order.
+        metrics: Metrics of each report of the loop in this run, by the loop's step.
     """
 
     def __init__(self, session: TrialSession, data: DatasetCache):
@@ -37,7 +38,7 @@ class LoopRun:
             session.job,
         )
         self.assignment = dataclasses.replace(session.assignment, checkpoint=None)
-        self.metrics: list[dict[str, float]] = []
+        self.metrics: dict[int, dict[str, float]] = {}
         self._session, self._data = session, data
 
     @property
@@ -47,7 +48,8 @@ class LoopRun:
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
         """Record a report of the loop. The checkpoint is ignored."""
-        self.metrics.append(self._session.admit(metrics, self.reports + 1))
+        step = take_step(max(self.metrics, default=0))
+        self.metrics[step] = self._session.admit(metrics, step)
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
         """Return None, because the loop starts from scratch."""
@@ -62,12 +64,12 @@ class LoopRun:
         return self._session.exchange(value)
 
 
-def best_step(reports: Sequence[Mapping[str, float]], order: StepOrder) -> int:
-    """Return the number of the best report of a run; the first report has the number 1.
+def best_step(reports: Mapping[int, Mapping[str, float]], order: StepOrder) -> int:
+    """Return the step of the best report of a run.
 
     Args:
-        reports: Metrics of each report; at least one.
+        reports: Metrics of each report, by step; at least one.
         order: Order of the reports. If its metric has no value, the last report is the best.
     """
-    best = min(range(len(reports)), key=lambda i: order.key(reports[i]))
-    return len(reports) if order.key(reports[best]) == UNKNOWN else best + 1
+    best = min(reports, key=lambda step: order.key(reports[step]))
+    return max(reports) if order.key(reports[best]) == UNKNOWN else best

@@ -33,6 +33,8 @@ class Job:
             for no limit, for a cross-validation, whose steps are folds, and for a scheduler that counts rows.
         rungs: Steps at which a loop waits for the driver's decision.
         trial_timeout: Seconds that a trial may spend on workers, over all attempts; None for no limit.
+        required_steps: Steps that a loop must report; see `Current.required_steps`. They stay the same when a trial runs again without
+            rungs.
         milestones: Steps at which the scheduler needs a checkpoint; empty if it needs none. At such a step, the pool asks the driver only
             after every rank has reported and stored its checkpoint.
         takes_turns: Whether a trial that continues from a milestone first gives its workers to trials that wait for workers, as under PBT.
@@ -64,6 +66,7 @@ class Job:
     rungs: frozenset[int] | range
     trial_timeout: float | None = None
     asked: tuple[str, ...] = ()
+    required_steps: range | frozenset[int] = range(0)
     milestones: range | frozenset[int] = range(0)
     takes_turns: bool = False
     keep_last: bool = False

@@ -53,10 +53,9 @@ class RowRun(LoopRun):
         with checkpoint.as_directory() as folder:
             shutil.copytree(folder, self._latest)
         note = self._latest / CHECKPOINT_NOTE
-        noted = json.loads(note.read_text())["best_step"] if note.is_file() else self.reports
-        self._model_step = (
-            noted if 1 <= noted <= self.reports else self.reports
-        )  # A loop may count its steps in another way.
+        noted = json.loads(note.read_text())["best_step"] if note.is_file() else None
+        # A loop may count its steps in another way.
+        self._model_step = noted if noted in self.metrics else max(self.metrics)
 
     def result(self) -> dict[str, float]:
         """Return the metrics of the run's model: those at the step whose model is in the latest checkpoint.
@@ -65,7 +64,7 @@ class RowRun(LoopRun):
         """
         step = self._model_step or best_step(self.metrics, self.job.order)
         rows = self._data.rows // self.ranks.world_size * self.ranks.world_size
-        return {**self.metrics[step - 1], BEST_LOOP_STEP: float(step), TRAIN_ROWS: float(rows)}
+        return {**self.metrics[step], BEST_LOOP_STEP: float(step), TRAIN_ROWS: float(rows)}
 
     @property
     def folder_of_checkpoint(self) -> Path | None:
@@ -146,6 +145,7 @@ def _on_part(current: Current, data: DatasetCache, share: float, previous: Path 
         current,
         max_t=None,
         milestones=range(0),
+        required_steps=range(0),
         check=data.check,
         checkpoint_interval=math.inf,
         final={},

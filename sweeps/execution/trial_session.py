@@ -20,7 +20,7 @@ import ray.train
 from sweeps.core.checkpoint_files import local_checkpoint, root_in, upload_checkpoint
 from sweeps.core.errors import shorten
 from sweeps.core.secrets import hide_known
-from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint, Report
+from sweeps.core.trial import CHECKPOINT_NOTE, Checkpoint, Report, take_step
 from sweeps.data import tables
 from sweeps.execution import leaked_threads, ray_train_adapter
 from sweeps.execution.gates import STOP
@@ -148,7 +148,7 @@ class TrialSession:
     Attributes:
         name: Name of the sweep, a hyphen and the id of the trial.
         folder: The trial's folder.
-        step: Step of the latest report. If the attempt continues from a checkpoint at step n, its first report has the step n + 1.
+        step: Step of the latest report. Before the first report, it is the step of the checkpoint from which the attempt continues, or 0.
         cache: The worker's cache of the trial's data.
         stopped: Whether `report` has raised `Stopped`.
         reports: Number of reports in this attempt.
@@ -206,19 +206,20 @@ class TrialSession:
         Args:
             metrics: Dict of metrics, which may be nested.
             checkpoint: Checkpoint to copy into the trial's folder; None to report without a checkpoint.
-            step: Step of the report. None for the step after the latest report.
+            step: Step of the report. None for the step that `take_step` returns.
 
         Raises:
             Stopped: The trial ends at this step.
             TypeError: `metrics` is not a dict.
             ValueError: The report of rank 0 lacks the objective's metric, the metric is not a number, the value of an objective is
-                infinitely good, or the loop does not continue from its checkpoint, although the scheduler needs this.
+                infinitely good, the step is wrong (see `take_step`), or the loop does not continue from its checkpoint, although the
+                scheduler needs this.
             RuntimeError: The calling thread belongs to an earlier trial.
         """
         self._refuse(metrics)
         self._resolve_resumption()
         self._last_report, self._silent_for = time.monotonic(), 0.0
-        self.step = self.step + 1 if step is None else step
+        self.step = take_step(self.step) if step is None else step
         self.reports += 1
         saved = None if checkpoint is None else self._persist(checkpoint)
         numbers = self._checked(metrics, self.step)
@@ -243,7 +244,7 @@ class TrialSession:
 
         Args:
             metrics: The argument that the loop passed to `report`.
-            step: Number of the report in the run.
+            step: Step of the report in the run.
 
         Raises:
             Stopped, TypeError, ValueError, RuntimeError: See `report`.
@@ -269,7 +270,7 @@ class TrialSession:
     def _resolve_resumption(self) -> None:
         """At the first report, ask the pool whether the loop on rank 0 continues from its checkpoint.
 
-        If the loop continues from a checkpoint at step n, this report has the step n + 1. Otherwise, this report has the step 1.
+        If so, the steps continue after the step of the checkpoint. Otherwise, they begin with 1.
 
         Raises:
             CheckpointIgnored: The loop does not continue from its checkpoint under PBT.

@@ -326,6 +326,7 @@ class WorkerRuntime:
             check=cache.check,
             asked=self.job.asked,
             milestones=assignment.checkpoint_at or self.job.milestones,
+            required_steps=self.job.required_steps,
             keep_last=self.job.keep_last,
             options=dict(self.job.options),
             roots=self._code_folders(),

@@ -328,6 +328,8 @@ class SearchLoop:
         if number in self.view.trials:
             trial = self.view.trials[number]
             trial.running, trial.paused_at, trial.failed = False, None, result.state is State.FAIL
+            if result.state is State.COMPLETE and result.best_step is not None:
+                trial.final_value = trial.values.get(result.best_step, math.nan)
         results, repeats = self.queue.record_end(number, repeat_of, result), self.space.repeats
         self.budget.add_trial(result)
         if settled(results, repeats):

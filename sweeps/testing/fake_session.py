@@ -18,7 +18,7 @@ import pandas as pd
 from ray.train import Checkpoint
 from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils, set_train_fn_utils
 
-from sweeps.core.trial import Current, set_current
+from sweeps.core.trial import Current, current, set_current, take_step
 
 
 class Stopped(BaseException):
@@ -58,11 +58,13 @@ class LoopRun:
 
     Attributes:
         metrics: Metrics of every report, in order.
+        steps: Step of every report; see `Current.report_due`.
         checkpoints: Folder with a copy of each checkpoint, by the number of the report that had the checkpoint (1 for the first report).
         final: Metrics of the finished model, which the loop passed to `Current.report_final`.
     """
 
     metrics: list[dict[str, float]] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
     checkpoints: dict[int, Path] = field(default_factory=dict)
     final: dict[str, float] = field(default_factory=dict)
 
@@ -92,6 +94,10 @@ class _FakeSession(LocalTrainFnUtils):
         *args: Any,
         **kwargs: Any,
     ) -> None:
+        latest = self.run.steps[-1] if self.run.steps else 0
+        if self.resume and not self.run.steps:  # The step of the checkpoint is not known here.
+            latest = (current()._next_step or 1) - 1
+        self.run.steps.append(take_step(latest))
         self.run.metrics.append(metrics)
         step = len(self.run.metrics)
         if checkpoint:

@@ -1,4 +1,4 @@
-"""Texts about trials."""
+"""Texts about trials, and the steps of reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.trial import complete_trial_id, flat, without_repetition
+from sweeps.core.trial import (
+    Current,
+    complete_trial_id,
+    flat,
+    set_current,
+    take_step,
+    without_repetition,
+)
 
 NESTED = st.dictionaries(
     st.text("ab.#2", min_size=1, max_size=4),
@@ -61,3 +68,36 @@ def test_only_numbers_get_leading_zeros():
         "best",
         "-1",
     ]
+
+
+@pytest.fixture
+def current():
+    """A trial that must report step 4, a checkpoint at step 6, and `max_t`."""
+    now = Current("0000", 0, None, None, None, "loss", "minimize", 9, 1, None)
+    now.required_steps, now.milestones = frozenset({4}), range(6, 7)
+    set_current(now)
+    yield now
+    set_current(None)
+
+
+def test_a_report_is_one_step_after_the_latest_unless_the_loop_names_its_step(current):
+    assert [take_step(latest) for latest in (0, 1, 7)] == [1, 2, 8]
+    due = [step for step in range(1, 10) if current.report_due(step, step % 5 == 0)]
+    assert due == [4, 5, 6, 9]
+    current.report_due(3)
+    assert take_step(1) == 3 and take_step(3) == 4, "the step is forgotten"
+
+
+@pytest.mark.parametrize("step, latest, between", [(5, 2, 4), (7, 4, 6), (12, 8, 9)])
+def test_a_loop_cannot_leave_out_a_step_that_the_scheduler_needs(current, step, latest, between):
+    current.report_due(step)
+    with pytest.raises(
+        ValueError, match=f"reports step {step} after step {latest}.*needs step {between};"
+    ):
+        take_step(latest)
+
+
+def test_steps_increase(current):
+    current.report_due(3)
+    with pytest.raises(ValueError, match="reports step 3 after step 3; steps must increase"):
+        take_step(3)

@@ -11,6 +11,7 @@ from sweeps.core.best_step import StepOrder
 from sweeps.execution.folds import BEST_FOLD_STEP, mean_of, result_of
 
 NUMBERS = st.floats(-100, 100)
+STEPS = (1, 2, 3, 5, 8, 13, 21, 34)
 
 
 @given(
@@ -18,23 +19,23 @@ NUMBERS = st.floats(-100, 100)
     st.booleans(),
 )
 def test_a_fold_has_the_metrics_of_its_best_step(reports, minimize):
-    found = result_of(reports, StepOrder("loss", minimize))
+    found = result_of(dict(zip(STEPS, reports, strict=False)), StepOrder("loss", minimize))
     assert found["loss"] == (min if minimize else max)(report["loss"] for report in reports)
-    assert reports[int(found[BEST_FOLD_STEP]) - 1] == {
+    assert reports[STEPS.index(int(found[BEST_FOLD_STEP]))] == {
         "loss": found["loss"],
         "other": found["other"],
     }
 
 
 def test_without_a_metric_the_last_step_counts():
-    assert result_of([{"a": 1.0}, {"a": 2.0}], StepOrder(None, True)) == {
+    assert result_of({1: {"a": 1.0}, 4: {"a": 2.0}}, StepOrder(None, True)) == {
         "a": 2.0,
-        BEST_FOLD_STEP: 2.0,
+        BEST_FOLD_STEP: 4.0,
     }
 
 
 def test_a_fold_without_a_value_keeps_its_last_step():
-    found = result_of([{"a": math.nan}, {"a": math.nan, "b": 1.0}], StepOrder("a", True))
+    found = result_of({1: {"a": math.nan}, 2: {"a": math.nan, "b": 1.0}}, StepOrder("a", True))
     assert math.isnan(found["a"]) and found["b"] == 1.0 and found[BEST_FOLD_STEP] == 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,11 +97,11 @@ def saved(folder: Path, note: int | None = None) -> ray.train.Checkpoint:
 
 @given(st.lists(st.floats(-9, 9), min_size=1, max_size=6), st.booleans())
 def test_the_best_step_is_the_first_with_the_best_value(values, minimize):
-    found = best_step([{"loss": value} for value in values], StepOrder("loss", minimize))
-    assert values[found - 1] == (min if minimize else max)(values)
-    assert best_step([{"loss": value} for value in values], StepOrder(None, minimize)) == len(
-        values
-    )
+    reports = {10 * i: {"loss": value} for i, value in enumerate(values, 1)}
+    found = best_step(reports, StepOrder("loss", minimize))
+    assert values[found // 10 - 1] == (min if minimize else max)(values)
+    assert values.index(values[found // 10 - 1]) == found // 10 - 1
+    assert best_step(reports, StepOrder(None, minimize)) == 10 * len(values)
 
 
 def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch():
@@ -118,6 +119,21 @@ def test_the_loop_runs_once_for_each_part_and_each_run_starts_from_scratch():
         (step, {"loss": 1.0 * step / 9, BEST_LOOP_STEP: 2.0, TRAIN_ROWS: 10.0 * step}, None)
         for step in (1, 3, 9)
     ]
+
+
+def test_a_run_counts_the_steps_that_the_loop_names(tmp_path):
+    session = Session()
+
+    def train(run: RowRun) -> None:
+        now = trials.current()
+        assert not now.required_steps, "the scheduler's rungs are parts of the rows"
+        for step, value in ((10, 3.0), (20, 1.0), (30, 2.0)):
+            assert not now.report_due(step - 1, False) and now.report_due(step)
+            run.report({"loss": value}, saved(tmp_path / "a", note=20))
+
+    run_on_rows(session, dataclasses.replace(current(), required_steps=frozenset({1, 3})), train)
+    assert [step for step, *_ in session.sent] == [1, 3, 9]
+    assert session.sent[-1][1] == {"loss": 1.0, BEST_LOOP_STEP: 20.0, TRAIN_ROWS: 90.0}
 
 
 def test_a_trial_continues_after_the_part_of_its_checkpoint(tmp_path):

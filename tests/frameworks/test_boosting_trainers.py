@@ -20,6 +20,7 @@ from sweeps.trainers import catboost, lightgbm
 from sweeps.trainers._catboost_model import metric_name as catboost_name
 from sweeps.trainers._lightgbm_booster import metric_name as lightgbm_name
 from sweeps.trainers._metrics import REPORTED, measure
+from sweeps.trainers._rounds import reported_rounds
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(120)]
 
@@ -247,6 +248,47 @@ def test_a_refit_keeps_the_last_model(name, tmp_path):
 
 
 @every
+def test_patience_ends_the_training_and_the_best_reported_round_is_kept(name, tmp_path):
+    module, _ = TRAINERS[name]
+    current, shards = small_table("binary")
+    params = {"learning_rate": 0.1, "patience": 20}
+    cur = current(required_steps=frozenset({22, 66}))
+    run = run_loop(module.train_func, params, cur, shards, tmp_path)
+    values = [metrics[cur.metric] for metrics in run.metrics]
+    best = run.steps[int(np.argmin(values))]
+    assert set(run.steps) <= {*reported_rounds(5000), 22, 66} and len(run.steps) < run.steps[-1]
+    assert 22 in run.steps and run.steps[-1] - best >= 20
+    (folder,) = run.checkpoints.values()
+    assert json.loads((folder / "sweeps.json").read_text()) == {"best_step": best}
+    valid = shards["valid"].frame
+    predicted = module.load(str(folder)).predict(valid.drop(columns="y"))
+    assert measure("binary", "valid", valid["y"].to_numpy(), predicted)[cur.metric] == (
+        pytest.approx(min(values), rel=1e-6)
+    )
+    done = run_loop(module.train_func, params, current(), shards, tmp_path, resume=folder)
+    assert done.steps == [], "patience had ended this trial"
+    shards["valid"] = shards["train"]
+    refit = current(keep_last=True, max_t=230, sweep_max_t=None, goal="maximize")
+    run = run_loop(module.train_func, params | {"patience": 1}, refit, shards, tmp_path)
+    assert run.steps[-1] == 230, "a refit trains its rounds without patience"
+
+
+@every
+def test_a_resumed_long_trial_equals_an_uninterrupted_one(name, tmp_path):
+    module, _ = TRAINERS[name]
+    current, shards = small_table("binary")
+    params = {"learning_rate": 0.05, "patience": 200} | (
+        {"bagging_fraction": 0.7, "bagging_freq": 3} if name == "lightgbm" else {"depth": 3}
+    )
+    whole = run_loop(module.train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
+    for number in list(whole.checkpoints)[-4:-1:2]:
+        rest = run_loop(
+            module.train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[number]
+        )
+        assert (rest.steps, rest.metrics) == (whole.steps[number:], whole.metrics[number:])
+
+
+@every
 def test_refused_parameters_name_what_to_write(name, tmp_path):
     module, params = TRAINERS[name]
     current, shards = small_table("binary")
@@ -259,7 +301,7 @@ def test_refused_parameters_name_what_to_write(name, tmp_path):
     ):
         run_loop(module.train_func, params | {wrong[0]: 5}, current(), shards, tmp_path)
     with pytest.raises(
-        ValueError, match=r"early_stopping_rounds is not a parameter.*write a `scheduler`"
+        ValueError, match=r"early_stopping_rounds is not a parameter.*write `patience`"
     ):
         run_loop(
             module.train_func, params | {"early_stopping_rounds": 5}, current(), shards, tmp_path

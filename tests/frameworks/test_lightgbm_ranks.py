@@ -25,7 +25,7 @@ PARAMS = {
     "bagging_freq": 1,
 }
 TASKS = ("binary", "multiclass", "regression")
-RUNS = ("first", "again", "resumed", "after a stop", "dart", "dart resumed")
+RUNS = ("first", "again", "resumed", "after a stop", "dart", "dart resumed", "patience")
 
 
 def train(rank: int, ports: list[list[int]], folder: str) -> dict:
@@ -49,6 +49,8 @@ def train(rank: int, ports: list[list[int]], folder: str) -> dict:
             params = PARAMS | (
                 {"boosting": "dart", "drop_rate": 0.5, "skip_drop": 0.0} if "dart" in name else {}
             )
+            if name == "patience":
+                params |= {"num_boost_round": 90, "patience": 3}
             checkpoints = {
                 "resumed": f"{task}-first-0/3",
                 "dart resumed": f"{task}-dart-0/3",
@@ -91,6 +93,7 @@ def test_ranks_agree_repeat_and_resume(ranks, task):
         assert zero[name][0] == one[name][0] and one[name][1] == {}
     first = zero["first"][0]
     assert len(first) == 8 and zero["again"][0] == first and zero["after a stop"][0] == first[:2]
+    assert len(zero["patience"][0]) < 90, "both ranks end early"
     assert zero["resumed"][0] == first[4:] and zero["dart resumed"][0] == zero["dart"][0][4:]
     current, shards = small_table(task, rows=240)
     checkpoint = zero["first"][1][8]

@@ -75,6 +75,26 @@ def test_a_driver_that_starts_anew_gives_the_verdict_that_would_have_been_given(
     assert told[0] == told[1]
 
 
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("constraints", ["", "constraints: {other: '<= 1'}"])
+def test_a_trial_that_ended_on_its_own_is_known_with_its_best_value(
+    make_space, tmp_path, scheduler, constraints
+):
+    space = make_space(BODY, scheduler=scheduler, extra=constraints)
+    loop = opened(tmp_path, space)
+    short, stopped, late = (loop.ask() for _ in range(3))
+    for trial in (short, stopped):
+        loop.report(trial.number, ProgressUpdate(reports(0.5, 0.1, 0.4), None, None, 1, 0.0))
+    loop.tell(short.number, State.COMPLETE)
+    loop.tell(stopped.number, State.PRUNED)
+    loop.report(late.number, ProgressUpdate(reports(*[0.3] * 9), None, None, 1, 0.0))
+    for known in (loop, opened(tmp_path, space)):
+        assert known.view.trials[short.number].value_at(9) == 0.1
+        assert known.view.trials[short.number].has_reached(9)
+        assert not known.view.trials[stopped.number].has_reached(9)
+    assert loop.view.trials == opened(tmp_path, space).view.trials
+
+
 def test_the_bracket_is_on_record_and_only_its_trials_are_compared(make_space, tmp_path):
     space = make_space(BODY, scheduler="{name: hyperband, max_t: 27, brackets: 3}")
     loop = opened(tmp_path, space)

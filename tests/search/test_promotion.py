@@ -224,6 +224,24 @@ def test_pasha_never_lowers_its_cap_below_a_rung_that_two_trials_have_passed():
     assert Pasha(27).cap(curves(*agree)) == 27
 
 
+def test_trials_that_ended_on_their_own_do_not_raise_the_cap_of_pasha():
+    view = curves([3, 2, 1], [4, 3, 2], [5], [6, 5])
+    for number in (2, 3):
+        view.trials[number].final_value = 5.0
+    assert Pasha(27).cap(view) == 3
+    view.trials[3].final_value = 0.5
+    assert Pasha(27).cap(view) == 9, "the best trial at the first rung is not the best at the next"
+
+
+def test_a_trial_that_ended_on_its_own_takes_a_place_among_the_best():
+    view = StudyView(trials=[TrialView(n, values={1: n, 3: n}, paused_at=3) for n in range(1, 6)])
+    assert PROMOTION.next_paused(view) == 1
+    view.trials[0] = TrialView(0, values={1: 0.0}, running=False, final_value=0.0)
+    assert PROMOTION.next_paused(view) == 1, "two of six continue"
+    view.trials[9] = TrialView(9, values={1: 0.5}, running=False, final_value=0.5)
+    assert PROMOTION.next_paused(view) is None
+
+
 def test_pasha_promotes_nothing_beyond_its_cap_until_all_trials_have_started():
     view = StudyView(
         trials=[TrialView(n, values={1: n, 2: n, 3: n}, paused_at=3) for n in range(9)]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Sequence
 
 import pytest
@@ -194,6 +195,51 @@ def test_means_are_the_same_whenever_they_are_asked_for(own, data):
     assert [trial.mean_until(step) for step in range(1, 10)] == [
         late.mean_until(step) for step in range(1, 10)
     ]
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.floats(-9, 9), min_size=1, max_size=9), st.booleans())),
+    st.floats(-9, 9),
+    st.booleans(),
+    st.sampled_from([Asha(81), Hyperband(81, 1, 3, 1), Asha(81, type="promotion")]),
+)
+def test_a_trial_that_ended_on_its_own_counts_at_later_rungs_with_its_best_value(
+    others, value, minimize, scheduler
+):
+    """The decision is the one for curves that stay at their best value after their end."""
+    best = min if minimize else max
+    views = []
+    for is_extended in (False, True):
+        trials = [curve(0, [value] * 9)]
+        for number, (values, complete) in enumerate(others, 1):
+            trials.append(curve(number, values))
+            trials[-1].running = False
+            if complete and is_extended:
+                trials[-1].values |= {s: best(values) for s in range(len(values) + 1, 10)}
+            elif complete:
+                trials[-1].final_value = best(values)
+        views.append(StudyView(0, minimize, trials))
+    assert scheduler.decide(views[0], 0, 9) == scheduler.decide(views[1], 0, 9)
+
+
+@given(st.lists(st.lists(st.floats(-9, 9), min_size=1, max_size=9), min_size=2), st.floats(-9, 9))
+def test_the_median_rule_compares_with_the_mean_of_a_trial_that_ended_on_its_own(others, value):
+    trials = [curve(number, values) for number, values in enumerate(others, 1)]
+    means = [other.mean_until(len(other.values)) for other in trials]
+    for other in trials:
+        other.running, other.final_value = False, min(other.values.values())
+    view = StudyView(0, True, [curve(0, [value] * 9), *trials])
+    stops = Median(81, 1, 2).decide(view, 0, 9).action is Action.STOP
+    assert stops == (value > statistics.median(means))
+
+
+def test_a_trial_that_ended_on_its_own_has_not_reached_the_steps_that_it_left_out():
+    trial = TrialView(0, values={1: 3.0, 4: 2.0}, running=False)
+    assert [trial.has_reached(step) for step in (1, 2, 4, 5)] == [True, False, True, False]
+    trial.final_value = 2.0
+    assert [trial.has_reached(step) for step in (1, 2, 4, 5)] == [True, False, True, True]
+    assert trial.value_at(1) == 3.0 and trial.value_at(9) == 2.0
+    assert trial.mean_until(9) == trial.mean_until(4) == 2.5
 
 
 def test_under_the_median_rule_trials_are_compared_at_every_report_from_the_grace_period_on():

@@ -46,6 +46,10 @@ def _train(rank, tracker, folder):
                 )
                 checkpoint = str(once.checkpoints[12]) if rank == 0 else None
                 out[module.__name__, task] = once.metrics, again.metrics, checkpoint, once.final
+        current, shards = _halves("binary", rank)
+        patient = XGBOOST | {"num_boost_round": 400, "patience": 5}
+        run = run_loop(xgboost.train_func, patient, current(), shards, keep, rank=rank, world=2)
+        out["patience"] = run.steps, run.metrics
     return out
 
 
@@ -91,6 +95,12 @@ def test_ranks_agree_and_repeat(ranks, name, task):
         final == pytest.approx({k: every[k] for k in final}, rel=2e-3)
         and {f"train-{metric.partition('-')[2]}"} <= final.keys()
     )
+
+
+@pytest.mark.timeout(120)
+def test_patience_ends_all_ranks_after_the_same_round(ranks):
+    assert ranks[0]["patience"] == ranks[1]["patience"]
+    assert ranks[0]["patience"][0][-1] < 400
 
 
 def _train_weighted(rank, tracker, folder):

@@ -13,7 +13,9 @@ from sweeps.core.trial import CHECKPOINT_NOTE
 from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.trainers import xgboost
 from sweeps.trainers._dmatrix import fits_bins, matrix
+from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import RequestedMetrics
+from sweeps.trainers._rounds import reported_rounds
 from sweeps.trainers._xgboost_metrics import METRICS, metric_name
 from sweeps.trainers.xgboost import load, parameters, train_func
 
@@ -43,6 +45,75 @@ def test_is_what_xgboost_train_gives(tmp_path):
     )
     assert [m["valid-logloss"] for m in run.metrics] == log["valid"]["logloss"]
     assert [m["train-auc"] for m in run.metrics] == log["train"]["auc"]
+
+
+MANY = {"eta": 0.1, "max_depth": 3, "patience": 20}
+
+
+def test_patience_ends_the_training_and_the_best_reported_round_is_kept(tmp_path):
+    current, shards = small_table("binary")
+    cur = current()
+    run = run_loop(train_func, MANY, cur, shards, tmp_path)
+    values = [metrics[cur.metric] for metrics in run.metrics]
+    best = run.steps[int(np.argmin(values))]
+    assert set(run.steps) <= set(reported_rounds(5000)) and len(run.steps) < run.steps[-1]
+    assert run.steps[-1] - best >= 20 > run.steps[-2] - best
+    (folder,) = run.checkpoints.values()
+    assert json.loads((folder / CHECKPOINT_NOTE).read_text()) == {"best_step": best}
+    assert load(str(folder)).booster.num_boosted_rounds() == best
+    valid = shards["valid"].frame
+    predicted = load(str(folder)).predict(valid.drop(columns="y"))
+    assert measure("binary", "valid", valid["y"].to_numpy(), predicted)[cur.metric] == (
+        pytest.approx(min(values), rel=1e-5)
+    )
+    assert "train-logloss" in run.final
+    done = run_loop(train_func, MANY, current(), shards, tmp_path, resume=folder)
+    assert done.steps == [], "patience had ended this trial"
+
+
+def test_a_long_trial_measures_the_same_as_a_short_one(tmp_path):
+    current, shards = small_table("binary")
+    short = MANY | {"patience": None, "num_boost_round": 200}
+    every = run_loop(train_func, short, current(), shards, tmp_path)
+    few = run_loop(train_func, MANY | {"patience": 500}, current(), shards, tmp_path)
+    assert every.steps == list(range(1, 201))
+    common = [step for step in few.steps if step <= 200]
+    assert [every.metrics[step - 1] for step in common] == few.metrics[: len(common)]
+
+
+def test_the_steps_of_the_scheduler_are_reported_too(tmp_path):
+    current, shards = small_table("binary")
+    needs = {"required_steps": frozenset({97, 291}), "milestones": frozenset({150}), "max_t": 333}
+    run = run_loop(train_func, {"eta": 0.1}, current(**needs), shards, tmp_path)
+    assert {97, 150, 291, 333} <= set(run.steps) and not {97, 150, 291} <= set(reported_rounds(333))
+    assert run.steps[max(run.checkpoints) - 1] == 333
+    assert 150 in [run.steps[number - 1] for number in run.checkpoints]
+
+
+def test_a_refit_trains_its_rounds_without_patience(tmp_path):
+    current, shards = small_table("binary")
+    shards["valid"] = shards["train"]
+    cur = current(keep_last=True, max_t=260, goal="maximize")
+    run = run_loop(train_func, MANY | {"patience": 1}, cur, shards, tmp_path)
+    assert run.steps[-1] == 260, "each round is worse than the one before"
+
+
+def test_a_resumed_long_trial_equals_an_uninterrupted_one(tmp_path):
+    current, shards = small_table("binary")
+    params = MANY | {"patience": 300, "subsample": 0.7, "colsample_bytree": 0.8}
+    whole = run_loop(train_func, params, current(checkpoint_interval=0.0), shards, tmp_path)
+    assert len(whole.checkpoints) >= 4
+    for number in list(whole.checkpoints)[1:4]:
+        rest = run_loop(
+            train_func, params, current(), shards, tmp_path, resume=whole.checkpoints[number]
+        )
+        assert (rest.steps, rest.metrics) == (whole.steps[number:], whole.metrics[number:])
+
+
+def test_early_stopping_has_another_name(tmp_path):
+    current, shards = small_table("binary")
+    with pytest.raises(ValueError, match=r"early_stopping_rounds is not.*write `patience`"):
+        run_loop(train_func, {"early_stopping_rounds": 5}, current(), shards, tmp_path)
 
 
 @pytest.mark.parametrize("method", ["auto", "approx", "exact"])

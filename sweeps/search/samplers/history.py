@@ -53,7 +53,7 @@ class History:
     """Trials of a study, by level and cell.
 
     A level is a step at which trials were compared, or `FULL` for the final values of complete trials. A trial has a value at every level
-    that it reached. Failed trials and trials that violate a constraint rank last. The repeats of a configuration are merged into one trial;
+    that it reached. A complete trial that ended before a level has its final value there. Failed trials and trials that violate a constraint rank last. The repeats of a configuration are merged into one trial;
     see `merge_repeats`.
 
     Args:
@@ -109,6 +109,7 @@ class History:
             int, tuple[int, list[float]]
         ] = {}  # of repeated configurations: degrees of freedom and sums of squares
         self.tried: set[Point] = set()
+        self._complete: list[tuple[int, Ranked]] = []  # last step and final rank of complete trials
         self.last_step = 1
 
     @property
@@ -189,6 +190,8 @@ class History:
                     for level, (_, values, _) in list(self._ranks[number].items()):
                         self._remove(trial, level)
                         self._add(trial, level, values, violation)
+                if trial.state is TrialState.COMPLETE:
+                    self._add_later_levels(steps_of(trial), self._ranks[number][FULL])
                 if ranks := self._ranks.pop(number, None):
                     insort(self.ended[max(ranks)][self.cell(trial.params)], number)
             elif paused_at(trial) is not None and number in self._ranks:
@@ -203,14 +206,30 @@ class History:
     ) -> None:
         rank = (violation, values, trial.number)
         self._ranks[trial.number][level] = rank
+        if level not in self.levels:
+            for steps, complete in self._complete:
+                if steps < level:
+                    self._insert(level, complete)
         if trial.number not in self.known:
             self.tried.add(point_of(trial.params, trial.distributions))
         self.known[trial.number] = trial
-        insort(self.levels[level][self.cell(trial.params)], rank)
+        self._insert(level, rank)
         names = frozenset(trial.distributions)
         if names not in self._shapes:
             self._shapes.add(names)
             self._group.add_distributions(trial.distributions)
+
+    def _add_later_levels(self, steps: int, rank: Ranked) -> None:
+        """Give a complete trial its final value at the levels after its last step."""
+        if not steps:  # a known result, or a trial of an earlier sweep
+            return
+        for level in self.levels:
+            if steps < level < FULL:
+                self._insert(level, rank)
+        self._complete.append((steps, rank))
+
+    def _insert(self, level: Level, rank: Ranked) -> None:
+        insort(self.levels[level][self.cell(self.known[rank[2]].params)], rank)
 
     def _remove(self, trial: FrozenTrial, level: Level) -> None:
         ranked = self.levels[level][self.cell(trial.params)]

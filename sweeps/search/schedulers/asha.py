@@ -104,7 +104,7 @@ class Asha(SuccessiveHalving):
         Resource,
         Field(
             examples=["data.rows"],
-            description="what `max_t` and `grace_period` count: `step` counts reports of the loop, `data.rows` counts parts of the train "
+            description="what `max_t` and `grace_period` count: `step` counts steps of the loop, `data.rows` counts parts of the train "
             "rows, of which `max_t` is the whole. The loop then runs at each rung and at `max_t`, each time on more rows",
         ),
     ] = field(default="step", kw_only=True)
@@ -139,7 +139,7 @@ class Asha(SuccessiveHalving):
         if math.isnan(value):
             return STOP
         worst = math.inf if view.minimize else -math.inf
-        values = [t.values[rung] for t in view.at_rung(rung, own.bracket) if t is not own]
+        values = [t.value_at(rung) for t in view.at_rung(rung, own.bracket) if t is not own]
         values = [worst if math.isnan(v) else v for v in values]
         better = sum(v < value if view.minimize else v > value for v in values)
         passing = max(1, math.ceil((len(values) + 1) / self.reduction_factor))

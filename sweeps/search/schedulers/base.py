@@ -41,7 +41,7 @@ class Scheduler(ABC):
     A scheduler must keep no state between calls: each decision depends only on the study. A resumed sweep then makes the same decisions.
 
     Attributes:
-        resource: Unit of the rungs and of `max_t`. Trials are compared at equal amounts of this resource. "step" is a report of the loop.
+        resource: Unit of the rungs and of `max_t`. Trials are compared at equal amounts of this resource. "step" is a step of the loop.
             "data.rows" is a part of the train split, of which `max_t` is the whole: the loop runs at each rung and at `max_t`, each time on
             more rows.
         stops: True if `decide` may return STOP.

@@ -55,9 +55,9 @@ class Pasha(SuccessiveHalving):
             common = [
                 t
                 for t in view.at_rung(upper)
-                if not math.isnan(t.values.get(lower, math.nan) + t.values[upper])
+                if not math.isnan(t.value_at(lower) + t.value_at(upper))
             ]
-            if len(view.at_rung(ends[i + 2])) >= 2 or (
+            if sum(ends[i + 2] in t.values for t in view.trials.values()) >= 2 or (
                 ranks_differ(common, lower, upper, 0.0)
                 and ranks_differ(common, lower, upper, latest_noise(view, ends[: i + 2]))
             ):
@@ -81,11 +81,11 @@ def ranks_differ(trials: Sequence[TrialView], lower: int, upper: int, noise: flo
         noise: Difference between two values that is not significant.
     """
     ranked = sorted(
-        trials, key=lambda t: (t.values[upper], t.values[lower])
+        trials, key=lambda t: (t.value_at(upper), t.value_at(lower))
     )  # Equal values at the higher rung have no order.
     return any(
-        abs(t.values[lower] - value) > noise
-        for t, value in zip(ranked, sorted(t.values[lower] for t in trials), strict=True)
+        abs(t.value_at(lower) - value) > noise
+        for t, value in zip(ranked, sorted(t.value_at(lower) for t in trials), strict=True)
     )
 
 

@@ -87,7 +87,9 @@ class Pbt(Scheduler):
 
     def _choose(self, view: StudyView, trial: int, rung: int) -> tuple[int | None, random.Random]:
         rng = perturbation.rng_of(view.seed, trial, rung)
-        peers = [t for t in view.at_rung(rung) if t.population == view.trials[trial].population]
+        population = view.trials[trial].population
+        reported = [t for t in view.trials.values() if rung in t.values]
+        peers = [t for t in reported if t.population == population]
         members = [
             perturbation.Member(t.number, t.values[rung], self._can_donate(t, rung)) for t in peers
         ]

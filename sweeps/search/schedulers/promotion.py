@@ -33,9 +33,9 @@ def next_promoted(
     for step, bracket in rungs:
         reached, sign = view.at_rung(step, bracket), 1 if view.minimize else -1
         ranked = [
-            (sign * t.values[step], t.number)
+            (sign * t.value_at(step), t.number)
             for t in reached
-            if not math.isnan(t.values[step]) and not t.failed
+            if not math.isnan(t.value_at(step)) and not t.failed
         ]
         for _, number in heapq.nsmallest(passing(len(reached)), ranked):
             if waiting.get(number) == step:

@@ -25,6 +25,7 @@ class TrialView:
             perturb trials.
         population: Text that identifies the trial's population. Trials of the same population can use each other's checkpoints. "" if the
             scheduler does not perturb trials.
+        final_value: Best value of a trial that has ended on its own. NaN for other trials.
     """
 
     number: int
@@ -36,20 +37,34 @@ class TrialView:
     checkpoint_step: int | None = None
     population: str = ""
     failed: bool = False
+    final_value: float = math.nan
     _means: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
     _sum: float = field(default=0.0, repr=False, compare=False)
+
+    def has_reached(self, step: int) -> bool:
+        """Return True if the trial has a value at a step, or has ended on its own before it."""
+        if step in self.values:
+            return True
+        return not math.isnan(self.final_value) and step > max(self.values, default=0)
+
+    def value_at(self, step: int) -> float:
+        """Return the value with which the trial is compared at a step; NaN if there is none.
+
+        A trial that has ended on its own before this step has its best value.
+        """
+        return self.values.get(step, self.final_value)
 
     def mean_until(self, step: int) -> float:
         """Return the mean of all values up to a step; NaN if one of these values is NaN.
 
         Args:
-            step: A step at which the trial reported a value.
+            step: A step that the trial has reached; see `has_reached`.
         """
         if step not in self._means:
             for at, value in itertools.islice(self.values.items(), len(self._means), None):
                 self._sum += value
                 self._means[at] = self._sum / (len(self._means) + 1)
-        return self._means[step]
+        return self._means[min(step, max(self._means))]
 
     def best_until(self, step: int, minimize: bool) -> float:
         """Return the best value up to a step; NaN values do not count. Return NaN if every value is NaN or there is none.
@@ -109,7 +124,7 @@ class StudyView:
         return {number: trial.seconds for number, trial in self.trials.items()}
 
     def at_rung(self, rung: int, bracket: int = 0) -> list[TrialView]:
-        """Return the trials of a bracket that have a value at a rung.
+        """Return the trials of a bracket that have reached a rung; see `TrialView.has_reached`.
 
         Args:
             rung: Step of the rung.
@@ -118,5 +133,5 @@ class StudyView:
         return [
             trial
             for trial in self.trials.values()
-            if rung in trial.values and trial.bracket == bracket
+            if trial.bracket == bracket and trial.has_reached(rung)
         ]

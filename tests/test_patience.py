@@ -1,0 +1,71 @@
+"""Sweeps of boosters with `params.patience`: gangs, rungs, cross-validation, refits and reruns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import sweeps
+from sweeps.bundle.manifest import FILE as MANIFEST
+from sweeps.trainers._rounds import reported_rounds
+from tests.commands import invoke
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+SPACE = """
+name: patience
+trainer: xgboost
+data: {{train: "sklearn:breast_cancer", label: target, valid: {valid}}}
+objective: {{metric: valid-logloss, goal: minimize}}
+search: {{algorithm: random, seed: 1}}
+scheduler: {scheduler}
+limits: {{max_trials: 3, max_concurrent_trials: 1}}
+space:
+  scaling: {{num_workers: {workers}}}
+  params: {{eta: {{grid: [0.1, 0.3, 0.08]}}, patience: 15, subsample: 0.7}}
+"""
+
+
+def swept(folder: Path, **given: object):
+    about = {"valid": 0.2, "scheduler": "{name: none}", "workers": 1} | given
+    (folder / "patience.yaml").write_text(SPACE.format(**about))
+    return sweeps.run(folder / "patience.yaml", dir=folder / "runs")
+
+
+def shown(result, trial: str) -> dict:
+    return json.loads(invoke("show", result.dir, "--trial", trial, "--json").stdout)
+
+
+def refitted(result, folder: Path) -> dict:
+    exported = invoke("export", result.dir, "--refit", "-o", folder / "refit")
+    assert exported.exit_code == 0, exported.stderr
+    return json.loads((folder / "refit" / MANIFEST).read_text())["training"]["refit"]
+
+
+def test_a_gang_ends_together_and_the_bundle_holds_the_best_round(clean_ray, tmp_path):
+    rungs = "{name: asha, max_t: 900, grace_period: 65, reduction_factor: 12}"
+    result = swept(tmp_path, scheduler=rungs, workers=2)
+    assert result.trials["failed"] == 0, result.notes
+    trials = [shown(result, f"{number:04d}") for number in range(3)]
+    assert trials[0]["state"] == "COMPLETE" and 65 not in reported_rounds(900)
+    for trial in trials:
+        assert trial["steps"] == 65 or trial["steps"] - trial["best_step"] >= 15
+        assert trial["steps"] < 780, "the second rung"
+    best = shown(result, result.best["trial"])
+    manifest = json.loads((Path(result.bundle) / MANIFEST).read_text())
+    assert best["best_step"] < best["steps"] and str(best["best_step"]) in json.dumps(manifest)
+    assert refitted(result, tmp_path)["steps"] == best["best_step"]
+    rerun = invoke("rerun", result.dir, "0")
+    assert rerun.exit_code == 0, rerun.stdout + rerun.stderr
+
+
+@pytest.mark.extended
+def test_after_a_cross_validation_a_refit_trains_the_mean_of_the_best_rounds(clean_ray, tmp_path):
+    result = swept(tmp_path, valid="{folds: 3}", scheduler="{name: asha, max_t: 3}")
+    assert result.trials["failed"] == 0, result.notes
+    metrics = shown(result, result.best["trial"])
+    assert metrics["steps"] == 3
+    refit = json.loads((Path(result.bundle) / MANIFEST).read_text())["training"]["refit"]
+    assert refit["steps"] > 3, "rounds, not folds"

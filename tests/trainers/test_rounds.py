@@ -1,0 +1,63 @@
+"""Choose the rounds that a booster trains, measures and reports."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.trainers._rounds import MOST_REPORTS, MOST_ROUNDS, Rounds, max_rounds, reported_rounds
+
+
+@given(st.integers(1, 20_000))
+def test_at_most_200_rounds_are_reported_and_the_last_one_is_among_them(last):
+    reported = sorted(reported_rounds(last))
+    assert len(reported) <= MOST_REPORTS and reported[-1] == last and reported[0] == 1
+    if last <= MOST_REPORTS:
+        assert reported == list(range(1, last + 1))
+
+
+@given(st.integers(MOST_REPORTS + 1, MOST_ROUNDS), st.integers(MOST_REPORTS + 1, MOST_ROUNDS))
+def test_long_trials_report_the_same_rounds_a_few_percent_apart(shorter, longer):
+    some, more = reported_rounds(shorter), reported_rounds(longer)
+    assert set(some) - {shorter} <= set(more) or shorter > longer
+    steps = sorted(more)
+    assert all(b - a <= 2 + a * 0.03 for a, b in itertools.pairwise(steps))
+
+
+@given(st.integers(1, 900), st.integers(1, 60), st.lists(st.integers(1, 900), max_size=9))
+def test_the_training_ends_at_the_first_report_without_an_improvement_for_long_enough(
+    last, patience, improvements
+):
+    rounds = Rounds.of({"patience": patience}, last, None)
+    best, trained = SimpleNamespace(step=None), []
+    for step in rounds.after(0, best):
+        trained.append(step)
+        if step in rounds.reported and step in improvements:
+            best.step = step
+    assert trained == list(range(1, trained[-1] + 1)) and trained[-1] in rounds.reported
+    waited = [step - (best.step or 0) for step in trained if step in rounds.reported]
+    assert trained[-1] == last or waited[-1] >= patience
+    assert all(wait < patience for wait in waited[:-1])
+
+
+def test_without_patience_all_rounds_are_trained_up_to_max_t():
+    best = SimpleNamespace(step=None)
+    assert list(Rounds.of({}, 9, None).after(4, best)) == [5, 6, 7, 8, 9]
+    assert list(Rounds.of({"patience": None}, 9, 7).after(0, best)) == list(range(1, 8))
+    assert Rounds.of({}, 9, None).patience == math.inf
+    assert max_rounds({}, 100) == 100 and max_rounds({"patience": 3}, 100) == MOST_ROUNDS
+
+
+@given(st.integers(1, 2000), st.integers(1, 60), st.integers(1, 7))
+def test_resumable_rounds_are_reported_and_far_enough_apart(last, distance, factor):
+    rounds = Rounds.of({}, last, None)
+    found = sorted(rounds.resumable(distance, factor))
+    assert set(found) - {0} <= set(rounds.reported)
+    assert all(step % factor == 0 for step in found)
+    assert all(b - a >= distance for a, b in itertools.pairwise(found))
+    if last <= MOST_REPORTS and distance % factor == 0:
+        assert found == list(range(0, last + 1, distance))
