@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xgboost as xgb
@@ -53,6 +53,11 @@ def matrix(
     """
     features = frame.drop(columns=[*label_columns(label), weight, QUERY], errors="ignore")
     require_numbers(features, also="category")
+    options: dict[str, Any] = {"enable_categorical": True, "nthread": threads}
+    types = ["c" if dtype == "category" else "float" for dtype in features.dtypes]
+    if "c" in types:
+        options["feature_types"] = types
+    features = with_codes(features)
     for name, values in features.items():
         if values.dtype.kind == "f" and (values.abs() > np.finfo(np.float32).max).any():
             text = (
@@ -65,16 +70,37 @@ def matrix(
     query = None if weight else queries(frame)  # XGBoost would take one weight for each query
     features = features.set_axis(names, axis=1)
     if max_bin is not None:
-        options = {
-            "enable_categorical": True,
-            "nthread": threads,
-            "max_bin": max_bin,
-            "ref": reference,
-        }
+        options |= {"max_bin": max_bin, "ref": reference}
         return xgb.QuantileDMatrix(features, target, weight=weights, qid=query, **options)
-    return xgb.DMatrix(
-        features, target, weight=weights, enable_categorical=True, nthread=threads, qid=query
-    )
+    return xgb.DMatrix(features, target, weight=weights, qid=query, **options)
+
+
+def with_codes(features: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with codes in place of categories. A missing category is NaN.
+
+    The fitted preprocessor decides the codes, so that a model needs no names of categories. In the
+    models of XGBoost 3.2, names with characters outside of ASCII are cut at wrong places.
+    """
+    names = [name for name, dtype in features.dtypes.items() if dtype == "category"]
+    if not names:
+        return features
+    codes = {name: features[name].cat.codes for name in names}
+    return features.assign(**{name: each.where(each >= 0) for name, each in codes.items()})
+
+
+def require_trees(params: Mapping[str, Any], columns: Columns) -> None:
+    """Raise an error if a column has categories, which the model of `params` cannot read.
+
+    Raises:
+        ValueError: The parameter that chooses the model, and what to write instead.
+    """
+    for name, value, others in (
+        ("tree_method", "exact", "hist or approx"),
+        ("booster", "gblinear", "gbtree or dart"),
+    ):
+        if params.get(name) == value and "c" in (columns.types or ()):
+            advice = f"write {others}, or use an encoder in place of `Categorizer`"
+            raise ValueError(f"params.{name} is {value}, which cannot read categories; {advice}")
 
 
 def fits_bins(frame: pd.DataFrame, reference: xgb.DMatrix) -> bool:

@@ -2,7 +2,8 @@
 
 `params` has LightGBM's own parameters, and `num_boost_round` (default: the scheduler's `max_t`, or 100). The objective, the number of
 classes, the number of threads and the seed follow from the trial, unless `params` sets them. A column of the pandas type `category` is a
-categorical feature. `params.patience` ends the training earlier. `sweeps.trainers._rounds` chooses the rounds that are reported.
+categorical feature, and the saved model has its categories. `params.patience` ends the training earlier.
+`sweeps.trainers._rounds` chooses the rounds that are reported.
 
 A report has only the metrics named in the objectives, the constraints and `params.eval_metric`, because each metric takes time. The
 metrics of `eval_metric` are measured on valid. Names are those of `sweeps.core.metrics`, or LightGBM's own.
@@ -59,6 +60,7 @@ TRAINER: dict[str, Any] = {
     "packages": ["lightgbm"],
     "resume_files": ["latest.txt", "state.json"],
     "reads_numbers": True,
+    "reads_categories": True,
     "needs_label": True,
     "weights": True,
     "ranking": "lambdarank|rank_xendcg|xendcg|xe_ndcg|xe_ndcg_mart|xendcg_mart",

@@ -30,7 +30,16 @@ from sweeps.core.freed_memory import return_freed_memory
 from sweeps.core.label_columns import QUERY, label_columns
 from sweeps.trainers import constraints_by_position, report, whole_numbers
 from sweeps.trainers._booster import LOGITS, BestRound, has_gpu, predict
-from sweeps.trainers._dmatrix import Columns, fits_bins, matrix, named, unnamed, unweighted
+from sweeps.trainers._dmatrix import (
+    Columns,
+    fits_bins,
+    matrix,
+    named,
+    require_trees,
+    unnamed,
+    unweighted,
+    with_codes,
+)
 from sweeps.trainers._metrics import measure
 from sweeps.trainers._requested import RequestedMetrics
 from sweeps.trainers._rounds import Rounds, agree, max_rounds
@@ -46,6 +55,7 @@ TRAINER: dict[str, Any] = {
     "load": "load",
     "resume_files": ["latest.ubj", "state.json"],
     "reads_numbers": True,
+    "reads_categories": True,
     "needs_label": True,
     "weights": True,
     "several_labels": True,
@@ -490,6 +500,7 @@ def train_func(config: dict[str, Any]) -> None:
     rounds = Rounds.of(config, most, cur.max_t)
     own = parameters(config, cur)
     train, valid, columns = _matrices(cur, None if ray.train.get_checkpoint() else max_bin(own))
+    require_trees(own, columns)
     check, _ = (
         (None, None)
         if cur.check is None
@@ -655,13 +666,14 @@ class Model:
             A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
             values of a regression, shape (n,).
         """
+        codes = with_codes(features)
         if (
             self._few is not None
             and len(features) <= FEW
-            and all(dtype.kind in "biuf" for dtype in features.dtypes)
+            and all(dtype.kind in "biuf" for dtype in codes.dtypes)
         ):
             with np.errstate(over="ignore"):
-                values = features.to_numpy(np.float32)
+                values = codes.to_numpy(np.float32)
             if (
                 infinite := np.isinf(values).any(axis=0)
             ).any():  # A DMatrix refuses such a value too.

@@ -369,7 +369,7 @@ def steps_section() -> Iterator[str]:
     yield (
         "A step is a name, or `Name: {columns: ..., parameter: ...}`. A list of steps is a chain. `none` is a chain without steps. "
         "`columns` is `numeric`, `categorical`, `all`, the name of a column, a pattern such as `price_*`, or a list of these. `columns` "
-        "and every other parameter may be dimensions.\n\nThese steps are Ray Data's preprocessors. You can also write `module:attr`, for a "
+        "and every other parameter may be dimensions.\n\n`Categorizer` belongs to sweeps, and the other steps are Ray Data's preprocessors. You can also write `module:attr`, for a "
         "step of scikit-learn or of your own: [Own preprocessor](../how-to/own-preprocessor.md).\n"
     )
     rows = []

@@ -302,7 +302,7 @@ class SweepSession:
                 sorted({shape.workers if shape.most is None else 1 for shape in self.space.shapes})
             ),
             cpus=self.cluster.cpus,
-            numeric_only=self.space.trainer_definition.reads_numbers,
+            trainer=self.space.trainer_definition,
             modules=sorted(name for name in names if name.startswith("sklearn.")),
             once=not any(
                 list(dimensions(self.space.sections.get(name))) for name in ("data", "preprocessor")

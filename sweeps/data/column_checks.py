@@ -19,6 +19,7 @@ from sweeps.space.templates import Template, children, walk
 if TYPE_CHECKING:
     from sweeps.data.preprocessing.fitted_chain import StepConfig
     from sweeps.space import Space
+    from sweeps.space.trainer_definition import TrainerDefinition
 
 SELECTOR_WORDS = ("numeric", "categorical", "all")
 # Parameters that name new columns
@@ -59,7 +60,7 @@ _ENCODER = "add an encoder, such as `preprocessor: [OneHotEncoder]`"
 _DAYS = 'write `data.parse: {{{name}: "%Y-%m-%d"}}`'
 _REMEDIES = {
     "text": _ENCODER,
-    "category": _ENCODER,
+    "category": "add an encoder that makes numbers, such as `preprocessor: [OneHotEncoder]`",
     "timestamp": _DAYS,
     "date": _DAYS,
     _PANDAS: "convert {them} to dates (`to_timestamp()`), numbers or texts",
@@ -246,19 +247,29 @@ def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Proble
     """
     chain = space.sections.get("preprocessor", ())
     steps = [part for part in walk(chain) if isinstance(part, Step)]
-    numbers = space.trainer_definition.reads_numbers
     unread = [
         {
-            name: kind
+            name: refused
             for name, kind in columns.items()
-            if kind.startswith(_PANDAS)
-            or (numbers and not any(_may_change(step, name, kind) for step in steps))
+            if (refused := _unread_kind(name, kind, steps, space.trainer_definition))
         }
         for columns in types
     ]
     if not all(unread):
         return []
     return unread_problems(unread[0], space.trainer.name or "the trainer")
+
+
+def _unread_kind(column: str, kind: str, steps: Sequence[Step], trainer: TrainerDefinition) -> str:
+    """Return the type of a column that the trainer cannot read; "" if it may be able to."""
+    if kind.startswith(_PANDAS):
+        return kind
+    changing = {step.name for step in steps if _may_change(step, column, kind)}
+    if not trainer.reads_numbers or (changing and trainer.reads_categories):
+        return ""
+    if changing == {"Categorizer"}:
+        return "category"
+    return "" if changing else kind
 
 
 def unread_problems(columns: Mapping[str, str], trainer: str) -> list[Problem]:

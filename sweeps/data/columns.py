@@ -6,7 +6,7 @@ import fnmatch
 import glob
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,9 @@ from sweeps.core.suggestions import did_you_mean
 from sweeps.data import tables
 from sweeps.data.column_values import tensors_to_arrays, to_booleans, to_dates, to_numbers, to_text
 from sweeps.data.parse import parse_values
+
+if TYPE_CHECKING:
+    from sweeps.space.trainer_definition import TrainerDefinition
 
 PREPROCESSOR_KEY = "space.preprocessor"
 
@@ -114,24 +117,27 @@ def is_categorical(values: pd.Series) -> bool:
     return not isinstance(first, (list, tuple, dict, np.ndarray))
 
 
-def check_all_numeric(prepared: pd.DataFrame, label: Label | None) -> None:
-    """Check that all columns after preprocessing hold numbers or categories, for a trainer that cannot read other columns.
+def check_readable(prepared: pd.DataFrame, label: Label | None, trainer: TrainerDefinition) -> None:
+    """Check that the trainer can read all columns after preprocessing.
 
     Args:
         prepared: preprocessed rows.
         label: see `Splits.label`. It is not checked.
+        trainer: definition of the trainer.
 
     Raises:
-        InputError: no column is left, or some columns hold neither numbers nor categories; see
+        InputError: no column is left, or the trainer cannot read some columns; see
             `unread_problems`.
     """
+    if not trainer.reads_numbers:
+        return
     kinds = prepared.drop(columns=[*label_columns(label)], errors="ignore").dtypes
     if kinds.empty:
         raise InputError(PREPROCESSOR_KEY, "no column is left for the model to read")
     others = {
         str(name): "text" if kind == "str" else str(kind)
         for name, kind in kinds.items()
-        if not (kind.kind in "biuf" or isinstance(kind, pd.CategoricalDtype))
+        if not (kind.kind in "biuf" or (kind == "category" and trainer.reads_categories))
     }
     if others:
         from sweeps.data.column_checks import unread_problems

@@ -32,7 +32,7 @@ from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.freed_memory import return_freed_memory
 from sweeps.core.label_columns import QUERY, label_columns
 from sweeps.core.secrets import remember_variables
-from sweeps.data.columns import check_all_numeric
+from sweeps.data.columns import check_readable
 from sweeps.data.load import Splits, add_to_train
 from sweeps.data.preflight import locate_problems
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
@@ -43,6 +43,7 @@ from sweeps.data.streaming.splits import StreamSplits, StreamVariants
 from sweeps.data.tables import arrays_to_tensors, split_equally
 from sweeps.data.variants import DataVariants, variant_name
 from sweeps.data.weights import COLUMN, row_weights
+from sweeps.space.trainer_definition import UNKNOWN, TrainerDefinition
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,7 +104,7 @@ class _DataActor:
         folder: folder of the sweep.
         workers: every number of workers that a trial can have, such as (1, 2, 4).
         cpus: limit on the CPUs for Ray Data's tasks; None for no limit. The limit is needed if Ray counts more CPUs than the machine has.
-        numeric_only: True if the trainer can read only numbers and categories. A chain with other columns in its output is then an error.
+        trainer: definition of the trainer. A chain is an error if the trainer cannot read a column of its output.
         modules: modules to import in the background while the data is read. For example, importing scikit-learn takes a second.
         once: True if all trials have the same data and the same chain. Large tables of raw rows are then dropped after the chain is fitted.
         stream: settings of Ray Data if the data is streamed. None if the rows are held in memory.
@@ -119,7 +120,7 @@ class _DataActor:
         folder: str,
         workers: tuple[int, ...],
         cpus: float | None = None,
-        numeric_only: bool = False,
+        trainer: TrainerDefinition = UNKNOWN,
         modules: Sequence[str] = (),
         once: bool = False,
         stream: StreamSettings | None = None,
@@ -131,7 +132,7 @@ class _DataActor:
         remember_variables(secret_names)
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
         self.store, self.workers = PreparedStore(Path(folder)), workers
-        self.numeric_only, self.once = numeric_only, once
+        self.trainer, self.once = trainer, once
         self.row_steps = row_steps
         self.added: tuple[str, ...] = ()  # splits whose rows are added to train
         sys.path[:0] = [r for r in roots if r not in sys.path]
@@ -359,7 +360,7 @@ class _DataActor:
         if isinstance(self.variants, StreamVariants):
             streams = self.variants.splits(data, self.added)
             ready = prepare_streams(
-                key, steps, streams, self.store, self.roots, CHECK_ROWS, self.numeric_only
+                key, steps, streams, self.store, self.roots, CHECK_ROWS, self.trainer
             )
             return ready | {"shards": dict.fromkeys(self.workers, ready["shards"]), "stream": True}
         if self.variants.spec.folds and not self.added:
@@ -405,8 +406,7 @@ class _DataActor:
         else:
             fitted, prepared = stored, stored.transform(rows.to_pandas(split_blocks=True), copied)
         valid = fitted.transform(splits.valid.to_pandas(split_blocks=True), copied)
-        if self.numeric_only:
-            check_all_numeric(valid, label)
+        check_readable(valid, label, self.trainer)
         check = valid.head(
             CHECK_ROWS
         )  # with arrays instead of Ray Data's tensors, as a bundle passes rows to the model

@@ -70,14 +70,9 @@ _BINS: dict[str, Fragment] = {
 # The preprocessors of `ray.data.preprocessors`, and a JSON Schema fragment with `examples` for each of their parameters. A parameter
 # without a `default` is required. `columns` is not listed, because every step has it. `Chain` is missing, because a list of steps is a
 # chain; `TorchVisionPreprocessor` is missing, because it does not read tables. A test compares the names with the installed Ray.
-# Labels are always encoded, so `LabelEncoder` needs no `label_column`.
+# Labels are always encoded, so `LabelEncoder` needs no `label_column`. sweeps has a `Categorizer` of its own, without parameters.
 RAY_STEPS: dict[str, dict[str, Fragment]] = {
-    "Categorizer": {
-        "dtypes": _optional(
-            "object", "Type of each column: {column: type}.", None, {"color": "category"}
-        ),
-        **_OUTPUT_COLUMNS,
-    },
+    "Categorizer": {},
     "Concatenator": {
         "dtype": _optional(None, "NumPy type of the new column, such as float32.", None, "float32"),
         "flatten": _optional(
@@ -181,7 +176,7 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
 }
 
 STEP_DESCRIPTIONS: dict[str, str] = {
-    "Categorizer": "Turn columns into categories of pandas.",
+    "Categorizer": "Turn columns into categories, which xgboost, lightgbm and catboost read without an encoder.",
     "Concatenator": "Join columns of numbers to one column of arrays.",
     "CountVectorizer": "Turn a column of texts into columns with the number of times that each token occurs.",
     "CustomKBinsDiscretizer": "Put numbers into bins whose edges you give.",

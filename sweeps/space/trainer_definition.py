@@ -14,6 +14,7 @@
         "additional_metrics": True,         # True if the loop can also report metrics of the user's own code
         "checkpoint_bytes": "8 * features",  # size of a checkpoint, as arithmetic; `sweeps plan` evaluates it
         "reads_numbers": True,              # True if every prepared column must be numeric
+        "reads_categories": True,           # with `reads_numbers`: True if columns of categories are allowed, too
         "needs_label": True,                # True if the space file must have `data.label`
         "weights": True,                    # True if the loop uses the weights of rows, the column `Current.weight` of train
         "streams": True,                    # True if the loop can read its data as a stream, see `data.ingest`
@@ -71,6 +72,7 @@ class TrainerDefinition:
         additional_metrics: True if the loop can also report metrics that the user's own code defines.
         checkpoint_bytes: Size of a checkpoint as arithmetic on parameters, `max_t`, `rows`, `features` and `outputs`.
         reads_numbers: True if every prepared column must be numeric.
+        reads_categories: With `reads_numbers`, True if prepared columns may also have categories.
         needs_label: True if the space file must have `data.label`.
         weights: True if the loop uses the weights of `data.weight` and `data.class_weight`; see `Current.weight`. A loop in a module
             without a literal gets the weights, too.
@@ -106,6 +108,7 @@ class TrainerDefinition:
     additional_metrics: bool = False
     checkpoint_bytes: str | None = None
     reads_numbers: bool = False
+    reads_categories: bool = False
     needs_label: bool = False
     weights: bool = False
     ranking: str = ""

@@ -57,7 +57,7 @@ def rows(task: str) -> pd.DataFrame:
 def trained(module, params, task, steps, folder):
     """Train on prepared rows, and return the arguments of `write_bundle`."""
     raw = rows(task)
-    if not any(step.name == "OneHotEncoder" for step in steps):
+    if not any(step.name in ("OneHotEncoder", "Categorizer") for step in steps):
         raw = raw.drop(columns="town")
     fitted = fit_chain(steps, pa.Table.from_pandas(raw.iloc[:160]), "y")
     prepared = fitted.transform(raw)
@@ -119,6 +119,21 @@ def test_a_chain_of_rays_preprocessors(local_ray, tmp_path):
     assert bundle.manifest.pickled == {}
     odd = kept["raw"].assign(town="Atlantis", rooms=np.nan)
     assert bundle.predict(odd)["probability_yes"].notna().all()
+
+
+def test_a_bundle_with_categories_needs_no_ray(tmp_path):
+    steps = (Step("Categorizer", ("town", "rooms"), {}),)
+    kept = trained(sweeps.trainers.xgboost, {"num_boost_round": 5}, "binary", steps, tmp_path)
+    bundle = load_bundle(write_bundle(tmp_path / "out" / "bundle", **kept))
+    assert not [r for r in bundle.manifest.requirements if r.startswith("ray")]
+    assert bundle.manifest.pickled == {}
+    odd = kept["raw"].assign(town="Atlantis", rooms=np.nan)
+    missing = kept["raw"].assign(town=None, rooms=99)
+    pd.testing.assert_frame_equal(bundle.predict(odd), bundle.predict(missing))
+    bundle.count_unseen(odd)
+    assert bundle.unseen_notes == [
+        f"{len(odd)} of {len(odd)} values of `town` were not in the training data; predicted as missing"
+    ]
 
 
 TWO = """

@@ -624,6 +624,20 @@ def test_a_step_may_make_numbers_of_a_column(space, tmp_path, kind, steps, refus
         preflight.check_data(loaded)
 
 
+@pytest.mark.parametrize("columns", ["categorical", "[plan]", "all"])
+def test_categories_are_refused_for_a_trainer_of_numbers(space, columns):
+    steps = f"[{{Categorizer: {{columns: {columns}}}}}]"
+    data = "{train: rows.csv, label: y, valid: 0.25}"
+    preflight.check_data(space(data, space=f"{{preprocessor: {steps}}}"))
+    loaded = space(data, space=f"{{preprocessor: {steps}}}", trainer="torch_tabular")
+    assert said(loaded) == [
+        "space.yaml:5:23: space.preprocessor: `plan` is of the type category, which torch_tabular cannot read, and no step "
+        "encodes it; add an encoder that makes numbers, such as `preprocessor: [OneHotEncoder]`, or add it to data.drop"
+    ]
+    after = "[Categorizer, OneHotEncoder]"
+    preflight.check_data(space(data, space=f"{{preprocessor: {after}}}", trainer="torch_tabular"))
+
+
 def test_types_that_a_bundle_would_refuse_are_refused_for_every_trainer(space, tmp_path):
     frame = pd.DataFrame({"x": TYPES["period"], "y": ["no", "yes"] * (N // 2)})
     frame.to_parquet(tmp_path / "typed.parquet")

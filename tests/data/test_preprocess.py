@@ -20,6 +20,7 @@ from ray.data.preprocessor import Preprocessor
 
 from sweeps.core.errors import InputError
 from sweeps.data.preprocessing.fit import data_key, fit_chain, fit_transform, runs_tasks
+from sweeps.data.streaming.fit import _apply
 
 HERE = "tests.data.test_preprocess"
 
@@ -62,6 +63,25 @@ def shortened(df):
 
 def broken(df):
     raise RuntimeError("no such luck\nand more")
+
+
+def shifted(df):
+    return df + 1
+
+
+class Blocks:
+    """A stream of blocks of 20 rows."""
+
+    def __init__(self, rows, inputs=(), steps=()):
+        self.rows, self.inputs, self.steps = rows, inputs, steps
+
+    def after(self, inputs, steps):
+        return Blocks(self.rows, tuple(inputs), tuple(steps))
+
+    def frames(self, function):
+        for start in range(0, self.rows.num_rows, 20):
+            block = self.rows.slice(start, 20)
+            yield _apply(block, self.inputs, self.steps, function).to_pandas()
 
 
 class Means:
@@ -116,7 +136,8 @@ CHAINS = {
     "ordinal": [step("OrdinalEncoder"), step("StandardScaler", ("c", "words"))],
     "ordinal numbers": [step("OrdinalEncoder", ("f", "i", "b"))],
     "ordinal lists": [step("OrdinalEncoder", "tags")],
-    "categories": [step("Categorizer", "c")],
+    "categories": [step("Categorizer")],
+    "categories of numbers": [step("Categorizer", ("i", "b", "g", "void"))],
     "categories, then one-hot": [step("Categorizer", "c"), step("OneHotEncoder", "c")],
     "multi-hot": [step("MultiHotEncoder", "tags")],
     "bins": [
@@ -251,6 +272,41 @@ class TestEveryChain:
             and "ratio" in out
         )
 
+    def test_categories_are_sorted_and_missing_and_unseen_values_have_none(self, fitted):
+        raw = table().to_pandas()
+        out = fitted["categories"].transform(raw)
+        assert list(out["c"].cat.categories) == ["<1H [sea]", "x", "y"]
+        assert out["c"].isna().equals(raw["c"].isna()) and out["f"].isna().any()
+        assert out["c"].dropna().astype(str).equals(raw["c"].dropna().astype(str))
+        assert str(out["words"].dtype) == "category" and out["tags"].equals(raw["tags"])
+        assert fitted["categories"].transform(raw.assign(c="never seen"))["c"].isna().all()
+        numbers = fitted["categories of numbers"].transform(raw.assign(void=1.0))
+        assert list(numbers["b"].cat.categories) == [0.0, 1.0]
+        assert numbers["i"].astype(float).equals(raw["i"].astype(float))
+        assert numbers["g"].astype("float32").equals(raw["g"])
+        assert numbers["void"].dtype == "float64" and numbers["void"].isna().all()
+
+    @pytest.mark.parametrize("count", [1, 3000])
+    def test_one_category_and_thousands(self, count):
+        texts = [f"é{i:04}" for i in range(count)]
+        train = pa.table({"c": pa.array([*reversed(texts), None], pa.large_string())})
+        fitted, rows = fit_transform([step("Categorizer")], train, None)
+        assert list(rows["c"].cat.categories) == texts and rows["c"].isna().sum() == 1
+        assert rows["c"].cat.codes.tolist() == [*reversed(range(count)), -1]
+        assert fitted.known_values["c"].tolist() == texts
+
+    def test_categories_of_a_stream_are_those_of_all_its_rows(self):
+        rows = table().drop_columns(["tags"])
+        chain = [step(f"{HERE}:shifted", ("i",)), step("Categorizer", ("c", "i", "void"))]
+        whole, _ = fit_transform(chain, rows, "y")
+        streamed, _ = fit_transform(chain, rows.slice(0, 3), "y", stream=Blocks(rows))
+        assert streamed.fitted_steps[1] == whole.fitted_steps[1]
+        assert len(streamed.fitted_steps[1].columns["c"]) == 3
+
+    def test_categories_of_dates_are_refused(self):
+        with pytest.raises(InputError, match=r"Categorizer: categories cannot .* `t`, which has"):
+            fit_chain([step("Categorizer", "t")], table(), "y")
+
     def test_unseen_is_nan_for_codes_and_zeros_for_one_hot(self, fitted):
         row = table().to_pandas().iloc[:1].assign(c="never seen")
         assert fitted["ordinal numbers"].transform(row.assign(i=77))["i"].isna().all()
@@ -282,7 +338,7 @@ class TestEveryChain:
             words=raw["words"].astype("category"),
             f=raw["f"].astype("Float64"),
         )
-        for name in ("scalers", "one-hot", "ordinal", "impute", "words"):
+        for name in ("scalers", "one-hot", "ordinal", "impute", "words", "categories"):
             expected = fitted[name].transform(raw)
             for other in (as_text, as_arrow, as_object):
                 pd.testing.assert_frame_equal(fitted[name].transform(other), expected)

@@ -227,8 +227,11 @@ def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
 @pytest.mark.integration
 @pytest.mark.timeout(90)
 def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ray, tmp_path):
+    import ray
+
     from sweeps.data.data_actor import _DataActor
     from sweeps.space import Step
+    from sweeps.space.trainer_definition import TrainerDefinition
 
     files(
         tmp_path,
@@ -237,15 +240,28 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
         ),
     )
     asked = spec("a.csv", tmp_path, label="y", valid=Split("fraction", fraction=0.25))
-    data_actor = _DataActor((), str(tmp_path), (1,), numeric_only=True)
+    numeric = TrainerDefinition(reads_numbers=True)
+    data_actor = _DataActor((), str(tmp_path), (1,), trainer=numeric)
     data_actor.load(asked, 0)
     with pytest.raises(
         InputError,
         match=r"`plan` is text, which the trainer cannot read, .* add an encoder, .* or add it to data.drop",
     ):
         data_actor.prepare((Step("StandardScaler"),))
+    with pytest.raises(
+        InputError,
+        match=r"`plan` is of the type category, which the trainer cannot read, .* add an encoder",
+    ):
+        data_actor.prepare((Step("Categorizer"),))
     assert data_actor.prepare((Step("StandardScaler"), Step("OneHotEncoder")))["key"]
-    no_features = _DataActor((), str(tmp_path), (1,), numeric_only=True)
+    categories = replace(numeric, reads_categories=True)
+    reader = _DataActor((), str(tmp_path), (1, 2), trainer=categories)
+    reader.load(asked, 0)
+    prepared = reader.prepare((Step("Categorizer"),))
+    for part in prepared["shards"][2]["train"]:
+        plan = ray.get(part).to_pandas()["plan"]
+        assert plan.dtype == pd.CategoricalDtype(["basic", "pro"]) and len(plan) == 15
+    no_features = _DataActor((), str(tmp_path), (1,), trainer=numeric)
     no_features.load(replace(asked, drop=("x", "plan")), 0)
     with pytest.raises(InputError, match="no column is left for the model to read"):
         no_features.prepare(())

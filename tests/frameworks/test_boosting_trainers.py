@@ -9,12 +9,16 @@ from typing import ClassVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("lightgbm")
 pytest.importorskip("catboost")
 
-from sweeps.testing.fake_session import run_loop, small_table
+from sweeps.data.preprocessing import step_files
+from sweeps.data.preprocessing.fit import fit_chain
+from sweeps.space import Step
+from sweeps.testing.fake_session import FakeShard, run_loop, small_table
 from sweeps.testing.pytest_trainers import TrainerTests
 from sweeps.trainers import catboost, lightgbm
 from sweeps.trainers._catboost_model import metric_name as catboost_name
@@ -99,6 +103,36 @@ def test_the_checkpoint_has_the_model_of_the_best_step(name, task, tmp_path):
         found |= measure(task, split, frame["y"].to_numpy(), model.predict(frame.drop(columns="y")))
     assert found[cur.metric] == pytest.approx(values[best - 1], rel=1e-6)
     assert run.final == pytest.approx({k: v for k, v in found.items() if k != cur.metric}, rel=1e-6)
+
+
+@every
+def test_raw_rows_with_categories_are_predicted_as_in_training(name, tmp_path):
+    module, params = TRAINERS[name]
+    current, shards = small_table("binary", rows=300, missing=True)
+    raw = {}
+    for split, shard in shards.items():
+        x = shard.frame["x0"]
+        city = np.where(x > 0.3, "Málaga", np.where(x > -0.5, "Łódź", None))
+        raw[split] = shard.frame.assign(city=city, floor=(2 * x).round().clip(-2, 2).astype(int))
+    steps = (Step("Categorizer", ("city", "floor", "x4"), {}),)
+    raw["train"]["x4"] = np.nan
+    fitted = fit_chain(steps, pa.Table.from_pandas(raw["train"], preserve_index=False), "y")
+    step_files.save_chain(fitted, tmp_path)
+    chain = step_files.load_chain(tmp_path)
+    shards = {split: FakeShard(chain.transform(rows)) for split, rows in raw.items()}
+    rows = raw["valid"].drop(columns="y").iloc[:32]
+    run = run_loop(
+        module.train_func, params, current(check=chain.transform(rows)), shards, tmp_path
+    )
+    model = module.load(str(run.checkpoints[12]))
+    expected = np.load(run.checkpoints[12] / "check.npy")
+    assert model.predict(chain.transform(rows)).tobytes() == expected.tobytes()
+    unseen = model.predict(chain.transform(rows.assign(city="Atlantis", floor=77, x4=1.0)))
+    missing = model.predict(chain.transform(rows.assign(city=None, floor=np.nan)))
+    assert unseen.tobytes() == missing.tobytes() != expected.tobytes()
+    if name == "lightgbm":
+        cities, floors = model.booster.pandas_categorical
+        assert cities == ["Málaga", "Łódź"] and floors == [-2.0, -1.0, 0.0, 1.0, 2.0]
 
 
 @every

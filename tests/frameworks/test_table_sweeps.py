@@ -27,12 +27,12 @@ space:
 {space}
 """
 LIGHTGBM = """\
-  preprocessor: [{OneHotEncoder: {columns: [town]}}]
+  preprocessor: [Categorizer]
   scaling: {num_workers: {grid: [1, 2]}, resources_per_worker: {CPU: 1}}
   params: {learning_rate: {loguniform: [0.03, 0.5]}, bagging_fraction: 0.8, bagging_freq: 1, feature_fraction: {uniform: [0.5, 1.0]}}
 """
 XGBOOST = """\
-  preprocessor: [{OneHotEncoder: {columns: [town]}}]
+  preprocessor: [Categorizer]
   scaling: {num_workers: {grid: [1, 2]}, resources_per_worker: {CPU: 1}}
   params: {eta: {loguniform: [0.03, 0.5]}, max_depth: 3, subsample: {uniform: [0.5, 1.0]}}
 """

@@ -432,6 +432,39 @@ def test_categories_are_read(tmp_path):
     )
 
 
+@pytest.mark.parametrize("method", ["hist", "approx"])
+def test_a_model_reads_categories_by_their_codes(method, tmp_path, monkeypatch):
+    names = ["Ä", "Äb", "éé", "ß"]
+    current, shards = small_table("binary", rows=300)
+    for shard in shards.values():
+        codes = np.digitize(shard.frame["x0"], [-0.7, 0, 0.7])
+        codes[::11] = -1
+        city = pd.Categorical.from_codes(codes, names)
+        shard.frame = shard.frame.assign(city=city, x0=0.0)
+    check = shards["valid"].frame.drop(columns="y").iloc[:32]
+    params = PARAMS | {"tree_method": method, "max_cat_to_onehot": 1}
+    run = run_loop(train_func, params, current(check=check), shards, tmp_path)
+    folder = str(run.checkpoints[8])
+    few, expected = load(folder).predict(check), np.load(run.checkpoints[8] / "check.npy")
+    assert few.tobytes() == expected.tobytes()
+    monkeypatch.setattr(xgboost, "FEW", -1)
+    many = load(folder).predict(check)
+    assert many.tobytes() == expected.tobytes()
+    gone = check.assign(city=pd.Categorical.from_codes([-1] * 32, names))
+    assert (load(folder).predict(gone) != expected).any(), "the column matters"
+    other = check.assign(city=check["city"].cat.rename_categories([*"abcd"]))
+    assert load(folder).predict(other).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("name, value", [("tree_method", "exact"), ("booster", "gblinear")])
+def test_a_model_that_cannot_read_categories_is_refused(name, value, tmp_path):
+    current, shards = small_table("binary")
+    for shard in shards.values():
+        shard.frame = varied(shard.frame)
+    with pytest.raises(ValueError, match=f"params.{name} is {value}, which cannot read categories"):
+        run_loop(train_func, {name: value}, current(), shards, tmp_path)
+
+
 @pytest.mark.parametrize(
     "constraints",
     [

@@ -18,6 +18,7 @@ from sweeps.core import references
 from sweeps.core.errors import InputError
 from sweeps.core.label_columns import Label, label_columns
 from sweeps.data.column_checks import label_encoder_error
+from sweeps.data.column_values import json_scalar
 from sweeps.data.columns import (
     PREPROCESSOR_KEY,
     InputColumn,
@@ -204,18 +205,22 @@ def _fit_step(
         target: the label of each row of `frame`.
         stream: all rows that the previous steps returned. None if `frame` has all rows.
     """
+    short = step.name.rpartition(":")[2]
     if ":" in step.name:
         try:
             kind = references.resolve(step.name)
         except references.RefError as e:
             raise InputError(PREPROCESSOR_KEY, str(e)) from e
-        short = step.name.rpartition(":")[2]
+    elif step.name == "Categorizer":
+        kind = portable_steps.Categorize
     else:
-        short = step.name
         kind = ray_steps.ray_class(short)
     inputs = select_columns(frame, step.columns, _default_columns(step), step.name, label)
     if not inputs:
         return None
+    if kind is portable_steps.Categorize:
+        inputs = _suitable_columns(step, frame, inputs)
+        return _with_step_errors(step, lambda: _fit_categories(frame, inputs, stream))
     if isinstance(kind, type) and _is_ray_preprocessor(kind):
         if step.name in ray_steps.NUMERIC:
             texts = [n for n in inputs if not is_number(frame[n])]
@@ -241,6 +246,25 @@ def _fit_step(
     raise InputError(
         PREPROCESSOR_KEY, f"`{step.name}` is neither a function nor a class with `transform`"
     )
+
+
+def _fit_categories(
+    frame: pd.DataFrame, inputs: tuple[str, ...], stream: Stream | None
+) -> portable_steps.Categorize:
+    """Return a step with the distinct values of the columns `inputs` of a frame, or of a stream."""
+    distinct = functools.partial(_distinct_values, columns=inputs)
+    parts = [distinct(frame)] if stream is None else stream.frames(distinct)
+    found: dict[str, set[Any]] = {name: set() for name in inputs}
+    for part in parts:
+        for name, values in found.items():
+            values.update(map(json_scalar, part[name].iloc[0]))
+    return portable_steps.Categorize({name: sorted(values) for name, values in found.items()})
+
+
+def _distinct_values(frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
+    """Return one row with a list for each column: its distinct values without the missing ones."""
+    present = {name: frame[name].dropna().drop_duplicates() for name in columns}
+    return pd.DataFrame({n: [portable_steps.to_cells(v.array)] for n, v in present.items()})
 
 
 def _is_ray_preprocessor(kind: type) -> bool:
@@ -285,6 +309,9 @@ def _suitable_columns(
     elif step.name == "UniformKBinsDiscretizer":
         suitable = [n for n in inputs if frame[n].notna().any()]
         what = "binning"
+    elif step.name == "Categorizer":
+        suitable = [n for n in inputs if is_number(frame[n]) or is_categorical(frame[n])]
+        what = "categories"
     else:
         return inputs
     named = (step.columns,) if isinstance(step.columns, str) else step.columns or ()

@@ -4,7 +4,8 @@ Most fitted steps of Ray and scikit-learn can be converted to portable steps. A 
 portable step gives identical results for rows of the train split. Training and bundles then run the same code. For a portable step, a
 bundle needs neither Ray, nor scikit-learn, nor a pickle.
 
-`Columns` maps the name of each column to its values: an array of floats for numbers, and any iterable for text.
+`Columns` maps the name of each column to its values: an array of floats for numbers, a `Categorical` of pandas for categories, and any
+iterable for text.
 """
 
 from __future__ import annotations
@@ -62,6 +63,11 @@ def to_objects(values: Any) -> list[Any]:
         if hasattr(values, "to_numpy")
         else np.asarray(values).tolist()
     )
+
+
+def to_cells(values: Any) -> list[Any]:
+    """Convert a column to a list: floats for numbers, Python objects for text and categories."""
+    return to_floats(values).tolist() if is_number(values) else to_objects(values)
 
 
 def column_array(series: pd.Series) -> Any:
@@ -196,8 +202,7 @@ class Encode(PortableStep):
         new: Columns = {}
         for name, how in self.columns.items():
             table, missing = self._tables[name], how["missing"]  # type: ignore[attr-defined]
-            values = columns[name]
-            cells = to_floats(values).tolist() if is_number(values) else to_objects(values)
+            cells = to_cells(columns[name])
             codes = np.array(
                 [missing if v is None or v is pd.NA or v != v else table.get(v, -1) for v in cells],
                 dtype=np.int64,
@@ -209,7 +214,36 @@ class Encode(PortableStep):
         return replace_arrays(columns, () if self.keeps else self.columns, new)
 
 
-KINDS: dict[str, Any] = {c.kind: c for c in (Scale, Fill, Encode)}
+@dataclass(frozen=True)
+class Categorize(PortableStep):
+    """A step that turns columns into categories of pandas.
+
+    Attributes:
+        columns: maps each column to its categories, in sorted order. Missing and unseen values are
+            missing. A column without categories becomes a column of numbers that are all missing.
+    """
+
+    kind = "categorize"
+    columns: dict[str, list[Any]]
+
+    def __post_init__(self) -> None:
+        dtypes = {name: pd.CategoricalDtype(keys) for name, keys in self.columns.items()}
+        object.__setattr__(self, "_dtypes", dtypes)
+
+    def transform(self, columns: Columns) -> Columns:
+        """Return the columns with categories in place of values."""
+        dtypes: dict[str, Any] = self._dtypes  # type: ignore[attr-defined]
+        return columns | {name: _categories(columns[name], kind) for name, kind in dtypes.items()}
+
+
+def _categories(values: Any, dtype: pd.CategoricalDtype) -> Any:
+    if not len(dtype.categories):
+        return np.full(len(values), np.nan)
+    codes = dtype.categories.get_indexer(to_cells(values))  # -1 for a value without a category
+    return pd.Categorical.from_codes(codes, dtype=dtype)
+
+
+KINDS: dict[str, Any] = {c.kind: c for c in (Scale, Fill, Encode, Categorize)}
 
 
 def from_json(stored: Mapping[str, Any]) -> PortableStep:

@@ -10,13 +10,14 @@ import pyarrow as pa
 import ray
 
 from sweeps.core.errors import InputError
-from sweeps.data.columns import check_all_numeric
+from sweeps.data.columns import check_readable
 from sweeps.data.prepared_store import DatasetInfo, PreparedStore
 from sweeps.data.streaming.fit import FIRST_ROWS, first_rows, fit_on_stream, prepared
 from sweeps.data.streaming.splits import StreamSplits
 
 if TYPE_CHECKING:
     from sweeps.space import Step
+    from sweeps.space.trainer_definition import TrainerDefinition
 
 
 def prepare_streams(
@@ -26,7 +27,7 @@ def prepare_streams(
     store: PreparedStore,
     roots: tuple[str, ...],
     check_rows: int,
-    numeric: bool,
+    trainer: TrainerDefinition,
 ) -> dict[str, Any]:
     """Fit a chain on the train split, and return the prepared streams.
 
@@ -37,7 +38,7 @@ def prepare_streams(
         store: store of fitted chains.
         roots: folders of the user's modules.
         check_rows: number of rows of valid for which a trainer stores predictions.
-        numeric: True if the trainer can read only numbers and categories.
+        trainer: definition of the trainer, which must be able to read the prepared columns.
 
     Returns:
         A dict; see `_DataActor.prepare`. Instead of rows, the references are to lazy Ray Datasets.
@@ -54,8 +55,7 @@ def prepare_streams(
     else:
         fitted = stored
         first = fitted.transform(first_rows(splits.train, FIRST_ROWS, splits.schema).to_pandas())
-    if numeric:
-        check_all_numeric(first, splits.label)
+    check_readable(first, splits.label, trainer)
     check = fitted.transform(first_rows(splits.valid, check_rows, splits.schema).to_pandas())
     features = check if splits.label is None else check.drop(columns=splits.label, errors="ignore")
     streams = {"train": splits.train, "valid": splits.valid}
