@@ -90,9 +90,13 @@ def source_of(space: Any, problems: Problems) -> SpaceSource:
             space.notes,
         )
     if isinstance(space, SpaceText):
-        base = Path.cwd()
-        tree = parse(space.text, space.place)
-        return SpaceSource(base / "space.yaml", space.text, tree, base, notes=space.notes)
+        return SpaceSource(
+            Path.cwd() / "space.yaml",
+            space.text,
+            parse(space.text, space.place),
+            Path.cwd(),
+            notes=space.notes,
+        )
     if not isinstance(space, (str, os.PathLike)):
         raise InputError(
             PLACE,

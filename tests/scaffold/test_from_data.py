@@ -118,7 +118,14 @@ def test_few_rows_are_cross_validated(tmp_path):
 def test_the_file_of_each_trainer_and_task_is_valid(tmp_path, trainer, task):
     rows = small().assign(text=["a", "b", None] * (N // 3), y=np.arange(N) % 7)
     rows.to_csv(tmp_path / "rows.csv", index=False)
-    asked = ("--task", task, "--trainer", trainer, "--metric", "r2" if task == "regression" else "f1_macro")
+    asked = (
+        "--task",
+        task,
+        "--trainer",
+        trainer,
+        "--metric",
+        "r2" if task == "regression" else "f1_macro",
+    )
     done = run(tmp_path / "s.yaml", "--data", tmp_path / "rows.csv", "--label", "y", *asked)
     assert done.exit_code == 0, done.output
     space = load(tmp_path / "s.yaml")
