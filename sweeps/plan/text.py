@@ -9,6 +9,7 @@ from typing import Any
 
 from sweeps.plan.steps import StepCount
 from sweeps.plan.summary import Plan
+from sweeps.search.first_points import first_points
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension
 from sweeps.space.constants import constants
@@ -185,14 +186,15 @@ def _trials(plan: Plan) -> str:
         least, most = (plan.trials + number for number in plan.repeats)
         total = f"{least}" if least == most else f"{least} to {most}"
         text += f"; each complete trial is run {repeats} times, {total} trials in all"
-    if given := plan.space.search.initial_points:
-        run = sum(point.values is None for point in given)
-        first = (
-            "the first is an initial point" if run == 1 else f"the first {run} are initial points"
-        )
-        text += f"; {first}" if run else ""
+    given = plan.space.search.initial_points
+    if run := sum(point.values is None for point in given):
+        is_point = "is an initial point" if run == 1 else f"{run} are initial points"
+        text += f"; the first {is_point}"
     if plan.earlier:
         text += f"; {'then ' if given else ''}one is suggested, and the best configuration of each earlier sweep is next"
+    if name := plan.space.search.portfolio:
+        count = len(first_points(plan.space)) - run
+        text += f"; {count} are the default of the trainer and known good ones ({name})"
     early = [f"limits.{name}" for name in EARLY_LIMITS if getattr(limits, name) is not None]
     return text + (f"; {' or '.join(early)} may end the sweep earlier" if early else "")
 

@@ -1,7 +1,7 @@
 """Choose the next trial and its parameters, and decide what happens to a trial at a rung.
 
 search_loop           combines the queue, the sampler and the scheduler of one sweep; `ask` returns the next trial, `tell` records its end
-trial_queue           orders repeats, initial points and grid cells; `cells` chooses the next grid cell
+trial_queue           orders repeats, `first_points` and grid cells; `cells` chooses the next grid cell
 configurations        lists the configurations of a space, if they are few
 optuna_asker          creates the Optuna trials
 samplers/             one file for each algorithm; `base` defines the interface of a sampler

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,21 +94,9 @@ class Translator:
         Raises:
             OutsideDomain: The new space does not allow a value of the configuration.
         """
-        found: dict[str, Any] = {}
-        missing: set[str] = set()
-
-        def choose(dimension: Dimension) -> Any:
-            outer = self._outer[dimension.name]
-            needed = {term.name for term in dimension.when} | ({outer[0]} if outer else set())
-            name = self._names[dimension.name]
-            if needed & missing or (key := self._key(dimension, name, keys, constants)) is ABSENT:
-                missing.add(dimension.name)
-                return any_key(dimension)
-            found[dimension.name] = key
-            return key
-
-        self._space.fill(choose)
-        return found
+        return known_keys(
+            self._space, lambda dim: self._key(dim, self._names[dim.name], keys, constants)
+        )
 
     def _key(
         self, dimension: Dimension, name: str, keys: Mapping[str, Any], constants: Mapping[str, Any]
@@ -142,6 +130,28 @@ class Translator:
         return (
             None if value is None else EarlierValue(value, value if _is_scalar(value) else ABSENT)
         )
+
+
+def known_keys(space: Space, key_of: Callable[[Dimension], Any]) -> dict[str, Any]:
+    """Return the key of each active dimension for which `key_of` does not return ABSENT.
+
+    The dimensions that depend on a dimension without a key are left out, too.
+    """
+    outer = enclosing_options(space.sections)
+    found: dict[str, Any] = {}
+    missing: set[str] = set()
+
+    def choose(dimension: Dimension) -> Any:
+        option = outer[dimension.name]
+        needed = {term.name for term in dimension.when} | ({option[0]} if option else set())
+        if needed & missing or (key := key_of(dimension)) is ABSENT:
+            missing.add(dimension.name)
+            return any_key(dimension)
+        found[dimension.name] = key
+        return key
+
+    space.fill(choose)
+    return found
 
 
 def key_in(dimension: Dimension, earlier: EarlierValue) -> Any:

@@ -19,6 +19,7 @@ from optuna.storages.journal._storage import JournalOperation as Op
 from sweeps.core import registry
 from sweeps.core.result import best_trials, contradiction
 from sweeps.core.trial import format_trial_id
+from sweeps.search.first_points import first_points
 from sweeps.search.journal_lines import (
     JournalLines,
     Line,
@@ -272,16 +273,13 @@ class _Rebuild:
         Args:
             number: Number of the trial.
             configurations: Number of configurations that were created before this trial and that `sweeps enqueue` did not add. If this
-                number is below the number of initial points and starting points, and the trial was not started, the trial is created as
-                one of these points.
+                number is below the number of `first_points`, and the trial was not started, the trial is created as one of these points.
             trial: Lines about the trial.
         """
         # The trial number is added to the time in microseconds, so no two inserted CREATE_TRIAL records are equal.
         time = format_time(self._repair.start_time(trial) + 1e-6 * number)
         record = new_line(Op.CREATE_TRIAL, study_id=0, datetime_start=time).record
-        points = [
-            point.keys for point in self._space.search.initial_points if point.values is None
-        ] + [*self._facts.starting_points]
+        points = first_points(self._space, self._facts.starting_points)
         if trial.start is None and configurations < len(points):
             return record | {
                 "datetime_start": None,

@@ -1,10 +1,10 @@
 """Queue of the trials that have not started.
 
-Order: trials that the study already contains, then pending repeats, then initial points, then the best configurations of earlier sweeps
-(`search.from`), then grid cells in round-robin. The study already contains a trial that has not started in two cases: `sweeps enqueue`
-added the trial, or a crash interrupted the trial's start.
+Order: trials that the study already contains, then pending repeats, then the configurations of `first_points`, then grid cells in
+round-robin. The study already contains a trial that has not started in two cases: `sweeps enqueue` added the trial, or a crash
+interrupted the trial's start.
 
-The queue is pure: it does no I/O and reads no clock. Its state depends only on the recorded starts and ends of trials. The driver of a
+The queue is pure: it reads no clock and no file, apart from that of the portfolio. Its state depends only on the recorded starts and ends of trials. The driver of a
 resumed sweep reads these starts and ends from the study and rebuilds the same queue.
 """
 
@@ -18,10 +18,9 @@ from typing import Any
 from sweeps.core.trial import Result, State
 from sweeps.search import cells
 from sweeps.search.configurations import configuration_of, list_configurations
+from sweeps.search.first_points import Keys, first_points
 from sweeps.space import Space
 from sweeps.study import repeats
-
-Keys = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,7 @@ class TrialQueue:
         self.results: dict[int, list[tuple[int, Result]]] = {}
         self._space = space
         self._scheduler_stops = scheduler_stops
-        points = [point.keys for point in space.search.initial_points if point.values is None]
-        self._initial_points: list[Keys] = [*points, *starting_points]
+        self._first_points = first_points(space, starting_points)
         self.tried: set[str] = set()
         self.untried = list_configurations(space)
         self._started_in_cell = [0] * len(space.cells)
@@ -248,7 +246,7 @@ class TrialQueue:
         return self._space.repeats.count > 1 and self._first_trials_running > 0
 
     def _new_configuration(self) -> QueueItem:
-        points, started = self._initial_points, self.configurations_started - self._enqueued
+        points, started = self._first_points, self.configurations_started - self._enqueued
         return self._item(points[started] if started < len(points) else None)
 
     def _item(

@@ -530,10 +530,10 @@ class _Loader:
                 "search.algorithm",
                 f"grid search allows only `grid` dimensions, but these are sampled: {first_of(sampled, 5)}",
             )
-        if search and search.earlier and not sampled:
-            self.file.wrong(
-                "search.from", "has no effect, because no dimension is sampled; leave this key out"
-            )
+        for key, name in (("from", "earlier"), ("portfolio", "portfolio")):
+            if getattr(search, name, None) and not sampled:
+                text = "has no effect, because no dimension is sampled; leave this key out"
+                self.file.wrong(f"search.{key}", text)
         if limits and 0 < limits.max_trials < len(cells):
             text = (
                 f"must be at least the number of grid cells, {len(cells)}, got {limits.max_trials}"

@@ -29,6 +29,7 @@ from sweeps.space.section_models import (
     Search,
 )
 from sweeps.space.synonyms import suggest
+from sweeps.space.trainer_section import portfolio_files
 from sweeps.space.when_parser import COMPARISON
 
 T = TypeVar("T")
@@ -166,6 +167,9 @@ class SearchSections:
         search = self._check(Search, "search")
         if search is None or not self._check_algorithm(search.algorithm):
             return None
+        if search.portfolio is not None and search.portfolio not in (names := portfolio_files()):
+            node = self.file.node("search").value["portfolio"]
+            self.file.wrong("search.portfolio", wrong_name("search.portfolio", node, names))
         if search.options and (
             search.algorithm == AUTO or registry.is_built_in("sampler", search.algorithm)
         ):

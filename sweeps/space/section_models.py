@@ -369,6 +369,8 @@ class Search:
         options: Options of the sampler, as a mapping.
         initial_points: Configurations to try in this order, before anything is sampled.
         earlier: Earlier sweeps from which the sweep learns; the key `from` of the space file.
+        portfolio: Known good configurations to try early, after the trainer's default configuration.
+            They take at most a third of `limits.max_trials`.
     """
 
     algorithm: Annotated[Text, Field(examples=["gp"])] = "auto"
@@ -384,6 +386,7 @@ class Search:
             description="Earlier sweeps with the same objective, from which the sweep learns: folders, names, `latest` or addresses",
         ),
     ] = ()
+    portfolio: Annotated[Text | None, Field(examples=["xgboost"])] = None
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,13 @@ def trainer_names() -> list[str]:
     )
 
 
+def portfolio_files() -> dict[str, Path]:
+    """Return the file of each portfolio by its name. A portfolio has known good configurations."""
+    package = references.source_of(PACKAGE)
+    files = sorted(package.parent.glob("portfolios/*.yaml")) if package else []
+    return {file.stem: file for file in files}
+
+
 def trainer_modules() -> list[str]:
     """Return the dotted names of all modules of `sweeps.trainers`, with those that the trainers share."""
     package = references.source_of(PACKAGE)

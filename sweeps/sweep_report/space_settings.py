@@ -38,6 +38,7 @@ def settings_of(space: Space) -> dict[str, str]:
     found |= {"search.algorithm": space.search.algorithm, "search.seed": str(space.search.seed)}
     found |= _flat("search.options", space.search.options or {})
     found["search.initial_points"] = str(len(space.search.initial_points))
+    found["search.portfolio"] = _text(space.search.portfolio)
     found |= {"scheduler": space.scheduler.name, **_flat("scheduler", space.scheduler.options)}
     found |= {"repeats": str(space.repeats.count), "repeats.aggregate": space.repeats.aggregate}
     found |= _flat("limits", vars(space.limits)) | _flat("checkpoints", vars(space.checkpoints))

@@ -7,13 +7,14 @@ import json
 import math
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from benchmarks.__main__ import main as benchmarks_main
-from benchmarks.tables import cells, generated, report, scores
+from benchmarks.tables import cells, generated, portfolio, report, scores
 from benchmarks.tables.__main__ import chosen, parser, wanted
 from benchmarks.tables.catalog import Table, tables
 from benchmarks.tables.cells import Cell
@@ -356,6 +357,55 @@ def test_columns_of_texts_are_native_categories():
     made = native_columns.prepared(new, columns)
     assert made["kind"].cat.codes.tolist() == [1, -1], "an unknown category is a missing value"
     assert made["amount"].iloc[0] == 1.0 and made["amount"].isna().tolist() == [False, True]
+
+
+# ---- portfolios
+
+
+def test_configurations_are_chosen_greedily():
+    nan = math.nan
+    given = np.array([[5.0, 9, 3], [1, 9, 3], [9, 1, 3], [2, 2, 2], [nan, nan, 1], [9, 9, 9]])
+    assert portfolio.choose(given, least=1, most=9) == [3, 4, 1, 2], "the rest does not help"
+    assert portfolio.choose(given, least=5, most=9) == [3, 4, 1, 2, 0]
+    assert portfolio.choose(given, least=1, most=2) == [3, 4]
+    times_1000 = given * [1, 1000, 1]
+    assert portfolio.choose(times_1000, least=1, most=9) == [3, 4, 1, 2], "scales do not matter"
+    assert portfolio.choose(np.ones((2, 3))) == [0, 1]
+
+
+def test_scores_are_measured_once(tmp_path, monkeypatch):
+    tasks = {"a": lambda c: c["eta"], "b": lambda c: c["lambda"]}
+    measured = []
+
+    def task_of(table, folder):
+        def score(given):
+            measured.append(table.name)
+            return tasks[table.name](given)
+
+        return SimpleNamespace(score=score)
+
+    monkeypatch.setattr(portfolio, "DEVELOPMENT", ("a", "b"))
+    monkeypatch.setattr(
+        portfolio, "tables", lambda: {name: SimpleNamespace(name=name) for name in tasks}
+    )
+    monkeypatch.setattr(portfolio, "Task", SimpleNamespace(of=task_of))
+    file = tmp_path / "scores.jsonl"
+    portfolio.add_scores(file, tmp_path, 3)
+    file.write_text(file.read_text()[:-5])  # an interruption cuts the last line
+    portfolio.add_scores(file, tmp_path, 4)
+    assert measured == ["a"] * 3 + ["b"] * 3 + ["a", "b", "b"]
+    found = portfolio.table_of_scores(portfolio.read_scores(file), 3)
+    configurations = [portfolio.configuration(number) for number in range(3)]
+    assert found.tolist() == [[c["eta"], c["lambda"]] for c in configurations]
+    assert portfolio.yaml_text(configurations).count("params.eta: ") == 3
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ["made_small", "made_small_regression"])
+def test_a_configuration_has_a_score_on_a_table(name, tmp_path):
+    task = portfolio.Task.of(tables()[name], tmp_path)
+    assert 0.2 < task.score(portfolio.configuration(1)) < 50
 
 
 def test_the_last_lines_of_a_log_are_the_error():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,13 @@ def test_numbers_that_the_sampler_decides_are_shown_as_ranges(make):
         "… 19 in all",
     ):
         assert part in text, (part, text)
+
+
+def test_the_plan_counts_the_configurations_of_a_portfolio(make):
+    space = make("params: {eta: {loguniform: [0.01, 0.5]}, max_depth: {randint: [3, 11]}}")
+    space = replace(space, search=replace(space.search, portfolio="xgboost"))
+    text = " ".join(render(plan(space, {"CPU": 2.0}), 200).split())
+    assert "12; 5 are the default of the trainer and known good ones (xgboost)" in text
 
 
 def test_the_plan_of_the_smallest_sweep(make):

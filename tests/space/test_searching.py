@@ -362,6 +362,14 @@ INVALID = [
     ({"search": "{options: 3}"}, "search.options: must be a mapping, got 3"),
     ({"search": "{initial_points: 3}"}, "search.initial_points: must be a list, got 3"),
     (
+        {"search": "{portfolio: xgboost}", "space": "{params: {eta: {grid: [0, 1]}}}"},
+        "search.portfolio: has no effect, because no dimension is sampled; leave this key out",
+    ),
+    (
+        {"search": "{portfolio: xgbost}"},
+        "search.portfolio: must be xgboost, got xgbost; did you mean `xgboost`?",
+    ),
+    (
         {"search": "{initial_points: [3]}"},
         "search.initial_points.0: must be a mapping of dimensions to values",
     ),

@@ -1,0 +1,101 @@
+"""Choose the configurations that are tried before the sampler suggests others.
+
+The order is fixed: initial points, the trainer's default configuration, the best configurations of
+earlier sweeps (`search.from`), then known good configurations (`search.portfolio`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sweeps.core.json_files import is_number
+from sweeps.search.earlier_configurations import EarlierValue, OutsideDomain, key_in, known_keys
+from sweeps.space import Dimension, Space
+from sweeps.space.conditions import ABSENT
+from sweeps.space.trainer_section import portfolio_files
+from sweeps.space.yaml12 import parse, read_text
+
+Keys = Mapping[str, Any]
+
+
+def first_points(space: Space, earlier: Sequence[Keys] = ()) -> list[Keys]:
+    """Return the keys that are fixed in the first configurations of a sweep.
+
+    Args:
+        space: The search space. The trainer's default configuration is tried only if there is a
+            portfolio, which takes at most a third of `limits.max_trials`.
+        earlier: The keys that `earlier_sweeps.starting_points` returns.
+    """
+    search = space.search
+    points: list[Keys] = [point.keys for point in search.initial_points if point.values is None]
+    if search.portfolio is None:
+        return [*points, *earlier]
+    points += [*_others([_default_point(space)], points), *earlier]
+    good = (_point(space, configuration) for configuration in read_portfolio(search.portfolio))
+    most = space.limits.max_trials // 3
+    return [*points, *itertools.islice(_others(good, points), most)]
+
+
+def read_portfolio(name: str) -> list[dict[str, Any]]:
+    """Return the configurations of a portfolio: values of dimensions, by the dimensions' names."""
+    file = portfolio_files()[name]
+    found: list[dict[str, Any]] = parse(read_text(file, str(file)), str(file)).plain()
+    return found
+
+
+def _others(found: Iterable[Keys], points: Sequence[Keys]) -> Iterator[Keys]:
+    """Yield each configuration that fixes a key and was neither yielded nor is in `points`."""
+    seen = [*points, {}]
+    for keys in found:
+        if keys not in seen:
+            seen.append(keys)
+            yield keys
+
+
+def _point(space: Space, configuration: Mapping[str, Any]) -> Keys:
+    """Return the keys of a configuration; {} if one of its values is outside the space."""
+
+    def key_of(dimension: Dimension) -> Any:
+        value = configuration.get(dimension.name, ABSENT)
+        return ABSENT if value is ABSENT else key_in(dimension, EarlierValue(value, value))
+
+    try:
+        return known_keys(space, key_of)
+    except OutsideDomain:
+        return {}
+
+
+def _default_point(space: Space) -> Keys:
+    """Return the keys of the trainer's default configuration."""
+    parameters = space.trainer_definition.parameters
+
+    def key_of(dimension: Dimension) -> Any:
+        default = parameters.get(dimension.name.removeprefix("params."), {}).get("default")
+        value = _nearest(dimension, default)
+        try:
+            return ABSENT if value is None else key_in(dimension, EarlierValue(value, value))
+        except OutsideDomain:
+            return ABSENT
+
+    return known_keys(space, key_of)
+
+
+def _nearest(dimension: Dimension, value: Any) -> Any:
+    """Return the value of a dimension that is nearest to a number, on the dimension's scale.
+
+    Values that are not numbers, and all values for a normal distribution, are returned unchanged.
+    """
+    lower, highest = dimension.lower, dimension.highest
+    if not is_number(value):
+        return value
+    if lower is not None and highest is not None:
+        value = min(max(value, lower), highest)
+        steps = (dimension.nearest(value, step) for step in (-1, 0, 1))
+        allowed = [step for step in steps if lower <= step <= highest]
+    else:
+        allowed = [option.value for option in dimension.options if is_number(option.value)]
+    scale = math.log if dimension.is_log else float
+    return min(allowed, key=lambda each: abs(scale(each) - scale(value)), default=value)
