@@ -9,7 +9,6 @@ from typing import Any
 
 from sweeps.plan.steps import StepCount
 from sweeps.plan.summary import Plan
-from sweeps.search.first_points import first_points
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension
 from sweeps.space.constants import constants
@@ -193,6 +192,8 @@ def _trials(plan: Plan) -> str:
     if plan.earlier:
         text += f"; {'then ' if given else ''}one is suggested, and the best configuration of each earlier sweep is next"
     if name := plan.space.search.portfolio:
+        from sweeps.search.first_points import first_points  # imports Optuna
+
         count = len(first_points(plan.space)) - run
         text += f"; {count} are the default of the trainer and known good ones ({name})"
     early = [f"limits.{name}" for name in EARLY_LIMITS if getattr(limits, name) is not None]
