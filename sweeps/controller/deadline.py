@@ -9,6 +9,8 @@ from dataclasses import dataclass
 START = 2.5
 # Seconds from the end of the search to the end of the command on this machine: export, check, report and shutdown.
 CLOSING = 4.0
+# The part of `CLOSING` that remains after the trackers are closed.
+EXIT = 0.5
 # Seconds in which a worker starts on this machine. A time limit kills the workers that are training.
 WORKER_START = 2.5
 # A training on more rows may take longer than in proportion to the rows.

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import importlib
 import logging
+import math
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.controller import conclusion, mlflow_summary
 from sweeps.controller.commands import CommandQueue
 from sweeps.controller.conclusion import Conclusion
-from sweeps.controller.deadline import Deadline, row_growth
+from sweeps.controller.deadline import EXIT, Deadline, row_growth
 from sweeps.controller.notebook_view import NotebookView, StatusCallback, live_view
 from sweeps.controller.session import SweepSession
 from sweeps.controller.status import SweepStatus, starting_status
@@ -277,9 +278,10 @@ class SweepRun:
             result, best = (None, None) if concluded is None else (concluded.result, concluded.best)
             trackers.publish(SweepEnded(ended, result, best, report, self._earlier_front))
             timeout = min(timeout, STOP_WITHIN) if self._interrupt.asked else timeout
-            if self.ends is not None:
-                timeout = min(timeout, max(CLOSE_SOON, self.ends - time.monotonic()))
-            notes = trackers.close(timeout, self._publish_end_stage)
+            until = math.inf
+            if self.ends is not None:  # A resume sends what MLflow misses.
+                until = max(self.ends - EXIT, time.monotonic() + CLOSE_SOON)
+            notes = trackers.close(timeout, self._publish_end_stage, until)
         result = self._save_result(concluded, notes, trackers)
         if concluded.error is not None:
             concluded.error.result = result

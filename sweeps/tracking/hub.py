@@ -8,6 +8,7 @@ also dropped if its queue gets too long. The search continues in both cases, and
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -50,21 +51,24 @@ class TrackerHub:
         for thread in self._threads:
             thread.handle(event)
 
-    def close(self, timeout: float, on_wait: OnWait = ignore_wait) -> tuple[str, ...]:
+    def close(
+        self, timeout: float, on_wait: OnWait = ignore_wait, until: float = math.inf
+    ) -> tuple[str, ...]:
         """Wait until the trackers have handled all events, then close them.
 
         Args:
             timeout: Seconds to wait. For MLflow, the time starts again whenever the MLflow server answers.
             on_wait: See `MlflowTracker.close`.
+            until: See `MlflowTracker.close`.
 
         Returns:
             One note for each tracker, other than MLflow, that was dropped or did not finish in time.
         """
-        deadline = time.monotonic() + timeout
+        deadline = min(time.monotonic() + timeout, until)
         for thread in self._threads:
             thread.finish()
         if self.mlflow is not None:
-            self.mlflow_complete = self.mlflow.close(timeout, on_wait)
+            self.mlflow_complete = self.mlflow.close(timeout, on_wait, until)
         return tuple(
             note for thread in self._threads if (note := thread.join(deadline)) is not None
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sweeps.core.trial import Result, State
-from sweeps.tracking import TrackerHub
+from sweeps.tracking import MlflowTracker, TrackerHub
 from sweeps.tracking.events import ArtifactSaved, SweepEnded, TrialEnded
 
 
@@ -119,3 +122,25 @@ def test_a_tracker_that_cannot_keep_up_is_dropped(monkeypatch):
     assert (
         note == "tracker `slow` gets no more events, because it is too slow: 2 events were waiting"
     )
+
+
+def test_a_deadline_ends_the_wait_for_an_mlflow_server_that_answers():
+    release = threading.Event()
+
+    class Slow(MlflowTracker):
+        def __init__(self) -> None:
+            self._messages = queue.SimpleQueue()
+            self._stopped = threading.Event()
+            self.writer: Any = SimpleNamespace(left=3)
+            self._thread = threading.Thread(target=release.wait, daemon=True)
+            self._thread.start()
+
+    hub = TrackerHub((), Slow())
+
+    def answer(text: str) -> None:
+        assert "3 left" in text and hub.mlflow is not None
+        hub.mlflow._last_answer = time.monotonic()
+
+    hub.close(60.0, answer, until=time.monotonic() + 0.3)
+    assert not hub.mlflow_complete
+    release.set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import os
 import queue
 import threading
@@ -92,20 +93,28 @@ class MlflowTracker:
         """Queue an event without waiting for MLflow."""
         self._messages.put(event)
 
-    def close(self, timeout: float = CLOSE_WITHIN, on_wait: OnWait = ignore_wait) -> bool:
-        """Wait until all events are written. There is no time limit while the server answers.
+    def close(
+        self,
+        timeout: float = CLOSE_WITHIN,
+        on_wait: OnWait = ignore_wait,
+        until: float = math.inf,
+    ) -> bool:
+        """Wait until all events are written.
 
         Args:
             timeout: Seconds to wait for a server that does not answer.
             on_wait: Function that is called again and again with a text that says how many runs are
                 left.
+            until: Longest time to wait for a server that answers, by the monotonic clock.
 
         Returns:
             True if all events were handled; False if the server did not answer in time.
         """
         self._messages.put(Close())
         self._last_answer = time.monotonic()
-        while self._thread.is_alive() and time.monotonic() - self._last_answer < timeout:
+        while self._thread.is_alive() and time.monotonic() < min(
+            self._last_answer + timeout, until
+        ):
             self._thread.join(0.2)
             if self.writer.left:
                 on_wait(f"sending runs to MLflow, {self.writer.left:,} left")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import pickle
 import signal
@@ -59,9 +60,14 @@ class TrackerProcess(MlflowTracker):
         self._process: subprocess.Popen[bytes] | None = None
         super().__init__(destination)
 
-    def close(self, timeout: float = CLOSE_WITHIN, on_wait: OnWait = ignore_wait) -> bool:
+    def close(
+        self,
+        timeout: float = CLOSE_WITHIN,
+        on_wait: OnWait = ignore_wait,
+        until: float = math.inf,
+    ) -> bool:
         """Wait until all events are written. If the server does not answer, kill the process. See `MlflowTracker.close`."""
-        complete = super().close(timeout, on_wait)
+        complete = super().close(timeout, on_wait, until)
         if not complete and self._process is not None:
             self._process.kill()
         return complete
