@@ -9,6 +9,8 @@ from dataclasses import dataclass
 START = 2.5
 # Seconds from the end of the search to the end of the command on this machine: export, check, report and shutdown.
 CLOSING = 4.0
+# A start that takes many times as long had other causes, such as a machine that was busy for a moment.
+MOST_SLOWNESS = 5.0
 # The part of `CLOSING` that remains after the trackers are closed.
 EXIT = 0.5
 # Seconds in which a worker starts on this machine. A time limit kills the workers that are training.
@@ -33,8 +35,8 @@ class Deadline:
 
     @property
     def slowness(self) -> float:
-        """How much slower the machine is than the machine on which the constants were measured; at least 1."""
-        return max(1.0, self.start / START)
+        """How much slower the machine is than the machine on which the constants were measured, from 1 to `MOST_SLOWNESS`."""
+        return min(max(1.0, self.start / START), MOST_SLOWNESS)
 
     @property
     def closing(self) -> float:
@@ -44,13 +46,16 @@ class Deadline:
     def reserve(self, seconds: float | None, now: float) -> float:
         """Return the seconds to leave after the search.
 
-        The final training is included only if it can still end in time.
+        The final training is included only if it can still end in time. While no trial has ended, the search gets as much time as
+        possible, because there is nothing to export.
 
         Args:
             seconds: How long the best trial ran on its workers. None while no trial has ended.
             now: When the trial became the best one, by the monotonic clock.
         """
-        if self.growth is None or seconds is None:
+        if seconds is None:
+            return CLOSING
+        if self.growth is None:
             return self.closing
         training = MARGIN * seconds * self.growth + WORKER_START * self.slowness
         fits = now + training + self.closing <= self.end

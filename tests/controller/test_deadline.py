@@ -12,7 +12,12 @@ from sweeps.controller.deadline import Deadline, row_growth
 def test_without_a_final_training_only_the_export_is_reserved():
     found = Deadline(end=100.0, start=1.0)
     assert found.reserve(50.0, now=10.0) == found.closing == deadline.CLOSING
-    assert Deadline(100.0, 1.0, growth=1.5).reserve(None, now=10.0) == deadline.CLOSING
+
+
+def test_before_the_first_trial_has_ended_the_search_gets_as_much_time_as_possible():
+    slow = Deadline(100.0, start=3 * deadline.START, growth=1.5)
+    assert slow.reserve(None, now=10.0) == deadline.CLOSING < slow.closing
+    assert Deadline(100.0, start=1000.0).closing == deadline.CLOSING * deadline.MOST_SLOWNESS
 
 
 def test_a_final_training_is_reserved_by_the_best_trials_seconds_and_the_rows():
