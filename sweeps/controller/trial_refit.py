@@ -171,6 +171,7 @@ def _train(
     # No time limits: the sweep's time limits were chosen for fewer rows.
     settings = {
         "rungs": frozenset(),
+        "required_steps": frozenset(),
         "max_t": steps,
         "trial_timeout": None,
         "report_timeout": None,
