@@ -12,7 +12,7 @@ import importlib.metadata
 import io
 import pickle
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -156,6 +156,20 @@ def pickled_modules(pickle_bytes: bytes) -> set[str]:
     return modules
 
 
+def owners_of_packages() -> Mapping[str, list[str]]:
+    """Return the distributions that own each importable package.
+
+    The first call takes a second, and so does the first one after an installation.
+    """
+    folders = [Path(place) for place in sys.path]
+    return _owners(tuple(each.stat().st_mtime_ns for each in folders if each.is_dir()))
+
+
+@functools.lru_cache(maxsize=1)
+def _owners(modified: tuple[int, ...]) -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
+
+
 def pin_versions(packages: Iterable[str]) -> list[str]:
     """Pin packages to their installed versions. Packages that are not installed are left out.
 
@@ -165,7 +179,7 @@ def pin_versions(packages: Iterable[str]) -> list[str]:
     Returns:
         Sorted requirements, such as `numpy==2.1.0`.
     """
-    owners = importlib.metadata.packages_distributions()
+    owners = owners_of_packages()
     out = set()
     for name in {*ALWAYS_REQUIRED, *packages}:
         owners_of = [d for d in owners.get(name, ()) if d]
@@ -176,6 +190,12 @@ def pin_versions(packages: Iterable[str]) -> list[str]:
             ]  # local versions, such as `2.13.0+cpu`, are not on PyPI
             out.add(f"{EXTRAS.get(owner, owner)}=={version}")
     return sorted(out)
+
+
+def _names_type_checking(test: ast.expr) -> bool:
+    """Return whether a condition has the name `TYPE_CHECKING`."""
+    names = (getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(test))
+    return "TYPE_CHECKING" in names
 
 
 @functools.cache
@@ -195,7 +215,7 @@ def _imports(file: Path, package: str, lazy: bool, modified: int) -> list[str]:
     while stack:
         node, inside = stack.pop()
         names: list[str] = []
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and _names_type_checking(node.test):
             stack += [(child, inside) for child in node.orelse]
             continue
         if isinstance(node, ast.Import):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import logging
 import os
@@ -25,7 +26,12 @@ from sweeps.bundle import check_process, integrity, manifest, schema
 from sweeps.bundle.check import import_pyfunc
 from sweeps.bundle.manifest import Manifest, Member
 from sweeps.bundle.model_card import model_card
-from sweeps.bundle.requirements import find_requirements, pickled_modules, pin_versions
+from sweeps.bundle.requirements import (
+    find_requirements,
+    owners_of_packages,
+    pickled_modules,
+    pin_versions,
+)
 from sweeps.core import references
 from sweeps.core.atomic_files import staged
 from sweeps.core.errors import BundleError
@@ -344,6 +350,13 @@ def _write_rows(raw: pd.DataFrame, columns: Sequence[manifest.ColumnSchema], fil
         raise BundleError(f"the raw rows cannot be stored as Parquet: {e}") from e
 
 
+@functools.cache
+def find_shipped_modules() -> dict[str, Path]:
+    """Return the files of sweeps that every bundle contains. The first call takes a second."""
+    owners_of_packages()
+    return find_requirements(SHIPPED_MODULES).sweeps_modules
+
+
 def _stage_code(
     folder: Path, imports: Sequence[str], roots: Sequence[Path], data: Sequence[Path]
 ) -> tuple[list[Path], list[str]]:
@@ -367,7 +380,7 @@ def _stage_code(
     needed = find_requirements(modules, [Path(r).resolve() for r in roots])
     folder.mkdir()
     shutil.copyfile(integrity.__file__, folder / f"{integrity.LOADER_MODULE}.py")
-    own_files = find_requirements(SHIPPED_MODULES).sweeps_modules | needed.sweeps_modules
+    own_files = find_shipped_modules() | needed.sweeps_modules
     own_files = {
         f"{Path(integrity.SWEEPS_COPY).name}/{name}": file for name, file in own_files.items()
     }

@@ -93,6 +93,8 @@ class SweepRun:
     def __post_init__(self) -> None:
         self._publish_status: StatusCallback = lambda status: None
         self._publish_end_stage: Callable[[str], None] = lambda stage: None
+        self._prepares_export = False
+        self._export_soon = contextlib.ExitStack()  # ends the process that checks the bundle
         last = f"\nstopped at once; to continue the sweep: {resume_command(self.folder)}\n"
         self._interrupt = Interrupt(last, keeps_process=in_notebook())
         self._mirror: StoreMirror | None = None  # None if the sweep has no store
@@ -255,7 +257,7 @@ class SweepRun:
             stage = "connecting to Ray" if self.address or ray.is_initialized() else "starting Ray"
             self._publish_stage(stage, () if self._search_loop else self._learned_from)
             began = time.monotonic()
-            with self._check_started_early(), self._session() as session:
+            with self._export_soon, self._session() as session:
                 self._interrupt.again()
                 start = time.monotonic() - began
                 concluded = self._search(session, trackers, start)
@@ -288,20 +290,28 @@ class SweepRun:
             raise concluded.error
         return result
 
-    def _check_started_early(self) -> contextlib.AbstractContextManager[None]:
-        """Start the process that will check the bundle, so that its slow imports are finished before the check.
+    def _show(self, status: SweepStatus) -> None:
+        """Publish a status of the search. When the first trial runs, prepare the export."""
+        if status.rows and not self._prepares_export:
+            self._prepares_export = True
+            self._prepare_export()
+        self._publish_status(status)
 
-        Import the same packages in this process, in a thread, because the export needs them. If no bundle is made, start nothing.
+    def _prepare_export(self) -> None:
+        """Start the process that will check the bundle, and load what the export needs, in a thread.
+
+        Both take seconds of CPU time, and the export at the end does not wait for them. Before the
+        first trial runs, they would delay it. If no bundle is made, start nothing.
         """
         from sweeps.bundle import check_process
 
         trainer = self.space.trainer
         if trainer.load is None or len(self.space.objectives) > 1:
-            return contextlib.nullcontext()
+            return
         packages = [b for b in ("lightgbm", "torch", "xgboost") if b == trainer.backend]
+        self._export_soon.enter_context(check_process.started_early(packages))
         names = ("sweeps.bundle.export", "mlflow.pyfunc", *packages, "optuna.visualization")
         threading.Thread(target=_import_all, args=names, name="import", daemon=True).start()
-        return check_process.started_early(packages)
 
     def _session(self) -> SweepSession:
         failures, job = (
@@ -355,7 +365,7 @@ class SweepRun:
             interrupted=lambda: (
                 self._interrupt.asked or (self._mirror is not None and self._mirror.taken_over)
             ),
-            publish_status=self._publish_status,
+            publish_status=self._show,
             configure_pool=session.configure_pool,
             prefit=session.prefit(shapes),
             slots=concurrency if follows else None,
@@ -511,7 +521,14 @@ class SweepRun:
 
 
 def _import_all(*names: str) -> None:
-    """Import modules. Whoever needs a module later reports the error of its import."""
+    """Import modules, and read the sources of those that a bundle contains.
+
+    Whoever needs a module later reports the error of its import.
+    """
+    with contextlib.suppress(Exception):
+        from sweeps.bundle.write import find_shipped_modules
+
+        find_shipped_modules()
     for name in names:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
