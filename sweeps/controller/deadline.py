@@ -13,10 +13,9 @@ CLOSING = 4.0
 MOST_SLOWNESS = 5.0
 # The part of `CLOSING` that remains after the trackers are closed.
 EXIT = 0.5
-# Seconds in which a worker starts on this machine. A time limit kills the workers that are training.
-WORKER_START = 2.5
-# A training on more rows may take longer than in proportion to the rows.
-MARGIN = 1.15
+# Seconds in which a training that has to end makes its last report, and in which its worker is
+# ready for the final training.
+READY = 0.5
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Deadline:
             return CLOSING
         if self.growth is None:
             return self.closing
-        training = MARGIN * seconds * self.growth + WORKER_START * self.slowness
+        training = seconds * self.growth + READY * self.slowness
         fits = now + training + self.closing <= self.end
         return self.closing + (training if fits else 0.0)
 

@@ -54,6 +54,7 @@ class Job:
         store: Address of the store for checkpoints; None if they are stored in the trials' folders.
         secrets: Environment variables with which every process of the sweep reaches S3-compatible storage.
         secret_names: Names of the environment variables of workers whose values are secrets.
+        threads: Threads of a worker that runs alone on a machine, if they are more than the CPUs of its shape; else 1.
     """
 
     sweep: str
@@ -87,6 +88,7 @@ class Job:
     store: str | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret_names: tuple[str, ...] = ()
+    threads: int = 1
 
     @property
     def order(self) -> StepOrder:

@@ -16,6 +16,8 @@ from sweeps.execution.trial_progress import TrialProgress
 
 # After a rank has exceeded a time limit, the pool waits this long, in seconds, until the rank has written its stack to its log.
 STACKS_WITHIN = 2.0
+# A trial that ends at once has this many seconds to make its next report, before its worker is killed.
+STOPS_WITHIN = 1.0
 
 
 class RunningTrial:
@@ -239,7 +241,16 @@ class RunningTrial:
         self.changed.set()
 
     def end(self, state: State) -> None:
-        """End the trial at once: cancel the task that runs the trial, which kills its workers. Do nothing if the trial has ended."""
+        """End the trial at once. Do nothing if the trial has ended.
+
+        A single worker may end the loop at its next report, and then stays warm. Other workers are
+        killed at once, because the task that runs the trial is cancelled. If the trial can be
+        resumed, its worker is killed, too: it must not report more than the driver has recorded.
+        """
         if self.task is not None and self.progress.state is None:
-            self.task.cancel()
+            if state is State.PRUNED and len(self.workers) == 1:
+                self.workers[0].send("stop", self.trial.id)
+                asyncio.get_running_loop().call_later(STOPS_WITHIN, self.task.cancel)
+            else:
+                self.task.cancel()
         self.finish(state)

@@ -151,6 +151,7 @@ class TrialSession:
         step: Step of the latest report. Before the first report, it is the step of the checkpoint from which the attempt continues, or 0.
         cache: The worker's cache of the trial's data.
         stopped: Whether `report` has raised `Stopped`.
+        stops: Whether the next report must raise `Stopped`, because the driver has ended the trial.
         reports: Number of reports in this attempt.
         train_stream: This rank's part of `train`, if the data is streamed to a gang of several workers; else None.
     """
@@ -169,6 +170,7 @@ class TrialSession:
         self.folder = assignment.folder
         self.step = 0
         self.stopped = False
+        self.stops = False
         self.reports = 0
         self.cache, self._leaked = cache, leaked
         self.train_stream: Any = None
@@ -235,7 +237,7 @@ class TrialSession:
         asks = self.step in self.job.rungs or (
             self.assignment.asks and self.step >= self._next_gate
         )
-        if self.finished or (asks and not self._may_continue()):
+        if self.finished or self.stops or (asks and not self._may_continue()):
             self.stopped = True
             raise Stopped(self.finished)
 
@@ -252,6 +254,9 @@ class TrialSession:
         self._refuse(metrics)
         self._last_report, self._silent_for = time.monotonic(), 0.0
         self._admitted = True
+        if self.stops:
+            self.stopped = True
+            raise Stopped
         return self._checked(metrics, step)
 
     def _refuse(self, metrics: Any) -> None:

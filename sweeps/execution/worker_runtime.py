@@ -322,7 +322,10 @@ class WorkerRuntime:
             constraints=self.job.constraints,
             max_t=self.job.max_t,
             sweep_max_t=self.job.sweep_max_t,
-            threads=max(1, math.floor(dict(assignment.trial.shape.per_worker).get("CPU", 1))),
+            threads=max(
+                self.job.threads,
+                math.floor(dict(assignment.trial.shape.per_worker).get("CPU", 1)),
+            ),
             check=cache.check,
             asked=self.job.asked,
             milestones=assignment.checkpoint_at or self.job.milestones,
@@ -351,6 +354,11 @@ class WorkerRuntime:
         """
         if (session := self.session) is not None and session.assignment.trial.id == trial:
             session.hurry(step)
+
+    def stop(self, trial: str) -> None:
+        """End the trial's loop at its next report. Do nothing if the trial no longer runs here."""
+        if (session := self.session) is not None and session.assignment.trial.id == trial:
+            session.stops = True
 
     def close_stream(self, attempt: str) -> None:
         """End the split coordinator that this worker has started for an attempt; see `TrainStreams.close`."""

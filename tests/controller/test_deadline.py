@@ -22,7 +22,7 @@ def test_before_the_first_trial_has_ended_the_search_gets_as_much_time_as_possib
 
 def test_a_final_training_is_reserved_by_the_best_trials_seconds_and_the_rows():
     found = Deadline(end=100.0, start=1.0, growth=1.5)
-    training = deadline.MARGIN * 20 * 1.5 + deadline.WORKER_START
+    training = 20 * 1.5 + deadline.READY
     assert found.reserve(20.0, now=10.0) == pytest.approx(found.closing + training)
     longer = Deadline(end=100.0, start=1.0, growth=2.0)
     assert longer.reserve(20.0, now=10.0) > found.reserve(20.0, now=10.0)
@@ -40,7 +40,7 @@ def test_a_slow_start_shows_a_slow_machine():
     assert slow.closing == pytest.approx(3 * deadline.CLOSING)
     fast = Deadline(end=100.0, start=deadline.START, growth=1.0)
     extra = slow.reserve(1.0, now=0.0) - fast.reserve(1.0, now=0.0)
-    assert extra == pytest.approx(2 * (deadline.CLOSING + deadline.WORKER_START))
+    assert extra == pytest.approx(2 * (deadline.CLOSING + deadline.READY))
 
 
 @pytest.mark.parametrize("call", [sweeps.run, sweeps.resume])

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 # If the process is lost this many times, it is not started again. A resume then sends the missing events, from the study.
 STARTS = 5
-NICE = 19  # Training has priority.
+NICE = 10  # Training has priority.
 # MLflow's switch for system metrics.
 SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 
