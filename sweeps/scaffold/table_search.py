@@ -10,7 +10,7 @@ from dataclasses import dataclass
 # Below the first number of rows, each trial is a cross-validation: a fifth of few rows says little.
 # From the second on, trials begin with a part of the rows. From the third on, rows are plenty, and
 # a test split is cut off.
-FOLDS_BELOW, PARTS_FROM, TEST_FROM = 2_500, 25_000, 10_000
+FOLDS_BELOW, PARTS_FROM, TEST_FROM = 5_000, 12_000, 50_000
 # A model with more trees predicts slowly. Each round grows a tree for each class.
 MOST_ROUNDS, MOST_TREES, LEAST_ROUNDS = 4_000, 40_000, 200
 # Rounds without an improvement after which a trial ends
