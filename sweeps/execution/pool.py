@@ -274,7 +274,7 @@ class _Pool:
             await self.forget(trial_id)
 
     async def stop(self, trial_id: str) -> None:
-        """End a trial at once and kill its workers. The driver still gets the reports that the trial has made."""
+        """End a trial at once; see `RunningTrial.end`. The driver still gets the reports that the trial has made."""
         if (running := self.trials.get(trial_id)) is not None:
             running.end(State.PRUNED)
 

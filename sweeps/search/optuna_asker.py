@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections import deque
 from typing import Any
 
 import optuna
@@ -38,16 +37,13 @@ class OptunaAsker:
 
     def __init__(self, study: optuna.Study):
         self._study = study
-        self._interrupted: deque[FrozenTrial] = deque()
+        self._interrupted: dict[int, FrozenTrial] = {}  # by trial number
         self._recorded: dict[
             str, Any
         ] = {}  # recorded parameters of the trial that is sampled again; {} for a new trial
 
     def add_interrupted(self, t: FrozenTrial) -> bool:
         """If a trial of the study was created but never started, remember it for a later call of `ask`.
-
-        Args:
-            t: Any trial of the study. Call this method for all trials, in the order of their numbers.
 
         Returns:
             True if the trial was never started.
@@ -56,32 +52,37 @@ class OptunaAsker:
             t.state is TrialState.RUNNING and "begun" not in t.user_attrs
         )
         if interrupted:
-            self._interrupted.append(t)
+            self._interrupted[t.number] = t
         return interrupted
 
     def ask(self, item: QueueItem) -> int:
         """Return Optuna's id of the trial for a queue item.
 
-        If the item is a trial whose start was interrupted by a crash, this is the existing trial.
-        Otherwise a new trial is created.
+        If the study already contains the trial, this is the existing trial. Otherwise a new trial
+        is created. `Study.ask` is not used: it starts the first waiting trial, and a repeat comes
+        before a trial that a user has enqueued.
 
         Args:
-            item: Description of the trial to start, from the trial queue.
+            item: description of the trial to start, from the trial queue.
         """
-        interrupted = self._interrupted.popleft() if item.interrupted else None
-        if interrupted is not None and interrupted.state is TrialState.RUNNING:
-            return interrupted._trial_id
-        if (
-            interrupted is None and item.fixed is not None
-        ):  # The sampler chooses the parameters that are not fixed.
-            self._study.enqueue_trial(
-                dict(item.fixed), None if item.repeat_of is None else {REPEAT_OF: item.repeat_of}
-            )
-        if interrupted is not None or item.fixed is not None:
-            return self._study.ask()._trial_id
-        # `Study.ask` is slower: it first searches all trials for an enqueued one.
+        storage, study = self._study._storage, self._study._study_id
         self._study._thread_local.cached_all_trials = None
-        return self._study._storage.create_new_trial(self._study._study_id)
+        if item.existing is not None:
+            t = self._interrupted.pop(item.existing)
+            trial_id, waits = t._trial_id, t.state is TrialState.WAITING
+        elif item.fixed is not None:  # The sampler chooses the parameters that are not fixed.
+            attributes = {} if item.repeat_of is None else {REPEAT_OF: item.repeat_of}
+            template = optuna.trial.create_trial(
+                state=TrialState.WAITING,
+                system_attrs={"fixed_params": dict(item.fixed)},
+                user_attrs=attributes,
+            )
+            trial_id, waits = storage.create_new_trial(study, template), True
+        else:
+            trial_id, waits = storage.create_new_trial(study), False
+        if waits:
+            storage.set_trial_state_values(trial_id, TrialState.RUNNING)
+        return trial_id
 
     def draft(self, trial_id: int) -> optuna.Trial:
         """Return a trial of the study without parameters, which can be sampled.

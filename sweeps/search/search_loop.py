@@ -124,7 +124,7 @@ class SearchLoop:
         if item is None:
             return None
         optuna_trial, trial = self._sample(item)
-        self.queue.record_start(optuna_trial.params, item.repeat_of, item.interrupted)
+        self.queue.record_start(optuna_trial.params, item.repeat_of, item.existing)
         self.queue.record_tried(trial.labels)
         if record.is_enqueued(optuna_trial._cached_frozen_trial):
             trial = dataclasses.replace(trial, enqueued=True)
@@ -173,7 +173,9 @@ class SearchLoop:
         return optuna_trial, trial
 
     def enqueue(self, keys: Mapping[str, Any], command: str) -> int | None:
-        """Add a configuration that starts before all others, after the configurations that were enqueued earlier.
+        """Add a configuration that starts before all others, after those that were enqueued earlier.
+
+        Repeats start before it.
 
         Args:
             keys: Keys of some of the dimensions. The sampler chooses the other keys.
@@ -189,7 +191,7 @@ class SearchLoop:
             return None
         trial = self.store.enqueue(keys, command)
         self._asker.add_interrupted(trial)
-        self.queue.record_interrupted_start(None, keys)
+        self.queue.record_waiting(trial.number, None, keys)
         return trial.number
 
     def next_paused(self) -> int | None:
@@ -345,8 +347,8 @@ class SearchLoop:
         for t in self.store.trials():
             enqueued = record.is_enqueued(t)
             if self._asker.add_interrupted(t):
-                self.queue.record_interrupted_start(
-                    record.repeat_of(t), record.fixed_keys(t) if enqueued else None
+                self.queue.record_waiting(
+                    t.number, record.repeat_of(t), record.fixed_keys(t) if enqueued else None
                 )
                 continue
             self.queue.record_tried(t.user_attrs["begun"]["labels"])

@@ -1,16 +1,17 @@
 """Queue of the trials that have not started.
 
-Order: trials that the study already contains, then pending repeats, then the configurations of `first_points`, then grid cells in
-round-robin. The study already contains a trial that has not started in two cases: `sweeps enqueue` added the trial, or a crash
-interrupted the trial's start.
+Order: repeats, then configurations that the study already contains, then the configurations of
+`first_points`, then grid cells in round-robin. The study already contains a trial that has not
+started in two cases: `sweeps enqueue` added the trial, or a crash interrupted the trial's start.
 
-The queue is pure: it reads no clock and no file, apart from that of the portfolio. Its state depends only on the recorded starts and ends of trials. The driver of a
-resumed sweep reads these starts and ends from the study and rebuilds the same queue.
+The queue is pure: it reads no clock and no file, apart from that of the portfolio. Its state
+depends only on the recorded starts and ends of trials. The driver of a resumed sweep reads these
+starts and ends from the study and rebuilds the same queue.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,8 +35,8 @@ class QueueItem:
         repeat_of: Number of the trial to repeat, or None for a new configuration.
         fixed: The keys of the trial to repeat or of an initial point, by dimension. The sampler does not choose these keys. None if the
             sampler chooses the keys of all dimensions that are not grids.
-        interrupted: True if the study already contains the trial, because a crash interrupted the trial's start, or because the trial was
-            enqueued.
+        existing: number of the trial if the study already contains it, because a crash interrupted the trial's start, or because the
+            trial was enqueued; else None.
     """
 
     cell: Keys
@@ -43,7 +44,7 @@ class QueueItem:
     in_cell_before: int
     repeat_of: int | None = None
     fixed: Keys | None = None
-    interrupted: bool = False
+    existing: int | None = None
 
 
 class TrialQueue:
@@ -85,57 +86,67 @@ class TrialQueue:
         self._first_trials_incomplete = (
             0  # number of first trials that were pruned or failed; these are not repeated
         )
-        # Trials that the study already contains. Each entry is the item of a new configuration, or the number of the trial to repeat.
-        self._interrupted: deque[QueueItem | int] = deque()
+        # Trials that the study already contains, by number: items of configurations, and, for
+        # repeats, the number of the trial to repeat.
+        self._waiting: dict[int, QueueItem] = {}
+        self._waiting_repeats: dict[int, int] = {}
 
     # Record starts and ends
 
-    def record_interrupted_start(self, repeat_of: int | None, enqueued: Keys | None = None) -> None:
-        """Put a trial that the study already contains behind all other such trials.
-
-        They come before all other trials.
+    def record_waiting(
+        self, number: int, repeat_of: int | None, enqueued: Keys | None = None
+    ) -> None:
+        """Record a trial that the study already contains and that has not started.
 
         The start of such a trial was interrupted, or `sweeps enqueue` added the trial. After a
         repair of the journal, there may be several such trials. Call this method for them in the
-        order of their numbers; they then start in this order.
+        order of their numbers.
 
         Args:
-            repeat_of: Number of the trial to repeat, or None for a new configuration. This method also counts a new configuration in
-                its cell.
-            enqueued: The fixed keys of a trial that `sweeps enqueue` added, by dimension; None for any other trial.
+            number: number of the trial.
+            repeat_of: number of the trial to repeat, or None for a new configuration. This method
+                also counts a new configuration in its cell.
+            enqueued: the fixed keys of a trial that `sweeps enqueue` added, by dimension; None for
+                any other trial.
         """
         if repeat_of is not None:
-            self._interrupted.append(repeat_of)
+            self._waiting_repeats[number] = repeat_of
             return
         item = self._new_configuration() if enqueued is None else self._item(enqueued)
         self._enqueued += enqueued is not None
-        self._interrupted.append(replace(item, interrupted=True))
+        self._waiting[number] = replace(item, existing=number)
         self._started_in_cell[self._space.cells.index(dict(item.cell))] += 1
         self.configurations_started += 1
 
     def record_start(
-        self, keys: Keys, repeat_of: int | None, interrupted: bool = False, enqueued: bool = False
+        self,
+        keys: Keys,
+        repeat_of: int | None,
+        existing: int | None = None,
+        enqueued: bool = False,
     ) -> None:
         """Record that a trial has started.
 
         Args:
-            keys: Keys of the trial, by dimension.
-            repeat_of: Number of the repeated trial, or None for a new configuration.
-            interrupted: True if the study already contained the trial. The trial must then be the first one in the queue.
+            keys: keys of the trial, by dimension.
+            repeat_of: number of the repeated trial, or None for a new configuration.
+            existing: see `QueueItem`.
             enqueued: True if `sweeps enqueue` added the trial.
         """
-        if interrupted:
-            self._interrupted.popleft()
         if repeat_of is not None:
+            if existing is not None:
+                del self._waiting_repeats[existing]
             self._repeats_started[repeat_of] += 1
             if repeat_of in self._pending_repeats:
                 self._pending_repeats.remove(repeat_of)
             return
         self._first_trials_running += 1
-        if not interrupted:
+        if existing is None:
             self._enqueued += enqueued
             self.configurations_started += 1
             self._started_in_cell[self._cell_of(keys)] += 1
+        else:
+            del self._waiting[existing]
 
     def record_tried(self, values: Mapping[str, Any]) -> None:
         """Record that a configuration is tried, given the value of each of its active dimensions."""
@@ -173,7 +184,7 @@ class TrialQueue:
     @property
     def waiting(self) -> int:
         """Number of trials that the study already contains and that have not started."""
-        return len(self._interrupted)
+        return len(self._waiting) + len(self._waiting_repeats)
 
     @property
     def takes_configurations(self) -> bool:
@@ -201,16 +212,13 @@ class TrialQueue:
         Args:
             keys_of: Function that returns the keys of a recorded trial, given the trial's number.
         """
-        limit = self._limit
-        interrupted = self._interrupted[0] if self._interrupted else None
-        if isinstance(interrupted, QueueItem):
-            return interrupted if interrupted.configurations_before < limit else None
-        repeat_of = (
-            interrupted if interrupted is not None else next(iter(self._pending_repeats), None)
-        )
-        if repeat_of is None:
-            return self._new_configuration() if self.configurations_started < limit else None
-        return self._item(keys_of(repeat_of), repeat_of, interrupted is not None)
+        for number, repeat_of in self._waiting_repeats.items():
+            return replace(self._item(keys_of(repeat_of), repeat_of), existing=number)
+        for repeat_of in self._pending_repeats:
+            return self._item(keys_of(repeat_of), repeat_of)
+        for item in self._waiting.values():
+            return item if item.configurations_before < self._limit else None
+        return self._new_configuration() if self.configurations_started < self._limit else None
 
     @property
     def remaining(self) -> int:
@@ -224,10 +232,8 @@ class TrialQueue:
     def configurations_left(self) -> int:
         """Number of configurations still to start, without their repeats."""
         limit = self._limit
-        interrupted = [item for item in self._interrupted if isinstance(item, QueueItem)]
-        return max(0, limit - self.configurations_started) + sum(
-            item.configurations_before < limit for item in interrupted
-        )
+        waiting = sum(item.configurations_before < limit for item in self._waiting.values())
+        return max(0, limit - self.configurations_started) + waiting
 
     @property
     def known_total(self) -> int:
@@ -249,9 +255,7 @@ class TrialQueue:
         points, started = self._first_points, self.configurations_started - self._enqueued
         return self._item(points[started] if started < len(points) else None)
 
-    def _item(
-        self, fixed: Keys | None, repeat_of: int | None = None, interrupted: bool = False
-    ) -> QueueItem:
+    def _item(self, fixed: Keys | None, repeat_of: int | None = None) -> QueueItem:
         cell = cells.next_cell(self._space.cells, self._started_in_cell, fixed)
         return QueueItem(
             self._space.cells[cell],
@@ -259,7 +263,6 @@ class TrialQueue:
             self._started_in_cell[cell],
             repeat_of,
             fixed,
-            interrupted,
         )
 
     def _cell_of(self, keys: Keys) -> int:

@@ -33,7 +33,9 @@ class TinyKeeper:
     def runs_tasks(self, steps: tuple) -> bool:
         return True  # `from_pandas` does
 
-    def prepare(self, steps: tuple, data: dict | None = None, reload: Any = None) -> dict[str, Any]:
+    def prepare(
+        self, steps: tuple, data: dict | None = None, reload: Any = None, refit: Any = None
+    ) -> dict[str, Any]:
         valid = ray.put(ray.data.from_pandas(self.frame))
         shards = {}
         for workers in (1, 2, 3):

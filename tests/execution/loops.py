@@ -453,6 +453,16 @@ def saves_and_holds(config):
     wait_for(folder / "go")
 
 
+def reports_at_each_latch(config):
+    """Report the process, then again as soon as the file `go` exists."""
+    import ray.train
+
+    folder = Path(config["folder"])
+    ray.train.report({"loss": 1.0, "pid": os.getpid()})
+    wait_for(folder / "go")
+    ray.train.report({"loss": 0.5, "pid": os.getpid()})
+
+
 def wait_for(latch: Path, seconds: float = 60.0) -> None:
     """Wait until a file exists."""
     deadline = time.monotonic() + seconds

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 
 from sweeps.core.secrets import remember
 from sweeps.core.trial import Current, Report, State, set_current
@@ -114,6 +115,35 @@ def test_a_checkpoint_is_sent_to_the_pool_at_once(clean_ray, tmp_path, workers):
             assert driving.finish(t)[0].state is State.COMPLETE
     finally:
         driving.close()
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("reports", [True, False], ids=["reports again", "is silent"])
+def test_a_worker_stays_warm_if_a_stopped_trial_reports_soon(clean_ray, tmp_path, reports):
+    one_cpu = {"CPU": 1.0}
+    driving = Driving(job("tests.execution.loops:reports_at_each_latch", "none"), tmp_path, one_cpu)
+    first, second = tmp_path / "first", tmp_path / "second"
+    pids = []
+    try:
+        for number, folder in enumerate((first, second)):
+            folder.mkdir()
+            t = trial(number, {"folder": str(folder)}, 1, "none")
+            driving.start(t)
+            made: list[Report] = []
+            while not made:
+                made += ray.get(driving.pool.advance.remote(t.id), timeout=180).reports
+            if folder is first:
+                ray.get(driving.pool.stop.remote(t.id))
+            if reports or folder is second:
+                (folder / "go").touch()
+            progress, more = driving.finish(t)
+            assert progress.state is (State.PRUNED if folder is first else State.COMPLETE)
+            assert [r.metrics["loss"] for r in more] == [0.5] * number
+            pids.append(made[0].metrics["pid"])
+    finally:
+        driving.close()
+    assert (pids[0] == pids[1]) is reports
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["1 worker", "2 workers"])

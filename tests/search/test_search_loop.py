@@ -111,6 +111,21 @@ def test_more_points_than_trials_are_refused(make_space):
 REPEATS = "repeats: {count: 3, aggregate: mean}"
 
 
+def test_a_repeat_starts_before_an_enqueued_configuration_also_after_a_restart(
+    make_space, tmp_path
+):
+    space = make_space(BODY, max_trials=3, extra=REPEATS)
+    loop = SearchLoop.open(tmp_path, space)
+    first = loop.ask()
+    loop.enqueue({"params.eta": 0.5}, "a command")
+    end(loop, first, loss=0.5)
+    assert loop.ask().repeat_of == first.number
+    loop = SearchLoop.open(tmp_path, space)
+    started = [loop.ask() for _ in range(2)]
+    assert [trial.repeat_of for trial in started] == [first.number, None]
+    assert started[1].enqueued and started[1].params["eta"] == 0.5
+
+
 def test_repeats_are_begun_when_the_first_has_come_to_its_end_with_other_seeds(
     make_space, tmp_path
 ):

@@ -132,6 +132,7 @@ def test_a_deadline_ends_the_wait_for_an_mlflow_server_that_answers():
             self._messages = queue.SimpleQueue()
             self._stopped = threading.Event()
             self.writer: Any = SimpleNamespace(left=3)
+            self.error = None
             self._thread = threading.Thread(target=release.wait, daemon=True)
             self._thread.start()
 
@@ -142,5 +143,6 @@ def test_a_deadline_ends_the_wait_for_an_mlflow_server_that_answers():
         hub.mlflow._last_answer = time.monotonic()
 
     hub.close(60.0, answer, until=time.monotonic() + 0.3)
-    assert not hub.mlflow_complete
+    assert not hub.mlflow_complete and hub.mlflow is not None
+    assert hub.mlflow.error == "the time of --minutes was over"
     release.set()

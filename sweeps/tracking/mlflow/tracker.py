@@ -108,7 +108,8 @@ class MlflowTracker:
             until: Longest time to wait for a server that answers, by the monotonic clock.
 
         Returns:
-            True if all events were handled; False if the server did not answer in time.
+            True if all events were handled. Otherwise `error` says why, unless the server did not
+            answer.
         """
         self._messages.put(Close())
         self._last_answer = time.monotonic()
@@ -119,7 +120,10 @@ class MlflowTracker:
             if self.writer.left:
                 on_wait(f"sending runs to MLflow, {self.writer.left:,} left")
         self._stopped.set()
-        return not self._thread.is_alive()
+        complete = not self._thread.is_alive()
+        if not complete and time.monotonic() >= until:
+            self.error = self.error or "the time of --minutes was over"
+        return complete
 
     # The thread
 
