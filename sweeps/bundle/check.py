@@ -3,17 +3,20 @@
 Run the module in a fresh process. The check loads the bundle as any user of MLflow would, and predicts the raw rows stored in the bundle.
 The predictions must be bit-identical to the predictions that were stored in training. If the model was trained on a GPU, they may differ by
 the tolerance in the manifest. The exit code is 0 if the bundle is good. Otherwise the exit code is 1, and the last line on stderr gives the
-reason.
+reason. The last line on stdout is the speed in rows a second, or `null`.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
+import time
 import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,8 +25,12 @@ from sweeps.bundle.manifest import CHECK_OUTPUT, CHECK_ROWS, DATA_FOLDER, Manife
 from sweeps.bundle.model import label_output
 from sweeps.core.errors import BundleError, SweepsError
 
+# The batch with which the speed of a bundle is measured grows until it has this many rows, or takes
+# this many seconds.
+TIMED_ROWS, TIMED_SECONDS = 2_000, 0.5
 
-def check(folder: Path) -> None:
+
+def check(folder: Path) -> float | None:
     """Load a bundle, predict its stored rows, and compare the predictions with the stored predictions of training.
 
     If the bundle has no stored rows, the function only loads the bundle. If the bundle has rows but no predictions of training, the
@@ -31,6 +38,9 @@ def check(folder: Path) -> None:
 
     Args:
         folder: the bundle's folder.
+
+    Returns:
+        How many rows the bundle predicts in a second, in one batch; None without stored rows.
 
     Raises:
         SweepsError: the bundle cannot be loaded, cannot predict, or predicts other values. If values differ, the message names the largest
@@ -43,9 +53,11 @@ def check(folder: Path) -> None:
         str(folder), suppress_warnings=True
     )  # The warnings compare versions, which takes a second.
     if not (folder / DATA_FOLDER / CHECK_ROWS).is_file():
-        return
+        return None
     rows = pd.read_parquet(folder / DATA_FOLDER / CHECK_ROWS)
+    began = time.perf_counter()
     got = model.predict(rows)
+    seconds = time.perf_counter() - began
     if len(got) != len(rows):
         raise BundleError(f"the bundle predicts {len(got)} rows for {len(rows)} input rows")
     if manifest.checked:
@@ -56,6 +68,24 @@ def check(folder: Path) -> None:
             raise BundleError(
                 f"the bundle's predictions differ from the predictions in training: {text}"
             )
+    return _measure_speed(model, rows, seconds) if len(rows) else None
+
+
+def _measure_speed(model: Any, rows: pd.DataFrame, seconds: float) -> float:
+    """Return how many rows a model predicts in a second, in one batch that repeats some rows.
+
+    Args:
+        model: the loaded bundle.
+        rows: at least one row.
+        seconds: how long the first prediction of `rows` took. It is often slower than the next.
+    """
+    copies = 1
+    while seconds < TIMED_SECONDS and len(rows) < TIMED_ROWS:
+        rows = pd.concat([rows] * copies, ignore_index=True)
+        began = time.perf_counter()
+        model.predict(rows)
+        seconds, copies = max(time.perf_counter() - began, 1e-6), 8
+    return len(rows) / seconds
 
 
 def describe_difference(
@@ -116,7 +146,7 @@ def main(folder: str) -> int:
     """
     warnings.simplefilter("ignore")
     try:
-        check(Path(folder))
+        speed = check(Path(folder))
     except SweepsError as e:
         print(e, file=sys.stderr)
         return 1
@@ -126,6 +156,7 @@ def main(folder: str) -> int:
         traceback.print_exc()
         print(f"{type(e).__name__}: {e}", file=sys.stderr)
         return 1
+    print(json.dumps(speed))
     return 0
 
 

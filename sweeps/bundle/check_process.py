@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sweeps.bundle import integrity
+from sweeps.core.errors import BundleError
 
 # Program of the process: import packages, wait for a line with the folder of the bundle, and check the bundle. Without a line, end.
 _PROGRAM = """
@@ -68,33 +69,33 @@ class CheckProcess:
             ],
             env=env,
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
 
-    def check(self, bundle: Path, timeout: float) -> str | None:
+    def check(self, bundle: Path, timeout: float) -> float | None:
         """Check a bundle. Call this method only once.
 
         Returns:
-            The output of a check that failed; None if the bundle is good.
+            The rows that the bundle predicts in a second; see `sweeps.bundle.check.check`.
 
         Raises:
+            BundleError: The bundle is not good. The text is the output of the check.
             subprocess.TimeoutExpired: The check took longer than `timeout` seconds.
         """
         paths = [bundle, bundle / integrity.SWEEPS_COPY, bundle / integrity.CODE_FOLDER]
         try:
-            _, errors = self._process.communicate(
+            output, errors = self._process.communicate(
                 json.dumps([str(path) for path in paths]) + "\n", timeout=timeout
             )
         finally:
             self.close()
-        return (
-            None
-            if self._process.returncode == 0
-            else errors.strip() or f"exit code {self._process.returncode}"
-        )
+        if self._process.returncode != 0:
+            raise BundleError(errors.strip() or f"exit code {self._process.returncode}")
+        speed: float | None = json.loads(output.splitlines()[-1])
+        return speed
 
     def close(self) -> None:
         """Kill the process if it has not ended."""
@@ -123,7 +124,7 @@ def started_early(packages: Sequence[str] = ()) -> Iterator[None]:
         process.close()
 
 
-def check(bundle: Path, timeout: float) -> str | None:
+def check(bundle: Path, timeout: float) -> float | None:
     """Check a bundle in the process that was started early, or in a new one; see `CheckProcess.check`."""
     global _early
     process, _early = _early or CheckProcess(), None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sweeps.bundle import write
+from sweeps.bundle.manifest import Manifest
 from sweeps.core import metrics, provenance, references
 from sweeps.core.checkpoint_files import checkpoint_exists, checkpoint_root, local_checkpoint
 from sweeps.core.disk import disk_error
@@ -211,6 +212,8 @@ class _Exporter:
                 self._training(exported.best, best["test"], step, trial.seed, info.fingerprint)
             ),
         )
+        best["bytes"] = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        best["rows_per_second"] = Manifest.read(path).rows_per_second
         return replace(exported, best=best, bundle=path, notes=notes)
 
     def _load_chain(self, refitted: Refitted | None) -> FittedChain | None:

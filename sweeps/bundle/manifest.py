@@ -97,6 +97,8 @@ class Manifest(BaseModel):
         files: SHA-256 of every file except `manifest.json` and `manifest.sha256`, by the file's path in the bundle.
         members: the models of an ensemble, in the order in which the average adds them up. Empty
             for a single model.
+        rows_per_second: speed of the prediction in one batch on the machine of the export. None if
+            the bundle has no rows to measure it on.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -116,6 +118,7 @@ class Manifest(BaseModel):
     pickled: dict[str, str]
     files: dict[str, str] = Field(default_factory=dict)
     members: list[Member] = Field(default_factory=list)
+    rows_per_second: float | None = None
 
     @property
     def members_text(self) -> str:

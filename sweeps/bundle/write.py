@@ -222,8 +222,10 @@ def _build(
         pickled = {
             name: "a file of the checkpoint" for name in files if manifest.is_pickle(bundle / name)
         } | pickled
-        facts.model_copy(update={"files": files, "pickled": pickled}).write(bundle)
-        _check_in_fresh_process(bundle, target)
+        facts = facts.model_copy(update={"files": files, "pickled": pickled})
+        facts.write(bundle)
+        speed = _check_in_fresh_process(bundle, target)
+        facts.model_copy(update={"rows_per_second": speed}).write(bundle)
 
 
 def _save_model(
@@ -426,14 +428,18 @@ def _prediction_type(facts: Manifest) -> str:
     return "boolean" if kinds == {bool} else "string"
 
 
-def _check_in_fresh_process(bundle: Path, target: Path) -> None:
-    """Check the bundle in a new process, which imports only installed packages and the code in the bundle."""
+def _check_in_fresh_process(bundle: Path, target: Path) -> float | None:
+    """Check the bundle in a new process, which imports only installed packages and the code in the bundle.
+
+    Returns:
+        See `sweeps.bundle.check.check`.
+    """
     try:
-        output = check_process.check(bundle, CHECK_TIMEOUT)
+        return check_process.check(bundle, CHECK_TIMEOUT)
     except subprocess.TimeoutExpired:
         problem = f"loading the bundle and predicting in a new process took more than {CHECK_TIMEOUT:.0f} s"
         raise BundleError(f"{target}: the bundle was not written: {problem}") from None
-    if output is not None:
+    except BundleError as e:
         raise BundleError(
-            f"{target}: the bundle was not written, because its check in a new process failed: {output.splitlines()[-1]}"
-        ) from RuntimeError(output)
+            f"{target}: the bundle was not written, because its check in a new process failed: {str(e).splitlines()[-1]}"
+        ) from RuntimeError(str(e))

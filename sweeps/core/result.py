@@ -66,7 +66,8 @@ class SweepResult:
         best: The best trial, an object with the keys `trial` (the id), `value`, `test` (the score on the test split), `params`,
             `preprocessor`, `scaling`, and `data` if the space samples it. If the trial was trained again at the end of the sweep, `refit`
             has the splits (`on`), the number of `rows` and the number of `steps` of this training. `value` and `test` are the scores from
-            before. None if no trial has a value, or if there are several objectives.
+            before. `bytes` is the size of the bundle, and `rows_per_second` is its speed; see `Manifest.rows_per_second`. None if no
+            trial has a value, or if there are several objectives.
         front: The trials of the Pareto front, if there are several objectives. Each is an object with the keys of `best`, and with the key
             `values`, which has the value of each metric.
         bundle: Folder of the best trial's bundle. None if there is no best trial, if it could not be exported, or if the trainer has no

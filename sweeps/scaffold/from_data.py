@@ -39,6 +39,11 @@ class Columns:
     texts: tuple[ColumnSummary, ...] = ()
     prose: tuple[str, ...] = ()
 
+    @property
+    def dates(self) -> list[str]:
+        """The columns that are parsed as dates."""
+        return [name for name, (rule, _) in self.parse.items() if "%" in str(rule)]
+
 
 @dataclass(frozen=True)
 class Table:
@@ -55,6 +60,9 @@ class Table:
             none.
         summary: summary of the rows.
         exact: False if the number of rows is an estimate.
+        metric: the metric to optimize; "" for the usual metric of the task.
+        trainer: name of the trainer.
+        time: the column of dates by which the rows are sorted; "" if there is none.
     """
 
     source: str
@@ -68,13 +76,13 @@ class Table:
     label_words: str = ""
     metric: str = ""
     trainer: str = "xgboost"
+    time: str = ""
 
     @property
     def search(self) -> TableSearch:
         """How the table is searched."""
-        return choose_search(
-            self.trainer, rows=self.summary.rows["train"], classes=len(self.summary.label)
-        )
+        rows, classes = self.summary.rows["train"], len(self.summary.label)
+        return choose_search(self.trainer, rows, classes, ordered=bool(self.time))
 
 
 def columns_of(summary: DataSummary) -> Columns:
@@ -108,14 +116,15 @@ def _parse_reason(finding: Finding) -> str:
 
 
 def task_line(table: Table) -> str:
-    """Return a line about the task that was taken, and how to name another one."""
+    """Return a line about the task and the metric that were taken, and how to change them."""
     label = next(column for column in table.summary.columns if column.role == "label")
     change = ""
     if table.task == "multiclass" and next(iter(table.summary.label)).lstrip("-").isdigit():
-        change = "; for numbers, add --task regression"
+        change = "for numbers: --task regression; "
     elif table.task == "regression" and (label.distinct or 0) <= FEW_VALUES:
-        change = "; for classes, add --task multiclass"
-    return f"{label_text(table.summary)}: {table.task}, {_metric(table)}{change}"
+        change = "for classes: --task multiclass; "
+    change += "for another metric: --metric"
+    return f"{label_text(table.summary)}: {table.task}, {_metric(table)} ({change})"
 
 
 def dropped_lines(columns: Columns, file: str) -> list[str]:
@@ -207,17 +216,21 @@ def _data(table: Table, columns: Columns, search: TableSearch, read: str) -> dic
     if table.task == "binary":
         positive = f"positive: {quoted(list(table.summary.label)[1])}"
         keys[positive] = "the class that F1 and the signs of constraints refer to"
-    if search.folds:
+    if table.time:
+        later = "the rows are sorted by this date: trials are compared on the latest fifth"
+        keys[f"valid: {_latest(table.time, 0.2)}"] = later
+        keys["# valid: 0.2   if new rows are not later than these"] = ""
+    elif search.folds:
         folds = "few rows: each trial trains on four fifths of them, five times"
         keys[f"valid: {{folds: {search.folds}}}"] = folds
     else:
         keys["valid: 0.2"] = "trials are compared on a fifth of the rows"
-        if dates := [name for name, (rule, _) in columns.parse.items() if "%" in str(rule)]:
-            later = f"# valid: {{time: {quoted(dates[0])}, last: 0.2}}  for a model that predicts later rows than it has seen"
-            keys[later] = ""
+    if not table.time and (dates := columns.dates):
+        later = f"# valid: {_latest(dates[0], 0.2)}   if new rows are later than these"
+        keys[later] = ""
     if search.has_test:
         test = "the search never uses these rows; the best trial is scored on them once"
-        keys["test: 0.1"] = test
+        keys[f"test: {_latest(table.time, 0.1) if table.time else 0.1}"] = test
     if table.missing_labels:
         keys["drop_missing_label: true"] = f"rows without a label: {table.missing_labels:,}"
     missing: dict[str, list[Any]] = {}
@@ -237,6 +250,11 @@ def _data(table: Table, columns: Columns, search: TableSearch, read: str) -> dic
             comment = f"about {percent(finding.share)} of the rows are copies of others"
             keys["drop_duplicates: true"] = comment
     return keys
+
+
+def _latest(column: str, share: float) -> str:
+    """Return the value of a split that has the latest rows."""
+    return f"{{time: {quoted(column)}, last: {share}}}"
 
 
 def _column_lines(table: Table, columns: Columns) -> list[str]:

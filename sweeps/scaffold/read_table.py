@@ -30,6 +30,8 @@ from sweeps.space.yaml_writer import flow
 
 # Largest number of classes of a label.
 MOST_CLASSES = 1_000
+# Rows that are sorted by fewer different dates than this are no time series.
+LEAST_TIMES = 20
 # Names that a label often has, in lower case.
 LABEL_NAMES = ("target", "label", "class", "y", "outcome")
 
@@ -143,12 +145,31 @@ def describe_table(
         findings = (_with_unlabeled(finding, table) for finding in summary.findings)
         summary = replace(summary, findings=tuple(findings))
     found = Table(source, label, task, given, rule, missing, summary, reader.exact, words)
-    dropped = columns_of(summary).drop
+    columns = columns_of(summary)
+    dropped = columns.drop
     if all(column.name in dropped for column in summary.columns if column.role == "feature"):
         reasons = ", ".join(f"{name} ({reason})" for name, reason in dropped.items())
         text = f"no column is left that this trainer can read: {reasons[:200]}; write a loop of your own (docs/how-to/own-loop.md)"
         raise InputError("--data", text)
-    return found
+    dates = {name: columns.parse[name][0] for name in columns.dates if not reader.stream}
+    times = [name for name, rule in dates.items() if _is_sorted(table.column(name), rule)]
+    return replace(found, time=times[0]) if len(times) == 1 else found
+
+
+def _is_sorted(column: pa.ChunkedArray, rule: Any) -> bool:
+    """Return whether rows are sorted by a date, and have at least `LEAST_TIMES` different dates.
+
+    Args:
+        column: dates, or texts of dates.
+        rule: rule of `data.parse` for texts of dates. A mapping allows texts that are no dates.
+    """
+    times = column.combine_chunks()
+    if is_text(times.type):
+        times = parse_texts(times, rule) if isinstance(rule, str) else times.slice(0, 0)
+    if times.null_count or pc.count_distinct(times).as_py() < LEAST_TIMES:
+        return False
+    earlier, later = times[:-1], times[1:]
+    return any(pc.all(grows(earlier, later)).as_py() for grows in (pc.less_equal, pc.greater_equal))
 
 
 def _with_unlabeled(finding: Finding, table: pa.Table) -> Finding:

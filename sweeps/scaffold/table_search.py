@@ -35,15 +35,16 @@ class TableSearch:
     params: dict[str, str]
 
 
-def choose_search(trainer: str, rows: int, classes: int) -> TableSearch:
+def choose_search(trainer: str, rows: int, classes: int, ordered: bool = False) -> TableSearch:
     """Choose how a table is searched.
 
     Args:
         trainer: one of `TRAINERS`.
         rows: number of rows of the table.
         classes: number of classes; 0 for a regression.
+        ordered: True if the rows are sorted by a date, so that folds would mix past and future.
     """
-    folds = 5 if rows < FOLDS_BELOW else 0
+    folds = 5 if rows < FOLDS_BELOW and not ordered else 0
     scheduler = None
     if folds:
         scheduler = "{name: asha, max_t: 5, grace_period: 1}", "a step is a fold"

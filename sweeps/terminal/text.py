@@ -225,12 +225,12 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         best.get("data", {}), best["preprocessor"], best["scaling"], best["params"]
     )
     lines += ["", *_places(result)]
-    trained = _trained_text(best)
+    facts = _model_text(best)
     if result.bundle:
-        lines.append(f"bundle  {relative_path(result.bundle)}{trained}")
+        lines.append(f"bundle  {relative_path(result.bundle)}{facts}")
     elif result.checkpoint:
         lines.append(
-            f"checkpoint  {relative_path(result.checkpoint)}{trained} (the trainer has no `load`, so there is no bundle)"
+            f"checkpoint  {relative_path(result.checkpoint)}{facts} (the trainer has no `load`, so there is no bundle)"
         )
     lines += ["", "next:"]
     if result.bundle:
@@ -244,9 +244,19 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
     return "\n".join([*lines, *again, *_look(result)])
 
 
-def _trained_text(best: Mapping[str, Any] | None) -> str:
-    """Return a text with the rows on which the exported model was trained again; "" for a model of the search."""
-    return f" (trained on {trained_on(best['refit'])})" if best and best.get("refit") else ""
+def _model_text(best: Mapping[str, Any] | None) -> str:
+    """Return a text with facts about the exported model, or "" if there are none.
+
+    These are the rows on which it was trained again, the size of its bundle, and its speed.
+    """
+    from sweeps.plan.text import format_bytes
+
+    best = best or {}
+    facts = [f"trained on {trained_on(best['refit'])}"] if best.get("refit") else []
+    facts += [format_bytes(best["bytes"])] if best.get("bytes") else []
+    if speed := best.get("rows_per_second"):
+        facts.append(f"predicts {float(f'{speed:.2g}'):,.0f} rows a second")
+    return f" ({'; '.join(facts)})" if facts else ""
 
 
 def _places(result: SweepResult) -> list[str]:
@@ -472,7 +482,7 @@ def format_sweep(
         else []
     )
     facts += [
-        (word, f"{relative_path(Path(result[word]))}{_trained_text(best)}")
+        (word, f"{relative_path(Path(result[word]))}{_model_text(best)}")
         for word in ("bundle", "checkpoint")
         if result.get(word)
     ]

@@ -190,6 +190,27 @@ def test_a_missing_label_and_a_file_with_another_separator(tmp_path):
         open_table("nothing.csv", tmp_path)
 
 
+@pytest.mark.parametrize("order", ["growing", "falling", "mixed"])
+@pytest.mark.parametrize("written_as", ["text", "timestamp"])
+def test_rows_that_are_sorted_by_a_date_are_validated_on_the_latest(tmp_path, order, written_as):
+    frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "y": [0, 1] * (N // 2)})
+    days = pd.date_range("2024-01-01", periods=N).to_series(index=frame.index)
+    if order != "growing":
+        days = days[::-1].to_numpy() if order == "falling" else days.sample(frac=1.0).to_numpy()
+        days = pd.Series(days)
+    frame["day"] = days if written_as == "timestamp" else days.dt.strftime("%Y/%m/%d")
+    space, _ = written(tmp_path, frame)
+    assert space.data.folds == (5 if order == "mixed" else 0)
+    if order != "mixed":
+        assert (space.data.valid.kind, space.data.valid.column) == ("time", "day")
+        splits = load_splits(space.data)
+        latest = pd.to_datetime(frame["day"]).nlargest(N // 5).index
+        assert splits.valid.num_rows == N // 5
+        np.testing.assert_allclose(
+            np.sort(splits.valid.column("x").to_numpy()), np.sort(frame["x"][latest])
+        )
+
+
 def test_the_likely_label():
     assert likely_label(["Target", "x"]) == "Target"
     assert likely_label(["a", "b", "Churn"]) == "Churn"
@@ -270,7 +291,7 @@ def test_the_command_writes_the_file(tmp_path, monkeypatch):
     assert load("space.yaml").name == "rows"
     assert done.output.splitlines() == [
         "wrote space.yaml",
-        "y 0 50 %, 1 50 % (positive: 1): binary, valid-logloss",
+        "y 0 50 %, 1 50 % (positive: 1): binary, valid-logloss (for another metric: --metric)",
         "next: sweeps plan space.yaml --data, then sweeps run space.yaml",
     ]
     assert load("space.yaml").data.train == "rows.csv"

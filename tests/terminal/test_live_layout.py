@@ -54,7 +54,7 @@ STANDING = SweepStatus(
     ),
     failure=(
         "0012",
-        "xgboost.core.XGBoostError: value 1.2 for Parameter subsample exceed bound [0,1]",
+        "rank 1 died 3 times: the process was killed because the memory ran out",
     ),
     rows=(
         TrialRow(
