@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 from sweeps.bundle import check_process, write
-from sweeps.bundle.manifest import is_pickle
+from sweeps.bundle.manifest import Manifest, is_pickle
 from sweeps.bundle.model import load_bundle
 from sweeps.bundle.predict import predict_file
 from sweeps.bundle.write import copy_checkpoint, write_bundle
@@ -402,7 +402,9 @@ def test_a_process_that_was_started_early_checks_one_bundle_and_ends(bundle, tmp
     path, _ = bundle
     with check_process.started_early(["no_such_package"]):
         process = check_process._early._process
-        assert check_process.check(path, 60.0) is None and process.returncode == 0
+        speed = check_process.check(path, 60.0)
+        assert speed is not None and speed > 100 and process.returncode == 0
+        assert Manifest.read(path).rows_per_second is not None
         assert check_process._early is None, "the next check starts a process of its own"
     with check_process.started_early():
         unused = check_process._early._process

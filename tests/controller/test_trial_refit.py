@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 import sweeps
+from sweeps.controller import trial_refit
+from sweeps.controller.session import SweepSession
+from sweeps.core.trial import Checkpoint
 from sweeps.data.load import load_splits
 from tests.commands import invoke
 
@@ -33,6 +37,8 @@ def train(config):
     train, valid = (ray.train.get_dataset_shard(name).materialize().to_pandas() for name in ("train", "valid"))
     with open(config["log"], "a") as log:
         log.write(json.dumps([len(train), cur.keep_last, cur.max_t]) + "\\n")
+    with open(config["log"] + ".threads", "a") as log:
+        log.write(f"{cur.threads}\\n")
     if cur.keep_last and config["at_end"] == "fail":
         raise ValueError("no room for all rows")
     if cur.keep_last and config["at_end"] == "hang":
@@ -118,6 +124,21 @@ def test_the_model_of_the_search_is_scored_on_test_and_the_exported_model_has_se
     assert again.exit_code == 0 and words in again.stderr, again.stderr
     assert "test score of the model before: " in again.stderr
     assert not list(result.dir.glob(".rerun-*"))
+
+
+def test_the_final_training_has_all_cpus_if_ray_is_our_own(clean_ray, tmp_path, monkeypatch):
+    train = trial_refit._train
+
+    def train_in_our_ray(session: SweepSession, *arguments: Any) -> Checkpoint:
+        with monkeypatch.context() as patch:
+            total = {**session.cluster.total, "CPU": 5.0}
+            own = dataclasses.replace(session.cluster, ours=True, total=total)
+            patch.setattr(session, "cluster", own)
+            return train(session, *arguments)
+
+    monkeypatch.setattr(trial_refit, "_train", train_in_our_ray)
+    swept(tmp_path, "rows_threads", "valid: 0.2")
+    assert (tmp_path / "log.jsonl.threads").read_text().split() == ["1", "1", "5"]
 
 
 def test_a_test_split_of_its_own_is_never_trained_on(clean_ray, tmp_path):

@@ -54,7 +54,7 @@ STANDING = SweepStatus(
     ),
     failure=(
         "0012",
-        "rank 1 died 3 times: the process was killed because the memory ran out",
+        "a worker process died in 3 attempts, and `limits.max_failures` allows only 2",
     ),
     rows=(
         TrialRow(
