@@ -51,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     which = made.add_mutually_exclusive_group()
     which.add_argument("--dev", action="store_true", help="the six tables for development")
     which.add_argument("--held", action="store_true", help="the tables that are held back")
+    which.add_argument("--extreme", action="store_true", help="tables at the limits")
     made.add_argument("--tables", help="these alone, separated by ,")
     made.add_argument("--tools", default=",".join(TOOLS), help="separated by , (default: all)")
     made.add_argument("--seeds", default="0", help="such as 0 or 0-2 (default: 0)")
@@ -84,7 +85,11 @@ def chosen(given: argparse.Namespace) -> list[Table]:
     elif given.dev:
         names = list(DEVELOPMENT)
     else:
-        names = [name for name, table in known.items() if table.is_held == given.held]
+        names = [
+            name
+            for name, table in known.items()
+            if (table.is_held, table.is_extreme) == (given.held, given.extreme)
+        ]
     found = []
     for name in names:
         if name not in known:

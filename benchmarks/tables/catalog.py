@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.tables import generated
+from benchmarks.tables import extreme, generated
 from benchmarks.tables.split import held_out, is_held, latest
 
 
@@ -29,6 +29,7 @@ class Table:
         load: Function that returns the table, given the folder with the files.
         file: File that is read, relative to the folder; None if there is none.
         time: Column of numbers. The rows with the largest values are held out. None: random rows are.
+        is_extreme: True for a table at the limits, which no score of a report includes.
     """
 
     name: str
@@ -37,11 +38,12 @@ class Table:
     load: Callable[[Path], pd.DataFrame]
     file: str | None = None
     time: str | None = None
+    is_extreme: bool = False
 
     @property
     def is_held(self) -> bool:
         """True if the table is held back: it is measured once, before a report."""
-        return is_held(self.name)
+        return is_held(self.name) and not self.is_extreme
 
     def split(self, folder: Path, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the rows for training and the rows that are held out."""
@@ -84,6 +86,9 @@ def tables() -> dict[str, Table]:
         time = generated.DAY if recipe.drift else None
         load = partial(_generated, name)
         found.append(Table(name, generated.LABEL, recipe.task, load, time=time))
+    for name, recipe in extreme.RECIPES.items():
+        load = partial(_extreme, name)
+        found.append(Table(name, generated.LABEL, recipe.task, load, is_extreme=True))
     return {table.name: table for table in found}
 
 
@@ -100,6 +105,10 @@ def _sklearn(name: str, folder: Path) -> pd.DataFrame:
 
 def _generated(name: str, folder: Path) -> pd.DataFrame:
     return generated.generate(name)
+
+
+def _extreme(name: str, folder: Path) -> pd.DataFrame:
+    return extreme.generate(name)
 
 
 def _taxi(folder: Path) -> pd.DataFrame:

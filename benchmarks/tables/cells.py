@@ -24,6 +24,8 @@ class Cell:
         auc: Area under the ROC curve; of several classes, the mean of each against the others. None for a regression.
         seconds: Wall time of the command that trains.
         cpu_seconds: CPU time of this command and of all processes that it started.
+        peak_mib: Largest memory of this command and all its processes at one time, in MiB; see
+            `benchmarks.tables.measure`.
         predict_seconds: Wall time of the command that predicts the rows that are held out.
         versions: Versions of the tool and of what it rests on.
         machine: Cores and processor.
@@ -43,6 +45,7 @@ class Cell:
     auc: float | None = None
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    peak_mib: int = 0
     predict_seconds: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)
     machine: str = ""

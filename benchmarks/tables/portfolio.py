@@ -44,13 +44,12 @@ ROUNDS = 2_000
 PATIENCE = 50
 # The bounds of each parameter, and whether its logarithm is uniform
 SPACE = {
-    "eta": (0.02, 0.3, True),
-    "max_depth": (3, 10, False),
-    "min_child_weight": (1.0, 20.0, True),
+    "eta": (0.015, 0.3, True),
+    "max_depth": (2, 10, False),
+    "min_child_weight": (0.5, 50.0, True),
     "subsample": (0.5, 1.0, False),
-    "colsample_bytree": (0.5, 1.0, False),
-    "lambda": (0.1, 10.0, True),
-    "alpha": (0.01, 5.0, True),
+    "colsample_bytree": (0.4, 1.0, False),
+    "lambda": (0.01, 30.0, True),
 }
 Configuration = dict[str, float]
 

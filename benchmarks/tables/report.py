@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.search_quality.report import section
-from benchmarks.tables import cells
+from benchmarks.tables import cells, extreme
 from benchmarks.tables.catalog import Table
 from benchmarks.tables.cells import Cell
 from benchmarks.tables.peers import DEFAULT, TOOLS
@@ -16,11 +16,20 @@ from benchmarks.tables.scores import Estimate, compare, differences, estimates
 from benchmarks.tables.split import DEVELOPMENT, is_held
 
 BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
-GROUPS = {
-    "tables that were looked at once": is_held,
-    "tables for development": lambda name: name in DEVELOPMENT,
-    "other tables": lambda name: not is_held(name) and name not in DEVELOPMENT,
-}
+LOOKED_AT_ONCE = "tables that were looked at once"
+DEVELOPED_ON = "tables for development"
+OTHERS = "other tables"
+EXTREME = "tables at the limits"
+GROUPS = (LOOKED_AT_ONCE, DEVELOPED_ON, OTHERS, EXTREME)
+
+
+def group_of(table: str) -> str:
+    """Return the group in which the report has a table."""
+    if table in extreme.RECIPES:
+        return EXTREME
+    if table in DEVELOPMENT:
+        return DEVELOPED_ON
+    return LOOKED_AT_ONCE if is_held(table) else OTHERS
 
 
 def write(results: Path, page: Path) -> None:
@@ -33,7 +42,10 @@ def line(cell: Cell) -> str:
     if cell.error:
         return f"failed: {cell.error}"
     auc = "" if cell.auc is None else f", AUC {cell.auc:.4f}"
-    return f"{cell.score:.5g}{auc}, {cell.seconds:.1f} s, {cell.cpu_seconds:.1f} CPU seconds"
+    return (
+        f"{cell.score:.5g}{auc}, {cell.seconds:.1f} s, {cell.cpu_seconds:.1f} CPU seconds, "
+        f"{cell.peak_mib:,} MiB"
+    )
 
 
 def catalog(known: Iterable[Table]) -> str:
@@ -90,8 +102,8 @@ def render(found: Sequence[Cell]) -> str:
     """Return all tables: for each budget and group of tables the summary, and each table."""
     parts = []
     for budget in sorted({cell.budget for cell in found} - {0}):
-        for title, belongs in GROUPS.items():
-            own = [cell for cell in found if belongs(cell.table)]
+        for title in GROUPS:
+            own = [cell for cell in found if group_of(cell.table) == title]
             tools = tools_of(own, budget)
             complete = rounds(own, budget, tools) if tools else []
             if complete:
@@ -144,7 +156,8 @@ def summary(complete: Sequence[Round], tools: Sequence[str]) -> str:
         [_interval(estimate) for estimate in estimates(scaled)],
         ["", *ahead[1:]],
     ]
-    for name, digits in (("seconds", 1), ("cpu_seconds", 1), ("predict_seconds", 1)):
+    figures = ("seconds", 1), ("cpu_seconds", 1), ("predict_seconds", 1), ("peak_mib", 0)
+    for name, digits in figures:
         columns.append([_median(complete, tool, name, digits) for tool in tools])
     failed = [sum(bool(one.cells[tool].error) for one in complete) for tool in tools]
     columns.append([str(count or "") for count in failed])
@@ -156,6 +169,7 @@ def summary(complete: Sequence[Round], tools: Sequence[str]) -> str:
         "seconds",
         "CPU seconds",
         "seconds to predict",
+        "peak, MiB",
         "failed",
     ]
     return _markdown(header, list(zip(*columns, strict=True)))

@@ -26,10 +26,11 @@ TIMES, GRACE = 3.0, 300.0
 
 @dataclass(frozen=True)
 class Measured:
-    """The times of a command, and why it failed; "" if it did not."""
+    """The times and the peak memory of a command, and why it failed; "" if it did not."""
 
     seconds: float
     cpu_seconds: float
+    peak_bytes: int
     error: str
 
 
@@ -101,6 +102,7 @@ def run_cell(cell: Cell, table: Table, options: Options, split: Path, work: Path
         cell,
         seconds=round(trained.seconds, 2),
         cpu_seconds=round(trained.cpu_seconds, 2),
+        peak_mib=trained.peak_bytes >> 20,
         error=trained.error,
     )
     if cell.error:
@@ -139,7 +141,8 @@ def run_verb(verb: str, tool: Tool, job: Job, options: Options, limit: float) ->
         error = f"{verb}: took longer than {limit:.0f} s"
     elif measured["code"] != 0:
         error = f"{verb}: {tail(log.read_text(errors='replace'))}"
-    return Measured(measured["seconds"], measured["cpu_seconds"], error)
+    del measured["code"]
+    return Measured(**measured, error=error)
 
 
 def tail(text: str, lines: int = 3) -> str:
