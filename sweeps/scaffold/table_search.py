@@ -53,7 +53,9 @@ def choose_search(trainer: str, rows: int, classes: int, ordered: bool = False) 
             "{name: asha, resource: data.rows, max_t: 9, grace_period: 1}",
             "trials begin with a ninth of the rows; the best go on with more",
         )
-    rounds = {f"{_ROUNDS[trainer]}: {most_rounds(classes)}": "at most; patience ends most trials"}
+    trees = f", each with {classes} trees" if classes > 2 else ""
+    limit = f"at most{trees}; patience ends most trials"
+    rounds = {f"{_ROUNDS[trainer]}: {most_rounds(classes)}": limit}
     patience = {f"patience: {PATIENCE}": "rounds without an improvement on valid"}
     return TableSearch(
         folds=folds,

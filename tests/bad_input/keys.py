@@ -28,7 +28,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "an unknown key that resembles no valid key",
             "search: {temperature: 3}",
-            "6:10: search.temperature: unknown key; valid: algorithm, seed, options, initial_points, from",
+            "6:10: search.temperature: unknown key; valid: algorithm, seed, options, initial_points, from, portfolio",
         ),
         line(
             "unknown section of space",

@@ -228,7 +228,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "unknown option",
             "run",
             ["space.yaml", "--dri", "x"],
-            "sweeps run: No such option '--dri'. Did you mean '--dir'?  (sweeps run --help)",
+            "sweeps run: No such option '--dri'. (Did you mean one of: '--dir', '--metric'?)  (sweeps run --help)",
         ),
         typed(
             "no file",

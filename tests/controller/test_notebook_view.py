@@ -139,16 +139,16 @@ def test_notes_about_the_space_are_lines_of_the_view_and_not_of_the_log(shape, m
     handle = Handle()
     NotebookView(handle, ["note: the functions are stored"])(status(shape))
     assert Tags(handle.shown[0][1]["text/html"]).text.startswith("note: the functions are stored")
-    space = types.SimpleNamespace(notes=("the functions are stored",))
-    assert api._show_notes(space, None) == () and caplog.messages == [
+    notes = ("the functions are stored",)
+    assert api._show_notes(notes, None) == () and caplog.messages == [
         "note: the functions are stored"
     ]
     monkeypatch.setattr(api, "in_notebook", lambda: True)
     assert (
-        api._show_notes(space, None) == ("note: the functions are stored",)
+        api._show_notes(notes, None) == ("note: the functions are stored",)
         and len(caplog.messages) == 1
     )
-    assert api._show_notes(space, print) == () and len(caplog.messages) == 2, (
+    assert api._show_notes(notes, print) == () and len(caplog.messages) == 2, (
         "the user's own function shows no notes"
     )
 

@@ -74,7 +74,7 @@ def test_what_mlflow_missed_as_a_sweep_ended_is_sent_by_resume_which_does_nothin
         patch.setattr(
             MlflowTracker,
             "close",
-            lambda self, timeout=60.0, on_wait=None, close=MlflowTracker.close: close(self, 0.5),
+            lambda self, *_, close=MlflowTracker.close: close(self, 0.5),
         )
         patch.setattr(
             "sweeps.core.provenance.git", lambda folder: {"commit": "c0ffee", "dirty": "no"}

@@ -97,7 +97,7 @@ def test_the_server_completes_the_keys_of_the_file_and_of_search(editor):
         XGBOOST + "|\n"
     ).keys()
     found = editor.completions(XGBOOST + "search:\n  |\n")
-    assert found.keys() == {"algorithm", "seed", "options", "initial_points", "from"}
+    assert found.keys() == {"algorithm", "seed", "options", "initial_points", "from", "portfolio"}
     assert (
         "Seed of the data splits" in found["seed"]["documentation"]["value"]
         and "Default: `0`" in found["seed"]["documentation"]["value"]

@@ -193,7 +193,7 @@ BAD_TOP = [
     (
         top(search="tpe"),
         "4:9",
-        "search: must be a mapping with keys algorithm, seed, options, initial_points, from, got tpe",
+        "search: must be a mapping with keys algorithm, seed, options, initial_points, from, portfolio, got tpe",
     ),
     (
         top(scheduler="{name: asha}"),

@@ -163,7 +163,7 @@ def test_trainers_checkpoints_and_results_choose_the_same_step(reports, minimize
     others = {"hours": [(step, hours) for step, (_, hours) in enumerate(reports, 1)]}
     metrics = [{"auc": value, "hours": hours} for value, hours in reports]
     found = judge.score(C, len(reports), curve, others, COST).step
-    assert best_step(metrics, judge.order) == found
+    assert best_step(dict(enumerate(metrics, 1)), judge.order) == found
     best = BestStep(
         Current("0", 0, None, None, None, "auc", goal, 9, 1, None, constraints=(HOURS,))
     )
@@ -192,4 +192,4 @@ def test_a_step_with_an_infinite_value_loses_to_every_finite_one(bounds):
     hours = {"hours": [(1, 1.0), (2, 1.0), (3, 1.0)]}
     curve = ((1, math.nan), (2, 0.1), (3, math.inf))
     assert judge.score(C, 3, curve, hours, COST).values == (0.1,)
-    assert best_step([{"auc": value} for _, value in curve], judge.order) == 2
+    assert best_step({step: {"auc": value} for step, value in curve}, judge.order) == 2
