@@ -25,7 +25,7 @@ from sweeps.core.command_hints import resume_command
 from sweeps.core.disk import check_disk_space
 from sweeps.core.errors import InputError, Problem, SweepsError
 from sweeps.core.stores import check_store
-from sweeps.core.trial import Action, State
+from sweeps.core.trial import TIME_LIMITS, Action, State
 from sweeps.execution.messages import Progress
 from sweeps.search.schedulers.base import all_rungs
 from sweeps.search.search_loop import SearchLoop
@@ -132,8 +132,8 @@ class SweepController:
             slots  # Largest number of running trials; None for no limit other than Ray Tune's.
         )
         self._deadline = deadline
-        self._reserved_for: int | None = None  # number of the trial for which `_reserve` was made
-        self._reserve = 0.0  # seconds that the command needs after the search
+        # The best trial so far, and whether it could be trained again in time when it became the best.
+        self._leader: tuple[str, bool] | None = None
         self.commands = CommandHandler(self)
         self._pool_deaths = 0  # since a trial last ended
         self._stop_requested: set[str] = (
@@ -428,16 +428,33 @@ class SweepController:
         timeout, deadline = self.space.limits.timeout, self._deadline
         ends = {} if timeout is None else {"limits.timeout": self.began + timeout}
         if deadline is not None:
-            number, best = self.search.budget.best or (-1, None)
-            if number != self._reserved_for:
-                self._reserved_for = number
-                self._reserve = deadline.reserve(best.seconds if best else None, now)
-            ends["--minutes"] = deadline.end - self._reserve
+            ends["--minutes"] = deadline.end - self._reserve(deadline, now)
         if not ends:
             return None
         reason = min(ends, key=lambda name: ends[name])
         self.progress.timeout = ends[reason] - self.began
         return reason if now > ends[reason] else None
+
+    def _reserve(self, deadline: Deadline, now: float) -> float:
+        """Return the seconds that the command needs after the search; see `Deadline.reserve`."""
+        leader = self.progress.leader(self._can_win)
+        if leader is None:
+            return deadline.reserve(None, trains=False)
+        trial, seconds = leader
+        if self._leader is None or self._leader[0] != trial:
+            self._leader = trial, deadline.fits(seconds, now)
+        return deadline.reserve(seconds, self._leader[1])
+
+    def _can_win(self, number: int) -> bool:
+        """Return whether a trial that time ends may win.
+
+        Its value must be that of one model that was trained on all rows. If the winner has a bundle,
+        the trial must have a checkpoint.
+        """
+        space = self.space
+        parts = space.data.folds or space.scheduler.counts_rows or space.repeats.count > 1
+        saved = self.study_store.live_trial(number).best is not None
+        return not parts and (saved or space.trainer.load is None)
 
     def why_no_training(self) -> str | None:
         """Return why the winner must not be trained on all rows now; None if it may be."""
@@ -509,6 +526,8 @@ class SweepController:
         """Record the end of a trial, let the pool delete its state of the trial, and check whether the sweep ends now."""
         if state is State.PRUNED and reason is None:
             reason = STOPPED if trial in self._stop_requested else self.reason
+            if reason in TIME_LIMITS and not self._can_win(self.running[trial].trial.number):
+                reason = f"{reason}, too early to win"
         self._stop_requested.discard(trial)
         self.trials.end(trial, state, error, reason, final)
         self._pool_deaths = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ class Deadline:
     Attributes:
         end: When the command must end, by the monotonic clock.
         start: Seconds that the start of Ray took in this command.
-        growth: Rows of the final training, divided by the rows on which a trial has trained. None without a final training.
+        growth: Time of the final training, divided by that of a trial. None without a final training.
     """
 
     end: float
@@ -42,23 +43,42 @@ class Deadline:
         """Predicted seconds of export, check, report and shutdown."""
         return CLOSING * self.slowness
 
-    def reserve(self, seconds: float | None, now: float) -> float:
-        """Return the seconds to leave after the search.
+    def training(self, seconds: float) -> float:
+        """Return the predicted seconds of the final training of a trial that ran for `seconds`."""
+        return 0.0 if self.growth is None else seconds * self.growth + READY * self.slowness
 
-        The final training is included only if it can still end in time. While no trial has ended, the search gets as much time as
-        possible, because there is nothing to export.
+    def fits(self, seconds: float, now: float) -> bool:
+        """Return whether the final training could end in time if the search ended now.
 
         Args:
-            seconds: How long the best trial ran on its workers. None while no trial has ended.
-            now: When the trial became the best one, by the monotonic clock.
+            seconds: how long the trial ran on its workers.
+            now: the current time by the monotonic clock.
+        """
+        return now + self.training(seconds) + self.closing <= self.end
+
+    def reserve(self, seconds: float | None, trains: bool) -> float:
+        """Return the seconds to leave after the search.
+
+        While there is nothing to export, the search gets as much time as possible.
+
+        Args:
+            seconds: how long the best trial ran on its workers. None while no trial has a value.
+            trains: whether this time includes the final training.
         """
         if seconds is None:
             return CLOSING
-        if self.growth is None:
-            return self.closing
-        training = seconds * self.growth + READY * self.slowness
-        fits = now + training + self.closing <= self.end
-        return self.closing + (training if fits else 0.0)
+        return self.closing + (self.training(seconds) if trains else 0.0)
+
+
+def speedup(threads: float, before: float) -> float:
+    """Return by how much a training is faster with more threads.
+
+    Boosting on few rows hardly uses more than a few threads, so this is the square root.
+
+    >>> speedup(4, 1), speedup(1, 2)
+    (2.0, 1.0)
+    """
+    return math.sqrt(max(1.0, threads / before))
 
 
 def row_growth(rows: Mapping[str, int], splits: Sequence[str], folds: int) -> float:

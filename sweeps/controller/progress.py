@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sweeps.controller.eta import RunningTrial, TimeLeft, time_left, time_to_stops
@@ -148,6 +149,26 @@ class SweepProgress:
             for running in self.running.values():
                 self._compare(running)
         self._update_best_from_ended()
+
+    def leader(self, can_win: Callable[[int], bool]) -> tuple[str, float] | None:
+        """Return the trial that would win if time ended the search now, and its seconds of training.
+
+        Args:
+            can_win: whether a running trial, given by its number, would count like a complete one.
+
+        Returns:
+            The id of the trial, and how long it ran until its best step. None if no trial has a value.
+        """
+        number, best = self._search.budget.best or (-1, None)
+        found = None if best is None else (format_trial_id(number), best.seconds)
+        value = best.value if best is not None and ranking.tier(best) == 0 else None
+        for trial, running in self.running.items():
+            better = ranking.beats(running.best, value, self._store.minimize)
+            if running.last_report and better and can_win(running.trial.number):
+                spent = running.reported_at - self._began - running.began
+                found = trial, spent * running.best_step / running.last_report.step
+                value = running.best
+        return found
 
     @property
     def _reports_decide(self) -> bool:

@@ -408,6 +408,14 @@ class SweepSession:
 
         return PreparedStore(self.folder).count_chains()
 
+    def final_threads(self, shape: Shape) -> int:
+        """Return the threads of each worker when the winner is trained again; 1 for those of the search.
+
+        This training is alone on the machine, so a single worker may use all CPUs.
+        """
+        alone = self.cluster.ours and shape.workers == 1
+        return int(self.cluster.total.get("CPU", 1)) if alone else 1
+
     def close_workers(self) -> None:
         """Wait until the loops of stopped trials have ended. Then close all workers, so that their memory is free for the export.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.controller import conclusion, mlflow_summary
 from sweeps.controller.commands import CommandQueue
 from sweeps.controller.conclusion import Conclusion
-from sweeps.controller.deadline import EXIT, Deadline, row_growth
+from sweeps.controller.deadline import EXIT, Deadline, row_growth, speedup
 from sweeps.controller.notebook_view import NotebookView, StatusCallback, live_view
 from sweeps.controller.session import SweepSession
 from sweeps.controller.status import SweepStatus, starting_status
@@ -409,6 +409,9 @@ class SweepRun:
         if self.space.trains_winner:
             data = self.space.data
             growth = row_growth(session.dataset.rows, self.space.refit_splits, data.folds)
+            shape = self.space.shapes[0]
+            before = max(1.0, dict(shape.per_worker).get("CPU", 1.0))
+            growth /= speedup(session.final_threads(shape), before)
         return Deadline(self.ends, start, growth)
 
     @property

@@ -168,12 +168,9 @@ def _train(
     """Train a trial for a number of steps. Return the checkpoint of the last step, which is in the folder of `rows`."""
     import ray
 
-    # The training is alone on the machine, so it may use all CPUs.
-    alone = session.cluster.ours and trial.shape.workers == 1
-    threads = int(session.cluster.total.get("CPU", 1)) if alone else 1
     # No time limits: the sweep's time limits were chosen for fewer rows.
     settings = {
-        "threads": threads,
+        "threads": session.final_threads(trial.shape),
         "rungs": frozenset(),
         "required_steps": frozenset(),
         "max_t": steps,

@@ -103,6 +103,10 @@ class State(enum.Enum):
     FAIL = "FAIL"
 
 
+# Reasons of trials that ended because the time of the sweep was over
+TIME_LIMITS = ("limits.timeout", "--minutes")
+
+
 @dataclass(frozen=True)
 class Report:
     """Report of rank 0 of a trial: what one call of `ray.train.report` reported.
@@ -260,6 +264,11 @@ class Result:
     final: dict[str, float] = field(default_factory=dict)
     reason: str | None = None
     paused: bool = False
+
+    @property
+    def ended_by_time(self) -> bool:
+        """True if only a time limit of the sweep ended the trial, and its value counts like that of a complete trial."""
+        return self.state is State.PRUNED and self.reason in TIME_LIMITS
 
     def state_name(self, is_driven: bool) -> str:
         """Return the trial's state for display: COMPLETE, PRUNED, FAIL, RUNNING, PAUSED, INTERRUPTED or GIVEN.

@@ -42,11 +42,13 @@ def tier(result: Result) -> int | None:
 
     Returns:
         0 for feasible COMPLETE trials (the best), 1 for feasible PRUNED ones, 2 for infeasible COMPLETE ones, 3 for infeasible PRUNED ones.
-        None for trials that are not ranked: failed trials, running trials, and initial points with known results.
+        A trial that was only ended by time counts like a COMPLETE one. None for trials that are not ranked: failed trials, running trials,
+        and initial points with known results.
     """
     if result.given or result.state not in (State.COMPLETE, State.PRUNED):
         return None
-    return 2 * (not result.feasible) + (result.state is State.PRUNED)
+    pruned = result.state is State.PRUNED and not result.ended_by_time
+    return 2 * (not result.feasible) + pruned
 
 
 def ahead(a: Result, b: Result | None, minimize: bool) -> bool:

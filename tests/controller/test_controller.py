@@ -123,11 +123,58 @@ def test_minutes_end_the_search_when_the_rest_is_just_enough_for_the_best_trial_
     assert name is not None
     reports = (Report(1, {"loss": 0.5}, 1.0),)
     going.on_trial_progress(name, Progress(reports, state=State.COMPLETE, seconds=10.0))
-    needed = going._deadline.reserve(10.0, now=going.began)
+    needed = going._deadline.reserve(10.0, trains=True)
     assert going.reason is None and needed > closing + 20.0
     assert going._time_limit(end - needed - 0.1) is None
     assert going._time_limit(end - needed + 0.1) == "--minutes"
     assert going.progress.timeout == pytest.approx(100.0 - needed)
+
+
+def saved(folder: Any, name: str, step: int) -> Checkpoint:
+    """Return a checkpoint of a trial, with its folder."""
+    path = folder / "trials" / name / f"checkpoint_{step:06d}"
+    path.mkdir(parents=True)
+    return Checkpoint(str(path), step, step)
+
+
+def test_time_is_kept_for_a_running_trial_that_is_the_best(make_space, tmp_path):
+    going, _ = controller(make_space(BODY, scheduler="{name: none}"), tmp_path)
+    end = time.monotonic() + 100.0
+    going._deadline = Deadline(end, start=1.0, growth=3.0)
+    first, second = going.start_trial(), going.start_trial()
+    assert first is not None and second is not None
+    going.on_trial_progress(first, Progress((Report(1, {"loss": 0.5}, 1.0),), None, seconds=1.0))
+    going.running[second].began -= 10.0
+    going.on_trial_progress(second, news(1, 0.4, best=saved(tmp_path, second, 1)))
+    assert going.progress.leader(going._can_win) == (second, pytest.approx(10.0, abs=2.0))
+    needed = going._reserve(going._deadline, time.monotonic())
+    assert needed == pytest.approx(going._deadline.closing + 30.0, abs=6.0)
+    going.on_trial_progress(second, news(2, 0.6))
+    _, seconds = going.progress.leader(going._can_win) or ("", 0.0)
+    assert seconds == pytest.approx(5.0, abs=2.0), "the best step is half of the way"
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+@pytest.mark.parametrize("folds", [0, 3])
+def test_a_trial_that_only_time_has_ended_may_win(make_space, tmp_path, folds, has_checkpoint):
+    space = make_space(BODY, scheduler="{name: none}")
+    data = dataclasses.replace(space.data, valid=dataclasses.replace(space.data.valid, folds=folds))
+    going, _ = controller(dataclasses.replace(space, data=data), tmp_path)
+    first, second = going.start_trial(), going.start_trial()
+    assert first is not None and second is not None
+    going.on_trial_progress(first, news(1, 0.5, state=State.COMPLETE, best=saved(tmp_path, first, 1)))
+    going.on_trial_progress(second, news(1, 0.4))
+    best = saved(tmp_path, second, 2) if has_checkpoint else None
+    going.on_trial_progress(second, news(2, 0.3, best=best))
+    going._deadline = Deadline(time.monotonic() - 1.0, start=1.0)
+    going._check_budgets()
+    assert going.reason == "--minutes"
+    going.on_trial_progress(second, Progress((), state=State.PRUNED))
+    going.close()
+    wins = has_checkpoint and not folds
+    result = going.study_store.results()[1]
+    assert result.reason == ("--minutes" if wins else "--minutes, too early to win")
+    assert going.study_store.winner() == wins
 
 
 def test_the_earlier_of_minutes_and_timeout_ends_the_search(make_space, tmp_path):
@@ -265,7 +312,7 @@ def test_a_budget_that_is_spent_when_a_sweep_goes_on_stops_what_was_interrupted(
     going.close()
     assert going.reason == "limits.timeout" and not going.search.interrupted
     states = [(t.result.state, t.reason) for t in record_of(tmp_path)]
-    assert states == [(State.PRUNED, "limits.timeout")] * 2
+    assert states == [(State.PRUNED, "limits.timeout, too early to win")] * 2
 
 
 def test_trials_that_are_left_resumable_stay_so(make_space, tmp_path):

@@ -11,35 +11,35 @@ from sweeps.controller.deadline import Deadline, row_growth
 
 def test_without_a_final_training_only_the_export_is_reserved():
     found = Deadline(end=100.0, start=1.0)
-    assert found.reserve(50.0, now=10.0) == found.closing == deadline.CLOSING
+    assert found.reserve(50.0, trains=True) == found.closing == deadline.CLOSING
 
 
 def test_before_the_first_trial_has_ended_the_search_gets_as_much_time_as_possible():
     slow = Deadline(100.0, start=3 * deadline.START, growth=1.5)
-    assert slow.reserve(None, now=10.0) == deadline.CLOSING < slow.closing
+    assert slow.reserve(None, trains=True) == deadline.CLOSING < slow.closing
     assert Deadline(100.0, start=1000.0).closing == deadline.CLOSING * deadline.MOST_SLOWNESS
 
 
 def test_a_final_training_is_reserved_by_the_best_trials_seconds_and_the_rows():
     found = Deadline(end=100.0, start=1.0, growth=1.5)
     training = 20 * 1.5 + deadline.READY
-    assert found.reserve(20.0, now=10.0) == pytest.approx(found.closing + training)
+    assert found.reserve(20.0, trains=True) == pytest.approx(found.closing + training)
+    assert found.reserve(20.0, trains=False) == found.closing
     longer = Deadline(end=100.0, start=1.0, growth=2.0)
-    assert longer.reserve(20.0, now=10.0) > found.reserve(20.0, now=10.0)
+    assert longer.reserve(20.0, trains=True) > found.reserve(20.0, trains=True)
 
 
-def test_a_final_training_that_cannot_end_in_time_is_not_reserved():
+def test_a_final_training_fits_until_what_is_reserved_is_left():
     found = Deadline(end=100.0, start=1.0, growth=1.0)
-    latest = 100.0 - found.reserve(20.0, now=10.0)
-    assert found.reserve(20.0, now=latest - 0.1) > found.closing
-    assert found.reserve(20.0, now=latest + 0.1) == found.closing
+    latest = 100.0 - found.reserve(20.0, trains=True)
+    assert found.fits(20.0, now=latest - 0.1) and not found.fits(20.0, now=latest + 0.1)
 
 
 def test_a_slow_start_shows_a_slow_machine():
     slow = Deadline(end=100.0, start=3 * deadline.START, growth=1.0)
     assert slow.closing == pytest.approx(3 * deadline.CLOSING)
     fast = Deadline(end=100.0, start=deadline.START, growth=1.0)
-    extra = slow.reserve(1.0, now=0.0) - fast.reserve(1.0, now=0.0)
+    extra = slow.reserve(1.0, trains=True) - fast.reserve(1.0, trains=True)
     assert extra == pytest.approx(2 * (deadline.CLOSING + deadline.READY))
 
 

@@ -33,6 +33,17 @@ def test_a_complete_trial_wins_over_a_better_one_that_was_stopped():
     assert ranking.winner([(0, Result(F)), (1, Result(State.RUNNING, 0.1))], minimize=True) is None
 
 
+def test_a_trial_that_only_time_ended_counts_like_a_complete_one():
+    results = [
+        (0, Result(C, 0.3)),
+        (1, Result(P, 0.1, reason="asha at step 3")),
+        (2, Result(P, 0.15, reason="--minutes, too early to win")),
+        (3, Result(P, 0.2, reason="--minutes")),
+        (4, Result(P, 0.25, reason="limits.timeout")),
+    ]
+    assert ranking.ranked(results, minimize=True) == [3, 4, 0, 1, 2]
+
+
 @given(
     st.lists(st.one_of(st.none(), st.just(math.nan), st.floats(-10, 10)), max_size=20),
     st.booleans(),
