@@ -104,7 +104,7 @@ TEXTS = {
     ),
     "many": (
         "space.preprocessor",
-        "{names} {have} more than 30 different texts, which become codes or columns; if these are no categories, add {them} to data.drop",
+        "{names} {have} more than 30 different texts; if these are no categories, add {them} to data.drop",
     ),
     "empty": ("data.drop", "{names} {have} no value; add {them} to data.drop"),
     "constant": ("data.drop", "{names} {have} the same value in all rows; add {them} to data.drop"),
