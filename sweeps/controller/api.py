@@ -20,7 +20,7 @@ from sweeps.controller.status import SweepStatus
 from sweeps.controller.store_mirror import mirrored
 from sweeps.controller.sweep_run import SweepRun
 from sweeps.core import logging_setup
-from sweeps.core.command_hints import DEFAULT_ROOT
+from sweeps.core.command_hints import DEFAULT_ROOT, relative_path
 from sweeps.core.durations import format_clock
 from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
@@ -131,7 +131,8 @@ def run(
     new_root, root = None if root.exists() else root.resolve(), root.resolve()
     folder = create_sweep_folder(root, space.name, began)
     if request is not None:
-        notes += _show_notes((f"the space file is {SweepFolder(folder).space}",), on_progress)
+        file = relative_path(SweepFolder(folder).space)
+        notes += _show_notes((f"the space file is {file}",), on_progress)
     sweep = SweepRun(
         space,
         root,
