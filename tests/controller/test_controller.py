@@ -162,7 +162,9 @@ def test_a_trial_that_only_time_has_ended_may_win(make_space, tmp_path, folds, h
     going, _ = controller(dataclasses.replace(space, data=data), tmp_path)
     first, second = going.start_trial(), going.start_trial()
     assert first is not None and second is not None
-    going.on_trial_progress(first, news(1, 0.5, state=State.COMPLETE, best=saved(tmp_path, first, 1)))
+    going.on_trial_progress(
+        first, news(1, 0.5, state=State.COMPLETE, best=saved(tmp_path, first, 1))
+    )
     going.on_trial_progress(second, news(1, 0.4))
     best = saved(tmp_path, second, 2) if has_checkpoint else None
     going.on_trial_progress(second, news(2, 0.3, best=best))
