@@ -157,18 +157,28 @@ class SweepProgress:
             can_win: whether a running trial, given by its number, would count like a complete one.
 
         Returns:
-            The id of the trial, and how long it ran until its best step. None if no trial has a value.
+            The id of the trial, and how long it ran until its best step. If its steps are folds or parts of the rows, this is how long all
+            of them take. None if no trial has a value.
         """
         number, best = self._search.budget.best or (-1, None)
         found = None if best is None else (format_trial_id(number), best.seconds)
         value = best.value if best is not None and ranking.tier(best) == 0 else None
         for trial, running in self.running.items():
             better = ranking.beats(running.best, value, self._store.minimize)
-            if running.last_report and better and can_win(running.trial.number):
-                spent = running.reported_at - self._began - running.began
-                found = trial, spent * running.best_step / running.last_report.step
-                value = running.best
+            if better and (best is None or can_win(running.trial.number)):
+                found, value = (trial, self._seconds(running)), running.best
         return found
+
+    def _seconds(self, running: TrialProgress) -> float:
+        """Return the seconds of a running trial with a value; see `leader`."""
+        assert running.last_report is not None
+        spent, step = running.reported_at - self._began - running.began, running.last_report.step
+        if folds := self._space.data.folds:
+            return spent * folds / step
+        if self._space.scheduler.counts_rows:
+            parts = self._search.row_steps(running.trial)
+            return spent * sum(parts) / sum(part for part in parts if part <= step)
+        return spent * running.best_step / step
 
     @property
     def _reports_decide(self) -> bool:

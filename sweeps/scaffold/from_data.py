@@ -10,7 +10,7 @@ from sweeps.core.metrics import usual_goal
 from sweeps.data.summary import ColumnSummary, DataSummary, Finding, percent, shown
 from sweeps.data.summary_text import label_text, one_line
 from sweeps.data.summary_warnings import groups, missing_entry, parse_entry
-from sweeps.scaffold.table_search import TableSearch, choose_search
+from sweeps.scaffold.table_search import FOLDS, TableSearch, choose_search
 from sweeps.scaffold.yaml_text import comment_lines, line, quoted, sweep_name
 from sweeps.space.yaml_writer import flow
 
@@ -81,8 +81,10 @@ class Table:
     @property
     def search(self) -> TableSearch:
         """How the table is searched."""
-        rows, classes = self.summary.rows["train"], len(self.summary.label)
-        return choose_search(self.trainer, rows, classes, ordered=bool(self.time))
+        rows, classes = self.summary.rows["train"], self.summary.label
+        smallest = min(classes.values(), default=rows)
+        foldable = not self.time and smallest >= FOLDS
+        return choose_search(self.trainer, rows, len(classes), foldable)
 
 
 def columns_of(summary: DataSummary) -> Columns:

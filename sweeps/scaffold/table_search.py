@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # Below the first number of rows, each trial is a cross-validation: a fifth of few rows says little.
-# From the second on, trials begin with a part of the rows. From the third on, rows are plenty, and
-# a test split is cut off.
-FOLDS_BELOW, PARTS_FROM, TEST_FROM = 5_000, 12_000, 50_000
+# From the second on, rows are plenty, and a test split is cut off.
+FOLDS_BELOW, TEST_FROM = 5_000, 50_000
+FOLDS = 5
+# From each number of rows on, trials begin with one of so many parts of the rows.
+PARTS = {12_000: 9, 100_000: 27, 500_000: 81}
 # A model with more trees predicts slowly. Each round grows a tree for each class.
 MOST_ROUNDS, MOST_TREES, LEAST_ROUNDS = 4_000, 40_000, 200
 # Rounds without an improvement after which a trial ends
@@ -35,23 +37,24 @@ class TableSearch:
     params: dict[str, str]
 
 
-def choose_search(trainer: str, rows: int, classes: int, ordered: bool = False) -> TableSearch:
+def choose_search(trainer: str, rows: int, classes: int, foldable: bool = True) -> TableSearch:
     """Choose how a table is searched.
 
     Args:
         trainer: one of `TRAINERS`.
         rows: number of rows of the table.
         classes: number of classes; 0 for a regression.
-        ordered: True if the rows are sorted by a date, so that folds would mix past and future.
+        foldable: False if folds would mix past and future, or a class lacks a row for each fold.
     """
-    folds = 5 if rows < FOLDS_BELOW and not ordered else 0
+    folds = FOLDS if rows < FOLDS_BELOW and foldable else 0
     scheduler = None
     if folds:
-        scheduler = "{name: asha, max_t: 5, grace_period: 1}", "a step is a fold"
-    elif rows >= PARTS_FROM:
+        scheduler = f"{{name: asha, max_t: {FOLDS}, grace_period: 1}}", "a step is a fold"
+    elif rows >= min(PARTS):
+        parts = max(count for least, count in PARTS.items() if rows >= least)
         scheduler = (
-            "{name: asha, resource: data.rows, max_t: 9, grace_period: 1}",
-            "trials begin with a ninth of the rows; the best go on with more",
+            f"{{name: asha, resource: data.rows, max_t: {parts}, grace_period: 1}}",
+            f"trials begin with 1/{parts} of the rows; the best go on with more",
         )
     trees = f", each with {classes} trees" if classes > 2 else ""
     limit = f"at most{trees}; patience ends most trials"

@@ -154,6 +154,26 @@ def test_time_is_kept_for_a_running_trial_that_is_the_best(make_space, tmp_path)
     assert seconds == pytest.approx(5.0, abs=2.0), "the best step is half of the way"
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "folds", "seconds"),
+    [
+        ("{name: none}", 3, 30.0),
+        ("{name: asha, resource: data.rows, max_t: 9, grace_period: 1}", 0, 130.0),
+    ],
+)
+def test_before_a_trial_has_ended_time_is_kept_for_all_steps_of_the_best(
+    make_space, tmp_path, scheduler, folds, seconds
+):
+    space = make_space(BODY, scheduler=scheduler)
+    data = dataclasses.replace(space.data, valid=dataclasses.replace(space.data.valid, folds=folds))
+    going, _ = controller(dataclasses.replace(space, data=data), tmp_path)
+    name = going.start_trial()
+    assert name is not None and going.progress.leader(going._can_win) is None
+    going.running[name].began -= 10.0
+    going.on_trial_progress(name, news(1, 0.4))
+    assert going.progress.leader(going._can_win) == (name, pytest.approx(seconds, rel=0.2))
+
+
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 @pytest.mark.parametrize("folds", [0, 3])
 def test_a_trial_that_only_time_has_ended_may_win(make_space, tmp_path, folds, has_checkpoint):

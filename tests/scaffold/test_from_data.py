@@ -190,6 +190,16 @@ def test_a_missing_label_and_a_file_with_another_separator(tmp_path):
         open_table("nothing.csv", tmp_path)
 
 
+@pytest.mark.parametrize(("lone", "folds"), [(1, 0), (4, 0), (5, 5)])
+def test_a_class_that_lacks_a_row_for_each_fold_is_not_folded(tmp_path, lone, folds):
+    label = ["lone"] * lone + ["a", "b"] * ((N - lone) // 2 + 1)
+    frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=N), "y": label[:N]})
+    space, _ = written(tmp_path, frame.sample(frac=1.0, random_state=0))
+    assert space.data.folds == folds
+    splits = load_splits(space.data)
+    assert splits.task == "multiclass" and "lone" in splits.classes
+
+
 @pytest.mark.parametrize("order", ["growing", "falling", "mixed"])
 @pytest.mark.parametrize("written_as", ["text", "timestamp"])
 def test_rows_that_are_sorted_by_a_date_are_validated_on_the_latest(tmp_path, order, written_as):
