@@ -144,7 +144,7 @@ def test_the_report_has_the_importances(width):
         "workers=1 × 1 CPU",
         "preprocessor=MinMaxScaler",
         "eta=0.2407",
-        "0012 xgboost",
+        "0012 a worker",
         "CPU 5/6 (1 warm)",
         "about 1:29",
     ):
