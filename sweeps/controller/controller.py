@@ -463,7 +463,7 @@ class SweepController:
         deadline = self._deadline
         if self.space.data.folds:
             return None  # There is no other model, and a late one is better than none.
-        if deadline is not None and time.monotonic() > deadline.end - deadline.closing:
+        if deadline is not None and time.monotonic() > deadline.training_ends:
             return "--minutes leaves too little time"
         return None
 

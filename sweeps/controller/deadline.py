@@ -17,6 +17,8 @@ EXIT = 0.5
 # Seconds in which a training that has to end makes its last report, and in which its worker is
 # ready for the final training.
 READY = 0.5
+# The final training may end so many seconds after its time, rather than be in vain.
+LATE = 1.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class Deadline:
     def closing(self) -> float:
         """Predicted seconds of export, check, report and shutdown."""
         return CLOSING * self.slowness
+
+    @property
+    def training_ends(self) -> float:
+        """When the final training must have ended, by the monotonic clock."""
+        return self.end - self.closing + LATE
 
     def training(self, seconds: float) -> float:
         """Return the predicted seconds of the final training of a trial that ran for `seconds`."""
