@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps import cli
-from sweeps.core.result import SweepResult
+from sweeps.core.result import SweepResult, result_error
 from sweeps.core.secrets import remember
 from sweeps.search.search_loop import SearchLoop
 from sweeps.space import load
@@ -85,6 +85,20 @@ def test_a_verb_that_is_a_file_is_explained():
         "No such command 'repot'"
         in CliRunner().invoke(cli.main, ["repot"], prog_name="sweeps").output
     )
+
+
+def test_the_result_has_the_rows_the_size_and_the_speed_of_the_model():
+    refit = {"on": ["train", "valid"], "rows": 4177, "steps": 9}
+    best = result().best | {"refit": refit, "bytes": 1_250_000, "rows_per_second": 38_412.0}
+    lines = terminal.format_result(result(best=best, bundle=Path("/runs/x-1/bundle"))).splitlines()
+    facts = "trained on 4,177 rows: train and valid; 1.2 MB; predicts 38,000 rows a second"
+    assert f"bundle  /runs/x-1/bundle ({facts})" in lines
+
+
+@pytest.mark.parametrize("key", ["bytes", "rows_per_second"])
+def test_a_size_or_speed_that_is_no_number_makes_a_result_invalid(key):
+    shown = result(best=result().best | {key: "many"}).to_json()
+    assert key in (result_error(shown) or "")
 
 
 def test_data_dimensions_are_part_of_a_configuration(tmp_path):

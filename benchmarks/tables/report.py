@@ -208,7 +208,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _median(complete: Sequence[Round], tool: str, name: str, digits: int) -> str:
     """Return the median of an attribute over the cells of a tool that did not fail."""
     own = [one.cells[tool] for one in complete]
-    values = [getattr(cell, name) for cell in own if not cell.error]
+    # Cells from before a figure was measured have 0.
+    values = [value for cell in own if not cell.error and (value := getattr(cell, name))]
     return f"{statistics.median(values):.{digits}f}" if values else "–"
 
 

@@ -3,12 +3,11 @@
 Run the module in a fresh process. The check loads the bundle as any user of MLflow would, and predicts the raw rows stored in the bundle.
 The predictions must be bit-identical to the predictions that were stored in training. If the model was trained on a GPU, they may differ by
 the tolerance in the manifest. The exit code is 0 if the bundle is good. Otherwise the exit code is 1, and the last line on stderr gives the
-reason. The last line on stdout is the speed in rows a second, or `null`.
+reason. A line on stdout that begins with `SPEED` has the speed in rows a second.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -28,6 +27,8 @@ from sweeps.core.errors import BundleError, SweepsError
 # The batch with which the speed of a bundle is measured grows until it has this many rows, or takes
 # this many seconds.
 TIMED_ROWS, TIMED_SECONDS = 2_000, 0.5
+# Beginning of the line on stdout that has the speed
+SPEED = "rows a second: "
 
 
 def check(folder: Path) -> float | None:
@@ -156,7 +157,8 @@ def main(folder: str) -> int:
         traceback.print_exc()
         print(f"{type(e).__name__}: {e}", file=sys.stderr)
         return 1
-    print(json.dumps(speed))
+    if speed is not None:
+        print(f"\n{SPEED}{speed}")
     return 0
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sweeps.bundle import integrity
+from sweeps.bundle.check import SPEED
 from sweeps.core.errors import BundleError
 
 # Program of the process: import packages, wait for a line with the folder of the bundle, and check the bundle. Without a line, end.
@@ -72,6 +73,7 @@ class CheckProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
             start_new_session=True,
         )
 
@@ -94,8 +96,9 @@ class CheckProcess:
             self.close()
         if self._process.returncode != 0:
             raise BundleError(errors.strip() or f"exit code {self._process.returncode}")
-        speed: float | None = json.loads(output.splitlines()[-1])
-        return speed
+        # The user's code may have printed other lines.
+        speeds = [line for line in output.splitlines() if line.startswith(SPEED)]
+        return float(speeds[-1].removeprefix(SPEED)) if speeds else None
 
     def close(self) -> None:
         """Kill the process if it has not ended."""

@@ -37,7 +37,10 @@ class Deadline:
 
     @property
     def slowness(self) -> float:
-        """How much slower the machine is than the machine on which the constants were measured, from 1 to `MOST_SLOWNESS`."""
+        """Factor by which this machine is slower than the one on which the constants were measured.
+
+        It is at least 1 and at most `MOST_SLOWNESS`.
+        """
         return min(max(1.0, self.start / START), MOST_SLOWNESS)
 
     @property

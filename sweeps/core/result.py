@@ -287,6 +287,8 @@ class _Best(TypedDict):
     values: NotRequired[dict[str, Number | None]]
     repeats: NotRequired[_Repeats | None]
     refit: NotRequired[_Refit]
+    bytes: NotRequired[Count]
+    rows_per_second: NotRequired[Number | None]
 
 
 def _check_front(front: list[_Best]) -> list[_Best]:

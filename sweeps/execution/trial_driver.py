@@ -383,20 +383,23 @@ class TrialDriver:
             worker.cached = keep(worker.cached, key, prepared["bytes"], room)
             kept = tuple(name for name, _ in worker.cached)
             checkpoint, spent = running.progress.checkpoint, running.seconds
-            about = (
-                running.trial,
-                attempt,
-                ranks,
-                running.folder,
-                key,
-                kept,
-                self.labels,
-                data,
-                checkpoint,
-                spent,
-            )
             assignments.append(
-                Assignment(*about, running.asks, at, running.row_steps, job=self.job)
+                Assignment(
+                    trial=running.trial,
+                    attempt=attempt,
+                    ranks=ranks,
+                    folder=running.folder,
+                    data_key=key,
+                    cached=kept,
+                    labels=self.labels,
+                    data=data,
+                    checkpoint=checkpoint,
+                    seconds=spent,
+                    asks=running.asks,
+                    checkpoint_at=at,
+                    row_steps=running.row_steps,
+                    job=self.job,
+                )
             )
         return assignments
 

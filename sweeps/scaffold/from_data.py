@@ -80,7 +80,7 @@ class Table:
 
     @property
     def search(self) -> TableSearch:
-        """How the table is searched."""
+        """The splits, the scheduler, the limits and the parameters for the table."""
         rows, classes = self.summary.rows["train"], self.summary.label
         smallest = min(classes.values(), default=rows)
         foldable = not self.time and smallest >= FOLDS

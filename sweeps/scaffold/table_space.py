@@ -30,7 +30,7 @@ Task = Literal["binary", "multiclass", "regression"]
 
 @dataclass(frozen=True)
 class TableRequest:
-    """What a user asks for, to get a model from a table.
+    """The options of a command that takes a table in place of a space file.
 
     Attributes:
         label: the column to predict.

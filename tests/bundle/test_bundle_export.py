@@ -9,6 +9,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import made
@@ -172,6 +173,18 @@ def test_mlflows_view(bundle):
         made.raw().assign(city=range(6)),
     ):
         pd.testing.assert_frame_equal(model.predict(frame), load_bundle(path).predict(frame))
+
+
+@pytest.mark.parametrize(
+    ("printed", "speed"),
+    [("", None), ("hello\nrows a second: 12.5\nbye\n", 12.5), ("bye\n", None)],
+)
+def test_the_check_finds_the_speed_among_other_lines(printed, speed):
+    process = object.__new__(check_process.CheckProcess)
+    process._process = SimpleNamespace(
+        communicate=lambda *_, **__: (printed, ""), returncode=0, kill=lambda: None
+    )
+    assert process.check(Path("bundle"), 1.0) == speed
 
 
 def test_loads_anywhere_with_the_code_it_ships(bundle, tmp_path):

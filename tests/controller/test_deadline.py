@@ -1,4 +1,4 @@
-"""How much time a command keeps for what follows the search."""
+"""A command ends its search early enough for the final training and the export."""
 
 from __future__ import annotations
 

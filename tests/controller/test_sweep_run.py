@@ -1,4 +1,4 @@
-"""What the process of a sweep does around its search."""
+"""The process of a sweep prepares the export while trials run."""
 
 from __future__ import annotations
 

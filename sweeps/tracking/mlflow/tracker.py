@@ -121,9 +121,14 @@ class MlflowTracker:
                 on_wait(f"sending runs to MLflow, {self.writer.left:,} left")
         self._stopped.set()
         complete = not self._thread.is_alive()
-        if not complete and time.monotonic() >= until:
-            self.error = self.error or "the time of --minutes was over"
+        if not complete:
+            if time.monotonic() >= until:
+                self.error = self.error or "the time of --minutes was over"
+            self._give_up()
         return complete
+
+    def _give_up(self) -> None:
+        """Leave the events that are not written. They are in the study, and a resume sends them."""
 
     # The thread
 

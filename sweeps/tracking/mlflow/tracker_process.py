@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import math
 import os
 import pickle
 import signal
@@ -24,13 +23,10 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 from sweeps.core import logging_setup
 from sweeps.tracking.mlflow.run_writer import Destination
 from sweeps.tracking.mlflow.tracker import (
-    CLOSE_WITHIN,
     Close,
     Lost,
     Message,
     MlflowTracker,
-    OnWait,
-    ignore_wait,
 )
 
 if TYPE_CHECKING:
@@ -60,17 +56,10 @@ class TrackerProcess(MlflowTracker):
         self._process: subprocess.Popen[bytes] | None = None
         super().__init__(destination)
 
-    def close(
-        self,
-        timeout: float = CLOSE_WITHIN,
-        on_wait: OnWait = ignore_wait,
-        until: float = math.inf,
-    ) -> bool:
-        """Wait until all events are written. If the server does not answer, kill the process. See `MlflowTracker.close`."""
-        complete = super().close(timeout, on_wait, until)
-        if not complete and self._process is not None:
+    def _give_up(self) -> None:
+        """Kill the process. See `MlflowTracker`."""
+        if self._process is not None:
             self._process.kill()
-        return complete
 
     # The thread sends events, and starts the process
 
