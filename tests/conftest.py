@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import tarfile
 import tempfile
 from collections.abc import Generator, Iterator
@@ -216,6 +217,17 @@ def finished_sweep(tmp_path: Path) -> Path:
 def _no_secret_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the secrets that a test has used, because the texts of other tests may contain them."""
     monkeypatch.setattr(secrets, "_known", ())
+
+
+@pytest.fixture(autouse=True)
+def _no_module_of_a_test_stays_imported(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Forget the modules in the test's folder, because another test may write one of that name."""
+    before = set(sys.modules)
+    yield
+    folder = request.node.funcargs.get("tmp_path")
+    for name in set(sys.modules) - before if folder else ():
+        if Path(getattr(sys.modules[name], "__file__", None) or "").is_relative_to(folder):
+            del sys.modules[name]
 
 
 @pytest.fixture(autouse=True)

@@ -53,6 +53,8 @@ def test_quickstart_prints_only_one_json_object(quickstart):
         "params",
         "preprocessor",
         "scaling",
+        "bytes",
+        "rows_per_second",
     }
     assert set(result["trials"]) == {"completed", "pruned", "failed"}
     assert (
