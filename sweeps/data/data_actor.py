@@ -25,7 +25,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.data import ExecutionResources
 
 from sweeps.core import exit_causes
 from sweeps.core.errors import InputError, SweepsError
@@ -128,6 +127,9 @@ class _DataActor:
         secret_names: Sequence[str] = (),
         row_steps: tuple[int, ...] = (),
     ):
+        # Not at the top: others import this module for the actor's handle.
+        import ray.data
+
         os.environ.update(secrets)
         remember_variables(secret_names)
         threading.Thread(target=_import_all, args=(modules,), daemon=True).start()
@@ -139,7 +141,8 @@ class _DataActor:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         if cpus is not None:
-            context.execution_options.resource_limits = ExecutionResources.for_limits(cpu=cpus)
+            limits = ray.data.ExecutionResources.for_limits(cpu=cpus)
+            context.execution_options.resource_limits = limits
         if stream is not None:
             stream.apply()
         self.roots = roots
