@@ -161,13 +161,18 @@ class SweepProgress:
             of them take. None if no trial has a value.
         """
         number, best = self._search.budget.best or (-1, None)
-        found = None if best is None else (format_trial_id(number), best.seconds)
+        found = None if best is None else (format_trial_id(number), self._seconds_of_all(best))
         value = best.value if best is not None and ranking.tier(best) == 0 else None
         for trial, running in self.running.items():
             better = ranking.beats(running.best, value, self._store.minimize)
             if better and (best is None or can_win(running.trial.number)):
                 found, value = (trial, self._seconds(running)), running.best
         return found
+
+    def _seconds_of_all(self, ended: Result) -> float:
+        """Return the seconds of an ended trial; if it was stopped early, those that all folds take."""
+        folds = self._space.data.folds
+        return ended.seconds * folds / ended.steps if folds and ended.steps else ended.seconds
 
     def _seconds(self, running: TrialProgress) -> float:
         """Return the seconds of a running trial with a value; see `leader`."""

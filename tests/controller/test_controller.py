@@ -174,6 +174,18 @@ def test_before_a_trial_has_ended_time_is_kept_for_all_steps_of_the_best(
     assert going.progress.leader(going._can_win) == (name, pytest.approx(seconds, rel=0.2))
 
 
+def test_time_is_kept_for_all_folds_of_a_best_trial_that_was_stopped(make_space, tmp_path):
+    space = make_space(BODY, scheduler="{name: none}")
+    data = dataclasses.replace(space.data, valid=dataclasses.replace(space.data.valid, folds=5))
+    going, _ = controller(dataclasses.replace(space, data=data), tmp_path)
+    name = going.start_trial()
+    assert name is not None
+    going.on_trial_progress(name, news(1, 0.5, seconds=2.0))
+    going.on_trial_progress(name, news(2, 0.4, seconds=4.0))
+    going.on_trial_progress(name, Progress(state=State.PRUNED, seconds=4.0))
+    assert going.progress.leader(going._can_win) == (name, pytest.approx(10.0))
+
+
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 @pytest.mark.parametrize("folds", [0, 3])
 def test_a_trial_that_only_time_has_ended_may_win(make_space, tmp_path, folds, has_checkpoint):
