@@ -157,8 +157,9 @@ class SweepProgress:
             can_win: whether a running trial, given by its number, would count like a complete one.
 
         Returns:
-            The id of the trial, and how long it ran until its best step. If its steps are folds or parts of the rows, this is how long all
-            of them take. None if no trial has a value.
+            The id of the trial, and how long it ran: a running trial until its best step. If its
+            steps are folds, this is how long all of them take; so it is for the parts of the rows
+            of a running trial. None if no trial has a value.
         """
         number, best = self._search.budget.best or (-1, None)
         found = None if best is None else (format_trial_id(number), self._seconds_of_all(best))
@@ -170,7 +171,7 @@ class SweepProgress:
         return found
 
     def _seconds_of_all(self, ended: Result) -> float:
-        """Return the seconds of an ended trial; if it was stopped early, those that all folds take."""
+        """Return the seconds of an ended trial; of one that was stopped early, as if on all folds."""
         folds = self._space.data.folds
         return ended.seconds * folds / ended.steps if folds and ended.steps else ended.seconds
 
