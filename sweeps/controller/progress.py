@@ -171,7 +171,7 @@ class SweepProgress:
         return found
 
     def _seconds_of_all(self, ended: Result) -> float:
-        """Return the seconds of an ended trial; of one that was stopped early, as if on all folds."""
+        """Return the seconds of an ended trial. If it was stopped early, those of all folds."""
         folds = self._space.data.folds
         return ended.seconds * folds / ended.steps if folds and ended.steps else ended.seconds
 
