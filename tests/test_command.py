@@ -41,7 +41,10 @@ with mine.with_suffix(".starts").open("a") as starts:
 while step < steps:
     step += 1
     total = torch.tensor([x + rank])
-    dist.all_reduce(total)
+    try:
+        dist.all_reduce(total)
+    except RuntimeError:
+        ALONE
     if rank == 0:
         file.write_text(str(step))
         print(json.dumps({"loss": total.item() / step, "step": step}))
@@ -60,9 +63,24 @@ space:
 
 
 def written(
-    folder: Path, values: list[float], more: str = "", steps: int = 4, later: str = ""
+    folder: Path,
+    values: list[float],
+    more: str = "",
+    steps: int = 4,
+    later: str = "",
+    alone: str = "raise",
 ) -> Path:
-    (folder / "train.py").write_text(SCRIPT.replace("LATER", later))
+    """Write the script and its space.
+
+    Args:
+        folder: The folder for both.
+        values: The values of `x`.
+        more: More keys of the space.
+        steps: Number of steps.
+        later: A statement of the script after each step.
+        alone: A statement of the script when its peer has ended.
+    """
+    (folder / "train.py").write_text(SCRIPT.replace("LATER", later).replace("ALONE", alone))
     (folder / "out").mkdir()
     (folder / "own.yaml").write_text(
         SPACE.format(steps=steps, out=folder / "out", more=more, values=values)
@@ -95,7 +113,8 @@ def exit_codes(folder: Path) -> list[int]:
 
 def test_a_script_for_torchrun_runs_on_two_ranks_and_the_scheduler_stops_it(clean_ray, tmp_path):
     scheduler = "scheduler: {name: asha, max_t: 4, grace_period: 2, reduction_factor: 2}"
-    folder, result = run(written(tmp_path, [0.0, 5.0, 6.0], scheduler))
+    # A rank whose peer was stopped first waits for its own signal.
+    folder, result = run(written(tmp_path, [0.0, 5.0, 6.0], scheduler, alone="time.sleep(60)"))
     assert result["trials"] == {"completed": 1, "pruned": 2, "failed": 0}
     assert result["best"]["value"] == 0.25 and result["best"]["params"] == {"x": 0.0}
     for trial in ("0001", "0002"):

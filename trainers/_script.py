@@ -33,12 +33,17 @@ from sweeps.trainers._mlflow_files import MlflowFiles
 # The sources of reports. A source counts only if no source before it has reports.
 CALL, LINE, MLFLOW = "sweeps.report", "JSON lines on standard output", "MLflow"
 SOURCES = (CALL, LINE, MLFLOW)
-# The folders are renamed first, because another attempt at the trial may already fill a new folder with the old name.
+# The folders are renamed first, because another attempt at the trial may already fill a new folder
+# with the old name. The shell leaves the work to a child and ends, because Ray kills all children of
+# a worker that it closes.
 WATCH = """
-cat >/dev/null
-kill -s KILL -- "-$1" 2>/dev/null
-shift
-for folder; do mv -- "$folder" "$folder.removed" && rm -rf -- "$folder.removed"; done
+exec 3<&0
+{
+    cat <&3 >/dev/null
+    kill -s KILL -- "-$1" 2>/dev/null
+    shift
+    for folder; do mv -- "$folder" "$folder.removed" && rm -rf -- "$folder.removed"; done
+} &
 """
 LOOK_EVERY, DRAIN_WITHIN = 0.1, 1.0
 CHUNK = 1 << 16
@@ -192,6 +197,7 @@ class Script:
         self._watcher = subprocess.Popen(
             ["/bin/sh", "-c", WATCH, "sh", *arguments],
             stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             start_new_session=True,
             env={"PATH": os.defpath},
         )
@@ -244,9 +250,7 @@ class Script:
 
     def remove_folders(self) -> None:
         """Remove the temporary folders."""
-        assert self._watcher.stdin is not None
-        self._watcher.stdin.close()
-        self._watcher.wait()
+        self._watcher.communicate()  # Closes the watcher's input, and waits until its output is closed.
 
     def _group_exists(self) -> bool:
         """Return whether a process of the script's process group is alive."""

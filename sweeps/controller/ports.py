@@ -34,7 +34,7 @@ class PoolHandle(Protocol):
         step: Wait like `advance`, and return the progress in the form of a result of Ray Tune.
         unneeded: Return the checkpoints in the sweep's store that are no longer needed.
         delete_unneeded: Delete checkpoints that `unneeded` has returned.
-        await_stopped: Wait until the loops of stopped trials have ended.
+        await_stopped: Wait until the loops of all trials have ended.
         shutdown: Close all workers.
     """
 

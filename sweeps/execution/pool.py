@@ -324,12 +324,15 @@ class _Pool:
         )
 
     async def await_stopped(self, timeout: float = STOP_WITHIN) -> None:
-        """Wait until all ranks of stopped trials have ended, for at most `timeout` seconds."""
-        if tasks := [
-            running.task
-            for running in self.trials.values()
-            if running.stopped and running.task is not None
-        ]:
+        """Wait until all ranks of all trials have ended, for at most `timeout` seconds.
+
+        The driver calls this method when it has recorded the end of every trial. Ray keeps no order
+        among the calls of an actor, so some calls of `forget` may come later than this one.
+        """
+        for running in self.trials.values():
+            running.stop()
+        tasks = [running.task for running in self.trials.values() if running.task is not None]
+        if tasks:
             await asyncio.wait(tasks, timeout=timeout)
 
     async def shutdown(self, timeout: float = 10.0) -> None:

@@ -48,6 +48,25 @@ def test_the_driver_gets_the_last_reports_and_the_checkpoint_of_a_trial_that_is_
     asyncio.run(scene())
 
 
+def test_the_ranks_of_a_trial_are_awaited_before_the_pool_knows_that_the_trial_has_ended():
+    async def scene() -> None:
+        pool = object.__new__(_Pool)
+        running = RunningTrial(
+            trial(0, {}, 2, "none"), "", TrialProgress(2, StepOrder("loss", True))
+        )
+
+        async def drive() -> str:
+            assert not await running.decision(1)
+            return "stopped"
+
+        running.task = asyncio.create_task(drive())
+        pool.trials = {running.trial.id: running}
+        await pool.await_stopped()
+        assert running.task.done() and running.task.result() == "stopped"
+
+    asyncio.run(scene())
+
+
 def test_a_paused_trial_that_continues_at_once_waits_for_its_ranks_to_stop():
     async def scene() -> None:
         pool, order, stopped = object.__new__(_Pool), [], asyncio.Event()

@@ -195,9 +195,9 @@ def test_calls_report_each_step_with_its_checkpoint(tmp_path, capfd):
 def test_lines_report_each_step_with_a_consistent_checkpoint(tmp_path, capfd):
     done = run(tmp_path, LINES, params={"lr": 0.01, "steps": 20})
     assert [metrics["epoch"] for metrics in done.metrics] == list(range(1, 21))
-    assert sorted(done.checkpoints) == list(range(2, 21)), (
-        "the first line is held back, so its checkpoint is not copied"
-    )
+    # The first line is held back, so its checkpoint is not copied. Nor is that of a line that follows
+    # so soon that both are read together.
+    assert min(done.checkpoints) >= 2 and max(done.checkpoints) == 20
     for step, folder in done.checkpoints.items():
         first, second = (
             json.loads((folder / name).read_text()) for name in ("state.json", "again.json")
@@ -653,7 +653,8 @@ run(Path(sys.argv[1]), f"IGNORES = True\\n{STOPS}")
 
 
 @pytest.mark.integration
-def test_nothing_is_left_when_the_worker_is_killed(tmp_path):
+@pytest.mark.parametrize("with_children", [False, True], ids=["alone", "with its children"])
+def test_nothing_is_left_when_the_worker_is_killed(tmp_path, with_children):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(REPO)}
@@ -671,6 +672,8 @@ def test_nothing_is_left_when_the_worker_is_killed(tmp_path):
         )
         assert len(alive(tmp_path)) == 2 and checkpoints.exists()
     finally:
+        for child in psutil.Process(worker.pid).children() if with_children else ():
+            child.kill()  # Ray does so before it ends a worker.
         worker.kill()
         worker.wait()
     wait_until(lambda: not alive(tmp_path), 10, "the script and its child to end")
