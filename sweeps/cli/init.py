@@ -165,8 +165,7 @@ def _from_data(file: Path, data: str | None, asked: Mapping[str, Any], force: bo
     text = from_data.space_text(found, _name_given(file), read)
     space = write_files(file, text, {}, force)
     check_data(space)
-    dropped = from_data.dropped_lines(from_data.columns_of(found.summary), str(file))
-    _done(space, file, [file], [from_data.task_line(found), *dropped], data=True)
+    _done(space, file, [file], from_data.choices(found, str(file)), data=True)
 
 
 def _ask(question: str, use: Callable[[str], Found], default: str | None = None) -> Found:

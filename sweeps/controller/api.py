@@ -48,6 +48,9 @@ from sweeps.tracking.mlflow import uris
 if TYPE_CHECKING:
     from sweeps.search.earlier_trials import EarlierSweep
 
+# Ray and the first workers take longer to start.
+LEAST_MINUTES = 0.25
+
 
 def run(
     space: str | os.PathLike[str] | Mapping[str, Any] | Space | Any,
@@ -193,10 +196,9 @@ def _end_of(minutes: float | None) -> float | None:
     """Return when a call with this number of minutes must end, by the monotonic clock. None if there is no limit."""
     if minutes is None:
         return None
-    if not minutes > 0:
-        raise InputError(
-            "--minutes", "leaves no time for a search; give a larger number, such as 5"
-        )
+    if not minutes >= LEAST_MINUTES:  # also if it is NaN
+        text = "leaves no time for a search; give 0.5 or more, such as 5"
+        raise InputError("--minutes", text)
     return time.monotonic() + 60 * minutes
 
 

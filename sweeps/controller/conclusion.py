@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.best_step import Constraint
-from sweeps.core.command_hints import resume_command
+from sweeps.core.command_hints import resume_command, shell_command, sweep_argument
 from sweeps.core.errors import SweepFailed, SweepsError
 from sweeps.core.result import SweepResult
 from sweeps.core.stores import recorded_store
@@ -139,14 +139,15 @@ def _export(
         return exported
     log.warning("the winner was not trained on all rows: %s", error)
     why = f"the winner was not trained on all rows ({str(error).strip().splitlines()[-1]})"
+    command = f"{shell_command('sweeps')} export {sweep_argument(folder)} --refit"
     if not space.data.folds:
         exported = export(None)
-        note = f"the exported model is that of the search, because {why}; `sweeps export` does this"
+        note = f"the exported model is that of the search, because {why}; `{command}` does this"
         return dataclasses.replace(exported, notes=(*exported.notes, note))
     described = trial_export.describe_recorded(store, number)
     if controller.why_no_training() is None:
         return trial_export.Exported(described, error=error)
-    note = f"no bundle was written, because {why}; `sweeps export` does this"
+    note = f"no bundle was written, because {why}; `{command}` does this"
     return trial_export.Exported(described, notes=(note,))
 
 
@@ -219,12 +220,10 @@ def failure_of(
             f"{number} failed, and no trial has a value of the objective; the error of {first}:\n{error}\n\nfolder  {folder}"
         )
     if reason != "interrupted":
-        limit = str(reason).partition(":")[0]
-        hint = (
-            f"\nto continue the sweep with a higher limit: {resume_command(folder)} --set {limit}=..."
-            if limit.startswith("limits.")
-            else ""
-        )
+        limit, hint = str(reason).partition(":")[0], ""
+        if limit == "--minutes" or limit.startswith("limits."):
+            more = "--minutes 5" if limit == "--minutes" else f"--set {limit}=..."
+            hint = f"\nto continue the sweep with a higher limit: {resume_command(folder)} {more}"
         why = f"the sweep ended because of {reason}" if reason else "no trial ran"
         return SweepFailed(
             f"no trial has a value of the objective ({why})\n\nfolder  {folder}{hint}"

@@ -61,7 +61,10 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
     goals = _check_goals(space) if definition.all_metrics else []
     if lacking := next((note for note in notes if "valid split has no row" in note), None):
         goals += [
-            Problem(key, f"`{metric}` needs rows of every class, but {lacking}; change data.valid")
+            Problem(
+                key,
+                f"`{metric}` needs rows of every class, but {lacking}; choose another metric or change data.valid",
+            )
             for key, metric in _objective_metrics(space).items()
             if metric.startswith("valid-") and "auc" in metric
         ]

@@ -213,7 +213,8 @@ def _number_findings(values: pa.ChunkedArray, name: str, features: int) -> Itera
     gaps = count < len(values)
     if steps >= DISTINCT_SHARE and features > 1:
         example = ", ".join(f"{number:.0f}" for number in numbers[:3])
-        yield Finding("row_number", name, example, count=distinct, loose=gaps or steps < 1)
+        loose = gaps or not bool(np.all(np.diff(numbers) > 0))
+        yield Finding("row_number", name, example, count=distinct, loose=loose)
     elif _NAMED_ID.search(name) and distinct >= DISTINCT_SHARE * count:
         loose = gaps or distinct < count
         yield Finding("identifier", name, f"{numbers[0]:.0f}", count=distinct, loose=loose)

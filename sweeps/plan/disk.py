@@ -39,6 +39,8 @@ SKLEARN_SIZES = {
     "iris": (150, 3),
     "wine": (178, 3),
 }
+# What the estimate assumes if the number of rows is unknown
+ANY_ROWS = "for any number of rows"
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class DiskUse:
             latest checkpoints.
         each: The largest size of one checkpoint in bytes, as computed with the formula in the trainer's `TRAINER` literal. None if the
             trainer has no formula, or if the formula depends on data that has not been read.
-        assumed: An assumption of the estimate in a few words, such as "two classes at most"; None if nothing is assumed.
+        assumed: What the estimate assumes in a few words, such as "two classes at most"; None if
+            nothing is assumed.
         free: Free bytes on the disk of the sweep's folder; None if this number is unknown.
     """
 
@@ -66,8 +69,16 @@ class DiskUse:
 
     @property
     def short(self) -> bool:
-        """True if the checkpoints may need more space than is free on the disk."""
-        return self.total is not None and self.free is not None and self.total > self.free
+        """True if the checkpoints may need more space than is free on the disk.
+
+        False if the number of rows is unknown: the estimate is then far too large for few rows.
+        """
+        known = (
+            self.total is not None
+            and self.free is not None
+            and ANY_ROWS not in (self.assumed or "")
+        )
+        return known and self.total > self.free
 
 
 def estimate_disk(space: Space, free: int | None) -> DiskUse:
@@ -104,12 +115,11 @@ def estimate_disk(space: Space, free: int | None) -> DiskUse:
         present = {name: value for name, value in params.items() if name not in absent}
         sizes.append(evaluate_formula(formula, present | known))
     each = None if None in sizes else max(size for size in sizes if size is not None)
-    two_classes = (
-        "two classes at most"
-        if each is not None and "outputs" not in largest and "outputs" in formula
-        else None
-    )
-    return DiskUse(count, each, two_classes, free)
+    assumptions = {"outputs": "two classes at most", "rows": ANY_ROWS}
+    assumed = [
+        text for name, text in assumptions.items() if name not in largest and name in formula
+    ]
+    return DiskUse(count, each, None if each is None else ", ".join(assumed) or None, free)
 
 
 def _known_sizes(data: DataSpec) -> dict[str, float]:

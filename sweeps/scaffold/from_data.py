@@ -117,7 +117,30 @@ def _parse_reason(finding: Finding) -> str:
     return f"{what} as text, such as {example}{other}"
 
 
-def task_line(table: Table) -> str:
+def choices(table: Table, file: str) -> list[str]:
+    """Return lines about what was chosen for a table and how to change it.
+
+    These are the task and the metric, the rows on which trials are compared if they are the latest
+    ones, and the columns that are dropped: at most `NAMED` of them, and the number of the others.
+
+    Args:
+        table: the table.
+        file: name of the space file, which has all of them.
+    """
+    lines = [_task_line(table)]
+    if table.time:
+        change = "for a random fifth: --set data.valid=0.2"
+        lines.append(f"trials are compared on the latest fifth by {shown(table.time)} ({change})")
+    drop = columns_of(table.summary).drop
+    for name, reason in [*drop.items()][:NAMED]:
+        lines.append(f"dropped {shown(name)} ({shown(reason, 110)})")
+    more = len(drop) - NAMED
+    if more > 0:
+        lines.append(f"dropped {more} more column{'s' * (more > 1)}; see data.drop in {file}")
+    return lines
+
+
+def _task_line(table: Table) -> str:
     """Return a line about the task and the metric that were taken, and how to change them."""
     label = next(column for column in table.summary.columns if column.role == "label")
     change = ""
@@ -127,22 +150,6 @@ def task_line(table: Table) -> str:
         change = "for classes: --task multiclass; "
     change += "for another metric: --metric"
     return f"{label_text(table.summary)}: {table.task}, {_metric(table)} ({change})"
-
-
-def dropped_lines(columns: Columns, file: str) -> list[str]:
-    """Return a line for each column that is dropped, at most `NAMED` lines and a count.
-
-    Args:
-        columns: the use of the columns.
-        file: name of the space file, which has all of them.
-    """
-    lines = [
-        f"dropped {shown(name)} ({shown(reason, 110)})" for name, reason in columns.drop.items()
-    ]
-    more = len(lines) - NAMED
-    if more > 0:
-        lines[NAMED:] = [f"dropped {more} more column{'s' * (more > 1)}; see data.drop in {file}"]
-    return lines
 
 
 def _drop_reason(column: ColumnSummary, finding: Finding) -> str | None:

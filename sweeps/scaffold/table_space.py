@@ -58,9 +58,12 @@ def request_of(given: Any, label: str | None, **others: Any) -> TableRequest | N
     Raises:
         InputError: a table lacks its label, or another option lacks the table.
     """
-    if label is not None:
-        return TableRequest(label, **others)
     is_path = isinstance(given, (str, os.PathLike))
+    if label is not None:
+        if is_path and Path(given).suffix in (".yaml", ".yml"):
+            text = f"is for a table; the label of the space file {given} is its key data.label"
+            raise InputError("--label", text)
+        return TableRequest(label, **others)
     if is_path and any(suffix in SUFFIXES for suffix in Path(given).suffixes):
         from sweeps.scaffold import read_table
 
@@ -101,9 +104,7 @@ def table_space(table: Any, request: TableRequest) -> tuple[Space, dict[str, Any
         source, reader, rows = read_table.open_table(path, None, keys)
     source = PASSED if tables else source
     found = describe_request(source, reader, rows, request, Path.cwd())
-    columns = from_data.columns_of(found.summary)
-    file = "the sweep's space.yaml"
-    notes = (from_data.task_line(found), *from_data.dropped_lines(columns, file))
+    notes = tuple(from_data.choices(found, "the sweep's space.yaml"))
     text = SpaceText(from_data.space_text(found, read=read), f"space file for {source}", notes)
     return load(text), tables
 

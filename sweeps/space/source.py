@@ -100,7 +100,8 @@ def source_of(space: Any, problems: Problems) -> SpaceSource:
     if not isinstance(space, (str, os.PathLike)):
         raise InputError(
             PLACE,
-            f"must be the path of a space file, a dict or a sweeps.Space, got {type(space).__name__}",
+            "must be the path of a space file, a dict or a sweeps.Space, or a table and `label=`, "
+            f"got {type(space).__name__}",
         )
     place, text, tree = str(space), "", None
     try:

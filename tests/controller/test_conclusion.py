@@ -87,6 +87,8 @@ def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
         "the sweep with a higher limit: "
     )
     assert timed_out.endswith("sweeps resume /s --set limits.timeout=...")
+    out_of_minutes = str(conclusion.failure_of({"failed": 0}, [], "--minutes", Path("/s")))
+    assert out_of_minutes.endswith("sweeps resume /s --minutes 5")
     assert "(no trial ran)" in str(conclusion.failure_of({"failed": 0}, [], None, Path("/s")))
 
 

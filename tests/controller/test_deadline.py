@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import sweeps
@@ -44,9 +46,10 @@ def test_a_slow_start_shows_a_slow_machine():
 
 
 @pytest.mark.parametrize("call", [sweeps.run, sweeps.resume])
-def test_a_call_without_time_is_refused(call):
+@pytest.mark.parametrize("minutes", [-0.1, 0.1, math.nan])
+def test_a_call_without_time_is_refused(call, minutes):
     with pytest.raises(sweeps.InputError, match="--minutes: leaves no time for a search"):
-        call("absent", minutes=-0.1)
+        call("absent", minutes=minutes)
 
 
 @pytest.mark.parametrize(

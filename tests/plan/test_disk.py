@@ -7,6 +7,7 @@ import pytest
 
 from sweeps.data import sklearn_datasets
 from sweeps.plan.disk import (
+    ANY_ROWS,
     SKLEARN_SIZES,
     DiskUse,
     estimate_disk,
@@ -51,6 +52,15 @@ def test_without_the_label_column_two_classes_are_assumed(make, trainer, tmp_pat
     )
     estimate = estimate_disk(make("params: {a: 1}", trainer=trainer), None)
     assert (estimate.each, estimate.assumed) == (1000, "two classes at most")
+
+
+def test_no_warning_if_the_number_of_rows_is_unknown(make, trainer, tmp_path):
+    (tmp_path / "sized.py").write_text(
+        "TRAINER = {'checkpoint_bytes': 'min(1000, rows)'}\ndef train_func(config): ...\n"
+    )
+    unknown = estimate_disk(make("params: {a: 1}", trainer=trainer), 1)
+    assert (unknown.each, unknown.assumed, unknown.short) == (1000, ANY_ROWS, False)
+    assert estimate_disk(make("params: {a: 1}", trainer=trainer, data=WINE), 1).short
 
 
 def test_every_checkpoint_that_a_trial_keeps_is_counted(make, trainer):

@@ -369,6 +369,12 @@ def test_the_command_names_the_columns_that_it_drops(tmp_path, monkeypatch):
     assert lines[12] == "dropped 3 more columns; see data.drop in space.yaml"
 
 
+def test_row_numbers_are_dropped_also_if_a_row_without_a_label_leaves_a_gap(tmp_path):
+    labels = ["no", None, *["no", "yes"] * (N // 2 - 1)]
+    space, _ = written(tmp_path, small().assign(y=labels, row=range(N)))
+    assert space.data.drop == ("row",)
+
+
 def test_copies_do_not_hide_what_identifies_rows(tmp_path):
     rows = small().assign(
         cust=[f"C{i:05d}" for i in range(N)],

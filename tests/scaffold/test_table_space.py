@@ -61,6 +61,16 @@ def test_a_table_needs_its_label_and_a_space_file_takes_none_of_the_options(tmp_
     assert request_of({"trainer": "xgboost"}, None, **others) is None
     with pytest.raises(InputError, match="--metric: needs a table and --label"):
         request_of("space.yaml", None, **{**others, "metric": "auc"})
+    with pytest.raises(InputError, match="--label: is for a table; the label of the space file"):
+        request_of("space.yaml", "y", **others)
+
+
+def test_the_notes_say_that_the_latest_rows_compare_trials(tmp_path):
+    dated = rows().assign(day=pd.date_range("2024-01-01", periods=len(rows())))
+    dated.to_csv(tmp_path / "rows.csv", index=False)
+    space, _ = table_space(tmp_path / "rows.csv", TableRequest("y"))
+    change = "for a random fifth: --set data.valid=0.2"
+    assert f"trials are compared on the latest fifth by day ({change})" in space.notes
 
 
 def test_something_that_is_no_table(tmp_path):
