@@ -20,7 +20,7 @@ def test_a_dirty_table(tmp_path, monkeypatch):
     rows = dirty()
     rows.to_parquet("rows.parquet")
     assert invoke("init", "--data", "rows.parquet", "--label", "y").exit_code == 0
-    drop = "data.drop=[customer id, row, empty, leak, note, age, huge, vector]"  # without `same`, which is constant
+    drop = "data.drop=[customer id, row, empty, leak, age, huge, vector]"  # without `same`, which is constant
     changes = [drop, "limits.max_trials=2", "scheduler.max_t=4", "scheduler.grace_period=2"]
     process = command(
         "run",
@@ -32,11 +32,15 @@ def test_a_dirty_table(tmp_path, monkeypatch):
     _, err = process.communicate(timeout=280)
     assert process.returncode == 0, err
     (line,) = (line for line in err.splitlines() if line.startswith("data: "))
-    assert line.startswith("data: 630 rows, 9 features (") and line.endswith(
-        "; y 1 54 %, 0 46 %"
+    assert line.startswith("data: 630 rows, 10 features (") and line.endswith(
+        "; y 1 54 %, 0 46 % (positive: 1)"
     ), line
     warnings = [line for line in err.splitlines() if line.startswith("warning: ")]
-    assert warnings == ["warning: `same` has the same value in all rows; add it to data.drop"]
+    assert warnings == [
+        "warning: `city [EU]` has more than 30 different texts; if these are no categories, add it "
+        "to data.drop",
+        "warning: `same` has the same value in all rows; add it to data.drop",
+    ]
     (folder,) = (tmp_path / "runs").glob("rows-*/")
     assert load_summary(folder).rows == {"train": 630}
     assert "<h2>Data</h2>" in (folder / "report.html").read_text()
@@ -47,7 +51,7 @@ def test_a_dirty_table(tmp_path, monkeypatch):
     assert len(pd.read_csv("out.csv")) == 20
     raw.assign(price=["soon", *raw.price[1:]]).to_csv("raw.csv", index=False)
     assert (
-        "column `price` holds 'soon' in row 1, but must hold an amount"
+        "column `price` holds 'soon' in row 1, but must fit the rule number"
         in invoke("predict", folder / "bundle", "raw.csv").output
     )
 

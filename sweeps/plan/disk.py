@@ -73,12 +73,9 @@ class DiskUse:
 
         False if the number of rows is unknown: the estimate is then far too large for few rows.
         """
-        known = (
-            self.total is not None
-            and self.free is not None
-            and ANY_ROWS not in (self.assumed or "")
-        )
-        return known and self.total > self.free
+        if self.total is None or self.free is None or ANY_ROWS in (self.assumed or ""):
+            return False
+        return self.total > self.free
 
 
 def estimate_disk(space: Space, free: int | None) -> DiskUse:

@@ -165,10 +165,11 @@ def test_if_the_final_training_fails_the_model_of_the_search_is_exported(clean_r
     assert "refit" not in training_of(result) and result.best is not None
     assert result.best["test"] is not None and "refit" not in result.best
     (note,) = [note for note in result.notes if "all rows" in note]
-    assert note == (
+    assert note.startswith(
         "the exported model is that of the search, because the winner was not trained on all rows "
-        "(ValueError: no room for all rows); `sweeps export` does this"
+        "(ValueError: no room for all rows); `"
     )
+    assert note.endswith(f"sweeps export {result.dir} --refit` does this")
 
 
 def test_minutes_end_a_final_training_that_takes_too_long(clean_ray, tmp_path, monkeypatch):
@@ -195,5 +196,6 @@ def test_minutes_end_the_search_in_time_for_the_final_training(clean_ray, tmp_pa
     splits = "valid: 0.2, test: 0.2"
     result, _ = swept(tmp_path, "rows_minutes", splits, overrides=override, minutes=0.5)
     assert result.reason == "--minutes" and training_of(result)["refit"]["rows"] == ROWS
-    assert time.monotonic() - began < 1.1 * 30
+    # Other tests run beside this one, so it may take longer than the minutes.
+    assert time.monotonic() - began < 1.3 * 30
     assert "(--minutes)" in sweeps.resume(result.dir).notes[-1]

@@ -341,5 +341,6 @@ def test_domains_of_other_tools_are_refused():
 
 def test_an_object_is_no_space():
     assert message(3) == [
-        "space: must be the path of a space file, a dict or a sweeps.Space, got int"
+        "space: must be the path of a space file, a dict or a sweeps.Space, or a table and "
+        "`label=`, got int"
     ]
