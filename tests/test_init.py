@@ -20,7 +20,8 @@ def test_a_dirty_table(tmp_path, monkeypatch):
     rows = dirty()
     rows.to_parquet("rows.parquet")
     assert invoke("init", "--data", "rows.parquet", "--label", "y").exit_code == 0
-    drop = "data.drop=[customer id, row, empty, leak, age, huge, vector]"  # without `same`, which is constant
+    # Without `same`, which is constant.
+    drop = "data.drop=[customer id, row, empty, leak, age, huge, vector]"
     changes = [drop, "limits.max_trials=2", "scheduler.max_t=4", "scheduler.grace_period=2"]
     process = command(
         "run",

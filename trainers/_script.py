@@ -34,8 +34,8 @@ from sweeps.trainers._mlflow_files import MlflowFiles
 CALL, LINE, MLFLOW = "sweeps.report", "JSON lines on standard output", "MLflow"
 SOURCES = (CALL, LINE, MLFLOW)
 # The folders are renamed first, because another attempt at the trial may already fill a new folder
-# with the old name. The shell leaves the work to a child and ends, because Ray kills all children of
-# a worker that it closes.
+# with the old name. The shell leaves the work to a child and ends, because Ray kills the children
+# of a worker that it closes.
 WATCH = """
 exec 3<&0
 {
@@ -250,7 +250,7 @@ class Script:
 
     def remove_folders(self) -> None:
         """Remove the temporary folders."""
-        self._watcher.communicate()  # Closes the watcher's input, and waits until its output is closed.
+        self._watcher.communicate()  # Closes its input, and waits until its output is closed.
 
     def _group_exists(self) -> bool:
         """Return whether a process of the script's process group is alive."""

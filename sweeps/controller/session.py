@@ -417,7 +417,9 @@ class SweepSession:
         return int(self.cluster.total.get("CPU", 1)) if alone else 1
 
     def close_workers(self) -> None:
-        """Wait until the loops of all trials have ended. Then close all workers, so that their memory is free for the export.
+        """Wait until the loops of all trials have ended. Then close all workers.
+
+        Their memory is then free for the export.
 
         If this session started Ray, this call does not wait until the workers are closed, because Ray is shut down as a whole later.
         """

@@ -63,7 +63,8 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
         goals += [
             Problem(
                 key,
-                f"`{metric}` needs rows of every class, but {lacking}; choose another metric or change data.valid",
+                f"`{metric}` needs rows of every class, but {lacking}; "
+                "choose another metric or change data.valid",
             )
             for key, metric in _objective_metrics(space).items()
             if metric.startswith("valid-") and "auc" in metric

@@ -52,8 +52,7 @@ class DiskUse:
             latest checkpoints.
         each: The largest size of one checkpoint in bytes, as computed with the formula in the trainer's `TRAINER` literal. None if the
             trainer has no formula, or if the formula depends on data that has not been read.
-        assumed: What the estimate assumes in a few words, such as "two classes at most"; None if
-            nothing is assumed.
+        assumed: What is assumed, such as "two classes at most"; None if nothing is.
         free: Free bytes on the disk of the sweep's folder; None if this number is unknown.
     """
 

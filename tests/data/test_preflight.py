@@ -699,7 +699,8 @@ def test_a_class_that_valid_lacks_is_a_warning_unless_the_metric_needs_it(
     note = "the valid split has no row of class `rare` of `y`"
     if refused:
         assert said(loaded) == [
-            f"space.yaml:3:21: objective.metric: `{metric}` needs rows of every class, but {note}; choose another metric or change data.valid"
+            f"space.yaml:3:21: objective.metric: `{metric}` needs rows of every class, but {note}; "
+            "choose another metric or change data.valid"
         ]
     else:
         preflight.check_data(loaded)

@@ -195,8 +195,8 @@ def test_calls_report_each_step_with_its_checkpoint(tmp_path, capfd):
 def test_lines_report_each_step_with_a_consistent_checkpoint(tmp_path, capfd):
     done = run(tmp_path, LINES, params={"lr": 0.01, "steps": 20})
     assert [metrics["epoch"] for metrics in done.metrics] == list(range(1, 21))
-    # The first line is held back, so its checkpoint is not copied. Nor is that of a line that follows
-    # so soon that both are read together.
+    # The checkpoint of the first line is not copied, because the line is held back. Nor is that of
+    # a line that is read together with the next one.
     assert min(done.checkpoints) >= 2 and max(done.checkpoints) == 20
     for step, folder in done.checkpoints.items():
         first, second = (
