@@ -5,7 +5,8 @@
     python -m benchmarks.xgb_small --repeats 1 --trials 8   run one script; it prints its table and writes nothing
     python -m benchmarks tables list                        another benchmark: the models that tools make of a table; see `benchmarks.tables`
 
-Each workload has several sides: sweeps, other tools, and often a bare loop that shows the lower limit. Each run of a side is a separate
-process, with its own Ray if the side uses Ray. The sides run in turn, so a slow minute of the machine affects all sides. `common` has the
-pure functions, and `running` starts the processes. `ours`, `peers` and `loops` contain code that several workloads use.
+Each workload has several sides: sweeps, other tools, and often a bare loop that shows the lower
+limit. Each run of a side is a separate process, with its own Ray if the side uses Ray. The sides
+run in turn, so a slow minute of the machine affects all sides. `common` has the pure functions, and
+`running` starts the processes. `ours`, `peers` and `loops` contain code that several workloads use.
 """

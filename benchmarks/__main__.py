@@ -1,7 +1,7 @@
 """`python -m benchmarks [WORKLOAD ...]`: run workloads, save their samples, and write the report.
 
-The samples are in reports/benchmarks.json. The report is reports/benchmarks.md. `python -m benchmarks tables` is a benchmark of its own; see
-`benchmarks.tables`.
+The samples are in reports/benchmarks.json. The report is reports/benchmarks.md. `python -m
+benchmarks tables` is a benchmark of its own; see `benchmarks.tables`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A training process without sweeps, to which `benchmarks.trial_memory` compares a trial with a built-in trainer.
+"""A training process without sweeps, to which `benchmarks.trial_memory` compares a trial with a
+built-in trainer.
 
 python -m benchmarks.bare_process FOLDER LATCH ROUNDS NAME
 """
@@ -10,7 +11,9 @@ from pathlib import Path
 
 
 def prepare(folder: str, few: bool) -> None:
-    """Write `train.parquet` and `valid.parquet`: the taxi trips, prepared in the same way as for the trials of the sweep."""
+    """Write `train.parquet` and `valid.parquet`: the taxi trips, prepared in the same way as for
+    the trials of the sweep.
+    """
     from benchmarks import taxi
 
     train, valid, y_train, y_valid = taxi.split(taxi.load_few() if few else taxi.load())

@@ -1,4 +1,5 @@
-"""Script that `cold_start` compares with `sweeps run`: `ray.init`, then a bare `Tuner.fit` of one function trial.
+"""Script that `cold_start` compares with `sweeps run`: `ray.init`, then a bare `Tuner.fit` of one
+function trial.
 
 The trial writes the time of its first step to MARK.
 

@@ -106,7 +106,8 @@ def _arguments(config: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _network() -> dict[str, Any]:
-    """Return the parameters that connect the workers, as Ray's `LightGBMTrainer` gives them, but with the next port of each worker.
+    """Return the parameters that connect the workers, as Ray's `LightGBMTrainer` gives them, but
+    with the next port of each worker.
 
     In a trial that has run the trainer, the ports that Ray chose are still occupied for a while.
     """

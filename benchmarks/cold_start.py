@@ -1,10 +1,12 @@
-"""Time from a command to the first step of the first trial: `sweeps run`, and a script with `ray.init` and a bare `Tuner.fit`.
+"""Time from a command to the first step of the first trial: `sweeps run`, and a script with
+`ray.init` and a bare `Tuner.fit`.
 
-Both are commands, and a process that has loaded nothing starts them. Both start their own Ray with the same settings: local, no dashboard,
-and no output from workers. The first trial notes the time in its first line, before its first report. The script's trial is one function
-that reports once; Tune's loggers are off. The sweep has a loop of the same two lines, and reads eight rows of data from a function.
-*Real* is a sweep as users start it: XGBoost on scikit-learn's breast cancer data with a `StandardScaler`. It notes the time when its loop
-begins.
+Both are commands, and a process that has loaded nothing starts them. Both start their own Ray with
+the same settings: local, no dashboard, and no output from workers. The first trial notes the time
+in its first line, before its first report. The script's trial is one function that reports once;
+Tune's loggers are off. The sweep has a loop of the same two lines, and reads eight rows of data
+from a function. *Real* is a sweep as users start it: XGBoost on scikit-learn's breast cancer data
+with a `StandardScaler`. It notes the time when its loop begins.
 
     python -m benchmarks.cold_start --repeats 1
 """
@@ -47,7 +49,8 @@ def timed(command: list[str], mark: Path) -> dict[str, Any]:
     """Run a command until it ends.
 
     Returns:
-        `first`: seconds from the command's start to the mark. `whole`: seconds until the command's end.
+        `first`: seconds from the command's start to the mark. `whole`: seconds until the command's
+            end.
 
     Raises:
         RuntimeError: The command failed.

@@ -1,4 +1,6 @@
-"""The types of a benchmark, and pure functions that turn its samples into medians, ratios, verdicts and the report."""
+"""The types of a benchmark, and pure functions that turn its samples into medians, ratios, verdicts
+and the report.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-# Each library with a thread pool gets one thread. A workload that needs more threads passes their number to the library itself.
+# Each library with a thread pool gets one thread. A workload that needs more threads passes their
+# number to the library itself.
 PINNED = {
     **dict.fromkeys(
         ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -43,7 +46,8 @@ class Side:
     Attributes:
         name: Name on the command line.
         label: Name in the report.
-        run: Function that does the work and returns the measured values, keyed by the workload's measures. Other keys are saved, too.
+        run: Function that does the work and returns the measured values, keyed by the workload's
+            measures. Other keys are saved, too.
         trials: Number of trials in one run.
         environment: Environment variables for the process of the run.
     """
@@ -62,7 +66,8 @@ class Measure:
     Attributes:
         key: Key in the values of a run.
         title: Title of the column in the report.
-        unit: Unit in the report: s, ms, MB, % or "". The value itself is in seconds or bytes, or is a fraction.
+        unit: Unit in the report: s, ms, MB, % or "". The value itself is in seconds or bytes, or is
+            a fraction.
     """
 
     key: str
@@ -112,9 +117,11 @@ class Workload:
         sides: Sides in the order of the table.
         measures: Columns of the table.
         goals: Function that returns the goals, given the medians.
-        reference: Name of the side that is the base of the ratios. The ratios compare the first measure.
+        reference: Name of the side that is the base of the ratios. The ratios compare the first
+            measure.
         notes: Function that returns further lines for the report, given the medians.
-        absent: Function that returns why the workload cannot run on this machine; None if it can run.
+        absent: Function that returns why the workload cannot run on this machine; None if it can
+            run.
         timeout: Time limit for one run of a side, in seconds.
     """
 
@@ -132,7 +139,9 @@ class Workload:
 
 @dataclass(frozen=True)
 class WorkloadRecord:
-    """Results of a workload. Together with the `Workload`, they contain everything for the section in the report.
+    """Results of a workload.
+
+    Together with the `Workload`, they contain everything for the section in the report.
 
     Attributes:
         workload: Name of the workload.
@@ -163,7 +172,8 @@ class WorkloadRecord:
         for fact in self.machine.keys() | more.machine.keys():
             if fact != "commit" and self.machine.get(fact) != more.machine.get(fact):
                 raise ValueError(
-                    f"{self.workload}: {fact} was {self.machine.get(fact)}, and is {more.machine.get(fact)} now"
+                    f"{self.workload}: {fact} was {self.machine.get(fact)}, and is "
+                    f"{more.machine.get(fact)} now"
                 )
         commits = dict.fromkeys(r.machine["commit"] for r in (self, more) if "commit" in r.machine)
         return replace(
@@ -194,8 +204,9 @@ class WorkloadRecord:
 def steady(ends: Iterable[float]) -> float:
     """Return the seconds for each trial in steady state.
 
-    The time is measured between the ends of trials, without the first eighth of the trials and at least without the first. The start of Ray
-    and of processes is therefore not included. If several trials run at once, the result is smaller than the duration of one trial.
+    The time is measured between the ends of trials, without the first eighth of the trials and at
+    least without the first. The start of Ray and of processes is therefore not included. If several
+    trials run at once, the result is smaller than the duration of one trial.
 
     Args:
         ends: Time in seconds at which each trial ended, in any order; at least two times.
@@ -217,7 +228,10 @@ def efficiency(ends: Iterable[float], work: float, slots: int) -> float:
 
 
 def median_of(samples: Sequence[Sample]) -> Median:
-    """Return a function that looks up the median of a measure of a side. It returns None if the measure was not measured."""
+    """Return a function that looks up the median of a measure of a side.
+
+    It returns None if the measure was not measured.
+    """
 
     def median(side: str, key: str) -> float | None:
         values = values_of(samples, side, key)
@@ -330,7 +344,8 @@ def goal_lines(goals: Sequence[Goal]) -> list[str]:
 def section(
     workload: Workload, recorded: WorkloadRecord, machine: Mapping[str, str] = {}
 ) -> list[str]:
-    """Return the lines of a workload's section: the description, the table, the goals and the notes.
+    """Return the lines of a workload's section: the description, the table, the goals and the
+    notes.
 
     Facts about the machine are shown only if they differ from `machine`.
     """
@@ -389,11 +404,29 @@ def report(workloads: Sequence[Workload], found: Mapping[str, WorkloadRecord]) -
         "",
     ]
     lines += [
-        "Each workload does the same work in sweeps and in other tools, its *sides*. Each run of a side is a separate process. The sides",
-        "run in turn within a repeat. A cell has the median (lowest – highest) over the repeats. **A trial** is the time for each trial in",
-        "steady state: the time between the ends of trials, without the first eighth of the trials and at least without the first. The",
-        "start of a side is therefore not included. The numbers of threads are fixed: `OMP_NUM_THREADS=1`, and the sections name",
-        "XGBoost's `nthread` and torch's threads. Seeds are fixed, and Tune's loggers are off. *Ratio* is a side's first",
+        (
+            "Each workload does the same work in sweeps and in other tools, its *sides*. Each run "
+            "of "
+            "a side is a separate process. The sides"
+        ),
+        (
+            "run in turn within a repeat. A cell has the median (lowest – highest) over the "
+            "repeats. "
+            "**A trial** is the time for each trial in"
+        ),
+        (
+            "steady state: the time between the ends of trials, without the first eighth of the "
+            "trials and at least without the first. The"
+        ),
+        (
+            "start of a side is therefore not included. The numbers of threads are fixed: "
+            "`OMP_NUM_THREADS=1`, and the sections name"
+        ),
+        (
+            "XGBoost's `nthread` and torch's threads. Seeds are fixed, and Tune's loggers are "
+            "off. "
+            "*Ratio* is a side's first"
+        ),
         "number, divided by the first number of the side that says 1.00 ×.",
         "",
     ]

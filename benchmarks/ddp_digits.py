@@ -1,12 +1,15 @@
-"""24 trials of a small network on the digits data: DDP on two workers, five epochs, one report for each epoch, one trial at a time.
+"""24 trials of a small network on the digits data: DDP on two workers, five epochs, one report for
+each epoch, one trial at a time.
 
-No scheduler stops trials. The loop is the one in Ray's documentation (`prepare_model`, `report`). The network has two hidden layers of 64
-units. Each worker has batches of 64 rows and one thread. `lr` and `weight_decay` are tuned. *Same loop* runs exactly this loop in sweeps.
-*`trainer: torch_tabular`* is the built-in trainer with a network of the same size. It measures three metrics in each epoch, and writes the
-best epoch as a checkpoint. The other tool does what Ray documents in place of `Tuner(TorchTrainer(...))`: a Tune function trial calls
-`TorchTrainer.fit`. Its health check runs every 2 s, the default, or every 0.05 s. The trial gets its data as an argument and asks for no
-CPU. With Tune's default of one CPU, two workers would wait forever on two cores. The limit is the same loop without Ray, in two processes
-that stay alive, with random configurations.
+No scheduler stops trials. The loop is the one in Ray's documentation (`prepare_model`, `report`).
+The network has two hidden layers of 64 units. Each worker has batches of 64 rows and one thread.
+`lr` and `weight_decay` are tuned. *Same loop* runs exactly this loop in sweeps. *`trainer:
+torch_tabular`* is the built-in trainer with a network of the same size. It measures three metrics
+in each epoch, and writes the best epoch as a checkpoint. The other tool does what Ray documents in
+place of `Tuner(TorchTrainer(...))`: a Tune function trial calls `TorchTrainer.fit`. Its health
+check runs every 2 s, the default, or every 0.05 s. The trial gets its data as an argument and asks
+for no CPU. With Tune's default of one CPU, two workers would wait forever on two cores. The limit
+is the same loop without Ray, in two processes that stay alive, with random configurations.
 
     python -m benchmarks.ddp_digits --repeats 1 --trials 4
     python -m benchmarks.ddp_digits --profile [--side ours-loop]

@@ -1,9 +1,13 @@
-"""Trainers on GPUs against bare loops, and the memory of a GPU between the trials of one worker. It needs at least one GPU.
+"""Trainers on GPUs against bare loops, and the memory of a GPU between the trials of one worker.
 
-*Paired* is as in `benchmarks.trainers`: a trial runs the trainer and the bare loop in one process, and both train the same model on the
-GPU. XGBoost grows 100 trees on 324,000 rows. `torch` trains a network with three hidden layers of 128 units on 64,800 rows, on one worker,
-and on two workers that share a GPU. *Memory* runs 200 trials of networks of different sizes on one worker. Its measure is the growth of the
-GPU's memory in use, from the start of the second trial to the largest start of a later one.
+It needs at least one GPU.
+
+*Paired* is as in `benchmarks.trainers`: a trial runs the trainer and the bare loop in one process,
+and both train the same model on the GPU. XGBoost grows 100 trees on 324,000 rows. `torch` trains a
+network with three hidden layers of 128 units on 64,800 rows, on one worker, and on two workers that
+share a GPU. *Memory* runs 200 trials of networks of different sizes on one worker. Its measure is
+the growth of the GPU's memory in use, from the start of the second trial to the largest start of a
+later one.
 
     python -m benchmarks.gpu --repeats 1
 """

@@ -1,4 +1,6 @@
-"""The work of the benchmarks, as functions that all sides call, and the training loops that run this work in sweeps and in Ray Train."""
+"""The work of the benchmarks, as functions that all sides call, and the training loops that run
+this work in sweeps and in Ray Train.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ XGB_FIXED = {
 
 
 def toy(name: str) -> Arrays:
-    """Return a data set of scikit-learn, split by stratified sampling: three quarters for train, one quarter for valid."""
+    """Return a data set of scikit-learn, split by stratified sampling: three quarters for train,
+    one quarter for valid.
+    """
     from sklearn import datasets
     from sklearn.model_selection import train_test_split
 
@@ -40,7 +44,10 @@ def toy(name: str) -> Arrays:
 
 
 def cancer() -> Any:
-    """Return the breast cancer data as a DataFrame for sweeps. The column `part` contains train or valid."""
+    """Return the breast cancer data as a DataFrame for sweeps.
+
+    The column `part` contains train or valid.
+    """
     import pandas as pd
     from sklearn import datasets
 
@@ -86,7 +93,10 @@ def xgb_train_loop(config: dict[str, Any]) -> None:
 
 
 def xgb_our_loop(config: dict[str, Any]) -> None:
-    """Run `xgb_trial` in sweeps, with matrices from the trial's shards. The worker caches the matrices."""
+    """Run `xgb_trial` in sweeps, with matrices from the trial's shards.
+
+    The worker caches the matrices.
+    """
     import ray.train
 
     from sweeps import trial
@@ -101,7 +111,10 @@ def xgb_our_loop(config: dict[str, Any]) -> None:
 def _matrices(
     current: Any, threads: int, features: Callable[[Any], Any] = lambda frame: frame
 ) -> tuple[Any, Any]:
-    """Return train and valid as XGBoost matrices, from the trial's shards. Later trials on the same data use the cached matrices."""
+    """Return train and valid as XGBoost matrices, from the trial's shards.
+
+    Later trials on the same data use the cached matrices.
+    """
     import ray.train
     import xgboost as xgb
 
@@ -131,7 +144,8 @@ MADE_FIXED = {
 def made(rows: int) -> Any:
     """Generate a binary classification problem with 14 features.
 
-    The column `part` contains train or valid. Valid has one row for nine train rows, and at least 143 rows.
+    The column `part` contains train or valid. Valid has one row for nine train rows, and at least
+    143 rows.
     """
     import pandas as pd
 
@@ -162,7 +176,9 @@ def made_matrices(frame: Any) -> tuple[Any, Any]:
 
 
 def bare_booster(config: dict[str, Any], rounds: int, train: Any, valid: Any) -> dict[str, float]:
-    """Train and compute the logloss on valid after each round. Then evaluate the model of the best round as the built-in trainer does.
+    """Train and compute the logloss on valid after each round.
+
+    Then evaluate the model of the best round as the built-in trainer does.
 
     Returns:
         The metrics of this model, such as `valid-auc`.
@@ -223,18 +239,21 @@ def paired(config: dict[str, Any]) -> None:
 
 
 def in_turn(times: str, trainer: Callable[[], None], bare: Callable[[], dict[str, float]]) -> None:
-    """Run a built-in trainer and a bare loop in one trial, and append a line with the seconds of each to a file.
+    """Run a built-in trainer and a bare loop in one trial, and append a line with the seconds of
+    each to a file.
 
-    Even trials run the trainer first, and odd trials run the bare loop first. The ranks of a trial start together, and rank 0 measures.
+    Even trials run the trainer first, and odd trials run the bare loop first. The ranks of a trial
+    start together, and rank 0 measures.
 
     Args:
         times: Path of the file.
         trainer: Function that runs the trainer.
-        bare: Function that runs the bare loop, and returns the metrics of the model of the best step.
+        bare: Function that runs the bare loop, and returns the metrics of the model of the best
+            step.
 
     Raises:
-        RuntimeError: The two models differ, or `OMP_NUM_THREADS` is not 2. On several ranks, the metrics of the models may differ by
-            rounding.
+        RuntimeError: The two models differ, or `OMP_NUM_THREADS` is not 2. On several ranks, the
+            metrics of the models may differ by rounding.
     """
     import ray.train
 
@@ -287,10 +306,13 @@ def keras_network(input_shape: tuple[int, ...]) -> Any:
 
 
 def bare_keras(seed: int, epochs: int, train: Any, valid: Any) -> dict[str, float]:
-    """Train with `fit`, and compute the logloss on valid after each epoch. Then evaluate the model of the best epoch.
+    """Train with `fit`, and compute the logloss on valid after each epoch.
+
+    Then evaluate the model of the best epoch.
 
     Args:
-        seed: The trial's seed. The loop seeds its draws as the trainer does, so that both train the same model.
+        seed: The trial's seed. The loop seeds its draws as the trainer does, so that both train the
+            same model.
         epochs: Number of epochs.
         train: Features and labels of train.
         valid: Features and labels of valid.
@@ -381,7 +403,9 @@ def ddp_trial(
     prepare: Callable[[Any], Any],
     report: Callable[[Any], Any],
 ) -> None:
-    """Train with the DDP loop of Ray's documentation: two hidden layers of 64 units, five epochs, one report for each epoch."""
+    """Train with the DDP loop of Ray's documentation: two hidden layers of 64 units, five epochs,
+    one report for each epoch.
+    """
     import torch
     from torch import nn
 
@@ -432,14 +456,20 @@ def ddp_train_loop(config: dict[str, Any]) -> None:
 
 
 def ddp_our_loop(config: dict[str, Any]) -> None:
-    """Run `ddp_trial` in sweeps. Each worker caches all rows and trains on the rows of its rank, as in Ray Train."""
+    """Run `ddp_trial` in sweeps.
+
+    Each worker caches all rows and trains on the rows of its rank, as in Ray Train.
+    """
     from sweeps import trial
 
     _ddp_in_ray(config, trial.current().cached("digits", lambda: toy("digits")))
 
 
 def ddp_bare(rank: int, world: int, folder: str, configs: list[dict[str, float]]) -> None:
-    """Run `ddp_trial` without Ray, for all configurations in one process group. Rank 0 writes the time at which each trial ended."""
+    """Run `ddp_trial` without Ray, for all configurations in one process group.
+
+    Rank 0 writes the time at which each trial ended.
+    """
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
@@ -470,7 +500,10 @@ def sleep(config: dict[str, Any]) -> None:
 
 
 def sleep_in_steps(config: dict[str, Any]) -> None:
-    """Sleep four times, each time with a sum over all ranks, and report once. Each rank writes when and where it ran."""
+    """Sleep four times, each time with a sum over all ranks, and report once.
+
+    Each rank writes when and where it ran.
+    """
     import ray
     import ray.train
 
@@ -511,7 +544,10 @@ def report_once(config: dict[str, Any]) -> None:
 
 
 def report_often(config: dict[str, Any]) -> None:
-    """Report 20 times, each time after a sum over all ranks, and write the times of the reports. Each rank writes its process id."""
+    """Report 20 times, each time after a sum over all ranks, and write the times of the reports.
+
+    Each rank writes its process id.
+    """
     import ray.train
 
     rank = ray.train.get_context().get_world_rank()
@@ -554,7 +590,10 @@ def taxi_trial(config: dict[str, Any], rounds: int, threads: int, train: Any, va
 
 
 def taxi_our_loop(config: dict[str, Any]) -> None:
-    """Run `taxi_trial` in sweeps, with matrices from the trial's shards. The worker caches the matrices."""
+    """Run `taxi_trial` in sweeps, with matrices from the trial's shards.
+
+    The worker caches the matrices.
+    """
     import ray.train
 
     from sweeps import trial
@@ -569,7 +608,9 @@ def taxi_our_loop(config: dict[str, Any]) -> None:
 
 
 def _hold(folder: Path, name: str, told: dict[str, Any]) -> None:
-    """Write a file that says that the trial has reached this point, and wait until the file `go` appears, at most 300 s."""
+    """Write a file that says that the trial has reached this point, and wait until the file `go`
+    appears, at most 300 s.
+    """
     part = folder / f".{name}"
     part.write_text(json.dumps(told))
     part.rename(folder / f"ready-{name}")
@@ -600,7 +641,10 @@ def latched_table(config: dict[str, Any]) -> None:
 
 
 def latched_trainer(config: dict[str, Any]) -> None:
-    """Run the built-in XGBoost trainer in sweeps, and wait before its third report. The matrices and some trees are then in memory."""
+    """Run the built-in XGBoost trainer in sweeps, and wait before its third report.
+
+    The matrices and some trees are then in memory.
+    """
     import ray.train
 
     from sweeps import trial
@@ -638,7 +682,10 @@ def one_row() -> Any:
 
 
 def timed(config: dict[str, Any]) -> None:
-    """Run the loop that `config` names. Rank 0 appends a line with the trial and the times of its start and end to a file."""
+    """Run the loop that `config` names.
+
+    Rank 0 appends a line with the trial and the times of its start and end to a file.
+    """
     import ray.train
 
     from sweeps import trial

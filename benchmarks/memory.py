@@ -1,13 +1,15 @@
-"""Peak memory of a sweep with `trainer: xgboost` on a Parquet file of 25 float32 columns, for 0.5 and 2 GB of raw floats.
+"""Peak memory of a sweep with `trainer: xgboost` on a Parquet file of 25 float32 columns, for 0.5
+and 2 GB of raw floats.
 
-The file has 5 or 20 million rows and a label of two classes. A process writes it in row groups before the sweep starts. The sweep has two
-trials, one after the other, on two CPUs, of which a trial uses one. A fifth of the rows is `valid`. *Scaled* adds a StandardScaler to the
-chain.
+The file has 5 or 20 million rows and a label of two classes. A process writes it in row groups
+before the sweep starts. The sweep has two trials, one after the other, on two CPUs, of which a
+trial uses one. A fifth of the rows is `valid`. *Scaled* adds a StandardScaler to the chain.
 
-Five times a second, the benchmark sums PSS, from `/proc/PID/smaps_rollup`, over all processes of the sweep and of Ray. PSS counts a page
-that n processes share as 1/n in each process, so shared memory is counted once. The table shows the moment at which the sum is largest,
-and the role of the processes that hold the memory at this moment. *Shared* is the memory of all processes that is shared, which is Ray's
-object store. The other columns do not include it.
+Five times a second, the benchmark sums PSS, from `/proc/PID/smaps_rollup`, over all processes of
+the sweep and of Ray. PSS counts a page that n processes share as 1/n in each process, so shared
+memory is counted once. The table shows the moment at which the sum is largest, and the role of the
+processes that hold the memory at this moment. *Shared* is the memory of all processes that is
+shared, which is Ray's object store. The other columns do not include it.
 
     python -m benchmarks.memory --repeats 1 --side 0.5
     python -m benchmarks.memory --profile --side 0.5
@@ -32,7 +34,8 @@ COLUMNS = 25
 GROUP = 250_000  # rows of a row group
 INTERVAL = 0.2
 WIDTH = 9  # of a column of the timeline
-# The role of a process by the beginning of its title. Titles of Ray's tasks and actors begin with `ray::`.
+# The role of a process by the beginning of its title. Titles of Ray's tasks and actors begin with
+# `ray::`.
 ROLES = {
     "driver": "driver",
     "ray::_DataActor": "actor",
@@ -93,7 +96,8 @@ def role_of(command: list[str], is_driver: bool) -> str:
     """Return the role of a process, a key of `COLUMNS_SHOWN`.
 
     Args:
-        command: Command line of the process. Ray replaces the command line of its workers with a title.
+        command: Command line of the process. Ray replaces the command line of its workers with a
+            title.
         is_driver: True if this is the process that runs the sweep.
     """
     text = " ".join(command)
@@ -106,7 +110,9 @@ def role_of(command: list[str], is_driver: bool) -> str:
 
 
 def memory_by_role(driver: int | None = None) -> dict[str, int]:
-    """Return the memory of a process and all its descendants in bytes, by role. `shared` is the shared memory of all of them.
+    """Return the memory of a process and all its descendants in bytes, by role.
+
+    `shared` is the shared memory of all of them.
 
     Args:
         driver: Id of the process that runs the sweep; None for this process.
@@ -133,7 +139,8 @@ def sampled() -> Iterator[list[tuple[float, dict[str, int]]]]:
     """Measure in a thread, every `INTERVAL` seconds, until the block ends.
 
     Yields:
-        The measurements so far: the seconds since the start of the block, and the memory by role in bytes.
+        The measurements so far: the seconds since the start of the block, and the memory by role in
+            bytes.
     """
     found: list[tuple[float, dict[str, int]]] = []
     ended, began = threading.Event(), time.monotonic()
@@ -176,7 +183,10 @@ def run(task: Task, rows: int, chain: str = "") -> dict[str, Any]:
     import sweeps
 
     file, space = task.folder / "rows.parquet", task.folder / "memory.yaml"
-    code = "import sys; from pathlib import Path; from benchmarks.memory import write_rows; write_rows(Path(sys.argv[1]), int(sys.argv[2]))"
+    code = (
+        "import sys; from pathlib import Path; from benchmarks.memory import write_rows; "
+        "write_rows(Path(sys.argv[1]), int(sys.argv[2]))"
+    )
     subprocess.run([sys.executable, "-c", code, str(file), str(rows)], cwd=ROOT, check=True)
     space.write_text(SPACE.format(file=file, trials=task.trials, chain=chain))
     with sampled() as found:

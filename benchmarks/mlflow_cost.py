@@ -1,9 +1,11 @@
-"""Cost of logging to MLflow, which runs in a process beside the driver: the taxi sweep with MLflow on and off.
+"""Cost of logging to MLflow, which runs in a process beside the driver: the taxi sweep with MLflow
+on and off.
 
-The sweep has 12 trials with 100 rounds each on 360,000 rows. XGBoost uses two threads and therefore both cores, so MLflow takes its time
-from the training. Each round reports six metrics, and all of them are logged. The database exists before the measurement starts, as for
-the second sweep in a root folder. *Off* is `trackers: []`. *The search* is the time from the start of the first trial to the end of the
-last trial.
+The sweep has 12 trials with 100 rounds each on 360,000 rows. XGBoost uses two threads and therefore
+both cores, so MLflow takes its time from the training. Each round reports six metrics, and all of
+them are logged. The database exists before the measurement starts, as for the second sweep in a
+root folder. *Off* is `trackers: []`. *The search* is the time from the start of the first trial to
+the end of the last trial.
 
     TLC_FILES=... python -m benchmarks.mlflow_cost --repeats 1 --trials 2
 """

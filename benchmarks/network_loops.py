@@ -117,7 +117,8 @@ def final(
 def bare_lightning(
     seed: int, epochs: int, batch_size: int, train: Any, valid: Any, rank: int, world: int
 ) -> dict[str, float]:
-    """Train with `lightning.Trainer`, validate after each epoch, and measure the model of the best epoch.
+    """Train with `lightning.Trainer`, validate after each epoch, and measure the model of the best
+    epoch.
 
     Args:
         seed: The trial's seed. Both sides train the same model.
@@ -207,7 +208,9 @@ def bare_transformers(
     world: int,
     folder: Path,
 ) -> dict[str, float]:
-    """Train with `transformers.Trainer`, evaluate after each epoch, and measure the model of the best epoch; see `bare_lightning`."""
+    """Train with `transformers.Trainer`, evaluate after each epoch, and measure the model of the
+    best epoch; see `bare_lightning`.
+    """
 
     class Best(transformers.TrainerCallback):
         value, weights = np.inf, None

@@ -17,7 +17,8 @@ class Swept:
     """Result of a sweep.
 
     Attributes:
-        begins, ends: Time at which each ended trial started and ended, in seconds since the epoch, in the order of the trials' numbers.
+        begins, ends: Time at which each ended trial started and ended, in seconds since the epoch,
+            in the order of the trials' numbers.
         whole: Duration of `sweeps.run` in seconds, including the export.
         result: Return value of `sweeps.run`.
         tried: The `params` of each trial, in the order of the trials' numbers.
@@ -33,8 +34,8 @@ class Swept:
     def numbers(self) -> dict[str, Any]:
         """Return the measures of the sweep.
 
-        `trial` is the time for each trial, see `steady`. `search` is the time from the start of the first trial to the end of the last
-        trial. `whole` is the duration of `sweeps.run`.
+        `trial` is the time for each trial, see `steady`. `search` is the time from the start of the
+        first trial to the end of the last trial. `whole` is the duration of `sweeps.run`.
         """
         search = max(self.ends) - min(self.begins)
         best = self.result.best["value"] if self.result.best else None

@@ -1,6 +1,7 @@
 """The other tools: Optuna alone, Ray Tune, and Ray Train in Ray Tune.
 
-Each tool is used as its documentation shows, with settings that are tuned for speed as far as the documentation describes them.
+Each tool is used as its documentation shows, with settings that are tuned for speed as far as the
+documentation describes them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def optuna_loop(
         tried: List to which the parameters of each trial are appended, in order.
 
     Returns:
-        `trial`, the time for each trial, see `steady`. `search`, the time from the start of the first trial to the end of the last trial.
+        `trial`, the time for each trial, see `steady`. `search`, the time from the start of the
+        first trial to the end of the last trial.
     """
     import optuna
 
@@ -61,7 +63,8 @@ def tune_run(
         slots: Number of trials that run at once.
         reuse: Tune's option `reuse_actors`.
         cpus: Number of CPUs of the Ray that is started.
-        tried: List to which the configuration of each trial is appended, in the order in which the trials end.
+        tried: List to which the configuration of each trial is appended, in the order in which the
+            trials end.
 
     Returns:
         `trial`, the time for each trial, see `steady`. `whole`, the duration of `Tuner.fit`.
@@ -122,9 +125,11 @@ def sleep_function(config: dict[str, Any]) -> None:
 
 
 def in_tune(trainer: str, loop: Any, workers: int, data: Any) -> Any:
-    """Return what Ray documents in place of `Tuner(Trainer)`: a Tune function trial that calls the `fit` of a Train V2 trainer.
+    """Return what Ray documents in place of `Tuner(Trainer)`: a Tune function trial that calls the
+    `fit` of a Train V2 trainer.
 
-    The trial requests only memory. With Tune's default of one CPU, two workers would find no free CPU on two cores.
+    The trial requests only memory. With Tune's default of one CPU, two workers would find no free
+    CPU on two cores.
 
     Args:
         trainer: `torch` or `xgboost`.
@@ -167,10 +172,13 @@ def _driver(config: dict[str, Any], trainer: str, loop: Any, workers: int, data:
 
 
 def let_the_last_report_through() -> None:
-    """Keep the driver alive until its last report has arrived. Otherwise it may hang forever. This takes a tenth of a second.
+    """Keep the driver alive until its last report has arrived. Otherwise it may hang forever.
 
-    It happened in one of four trials with a health check every 0.05 s. Tune's thread takes a report from the callback's queue and puts it
-    into a queue that holds one item. If the end of the driver was just put there, the thread waits forever (ray/train/_internal/session.py,
+    This takes a tenth of a second.
+
+    It happened in one of four trials with a health check every 0.05 s. Tune's thread takes a report
+    from the callback's queue and puts it into a queue that holds one item. If the end of the driver
+    was just put there, the thread waits forever (ray/train/_internal/session.py,
     `_get_result_from_queues`).
     """
     from ray.train._internal.session import get_session

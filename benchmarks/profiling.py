@@ -1,8 +1,9 @@
 """Measure where the time of a trial in sweeps goes.
 
-Stopwatches measure the path of a trial through the processes, and py-spy samples what each process does. Only `--profile` uses this module.
-The stopwatches wrap decisions of the driver and the training loop, so this module uses internal names of sweeps. If such a name no longer
-exists, the profile lacks the line.
+Stopwatches measure the path of a trial through the processes, and py-spy samples what each process
+does. Only `--profile` uses this module. The stopwatches wrap decisions of the driver and the
+training loop, so this module uses internal names of sweeps. If such a name no longer exists, the
+profile lacks the line.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def swept(
         trainer: The trainer as the space file names it.
         loop: The training loop as a reference.
         constants: Constants of `params`.
-        tried: List to which the `params` of each trial are appended, in the order of the trials' numbers.
+        tried: List to which the `params` of each trial are appended, in the order of the trials'
+            numbers.
     """
     tried = [] if tried is None else tried
     if not task.profile:
@@ -114,7 +116,10 @@ def _stopwatches(clocks: list[tuple[str, str, float, float]]) -> Iterator[None]:
 def way(
     clocks: list[tuple[str, str, float, float]], loops: dict[str, tuple[float, float]]
 ) -> list[str]:
-    """Return the median times between the stations of a trial. The first eighth of the trials is left out."""
+    """Return the median times between the stations of a trial.
+
+    The first eighth of the trials is left out.
+    """
     begins = {trial: (began, ended) for what, trial, began, ended in clocks if what == "begin"}
     ends: dict[str, tuple[float, float]] = {}
     for what, trial, began, ended in clocks:
@@ -151,7 +156,8 @@ def way(
                 f"| {name} | {shown(statistics.median(values), 'ms')} | {shown(high, 'ms')} |"
             )
     lines.append(
-        f"| rounds of Tune's loop a trial; a tick | {shown(len(ticks) / len(begins))} | {shown(sum(ticks) / max(1, len(ticks)), 'ms')} |"
+        f"| rounds of Tune's loop a trial; a tick | {shown(len(ticks) / len(begins))} | "
+        f"{shown(sum(ticks) / max(1, len(ticks)), 'ms')} |"
     )
     return lines
 
@@ -222,7 +228,8 @@ def _sample(spy: str, folder: Path, times: Path, found: dict[str, Path]) -> None
 
 
 def summary(name: str, raw: str, top: int = 8) -> list[str]:
-    """Summarize the stacks of a process: how busy each thread was, and which functions were most often at the top of and in the stacks.
+    """Summarize the stacks of a process: how busy each thread was, and which functions were most
+    often at the top of and in the stacks.
 
     Args:
         name: Name of the process.
@@ -270,7 +277,9 @@ def summary(name: str, raw: str, top: int = 8) -> list[str]:
 
 
 def _short(call: str) -> str:
-    """Shorten the path in a frame: `function (/a/b/ray/tune/x.py:12)` becomes `function (tune/x.py)`."""
+    """Shorten the path in a frame: `function (/a/b/ray/tune/x.py:12)` becomes `function
+    (tune/x.py)`.
+    """
     function, _, place = call.partition(" (")
     path = place.rpartition(":")[0] or place.rstrip(")")
     return f"{function} ({'/'.join(path.split(os.sep)[-2:])})"

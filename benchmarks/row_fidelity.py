@@ -1,9 +1,11 @@
-"""Measure what `scheduler: {resource: data.rows}` saves: two sweeps of a random forest with the same searcher, with and without it.
+"""Measure what `scheduler: {resource: data.rows}` saves: two sweeps of a random forest with the
+same searcher, with and without it.
 
     python -m benchmarks.row_fidelity FOLDER [SEED ...]
 
-Each sweep runs `search_spaces/data_rows.yaml`, one trial at a time. The estimator logs how many rows each fit reads and how much CPU time
-it takes, so that other processes on the machine do not change the result. `FOLDER` gets the sweeps and one JSON line for each.
+Each sweep runs `search_spaces/data_rows.yaml`, one trial at a time. The estimator logs how many
+rows each fit reads and how much CPU time it takes, so that other processes on the machine do not
+change the result. `FOLDER` gets the sweeps and one JSON line for each.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ LOG = "ROW_FIDELITY_LOG"
 
 
 class Forest(RandomForestClassifier):
-    """A random forest that logs each fit to the file that the environment variable `ROW_FIDELITY_LOG` names."""
+    """A random forest that logs each fit to the file that the environment variable
+    `ROW_FIDELITY_LOG` names.
+    """
 
     def fit(self, x: Any, y: Any, sample_weight: Any = None) -> Forest:
         began = time.process_time()

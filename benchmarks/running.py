@@ -35,7 +35,8 @@ from benchmarks.common import (
 )
 
 ROOT = Path(__file__).parent.parent
-MARK = "SWEEPS_BENCHMARK"  # Environment variable with the token of a run. All processes of the run have it.
+# Environment variable with the token of a run. All processes of the run have it.
+MARK = "SWEEPS_BENCHMARK"
 ENDS_WITHIN = 20.0
 VERSIONS = ("ray", "torch", "xgboost", "optuna", "mlflow", "scikit-learn", "pandas", "numpy")
 
@@ -48,7 +49,9 @@ class RunFailed(Exception):
 
 
 def machine() -> dict[str, str]:
-    """Return the facts on which the measures depend: cores, processor, memory, GPUs, versions and commit."""
+    """Return the facts on which the measures depend: cores, processor, memory, GPUs, versions and
+    commit.
+    """
     facts = {
         "cores": str(
             len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -102,7 +105,8 @@ def run_side(workload: Workload, side: Side, trials: int, profile: bool = False)
     """Run a side once, in a separate process.
 
     Raises:
-        RunFailed: The run failed, took too long, or did not end all of its processes. The message contains the last lines of its output.
+        RunFailed: The run failed, took too long, or did not end all of its processes. The message
+            contains the last lines of its output.
     """
     token = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix=f"bench-{workload.name}-") as name:
@@ -149,7 +153,8 @@ def run_side(workload: Workload, side: Side, trials: int, profile: bool = False)
                     )  # The killed Ray could not delete its own folder.
                 if isinstance(e, subprocess.TimeoutExpired):
                     raise RunFailed(
-                        f"{workload.name}, {side.name}: took longer than {workload.timeout:.0f} s\n{_tail(log)}"
+                        f"{workload.name}, {side.name}: took longer than {workload.timeout:.0f} "
+                        f"s\n{_tail(log)}"
                     ) from None
                 raise
         left = _end(token, process.pid)
@@ -167,7 +172,10 @@ def _tail(log: Path) -> str:
 
 
 def _end(token: str, leader: int) -> list[str]:
-    """Wait until all processes of a run have ended. Kill the processes that do not end, and return their names."""
+    """Wait until all processes of a run have ended.
+
+    Kill the processes that do not end, and return their names.
+    """
     give_up = time.monotonic() + ENDS_WITHIN
     while (found := _left(token, leader)) and time.monotonic() < give_up:
         time.sleep(0.1)
@@ -180,8 +188,8 @@ def _end(token: str, leader: int) -> list[str]:
 def _left(token: str, leader: int) -> dict[int, str]:
     """Return the living processes of a run, with their commands.
 
-    A process belongs to the run if it is in the run's session or has the run's token in its environment. Ray's workers overwrite their
-    environment, so the session is also checked.
+    A process belongs to the run if it is in the run's session or has the run's token in its
+    environment. Ray's workers overwrite their environment, so the session is also checked.
     """
     found = {}
     for path in Path("/proc").glob("[0-9]*"):
@@ -203,7 +211,10 @@ def _left(token: str, leader: int) -> dict[int, str]:
 
 @contextlib.contextmanager
 def local_ray(cpus: int = 2) -> Iterator[Any]:
-    """Start a Ray for this process, with the same settings for all sides. Delete the folder of its session at the end."""
+    """Start a Ray for this process, with the same settings for all sides.
+
+    Delete the folder of its session at the end.
+    """
     import ray
 
     from sweeps.execution.cluster import NICENESS
@@ -248,8 +259,8 @@ def record(
         command: Command that the user typed.
         sides: Names of the sides to run; empty for all sides.
         trials: Number of trials, if fewer than the sides' default.
-        before: Number of repeats that exist already. Each repeat begins with another side, because the speed of a machine changes over
-            time.
+        before: Number of repeats that exist already. Each repeat begins with another side, because
+            the speed of a machine changes over time.
 
     Returns:
         The record. If a side fails, the record contains the problem, and the side is not run again.
@@ -279,7 +290,8 @@ def record(
                 f"{k} {v:.4g}" for k, v in samples[-1].values.items() if isinstance(v, int | float)
             )
             say(
-                f"{workload.name} {repeat + 1}/{repeats} {side.name} ({n} trials, {time.monotonic() - began_side:.0f} s): {numbers}"
+                f"{workload.name} {repeat + 1}/{repeats} {side.name} ({n} trials, "
+                f"{time.monotonic() - began_side:.0f} s): {numbers}"
             )
     return WorkloadRecord(
         workload.name,
@@ -298,7 +310,9 @@ def say(text: str) -> None:
 
 
 def end_on_sigterm() -> None:
-    """Turn SIGTERM into an exception, so that a run that is ended from outside ends the processes that it started."""
+    """Turn SIGTERM into an exception, so that a run that is ended from outside ends the processes
+    that it started.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 

@@ -1,4 +1,6 @@
-"""A script and a `ray.tune.Trainable`, which the trainers `command` and `trainable` run, and bare loops that run the same."""
+"""A script and a `ray.tune.Trainable`, which the trainers `command` and `trainable` run, and bare
+loops that run the same.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Speed of serving: `sweeps serve` compared with `mlflow models serve`, and `sweeps predict` compared with a bare loop.
+"""Speed of serving: `sweeps serve` compared with `mlflow models serve`, and `sweeps predict`
+compared with a bare loop.
 
-`python -m benchmarks.serving` writes reports/serving.md. Each server is a separate process. This process sends the requests over the
-loopback interface, through 8 connections that stay open. The two servers are measured in turn. The report has the medians of the repeats.
+`python -m benchmarks.serving` writes reports/serving.md. Each server is a separate process. This
+process sends the requests over the loopback interface, through 8 connections that stay open. The
+two servers are measured in turn. The report has the medians of the repeats.
 """
 
 from __future__ import annotations
@@ -138,7 +140,10 @@ async def _ask(port: int, request: bytes, until: float, took: list[float]) -> No
 
 def load_of(port: int, path: str, body: bytes, seconds: float) -> tuple[float, float, float]:
     """Return the requests per second, and the latencies p50 and p99 in ms, with 8 connections."""
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode()
 
     async def all_of_them() -> tuple[float, list[float]]:
         took: list[float] = []
@@ -206,7 +211,9 @@ def serving(
 
 
 def bulk(bundle: Path, folder: Path, repeats: int, count: int) -> dict[str, list[float]]:
-    """Measure the rows per second of `sweeps predict` and of a bare loop in turn, from Parquet to Parquet."""
+    """Measure the rows per second of `sweeps predict` and of a bare loop in turn, from Parquet to
+    Parquet.
+    """
     import pyarrow.parquet as pq
 
     from sweeps.bundle.model import load_bundle
@@ -239,10 +246,13 @@ def bulk(bundle: Path, folder: Path, repeats: int, count: int) -> dict[str, list
 
 
 def first_prediction(bundle: Path, repeats: int) -> list[float]:
-    """Return the seconds from the start of a new process to its first prediction with `mlflow.pyfunc.load_model`."""
+    """Return the seconds from the start of a new process to its first prediction with
+    `mlflow.pyfunc.load_model`.
+    """
     code = (
         "import sys, mlflow.pyfunc, pandas as pd\n"
-        "mlflow.pyfunc.load_model(sys.argv[1]).predict(pd.read_parquet(sys.argv[1] + '/data/sweep/check.parquet').head(1))"
+        "mlflow.pyfunc.load_model(sys.argv[1]).predict(pd.read_parquet(sys.argv[1] + "
+        "'/data/sweep/check.parquet').head(1))"
     )
     took = []
     for _ in range(repeats):
@@ -265,10 +275,14 @@ def report(
     """Return the report."""
     lines = [
         "# Serving\n",
-        f"`make bench-serving` on {os.cpu_count()} cores ({platform.machine()}, Python {platform.python_version()}). The bundle has an "
-        "XGBoost model of 100 trees, an imputer, a scaler and a one-hot encoder. Its rows have 20 columns of numbers and 2 columns of "
-        f"text. A second process sends requests through {CONNECTIONS} connections on the loopback interface. The two servers are "
-        f"measured in turn, {args.seconds:g} s each. A cell has the median of {args.repeats} measurements (lowest and highest in "
+        f"`make bench-serving` on {os.cpu_count()} cores ({platform.machine()}, Python "
+        f"{platform.python_version()}). The bundle has an "
+        "XGBoost model of 100 trees, an imputer, a scaler and a one-hot encoder. Its rows have 20 "
+        "columns of numbers and 2 columns of "
+        f"text. A second process sends requests through {CONNECTIONS} connections on the loopback "
+        "interface. The two servers are "
+        f"measured in turn, {args.seconds:g} s each. A cell has the median of {args.repeats} "
+        "measurements (lowest and highest in "
         "brackets).\n",
         "| rows in a request | | requests/s | p50, ms | p99, ms |",
         "|---|---|---|---|---|",
@@ -281,17 +295,20 @@ def report(
         for name in ("sweeps serve", "mlflow models serve"):
             spread = [[m[i] for m in served[name, n]] for i in range(3)]
             cells = [
-                f"{middle[name, n][i]:.{0 if i == 0 else 1}f} ({min(s):.{0 if i == 0 else 1}f} to {max(s):.{0 if i == 0 else 1}f})"
+                f"{middle[name, n][i]:.{0 if i == 0 else 1}f} ({min(s):.{0 if i == 0 else 1}f} to "
+                f"{max(s):.{0 if i == 0 else 1}f})"
                 for i, s in enumerate(spread)
             ]
             lines.append(f"| {n} | `{name}` | {' | '.join(cells)} |")
         ours, theirs = middle["sweeps serve", n], middle["mlflow models serve", n]
         lines.append(
-            f"| {n} | ratio | {ours[0] / theirs[0]:.1f} × | {ours[1] / theirs[1]:.2f} × | {ours[2] / theirs[2]:.2f} × |"
+            f"| {n} | ratio | {ours[0] / theirs[0]:.1f} × | {ours[1] / theirs[1]:.2f} × | "
+            f"{ours[2] / theirs[2]:.2f} × |"
         )
     bulk_middle = {name: statistics.median(values) for name, values in rates.items()}
     lines += [
-        f"\n`sweeps predict` with {args.rows:,} rows, from Parquet to Parquet, including the time to load the bundle. The bare loop reads "
+        f"\n`sweeps predict` with {args.rows:,} rows, from Parquet to Parquet, including the time "
+        "to load the bundle. The bare loop reads "
         "the rows, calls the loaded model and writes the predictions:\n",
         "| | rows/s |",
         "|---|---|",
@@ -300,7 +317,8 @@ def report(
             for name, v in rates.items()
         ),
         f"| ratio | {bulk_middle['sweeps predict'] / bulk_middle['a bare loop']:.2f} × |",
-        f"\nTime from the start of a new process to its first prediction, with `mlflow.pyfunc.load_model`: "
+        "\nTime from the start of a new process to its first prediction, with "
+        "`mlflow.pyfunc.load_model`: "
         f"{statistics.median(first):.2f} s ({min(first):.2f} to {max(first):.2f}).\n",
     ]
     return "\n".join(lines)

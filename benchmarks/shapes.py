@@ -1,12 +1,16 @@
-"""What gangs of warm workers cost: starts, changes of shape, a lost rank, and the fixed cost of a sweep.
+"""What gangs of warm workers cost: starts, changes of shape, a lost rank, and the fixed cost of a
+sweep.
 
-*One trial* and *two tiny trials* are commands, from their start to their end, in a folder in which MLflow's database exists (to create
-the database takes MLflow 1.4 CPU-seconds, once for each folder of sweeps). All other sweeps run in a Ray that runs already, and their
-time is from the start of the first trial to the end of the last one. *32 trials* train XGBoost on digits, on one worker, on two, and on one
-and two in turn; on *two nodes*, each node has one CPU. *40 trials* sleep four times 0.5 s on one or two workers, with a sum over all ranks
-after each sleep, on three nodes of two logical CPUs; their share is the time of all ranks over the time of all CPUs. *A gang* is formed
-again from workers that were in other gangs meanwhile. *A lost rank* is killed with SIGKILL, and the time ends with the next report.
-The row of small trials is the overhead of `xgb_small`, and the row of distributed trials is the time of `ddp_digits`.
+*One trial* and *two tiny trials* are commands, from their start to their end, in a folder in which
+MLflow's database exists (to create the database takes MLflow 1.4 CPU-seconds, once for each folder
+of sweeps). All other sweeps run in a Ray that runs already, and their time is from the start of the
+first trial to the end of the last one. *32 trials* train XGBoost on digits, on one worker, on two,
+and on one and two in turn; on *two nodes*, each node has one CPU. *40 trials* sleep four times 0.5
+s on one or two workers, with a sum over all ranks after each sleep, on three nodes of two logical
+CPUs; their share is the time of all ranks over the time of all CPUs. *A gang* is formed again from
+workers that were in other gangs meanwhile. *A lost rank* is killed with SIGKILL, and the time ends
+with the next report. The row of small trials is the overhead of `xgb_small`, and the row of
+distributed trials is the time of `ddp_digits`.
 
     python -m benchmarks.shapes --repeats 1 --side lost-rank
 """
@@ -80,7 +84,8 @@ def space_file(task: Task, name: str, text: str) -> Path:
 
 
 def swept(task: Task, name: str, text: str, address: str | None = None) -> float:
-    """Run a sweep, and return the seconds from the start of the first trial to the end of the last one.
+    """Run a sweep, and return the seconds from the start of the first trial to the end of the last
+    one.
 
     Raises:
         RuntimeError: A trial has not completed.
@@ -112,7 +117,9 @@ def nodes(count: int, cpus: int) -> Iterator[str]:
 
 
 def command(task: Task, trainer: str, workers: int) -> dict[str, Any]:
-    """Run a tiny sweep as a command; return its seconds, and the parts before, during and after the trials."""
+    """Run a tiny sweep as a command; return its seconds, and the parts before, during and after the
+    trials.
+    """
     from sweeps.tracking.mlflow import sqlite_tables
 
     runs = task.folder / "runs"
@@ -147,7 +154,9 @@ def command(task: Task, trainer: str, workers: int) -> dict[str, Any]:
 
 
 def in_turn(task: Task, address: str | None = None) -> dict[str, Any]:
-    """Run trials on one worker, on two, and on one and two in turn; return the time of the last over the mean of the others."""
+    """Run trials on one worker, on two, and on one and two in turn; return the time of the last
+    over the mean of the others.
+    """
     seconds = {
         name: swept(task, name, MANY.format(trials=task.trials, workers=workers), address)
         for name, workers in (("one", "1"), ("two", "2"), ("turns", TWO_IN_TURN))
@@ -170,7 +179,9 @@ def in_turn_on_nodes(task: Task) -> dict[str, Any]:
 
 
 def utilization(task: Task) -> dict[str, Any]:
-    """Run trials that sleep on three nodes; return the used share of the CPUs, the processes, and the gangs that were split needlessly."""
+    """Run trials that sleep on three nodes; return the used share of the CPUs, the processes, and
+    the gangs that were split needlessly.
+    """
     workers = "{choice: [1, 2]}"
     text = LOOP.format(
         loop="sleep_in_steps",
@@ -203,7 +214,9 @@ def utilization(task: Task) -> dict[str, Any]:
 
 
 def had_room(gang: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> bool:
-    """Return whether one node had room for all workers of a gang during the half second before the gang began."""
+    """Return whether one node had room for all workers of a gang during the half second before the
+    gang began.
+    """
     began, names = min(r["began"] for r in gang), {r["node"] for r in ranks}
     others = [
         r
@@ -217,7 +230,9 @@ def had_room(gang: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> bool:
 
 
 def formed_again(task: Task, backend: str) -> dict[str, Any]:
-    """Run trials on two workers and on one in turn; return the median time to connect a gang of workers that were connected before."""
+    """Run trials on two workers and on one in turn; return the median time to connect a gang of
+    workers that were connected before.
+    """
     import ray
 
     from sweeps.execution import pool
@@ -261,7 +276,9 @@ def logged_pool(file: str) -> type:
 
 
 def lost_rank(task: Task) -> dict[str, Any]:
-    """Kill rank 1 of a gang of two in the middle of a trial; return the seconds until the next report, and the number of new processes."""
+    """Kill rank 1 of a gang of two in the middle of a trial; return the seconds until the next
+    report, and the number of new processes.
+    """
     killed: list[tuple[float, set[int]]] = []
 
     def pids() -> set[int]:
@@ -366,11 +383,13 @@ def notes(median: Median) -> list[str]:
     if all(part is not None for part in parts):
         before, during, after = (f"{part:.1f} s" for part in parts)
         found.append(
-            f"Two tiny trials: {before} until the first trial starts, {during} for the trials, and {after} after the last trial."
+            f"Two tiny trials: {before} until the first trial starts, {during} for the trials, "
+            f"and {after} after the last trial."
         )
     if (processes := median("three-nodes", "processes")) is not None:
         found.append(
-            f"40 trials on three nodes: {processes:.0f} processes, {median('three-nodes', 'split'):.0f} gangs on more than one node."
+            f"40 trials on three nodes: {processes:.0f} processes, "
+            f"{median('three-nodes', 'split'):.0f} gangs on more than one node."
         )
     return found
 

@@ -51,7 +51,9 @@ def bare_sgd(seed: int, train: Table, valid: Table) -> dict[str, float]:
 def _measured(
     model: Any, step: Callable[[], Any], snapshot: Callable[[], Any], valid: Table
 ) -> dict[str, float]:
-    """Train ten steps, compute the logloss on valid after each step, and return the metrics of the model of the best step."""
+    """Train ten steps, compute the logloss on valid after each step, and return the metrics of the
+    model of the best step.
+    """
     best, kept = np.inf, None
     for _ in range(STEPS):
         step()

@@ -1,9 +1,12 @@
-"""500 trials that only sleep, two at a time, with TPE: the share of the slots' time that trials use.
+"""500 trials that only sleep, two at a time, with TPE: the share of the slots' time that trials
+use.
 
-A trial sleeps 1 s or 0.1 s, and reports once. *Efficiency* is the share of time in which the two slots sleep, in steady state: the time of
-the sleep, divided by the number of slots and by the time for each trial as defined above. *From the start* is the same share over the whole
-duration of `sweeps.run` or `Tuner.fit`. It includes the start of workers and, for sweeps, the export at the end. Ray runs already before
-the measurement starts. TPE suggests `x`, and the trial reports `x`. Tune runs 40 trials.
+A trial sleeps 1 s or 0.1 s, and reports once. *Efficiency* is the share of time in which the two
+slots sleep, in steady state: the time of the sleep, divided by the number of slots and by the time
+for each trial as defined above. *From the start* is the same share over the whole duration of
+`sweeps.run` or `Tuner.fit`. It includes the start of workers and, for sweeps, the export at the
+end. Ray runs already before the measurement starts. TPE suggests `x`, and the trial reports `x`.
+Tune runs 40 trials.
 
     python -m benchmarks.sleepers --repeats 1 --trials 20
 """

@@ -1,8 +1,11 @@
-"""The quickstart and the taxi space, with an earlier version and the current version: duration of the command, and the value found.
+"""The quickstart and the taxi space, with an earlier version and the current version: duration of
+the command, and the value found.
 
-*Before* is commit 3d17d2a, in a separate folder. Its default search is `tpe`, and its trainer measures six metrics in every round. *Now* is
-this checkout, once with `search.algorithm: auto`, which is `gp` in both spaces, and once with `tpe`. Both spaces run unchanged, with the
-seed that they contain: 16 trials of the quickstart, and 24 trials of the taxi space, whose objective is an AUC.
+*Before* is commit 3d17d2a, in a separate folder. Its default search is `tpe`, and its trainer
+measures six metrics in every round. *Now* is this checkout, once with `search.algorithm: auto`,
+which is `gp` in both spaces, and once with `tpe`. Both spaces run unchanged, with the seed that
+they contain: 16 trials of the quickstart, and 24 trials of the taxi space, whose objective is an
+AUC.
 
     TLC_FILES=... python -m benchmarks.spaces --repeats 3
 """
@@ -72,7 +75,10 @@ def sweep(space: str, folder: Path, where: Path, changes: Sequence[str]) -> dict
 
 
 def run(task: Task, space: str, before: bool, overrides: tuple[str, ...]) -> dict[str, Any]:
-    """Run a shipped space file with the earlier or the current version. Raise a RuntimeError if the command fails."""
+    """Run a shipped space file with the earlier or the current version.
+
+    Raise a RuntimeError if the command fails.
+    """
     where = checkout(task.folder / "before") if before else ROOT
     began = time.time()
     told = sweep(SPACES[space], task.folder / "runs", where, overrides)

@@ -1,9 +1,12 @@
-"""Streams that are four times as large as the object store: 20 sweeps, each with two concurrent trials of two workers.
+"""Streams that are four times as large as the object store: 20 sweeps, each with two concurrent
+trials of two workers.
 
-Each sweep has its own Ray with an object store of 100 MB. It reads 400 MB of Parquet files: once to count the rows, once to fit a scaler,
-and then three epochs in each of two trials. In the middle of each epoch, every rank reads `valid` as well, transforms a part of its rows in
-Ray Data's tasks, and keeps the iterator of `train` open meanwhile. A sweep that takes longer than `LATEST` seconds counts as a deadlock.
-PSS (see `benchmarks.memory`) is summed every half second over the sweep's processes and Ray's.
+Each sweep has its own Ray with an object store of 100 MB. It reads 400 MB of Parquet files: once to
+count the rows, once to fit a scaler, and then three epochs in each of two trials. In the middle of
+each epoch, every rank reads `valid` as well, transforms a part of its rows in Ray Data's tasks, and
+keeps the iterator of `train` open meanwhile. A sweep that takes longer than `LATEST` seconds counts
+as a deadlock. PSS (see `benchmarks.memory`) is summed every half second over the sweep's processes
+and Ray's.
 
     python -m benchmarks.streaming 20
 """
@@ -81,7 +84,8 @@ def write_files(folder: Path) -> int:
 
 
 def run(folder: Path, data: Path) -> dict[str, Any]:
-    """Run one sweep in a new process, and return its duration in seconds, its largest PSS in bytes and its result.
+    """Run one sweep in a new process, and return its duration in seconds, its largest PSS in bytes
+    and its result.
 
     Raises:
         TimeoutError: The sweep took longer than `LATEST` seconds.
@@ -131,7 +135,9 @@ def run(folder: Path, data: Path) -> dict[str, Any]:
 
 
 def _watch(pid: int, peaks: dict[str, float], over: threading.Event) -> None:
-    """Every half second, update the largest sum of PSS of a process and its descendants, and its part in shared memory."""
+    """Every half second, update the largest sum of PSS of a process and its descendants, and its
+    part in shared memory.
+    """
     import psutil
 
     from benchmarks.memory import memory_by_role
@@ -164,7 +170,8 @@ def main(runs: int) -> int:
         for key in done[0]:
             values = [each[key] for each in done]
             print(
-                f"{key}: median {_shown(key, statistics.median(values))}, largest {_shown(key, max(values))}"
+                f"{key}: median {_shown(key, statistics.median(values))}, largest "
+                f"{_shown(key, max(values))}"
             )
         return 0
     finally:

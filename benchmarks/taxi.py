@@ -1,4 +1,6 @@
-"""The taxi data of the benchmarks: `search_spaces/taxi.py`, rows split by month, and four preprocessors for sweeps and scikit-learn."""
+"""The taxi data of the benchmarks: `search_spaces/taxi.py`, rows split by month, and four
+preprocessors for sweeps and scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ def absent() -> str | None:
     import glob
 
     if not os.environ.get(FILES):
-        return f"{FILES} is not set; it takes a path or glob of TLC trip records, see search_spaces/taxi_big_tip.yaml"
+        return (
+            f"{FILES} is not set; it takes a path or glob of TLC trip records, see "
+            "search_spaces/taxi_big_tip.yaml"
+        )
     found = glob.glob(os.path.expanduser(os.environ[FILES]))
     return None if found else f"{FILES} is {os.environ[FILES]}, which no file matches"
 
@@ -71,7 +76,8 @@ def split(trips: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:
     """Split the rows by month.
 
     Returns:
-        train, valid, labels of train, labels of valid. Valid has the latest whole months, with about 8 % of the rows.
+        train, valid, labels of train, labels of valid. Valid has the latest whole months, with
+        about 8 % of the rows.
     """
     rows = trips[MONTH].value_counts().sort_index(ascending=False).cumsum()
     first = rows.index[int((rows >= VALID * len(trips)).to_numpy().argmax())]
@@ -107,7 +113,9 @@ def pipeline(number: int, memory: Path | None) -> Any:
 
 
 def suggested(trial: Any) -> dict[str, float]:
-    """Suggest the tuned parameters in a bare Optuna loop. `TUNED` has the same parameters for sweeps.
+    """Suggest the tuned parameters in a bare Optuna loop.
+
+    `TUNED` has the same parameters for sweeps.
 
     The time to build a tree hardly depends on these parameters.
     """

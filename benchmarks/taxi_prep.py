@@ -1,16 +1,21 @@
-"""Value of fitting preprocessors once: 32 trials on 360,000 taxi trips, 4 preprocessors × 8 trials, XGBoost with 200 rounds.
+"""Value of fitting preprocessors once: 32 trials on 360,000 taxi trips, 4 preprocessors × 8 trials,
+XGBoost with 200 rounds.
 
-Trials run one at a time, with two threads. Every side does the same work on the same rows. It converts raw trips to numbers. It applies
-StandardScaler, QuantileTransformer or PowerTransformer to five columns, or TargetEncoder to the zones. Then it calls `xgboost.train` once,
-with depth 6, and measures the logloss on valid after each round. `eta` and `reg_lambda` are tuned. Valid has the latest months. The bare
-loops use Optuna, take the preprocessors in turn and save nothing. The first fits a scikit-learn pipeline for each trial. The second also
-passes `Pipeline(memory=)`. The third is the limit: it gets eight matrices that were made before the measurement. sweeps reads and fits,
-starts its workers, and records the study and MLflow. *The search* is the time from the start of the first trial to the end of the last
-trial. For sweeps it includes the fits and the start of workers; for the bare loops, the fits. *Whole* also includes reading the data and,
-for sweeps, the export. *Fitting* is the part of the bare loops' time that pipelines take.
+Trials run one at a time, with two threads. Every side does the same work on the same rows. It
+converts raw trips to numbers. It applies StandardScaler, QuantileTransformer or PowerTransformer to
+five columns, or TargetEncoder to the zones. Then it calls `xgboost.train` once, with depth 6, and
+measures the logloss on valid after each round. `eta` and `reg_lambda` are tuned. Valid has the
+latest months. The bare loops use Optuna, take the preprocessors in turn and save nothing. The first
+fits a scikit-learn pipeline for each trial. The second also passes `Pipeline(memory=)`. The third
+is the limit: it gets eight matrices that were made before the measurement. sweeps reads and fits,
+starts its workers, and records the study and MLflow. *The search* is the time from the start of the
+first trial to the end of the last trial. For sweeps it includes the fits and the start of workers;
+for the bare loops, the fits. *Whole* also includes reading the data and, for sweeps, the export.
+*Fitting* is the part of the bare loops' time that pipelines take.
 
-*`trainer: xgboost`* is the built-in trainer. It measures logloss, error and AUC on train and valid in each round, which is more work. It is
-in the table only for its fits and its share of the time. The data is read from TLC_FILES, as in search_spaces/taxi_big_tip.yaml.
+*`trainer: xgboost`* is the built-in trainer. It measures logloss, error and AUC on train and valid
+in each round, which is more work. It is in the table only for its fits and its share of the time.
+The data is read from TLC_FILES, as in search_spaces/taxi_big_tip.yaml.
 
     TLC_FILES=... python -m benchmarks.taxi_prep --repeats 1 --trials 4
 """
@@ -140,7 +145,8 @@ def notes(median: Median) -> list[str]:
         if search and fitting and mine is not None:
             share, saved = ratio(fitting, search), less(search, mine)
             found.append(
-                f"{name} spends {shown(fitting, 's')} in its pipelines, {shown(share, '%')} of its search; "
+                f"{name} spends {shown(fitting, 's')} in its pipelines, {shown(share, '%')} of "
+                "its search; "
                 f"ours is {shown(saved, 's')} shorter, {shown(ratio(saved, search), '%')} of it."
             )
     return found

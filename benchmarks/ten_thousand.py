@@ -1,7 +1,9 @@
-"""`python -m benchmarks.ten_thousand`: run many trials that do nothing, and measure the time for each trial, early and late.
+"""`python -m benchmarks.ten_thousand`: run many trials that do nothing, and measure the time for
+each trial, early and late.
 
-The loop of a trial reports once and ends. All time is therefore overhead of sweeps: sampling, the study, Tune, the pool and MLflow. Then
-the sweep is resumed for one more trial. Writes reports/ten_thousand.md.
+The loop of a trial reports once and ends. All time is therefore overhead of sweeps: sampling, the
+study, Tune, the pool and MLflow. Then the sweep is resumed for one more trial. Writes
+reports/ten_thousand.md.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ space:
     depth: {{randint: [1, 9]}}
     kind: {{choice: [a, b, c]}}
 """
-# Runs a sweep. The last line of the output has the times at which trials ended, and the memory of the process.
+# Runs a sweep. The last line of the output has the times at which trials ended, and the memory of
+# the process.
 DRIVE = """
 import json, sys, time
 import psutil
@@ -72,7 +75,9 @@ def python(code: str, *args: object) -> dict:
 
 
 def cost_of(seen: list[list[float]], first: int, last: int) -> float:
-    """Return the seconds for each trial between two counts of ended trials, from the notes that are nearest to these counts."""
+    """Return the seconds for each trial between two counts of ended trials, from the notes that are
+    nearest to these counts.
+    """
     begin = min(seen, key=lambda s: abs(s[1] - first))
     end = min(seen, key=lambda s: abs(s[1] - last))
     return (end[0] - begin[0]) / max(1, end[1] - begin[1])
@@ -117,7 +122,10 @@ def main() -> None:
         ("after a resume: time until the sweep ended, including MLflow", f"{again['whole']:.1f} s"),
     ]
     title = f"# {asked.trials:,} trials that do nothing, {asked.algorithm}\n\n"
-    command = f"    python -m benchmarks.ten_thousand --trials {asked.trials} --algorithm {asked.algorithm}\n\n"
+    command = (
+        f"    python -m benchmarks.ten_thousand --trials {asked.trials} --algorithm "
+        f"{asked.algorithm}\n\n"
+    )
     where = "; ".join(f"{name} {value}" for name, value in machine().items()) + ".\n\n"
     table = "| what | measured |\n|---|---|\n" + "".join(
         f"| {what} | {value} |\n" for what, value in rows
@@ -128,7 +136,9 @@ def main() -> None:
 
 
 def memory(seen: list[list[float]], part: int) -> tuple[float, float]:
-    """Return the driver's resident memory in bytes, when a tenth of the trials had ended and at the end."""
+    """Return the driver's resident memory in bytes, when a tenth of the trials had ended and at the
+    end.
+    """
     return min(seen, key=lambda s: abs(s[1] - part))[2], seen[-1][2]
 
 

@@ -36,7 +36,8 @@ class Network(nn.Sequential):
 def bare(
     seed: int, epochs: int, batch_size: int, train: Tensors, valid: Tensors
 ) -> dict[str, float]:
-    """Train with DistributedDataParallel, measure the logloss on valid after each epoch, and then all metrics of the best epoch's model.
+    """Train with DistributedDataParallel, measure the logloss on valid after each epoch, and then
+    all metrics of the best epoch's model.
 
     Args:
         seed: The trial's seed. Both sides train the same model.

@@ -1,25 +1,30 @@
 """The time inside the trainers by name, and inside bare loops, on 2 CPUs.
 
-The bare loops call `xgb.train`, `lgb.train`, `CatBoost.fit`, `fit` of Keras on PyTorch, `fit` of `lightning.Trainer`, and `train` of
-`transformers.Trainer`. For `torch`, the bare loop is PyTorch's usual one, for `command` the script itself, and for `trainable` calls of
-`Trainable.train`.
-XGBoost grows 100 trees of depth 6 on 324,000 rows and on 426 rows, LightGBM and CatBoost on 324,000 rows. The loop of `torch` trains a
-network with three hidden layers of 128 units on 64,800 rows, for 8 epochs. The script makes 200 passes of `SGDClassifier` over 1,200 rows
-of the digits data, and reports 20 times. Keras trains a network with two hidden layers of 64 units on 32,400 rows
-and on 426 rows, for 5 and 20 epochs, on PyTorch. scikit-learn grows a forest of 100 trees in ten steps on 32,400 rows and on 426 rows, and
-makes ten passes of `SGDClassifier` over 324,000 rows.
-Lightning trains a network with three hidden layers of 128 units on 64,800 rows, for 4 epochs.
-Transformers trains a BERT with two layers of 32 units on 10,000 rows of 14 tokens, for 3 epochs. Lightning, Transformers, `torch` and
-LightGBM run on one worker with two threads, and on two workers with one thread each. Lightning validates all rows of valid on every worker,
-in both sides. `transformers.Trainer` shares them among the workers.
-The bare loops measure the same metrics as the trainers: the logloss on valid after each step; and at the end, for the model of the best
-step, the usual metrics on train and valid, or on valid alone with scikit-learn. The bare loops save nothing. The trainers also report each
-step and write the best model as a checkpoint. *Paired*: a trial runs the trainer and the bare loop in one process. Every second trial runs
-the bare loop first. Each of the two has its own copy of the data, which the first trial makes, and both must train the same model. The
-ratio is the median over the other trials. *Alone* is the bare `xgb.train` in a process without Ray, for the absolute time.
-The trainer `xgboost` can be faster, because `xgb.train` frees its results when it returns. To evaluate the final model, the bare loop
-predicts all rows again (0.3 to 0.4 s at 324,000 rows). The trainer still has the sums of the last round (0.04 s).
-The data are generated. The 14 columns are eight real numbers, three counts, and three codes with 20 to 260 values.
+The bare loops call `xgb.train`, `lgb.train`, `CatBoost.fit`, `fit` of Keras on PyTorch, `fit` of
+`lightning.Trainer`, and `train` of `transformers.Trainer`. For `torch`, the bare loop is PyTorch's
+usual one, for `command` the script itself, and for `trainable` calls of `Trainable.train`. XGBoost
+grows 100 trees of depth 6 on 324,000 rows and on 426 rows, LightGBM and CatBoost on 324,000 rows.
+The loop of `torch` trains a network with three hidden layers of 128 units on 64,800 rows, for 8
+epochs. The script makes 200 passes of `SGDClassifier` over 1,200 rows of the digits data, and
+reports 20 times. Keras trains a network with two hidden layers of 64 units on 32,400 rows and on
+426 rows, for 5 and 20 epochs, on PyTorch. scikit-learn grows a forest of 100 trees in ten steps on
+32,400 rows and on 426 rows, and makes ten passes of `SGDClassifier` over 324,000 rows. Lightning
+trains a network with three hidden layers of 128 units on 64,800 rows, for 4 epochs. Transformers
+trains a BERT with two layers of 32 units on 10,000 rows of 14 tokens, for 3 epochs. Lightning,
+Transformers, `torch` and LightGBM run on one worker with two threads, and on two workers with one
+thread each. Lightning validates all rows of valid on every worker, in both sides.
+`transformers.Trainer` shares them among the workers. The bare loops measure the same metrics as the
+trainers: the logloss on valid after each step; and at the end, for the model of the best step, the
+usual metrics on train and valid, or on valid alone with scikit-learn. The bare loops save nothing.
+The trainers also report each step and write the best model as a checkpoint. *Paired*: a trial runs
+the trainer and the bare loop in one process. Every second trial runs the bare loop first. Each of
+the two has its own copy of the data, which the first trial makes, and both must train the same
+model. The ratio is the median over the other trials. *Alone* is the bare `xgb.train` in a process
+without Ray, for the absolute time. The trainer `xgboost` can be faster, because `xgb.train` frees
+its results when it returns. To evaluate the final model, the bare loop predicts all rows again (0.3
+to 0.4 s at 324,000 rows). The trainer still has the sums of the last round (0.04 s). The data are
+generated. The 14 columns are eight real numbers, three counts, and three codes with 20 to 260
+values.
 
     python -m benchmarks.trainers --repeats 1
 """
@@ -81,7 +86,11 @@ DISTRIBUTED = {
     "transformers": (
         {"loop": "network_loops:paired_transformers"},
         10_000,
-        "num_train_epochs: 3, per_device_train_batch_size: 32, per_device_eval_batch_size: 256, learning_rate: 0.001",
+        (
+            "num_train_epochs: 3, per_device_train_batch_size: 32, per_device_eval_batch_size: "
+            "256, "
+            "learning_rate: 0.001"
+        ),
     ),
 }
 # The same of the trainers that run on one worker

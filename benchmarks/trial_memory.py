@@ -1,14 +1,19 @@
-"""Memory that an additional trial needs: 4 concurrent trials on 360,000 taxi rows are compared with 1 trial.
+"""Memory that an additional trial needs: 4 concurrent trials on 360,000 taxi rows are compared with
+1 trial.
 
-The measured quantity is PSS, from `/proc/PID/smaps_rollup`. PSS counts a page that n processes share as 1/n in each process, so shared
-memory is counted once. PSS is summed over all processes of the sweep and of Ray, at a moment when every trial waits in the middle of its
-training. The memory of an additional trial is a third of the difference between 4 trials and 1 trial. Each additional trial adds a worker
-process and, before 2026-11-25, a process of Tune's runner. The size of these processes does not depend on the data. The goal is therefore
-about *trials' own, and the store*: the anonymous memory of the trials' processes, and all shared memory, without libraries. The same value
-for a hundredth of the rows is subtracted. *Table* is a loop that reads every value of the shards in shared memory and keeps the table. Its
-ratio is to the size of the prepared train and valid data in memory. *Trainer* is `trainer: xgboost` in its third round, with one thread in
-each trial. XGBoost copies the table into its own matrix, and also stores sums for each row. *Bare* are processes that import only pandas
-and XGBoost. They read the same prepared rows from Parquet, build the same matrices, and train in the same way up to the same round.
+The measured quantity is PSS, from `/proc/PID/smaps_rollup`. PSS counts a page that n processes
+share as 1/n in each process, so shared memory is counted once. PSS is summed over all processes of
+the sweep and of Ray, at a moment when every trial waits in the middle of its training. The memory
+of an additional trial is a third of the difference between 4 trials and 1 trial. Each additional
+trial adds a worker process and, before 2026-11-25, a process of Tune's runner. The size of these
+processes does not depend on the data. The goal is therefore about *trials' own, and the store*: the
+anonymous memory of the trials' processes, and all shared memory, without libraries. The same value
+for a hundredth of the rows is subtracted. *Table* is a loop that reads every value of the shards in
+shared memory and keeps the table. Its ratio is to the size of the prepared train and valid data in
+memory. *Trainer* is `trainer: xgboost` in its third round, with one thread in each trial. XGBoost
+copies the table into its own matrix, and also stores sums for each row. *Bare* are processes that
+import only pandas and XGBoost. They read the same prepared rows from Parquet, build the same
+matrices, and train in the same way up to the same round.
 
     TLC_FILES=... python -m benchmarks.trial_memory --repeats 1
 """
@@ -38,7 +43,10 @@ PARTS = {
 }
 BARE_LOOP = "benchmarks.bare_process"
 # Runs in a separate process, so that its memory is freed before the measurement.
-PREPARE = "import sys; from benchmarks.bare_process import prepare; prepare(sys.argv[1], sys.argv[2] == '1')"
+PREPARE = (
+    "import sys; from benchmarks.bare_process import prepare; prepare(sys.argv[1], sys.argv[2] == "
+    "'1')"
+)
 BARE = "bare"
 WORKERS = ("ray::Worker", "ray::RayTrainWorker", BARE)
 TRIALS = (*WORKERS, "ray::ResourceTrainable", "ray::Runner", "ray::ImplicitFunc")
@@ -79,9 +87,11 @@ def counted(parts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """Compute the measures of the workload from the result of `pss`.
 
     Returns:
-        `total` is the PSS of all processes except Ray's idle workers, whose number varies by chance. `trials` is the anonymous memory of
-        the processes of trials, and the object store. It does not include libraries, which processes share, or memory that exists without a
-        trial. `trials` has three parts: `worker`, the processes that train; `runner`, Tune's processes; and `store`, the object store.
+        `total` is the PSS of all processes except Ray's idle workers, whose number varies by
+        chance. `trials` is the anonymous memory of the processes of trials, and the object store.
+        It does not include libraries, which processes share, or memory that exists without a
+        trial. `trials` has three parts: `worker`, the processes that train; `runner`, Tune's
+            processes; and `store`, the object store.
     """
     working = {title: kinds for title, kinds in parts.items() if title != "ray::IDLE"}
     own = {
@@ -141,7 +151,8 @@ def bare(task: Task, few: bool, trials: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def watched(folder: Path, trials: int) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Start a thread that measures as soon as `trials` trials wait at a latch, and then releases them.
+    """Start a thread that measures as soon as `trials` trials wait at a latch, and then releases
+    them.
 
     Yields:
         The folder of the latch, and the dict to which the thread adds the measured values.
@@ -182,7 +193,9 @@ def further(median: Median, kind: str, rows: str, key: str) -> float | None:
 
 
 def of_data(median: Median, kind: str) -> float | None:
-    """Return the bytes that an additional trial adds because of the rows, in its own memory and in the object store."""
+    """Return the bytes that an additional trial adds because of the rows, in its own memory and in
+    the object store.
+    """
     return less(further(median, kind, "full", "trials"), further(median, kind, "few", "trials"))
 
 
@@ -218,7 +231,8 @@ def notes(median: Median) -> list[str]:
             full, few = further(median, kind, "full", key), further(median, kind, "few", key)
             parts.append(f"{what} {shown(full, 'MB')} ({shown(few, 'MB')})")
         lines.append(
-            f"A further trial, {kind}, with all rows (and with a hundredth of them): {', '.join(parts)}."
+            f"A further trial, {kind}, with all rows (and with a hundredth of them): "
+            f"{', '.join(parts)}."
         )
     return lines
 

@@ -1,13 +1,17 @@
-"""64 trials of XGBoost on breast cancer, 50 rounds, one worker with one thread, TPE: overhead of a small trial.
+"""64 trials of XGBoost on breast cancer, 50 rounds, one worker with one thread, TPE: overhead of a
+small trial.
 
-The work is the same call of `xgboost.train` on every side: 426 rows of train, 143 rows of valid, the logloss on valid after each round, and
-`max_depth` 4. `eta`, `reg_lambda` and `subsample` are tuned. The limit is a bare Optuna loop that saves nothing and builds its matrices
-once. The other tools get the data as an argument, report once at the end, and write no checkpoint. *Same loop* is that loop in sweeps,
-which records it in the study and in MLflow. *`trainer: xgboost`* is the built-in trainer. It does more: it reports logloss, error and AUC
-on train and valid in every round, and writes the best model as a checkpoint. Trials run one at a time, or two at once where the table says
-so. The duration of a training depends on its parameters, 20 to 50 ms here, and every sampler suggests other parameters. After each run, its
-configurations are therefore trained again, alone and in turn (*its training*). The rest of a trial is *beside it*. Train V1 and V2 are
-slow, so they run only a few trials.
+The work is the same call of `xgboost.train` on every side: 426 rows of train, 143 rows of valid,
+the logloss on valid after each round, and `max_depth` 4. `eta`, `reg_lambda` and `subsample` are
+tuned. The limit is a bare Optuna loop that saves nothing and builds its matrices once. The other
+tools get the data as an argument, report once at the end, and write no checkpoint. *Same loop* is
+that loop in sweeps, which records it in the study and in MLflow. *`trainer: xgboost`* is the
+built-in trainer. It does more: it reports logloss, error and AUC on train and valid in every round,
+and writes the best model as a checkpoint. Trials run one at a time, or two at once where the table
+says so. The duration of a training depends on its parameters, 20 to 50 ms here, and every sampler
+suggests other parameters. After each run, its configurations are therefore trained again, alone and
+in turn (*its training*). The rest of a trial is *beside it*. Train V1 and V2 are slow, so they run
+only a few trials.
 
     python -m benchmarks.xgb_small --repeats 1 --trials 8
     python -m benchmarks.xgb_small --profile [--side ours-loop]
@@ -46,8 +50,8 @@ TUNED = ("eta", "reg_lambda", "subsample")
 def worked(found: dict[str, Any], tried: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the measures of a run, with `work` and `beside`.
 
-    `work` is the time to train the run's configurations alone in this process. `beside` is the rest of the time for each trial. Both leave
-    out the first eighth of the trials, as `trial` does.
+    `work` is the time to train the run's configurations alone in this process. `beside` is the rest
+    of the time for each trial. Both leave out the first eighth of the trials, as `trial` does.
     """
     from benchmarks.loops import toy, xgb_matrices, xgb_trial
 

@@ -7,7 +7,9 @@ import pandas as pd
 
 
 def rings(n: int = 20_000, noise: float = 0.1, seed: int = 0) -> pd.DataFrame:
-    """Return `n` points. The label `outer` tells whether a point lies outside the ball that half of the points are in.
+    """Return `n` points.
+
+    The label `outer` tells whether a point lies outside the ball that half of the points are in.
 
     Args:
         n: Number of rows.

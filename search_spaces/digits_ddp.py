@@ -1,6 +1,7 @@
 """Train a network on images of digits with torch's DistributedDataParallel.
 
-The script also runs without sweeps: `torchrun --nproc_per_node=2 search_spaces/digits_ddp.py --lr 0.05`.
+The script also runs without sweeps: `torchrun --nproc_per_node=2 search_spaces/digits_ddp.py --lr
+0.05`.
 """
 
 import argparse

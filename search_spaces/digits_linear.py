@@ -1,4 +1,7 @@
-"""The linear classifier of `digits_trainable.py`. This module does not import Ray, so its bundle predicts without Ray."""
+"""The linear classifier of `digits_trainable.py`.
+
+This module does not import Ray, so its bundle predicts without Ray.
+"""
 
 from __future__ import annotations
 

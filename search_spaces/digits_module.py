@@ -11,7 +11,8 @@ from torch.nn.functional import cross_entropy
 class Digits(pl.LightningModule):
     """A small convolutional network for images of 8 × 8 pixels.
 
-    The trainer passes `out_features` (the number of classes) and `max_epochs`. The other arguments come from `space.params`.
+    The trainer passes `out_features` (the number of classes) and `max_epochs`. The other arguments
+    come from `space.params`.
     """
 
     def __init__(

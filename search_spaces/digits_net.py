@@ -10,7 +10,8 @@ class ConvNet(nn.Module):
     """Classify images of 8 × 8 pixels.
 
     Args:
-        out_features: Number of classes. The trainer gives this argument, because the signature names it.
+        out_features: Number of classes. The trainer gives this argument, because the signature
+            names it.
         channels: Number of channels of the first convolution. The second one has twice as many.
         dropout: Dropout rate before the last layer.
     """

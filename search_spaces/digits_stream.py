@@ -1,4 +1,7 @@
-"""A training loop for `streaming.yaml`: a network that reads its batches from a stream. No process holds all rows."""
+"""A training loop for `streaming.yaml`: a network that reads its batches from a stream.
+
+No process holds all rows.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""A class for Ray Tune that trains a linear classifier on images of digits. `trainable.yaml` runs it without a change.
+"""A class for Ray Tune that trains a linear classifier on images of digits.
 
-With Ray Tune, the class would read its own data in `setup`. Here, it reads the rows that sweeps has prepared.
+`trainable.yaml` runs it without a change.
+
+With Ray Tune, the class would read its own data in `setup`. Here, it reads the rows that sweeps has
+prepared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The model of `keras_digits.yaml`. Keras runs on the framework that the space file names, so this file is the same for each."""
+"""The model of `keras_digits.yaml`.
+
+Keras runs on the framework that the space file names, so this file is the same for each.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ def make_model(
             keras.layers.Dense(outputs, activation="softmax"),
         ]
     )
-    # A function may also return a model that is not compiled. `params` then chooses the optimizer and the loss.
+    # A function may also return a model that is not compiled. `params` then chooses the optimizer
+    # and the loss.
     model.compile(
         keras.optimizers.Adam(learning_rate),
         "sparse_categorical_crossentropy",

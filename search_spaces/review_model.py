@@ -1,7 +1,7 @@
 """Short reviews, a tokenizer and a small BERT, for `transformers.yaml`. Nothing is downloaded.
 
-For your own data, use a pretrained model: `AutoModelForSequenceClassification.from_pretrained(PATH, num_labels=num_labels)`, and the
-tokenizer `AutoTokenizer.from_pretrained(PATH)`.
+For your own data, use a pretrained model: `AutoModelForSequenceClassification.from_pretrained(PATH,
+num_labels=num_labels)`, and the tokenizer `AutoTokenizer.from_pretrained(PATH)`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ FRAME = ("the", "film", "plot", "cast", "was", "and", "a", "bit", "not", "very")
 
 
 def reviews(rows: int = 600) -> pd.DataFrame:
-    """Return made reviews. `is_positive` is True if more words praise than blame. `not` turns the next word around."""
+    """Return made reviews. `is_positive` is True if more words praise than blame.
+
+    `not` turns the next word around.
+    """
     rng = np.random.default_rng(0)
     texts, positive = [], []
     for _ in range(rows):
@@ -48,7 +51,10 @@ def tokenizer():
 def model(
     num_labels: int, vocab_size: int, hidden_size: int, num_hidden_layers: int, dropout: float
 ):
-    """Return a new BERT. The trainer passes `num_labels` and `vocab_size`. The other arguments come from `space.params`."""
+    """Return a new BERT. The trainer passes `num_labels` and `vocab_size`.
+
+    The other arguments come from `space.params`.
+    """
     from transformers import BertConfig, BertForSequenceClassification
 
     config = BertConfig(

@@ -1,8 +1,8 @@
 """Trips of New York's yellow taxis, for `taxi_big_tip.yaml`.
 
-`load` reads the trips for training, and drops rows with errors of the taximeter. `features` is the first step of each chain:
-it computes features from one row. A bundle contains `features` but not `load`, so it predicts from rows as the TLC publishes them,
-errors included.
+`load` reads the trips for training, and drops rows with errors of the taximeter. `features` is the
+first step of each chain: it computes features from one row. A bundle contains `features` but not
+`load`, so it predicts from rows as the TLC publishes them, errors included.
 
 The files are the TLC's trip records: Parquet, or CSV for earlier years.
 """
@@ -17,20 +17,24 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-FILES = "TLC_FILES"  # the environment variable with the path or glob of the files, relative to the working directory
+# the environment variable with the path or glob of the files, relative to the working directory
+FILES = "TLC_FILES"
 
 TIMES = ["tpep_pickup_datetime", "tpep_dropoff_datetime"]
-# Only columns that are known before the tip. `total_amount` is left out, because it contains the tip.
+# Only columns that are known before the tip. `total_amount` is left out, because it contains the
+# tip.
 NUMBERS = [
     *("passenger_count", "trip_distance", "fare_amount", "payment_type"),
     *("PULocationID", "DOLocationID", "RatecodeID", "VendorID"),
 ]
 TIP = "tip_amount"
 
-# Rows outside these bounds are errors of the taximeter. Ray's tutorial has the same bounds, but also drops trips with 5 passengers and rows
-# with a missing value. Here these rows are kept, because missing values are common: 7 rows in 100 at the end of 2020, and 22 in 2025.
+# Rows outside these bounds are errors of the taximeter. Ray's tutorial has the same bounds, but
+# also drops trips with 5 passengers and rows with a missing value. Here these rows are kept,
+# because missing values are common: 7 rows in 100 at the end of 2020, and 22 in 2025.
 MOST_PASSENGERS, MILES, DOLLARS, SECONDS = 6, 100, 1000, 4 * 60 * 60
-# Some clocks say 2008 or 2098. If a month has fewer rows than this fraction of the largest month, its rows are dropped.
+# Some clocks say 2008 or 2098. If a month has fewer rows than this fraction of the largest month,
+# its rows are dropped.
 LEAST_SHARE = 0.01
 
 
@@ -49,7 +53,8 @@ def load(files: str | None = None) -> pd.DataFrame:
     pattern = files or os.environ.get(FILES, "")
     if not pattern:
         raise ValueError(
-            f"{FILES} is not set; give it the path of TLC trip records or a glob, such as 'trips/yellow_tripdata_*.parquet'"
+            f"{FILES} is not set; give it the path of TLC trip records or a glob, such as "
+            "'trips/yellow_tripdata_*.parquet'"
         )
     found = sorted(glob.glob(os.path.expanduser(pattern), recursive=True))
     if not found:
@@ -58,7 +63,9 @@ def load(files: str | None = None) -> pd.DataFrame:
 
 
 def read(file: Path) -> pd.DataFrame:
-    """Read the needed columns of a file. Other columns are not read, because they differ from year to year.
+    """Read the needed columns of a file.
+
+    Other columns are not read, because they differ from year to year.
 
     Returns:
         TIMES as datetime64[us]; unreadable times are missing values. NUMBERS and TIP as float64.
@@ -94,8 +101,9 @@ def clean(trips: pd.DataFrame) -> pd.DataFrame:
         trips: The trips as `read` returns them.
 
     Returns:
-        The raw columns that `features` needs, and two new columns. `month` is the first day of the month; the rows are split by it.
-        `is_big_tip`, the label, is True if the tip was more than a fifth of the fare.
+        The raw columns that `features` needs, and two new columns. `month` is the first day of the
+        month; the rows are split by it. `is_big_tip`, the label, is True if the tip was more than a
+        fifth of the fare.
     """
     pickup, dropoff = (trips[name] for name in TIMES)
     good = (dropoff - pickup).dt.total_seconds().between(0, SECONDS, inclusive="neither")
@@ -119,7 +127,8 @@ def features(trips: pd.DataFrame) -> pd.DataFrame:
         trips: A table with the columns TIMES, which may be text, and NUMBERS.
 
     Returns:
-        float64 columns: NUMBERS, `trip_duration` in seconds, `hour` (0 to 23) and `day_of_week` (0 is Monday). They do not include TIMES.
+        float64 columns: NUMBERS, `trip_duration` in seconds, `hour` (0 to 23) and `day_of_week` (0
+            is Monday). They do not include TIMES.
     """
     pickup, dropoff = (pd.to_datetime(trips[name]) for name in TIMES)
     seconds = (dropoff - pickup).dt.total_seconds()

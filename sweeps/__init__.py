@@ -72,7 +72,8 @@ __all__ = [
     "uniform",
 ]
 
-# `import sweeps.trial` and `from sweeps.trial import current` are public; the module itself is in `core`.
+# `import sweeps.trial` and `from sweeps.trial import current` are public; the module itself is in
+# `core`.
 sys.modules["sweeps.trial"] = trial
 
 # The functions that make domains, such as `sweeps.loguniform`.
@@ -90,7 +91,8 @@ _DOMAINS = (
     "randn",
     "qrandn",
 )
-# Ray, MLflow and the frameworks are imported only when they are used, so `sweeps --help` never waits for them.
+# Ray, MLflow and the frameworks are imported only when they are used, so `sweeps --help` never
+# waits for them.
 _LAZY = {
     "Space": "sweeps.space",
     "Sweep": "sweeps.controller.sweep",

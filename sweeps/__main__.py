@@ -1,4 +1,7 @@
-"""Run the command line with `python -m sweeps`. This also works if the command `sweeps` is not on `PATH`."""
+"""Run the command line with `python -m sweeps`.
+
+This also works if the command `sweeps` is not on `PATH`.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ def command(
     Args:
         args: Arguments of the command line.
         module: A module to run instead of `sweeps`, and its arguments.
-        new_database: True to let `sweeps run` create MLflow's SQLite database. By default, an empty database is copied, which is faster.
+        new_database: True to let `sweeps run` create MLflow's SQLite database. By default, an empty
+            database is copied, which is faster.
     """
     if args[:1] == ("run",) and not new_database:
         _copy_database(dict(pairwise(map(str, args))))
@@ -59,7 +60,8 @@ def command(
 def _copy_database(options: Mapping[str, str]) -> None:
     """Copy an empty database to the place where a sweep with these options writes to MLflow.
 
-    Nothing is copied if this place is not an SQLite file, if the file exists, or if its folder cannot be written.
+    Nothing is copied if this place is not an SQLite file, if the file exists, or if its folder
+    cannot be written.
     """
     uri = options.get("--tracking-uri") or os.environ.get("MLFLOW_TRACKING_URI")
     if uri is None and "--dir" in options:
@@ -78,8 +80,9 @@ def _copy_database(options: Mapping[str, str]) -> None:
 def invoke(*args: object) -> click.testing.Result:
     """Run `sweeps ARGS` in this process, and return its exit code and output.
 
-    This saves the time in which a new process imports pandas, MLflow and scikit-learn, and, with the fixture `clean_ray`, the time in
-    which Ray starts. The test fails if the command raises an exception that the command line does not print as a one-line error.
+    This saves the time in which a new process imports pandas, MLflow and scikit-learn, and, with
+    the fixture `clean_ray`, the time in which Ray starts. The test fails if the command raises an
+    exception that the command line does not print as a one-line error.
     """
     from sweeps.cli import main
 
@@ -91,7 +94,10 @@ def invoke(*args: object) -> click.testing.Result:
 
 
 def end_all() -> None:
-    """Kill the commands that a failed test has left running. The processes of their Ray then end, too."""
+    """Kill the commands that a failed test has left running.
+
+    The processes of their Ray then end, too.
+    """
     while _started:
         process = _started.pop()
         if process.poll() is None:

@@ -1,6 +1,7 @@
 """Fixtures for all tests.
 
-They start one local Ray for each test process, copy a sweep of an old version, and check that no test leaves processes or files behind.
+They start one local Ray for each test process, copy a sweep of an old version, and check that no
+test leaves processes or files behind.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from tests.waiting import wait_until
 hypothesis.settings.register_profile("sweeps", deadline=None)
 hypothesis.settings.load_profile("sweeps")
 os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
-# Else Ray ends idle processes above the number of its CPUs, and each chain that is fitted starts them anew
+# Else Ray ends idle processes above the number of its CPUs, and each chain that is fitted starts
+# them anew
 os.environ.setdefault("RAY_num_workers_soft_limit", "8")
 # The key that signs pickles: one of the tests' own, and not one in the home of whoever runs them
 KEY = Path(tempfile.gettempdir()) / f"sweeps-tests-key-{os.getuid()}"
@@ -37,7 +39,8 @@ KEY.write_text("the tests' own key, which signs nothing else\n")
 os.environ["SWEEPS_KEY_FILE"] = str(KEY)
 
 
-# The files that take longest, the longest first. pytest-xdist starts files in this order, so that no process idles at the end.
+# The files that take longest, the longest first. pytest-xdist starts files in this order, so that
+# no process idles at the end.
 LONGEST = (
     *(
         "tests/test_stored_sweeps.py",
@@ -79,7 +82,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Print the errors of failed trials below a failed test: those of all sweeps in the test's temporary folder."""
+    """Print the errors of failed trials below a failed test: those of all sweeps in the test's
+    temporary folder.
+    """
     report = yield
     folder = getattr(item, "funcargs", {}).get("tmp_path")
     if report.failed and folder is not None:
@@ -103,10 +108,11 @@ def pytest_runtest_makereport(
 def _nothing_is_left(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[None]:
-    """Fail the last test of this process if the tests have left a process or a temporary file of sweeps behind.
+    """Fail the last test of this process if the tests have left a process or a temporary file of
+    sweeps behind.
 
-    The tests write temporary files to a folder of this process. Ray's temporary files stay in the default folder, because the path of a
-    socket may have at most 107 characters.
+    The tests write temporary files to a folder of this process. Ray's temporary files stay in the
+    default folder, because the path of a socket may have at most 107 characters.
     """
     base = tmp_path_factory.getbasetemp()  # before TMPDIR changes
     os.environ.setdefault("RAY_TMPDIR", tempfile.gettempdir())
@@ -148,7 +154,8 @@ def _ray_ends() -> Iterator[None]:
 def local_ray(_ray_ends: None) -> Any:
     """Return `ray`, connected to a local Ray with two CPUs that all tests of this process share.
 
-    If a test of another file has shut Ray down, Ray is started again. Processes of Ray that no test needs are not started.
+    If a test of another file has shut Ray down, Ray is started again. Processes of Ray that no test
+    needs are not started.
     """
     import ray
 
@@ -176,10 +183,13 @@ def _mlflow_of_sweeps(tmp_path_factory: pytest.TempPathFactory) -> str:
 def clean_ray(
     local_ray: Any, monkeypatch: pytest.MonkeyPatch, _mlflow_of_sweeps: str
 ) -> Iterator[Any]:
-    """Return `ray`, connected to the shared Ray. After the test, check that the test's CPUs, placement groups and actors are gone.
+    """Return `ray`, connected to the shared Ray.
 
-    With this fixture, a sweep in this process differs from a sweep that a command starts: it uses the shared Ray, and writes to one shared
-    MLflow database from a thread. This saves seconds for each sweep. To test without these differences, run a command in a separate process
+    After the test, check that the test's CPUs, placement groups and actors are gone.
+
+    With this fixture, a sweep in this process differs from a sweep that a command starts: it uses
+    the shared Ray, and writes to one shared MLflow database from a thread. This saves seconds for
+    each sweep. To test without these differences, run a command in a separate process
     (`tests.commands.command`).
     """
     monkeypatch.setenv("MLFLOW_TRACKING_URI", _mlflow_of_sweeps)
@@ -206,7 +216,9 @@ def checked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def finished_sweep(tmp_path: Path) -> Path:
-    """Copy the folder of a finished sweep to a new path, and return the copy; see tests/fixtures/README.md."""
+    """Copy the folder of a finished sweep to a new path, and return the copy; see
+    tests/fixtures/README.md.
+    """
     with tarfile.open(Path(__file__).parent / "fixtures" / "sweep.tar.gz") as packed:
         packed.extractall(tmp_path / "root", filter="data")
     (folder,) = (tmp_path / "root").iterdir()

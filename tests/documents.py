@@ -62,7 +62,9 @@ class Document:
 
     @cached_property
     def anchors(self) -> set[str]:
-        """The anchors that a link may name: explicit anchors, and the anchors that GitHub and mkdocs form from headings."""
+        """The anchors that a link may name: explicit anchors, and the anchors that GitHub and
+        mkdocs form from headings.
+        """
         explicit = set(re.findall(r"\{ *#([\w-]+) *\}", self.text))
         headings = re.findall(r"^#+ (.+?)(?: *\{ *#[\w-]+ *\})?$", self.prose, re.MULTILINE)
         return explicit | {

@@ -1,7 +1,8 @@
 """Loops on the digits, for tests of elastic gangs: DDP, and XGBoost as Ray Train shows it.
 
-One of three workers kills itself in step 6, once for each folder `config["latch"]`. A loop ends `config["more"]` steps after a start with
-`config["until"]` workers from a checkpoint, so after the gang has grown again.
+One of three workers kills itself in step 6, once for each folder `config["latch"]`. A loop ends
+`config["more"]` steps after a start with `config["until"]` workers from a checkpoint, so after the
+gang has grown again.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def boost(config: dict) -> None:
 
 
 def train_func(config: dict) -> None:
-    """Train a linear model on the rank's part of the digits, with a checkpoint in every second step."""
+    """Train a linear model on the rank's part of the digits, with a checkpoint in every second
+    step.
+    """
     import ray.train
     import ray.train.torch
     import torch

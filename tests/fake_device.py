@@ -1,4 +1,6 @@
-"""A fake GPU for torch: tensors are marked instead of moved, and an operation on mixed tensors fails as on a real GPU."""
+"""A fake GPU for torch: tensors are marked instead of moved, and an operation on mixed tensors
+fails as on a real GPU.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ SET_DATA = torch.Tensor.data.__set__  # This is how `Module.to` moves a paramete
 
 
 class FakeGpu(TorchFunctionMode):
-    """Context in which `DEVICE` exists. Tensors stay in main memory, and those on `DEVICE` are marked."""
+    """Context in which `DEVICE` exists.
+
+    Tensors stay in main memory, and those on `DEVICE` are marked.
+    """
 
     def __init__(self):
         super().__init__()

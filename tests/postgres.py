@@ -1,4 +1,7 @@
-"""A PostgreSQL server for one test, from Debian's package. It runs as an unprivileged user on a free port."""
+"""A PostgreSQL server for one test, from Debian's package.
+
+It runs as an unprivileged user on a free port.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ def binaries() -> Path | None:
 
 @contextlib.contextmanager
 def server() -> Iterator[str]:
-    """Run a server for the duration of the context, and yield its URL with the password. Skip the test if PostgreSQL is not installed."""
+    """Run a server for the duration of the context, and yield its URL with the password.
+
+    Skip the test if PostgreSQL is not installed.
+    """
     bin = binaries()
     if bin is None:
         pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")

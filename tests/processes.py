@@ -12,7 +12,10 @@ from tests.waiting import wait_until
 
 
 def titles() -> dict[str, str]:
-    """Map each kind of actor to the title of its processes. Ray forms the title from the name of the actor's class."""
+    """Map each kind of actor to the title of its processes.
+
+    Ray forms the title from the name of the actor's class.
+    """
     from sweeps.data.data_actor import _DataActor
     from sweeps.execution.pool import _Pool
 
@@ -22,7 +25,10 @@ def titles() -> dict[str, str]:
 
 
 def actors(driver: psutil.Process, *kinds: str) -> list[psutil.Process]:
-    """Return the processes of actors that are descendants of a driver. Without `kinds`, return all kinds of actors."""
+    """Return the processes of actors that are descendants of a driver.
+
+    Without `kinds`, return all kinds of actors.
+    """
     wanted = tuple(title for kind, title in titles().items() if not kinds or kind in kinds)
     found = []
     for process in driver.children(recursive=True):
@@ -33,12 +39,16 @@ def actors(driver: psutil.Process, *kinds: str) -> list[psutil.Process]:
 
 
 def actor_of(driver: psutil.Process, kind: str) -> psutil.Process | None:
-    """Return the first process of one kind of actor that is a descendant of a driver; None if there is none."""
+    """Return the first process of one kind of actor that is a descendant of a driver; None if there
+    is none.
+    """
     return next(iter(actors(driver, kind)), None)
 
 
 def wait_until_clean(ray: Any) -> None:
-    """Wait until the sweep has released everything in this process's Ray: CPUs, placement groups and actors."""
+    """Wait until the sweep has released everything in this process's Ray: CPUs, placement groups
+    and actors.
+    """
     wait_until(lambda: ray.available_resources().get("CPU", 0) == 2, 30, "CPUs to be free again")
     groups = ray.util.placement_group_table()
     assert not [g for g in groups.values() if g["state"] != "REMOVED"], groups
@@ -46,7 +56,9 @@ def wait_until_clean(ray: Any) -> None:
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Return the command lines of this process's descendants, and of all processes whose command line names a file in the tests' folder."""
+    """Return the command lines of this process's descendants, and of all processes whose command
+    line names a file in the tests' folder.
+    """
     me, found = psutil.Process(), {}
     below = {child.pid for child in me.children(recursive=True)}
     for process in psutil.process_iter():

@@ -1,4 +1,6 @@
-"""Start the nodes of a Ray cluster on this machine by `ray start`, and end them by their process ids."""
+"""Start the nodes of a Ray cluster on this machine by `ray start`, and end them by their process
+ids.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ space:
 def write_project(tmp_path: Path) -> Path:
     """Write a folder with a space file, its data, a loop, and a package that the loop imports.
 
-    Of the four trials, one ends at once. The others wait for the file `go` in `tmp_path`, and write files `*.waits` there.
+    Of the four trials, one ends at once. The others wait for the file `go` in `tmp_path`, and write
+    files `*.waits` there.
     """
     folder = tmp_path / "project"
     (folder / "pack").mkdir(parents=True)
@@ -73,7 +76,8 @@ class Nodes:
     """The nodes of one cluster, which accepts processes with the token in the file `token`.
 
     Args:
-        home: Folder for Ray's files and the nodes' output. Its path is short, because the path of a socket has 107 characters at most.
+        home: Folder for Ray's files and the nodes' output. Its path is short, because the path of a
+            socket has 107 characters at most.
         env: Environment variables of the nodes, in addition to those of this process.
     """
 
@@ -98,7 +102,10 @@ class Nodes:
         self.start("--head", f"--port={self.port}", f"--temp-dir={self.home}/r", *args)
 
     def start(self, *args: str, hidden: Path | None = None) -> None:
-        """Start a node. The node sees the folder `hidden` empty, as if the folder were on another machine's disk."""
+        """Start a node.
+
+        The node sees the folder `hidden` empty, as if the folder were on another machine's disk.
+        """
         apart = (
             ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {hidden} && exec "$@"', "sh"]
             if hidden

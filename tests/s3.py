@@ -108,7 +108,9 @@ class Storage:
 
 @contextmanager
 def storage() -> Iterator[Storage]:
-    """Start a server with the bucket `bucket`, and set the environment variables of this process so that it is used."""
+    """Start a server with the bucket `bucket`, and set the environment variables of this process so
+    that it is used.
+    """
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.s3.models import s3_backends
 
@@ -129,7 +131,10 @@ def storage() -> Iterator[Storage]:
 def folder_as_bucket(
     folder: Path, modules: Iterable[ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Create a folder, and let modules open it in place of the bucket `s3://bucket`. Return the folder."""
+    """Create a folder, and let modules open it in place of the bucket `s3://bucket`.
+
+    Return the folder.
+    """
     folder.mkdir()
 
     def opened(address: str, within: float | None = None) -> ArrowStore:

@@ -13,7 +13,9 @@ FOLDER = Path(__file__).parent.parent / "search_spaces"
 
 
 def loadable() -> list[Path]:
-    """Return the space files that ship, without those whose trainer needs a package that is not installed."""
+    """Return the space files that ship, without those whose trainer needs a package that is not
+    installed.
+    """
     return [file for file in sorted(FOLDER.glob("*.yaml")) if missing_package(file) is None]
 
 
@@ -25,7 +27,10 @@ def load_or_skip(file: Path) -> Space:
 
 
 def missing_package(file: Path) -> str | None:
-    """Return the message that a package of the trainer is not installed. Return None if there is no such problem."""
+    """Return the message that a package of the trainer is not installed.
+
+    Return None if there is no such problem.
+    """
     try:
         load(file)
     except InputError as e:

@@ -1,7 +1,9 @@
-"""`python -m tests.soak`: kill a sweep at every point where state is written, then at random times, and write what was lost.
+"""`python -m tests.soak`: kill a sweep at every point where state is written, then at random times,
+and write what was lost.
 
-The report is reports/crashes.md. After each kill, the sweep is resumed, and the resume is killed at the next point. At the end, the sweep
-is compared with an undisturbed sweep. Then the fuzz tests run with more cases; they damage every kind of input.
+The report is reports/crashes.md. After each kill, the sweep is resumed, and the resume is killed at
+the next point. At the end, the sweep is compared with an undisturbed sweep. Then the fuzz tests run
+with more cases; they damage every kind of input.
 """
 
 from __future__ import annotations
@@ -54,10 +56,12 @@ def stands(root: Path) -> dict[str, Any]:
 
 
 def kill(process: subprocess.Popen, how: str) -> str:
-    """Send SIGKILL to the driver, to the first processes of its Ray, or to the driver and all its children at once.
+    """Send SIGKILL to the driver, to the first processes of its Ray, or to the driver and all its
+    children at once.
 
     Returns:
-        What was killed. A driver whose Ray dies while it starts tries once more; then the driver is killed as well.
+        What was killed. A driver whose Ray dies while it starts tries once more; then the driver is
+        killed as well.
     """
     driver = psutil.Process(process.pid)
 
@@ -137,11 +141,17 @@ def fuzzed(cases: int) -> list[str]:
         "",
         "## Damaged input",
         "",
-        f"`SWEEPS_FUZZ_EXAMPLES={cases} pytest {' '.join(FUZZ)}`, in {minutes:.0f} min: space files, data files, bundles,",
+        (
+            f"`SWEEPS_FUZZ_EXAMPLES={cases} pytest {' '.join(FUZZ)}`, in {minutes:.0f} min: space "
+            "files, data files, bundles,"
+        ),
         "every JSON file of a sweep's folder, the journal and its repair, and requests to `serve`.",
         "",
         f"- cases tried: {tried:,}",
-        f"- no traceback, no hang over 10 s, no file touched outside the folder: {'yes' if done.returncode == 0 else 'NO'}",
+        (
+            "- no traceback, no hang over 10 s, no file touched outside the folder: "
+            f"{'yes' if done.returncode == 0 else 'NO'}"
+        ),
         f"- tests: {counted.split(' in ')[0]}",
     ]
 
@@ -161,7 +171,9 @@ class Sweep:
         return start(*args, "--dir", self.root, "--json", point=point)
 
     def conclude(self, expected: Any) -> list[tuple[str, str]]:
-        """Resume the sweep until it ends, and return pairs of a statement and a result for the report."""
+        """Resume the sweep until it ends, and return pairs of a statement and a result for the
+        report.
+        """
         began = time.time()
         out, err = self.go().communicate()
         if not out:
@@ -206,9 +218,16 @@ def main() -> None:
     lines = [
         "# Crashes: what the soak test tried, and what was lost",
         "",
-        "The soak test kills a sweep many times and resumes it each time. At the end it compares the sweep with an undisturbed sweep.",
+        (
+            "The soak test kills a sweep many times and resumes it each time. At the end it "
+            "compares "
+            "the sweep with an undisturbed sweep."
+        ),
         "",
-        f"    python -m tests.soak --kills {asked.kills} --trials {asked.trials} --cases {asked.cases} --seed {asked.seed}",
+        (
+            f"    python -m tests.soak --kills {asked.kills} --trials {asked.trials} --cases "
+            f"{asked.cases} --seed {asked.seed}"
+        ),
         "",
     ]
     with tempfile.TemporaryDirectory(prefix="sweeps-soak-") as made:
@@ -218,7 +237,11 @@ def main() -> None:
         lines += [
             "## Kill at each point where state is written",
             "",
-            "One sweep of 12 trials, one trial at a time. At each point, the driver got SIGKILL, and then the sweep was resumed.",
+            (
+                "One sweep of 12 trials, one trial at a time. At each point, the driver got "
+                "SIGKILL, "
+                "and then the sweep was resumed."
+            ),
             "",
         ]
         lines += ["| point | trials that had ended | lost |", "|---|---|---|"]
@@ -229,7 +252,8 @@ def main() -> None:
             died = process.returncode == -signal.SIGKILL
             after = stands(sweep.root)
             lines.append(
-                f"| {point.what}{'' if died else ' (was not reached)'} | {len(after)} | {lost(before, after)} |"
+                f"| {point.what}{'' if died else ' (was not reached)'} | {len(after)} | "
+                f"{lost(before, after)} |"
             )
             print(lines[-1], flush=True)
         lines += ["", *(f"- {what}: {value}" for what, value in sweep.conclude(expected)), ""]

@@ -1,4 +1,6 @@
-"""Check every bad input of the table: its exact answer, exit code 2, no traceback, no files left behind, no heavy import."""
+"""Check every bad input of the table: its exact answer, exit code 2, no traceback, no files left
+behind, no heavy import.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ HEAVY = ("ray", "torch", "mlflow", "optuna", "xgboost", "sklearn")
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Return a working directory with a pipe, an empty folder and a module. A sweep that starts is a failure."""
+    """Return a working directory with a pipe, an empty folder and a module.
+
+    A sweep that starts is a failure.
+    """
 
     def begun(*args):
         raise AssertionError("a sweep has begun")

@@ -49,7 +49,9 @@ space:
 
 @pytest.fixture
 def project(tmp_path) -> Path:
-    """Return a user's folder: a loop, a package that it needs, a step, and a data file that must not be shipped."""
+    """Return a user's folder: a loop, a package that it needs, a step, and a data file that must
+    not be shipped.
+    """
     folder = tmp_path / "project"
     (folder / "pack").mkdir(parents=True)
     (folder / "mine.py").write_text(LOOP)
@@ -105,7 +107,11 @@ def test_the_folder_of_a_script_is_shipped(project, tmp_path):
     stage.mkdir()
     elsewhere.mkdir()
     (project / "train.py").write_text("")
-    text = 'trainer: {command: [python, train.py, "{args}"]}\nobjective: {metric: loss, goal: minimize}\nspace: {params: {x: {grid: [1]}}}\n'
+    text = (
+        'trainer: {command: [python, train.py, "{args}"]}\n'
+        "objective: {metric: loss, goal: minimize}\n"
+        "space: {params: {x: {grid: [1]}}}\n"
+    )
     (project / "script.yaml").write_text(text)
     shipped_code.environment(load(project / "script.yaml"), (elsewhere, project), stage)
     assert (stage / "train.py").is_file()
@@ -136,7 +142,11 @@ def test_a_node_without_the_folder_is_named(tmp_path):
 
 
 def test_another_version_of_ray_is_reported_with_both_versions():
-    text = "Version mismatch: The cluster was started with:\n    Ray: 2.49.2\nThis process was started with:\n    Ray: 2.60.0\n"
+    text = (
+        "Version mismatch: The cluster was started with:\n"
+        "    Ray: 2.49.2\nThis process was started with:\n"
+        "    Ray: 2.60.0\n"
+    )
     said = in_a_line(RuntimeError(text))
     assert "2.49.2" in said and "2.60.0" in said and "\n" not in said
 
@@ -175,7 +185,9 @@ WAIT = "RAY_gcs_server_port_wait_time_s"
 
 
 class Starts:
-    """Return a fake of `ray.init` that first fails with the given errors and records the time limit of each call."""
+    """Return a fake of `ray.init` that first fails with the given errors and records the time limit
+    of each call.
+    """
 
     def __init__(self, *errors: Exception):
         self.errors, self.limits = list(errors), []

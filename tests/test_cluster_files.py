@@ -1,4 +1,6 @@
-"""The files of docs/clusters, as far as they can be checked without Kubernetes, Slurm, Docker and a cloud."""
+"""The files of docs/clusters, as far as they can be checked without Kubernetes, Slurm, Docker and a
+cloud.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ def parses(command: str) -> None:
 
 
 def some(**properties: Any) -> dict[str, Any]:
-    """Return the schema of an object that has these keys, some of them optional, and no others. An optional key ends with `_`."""
+    """Return the schema of an object that has these keys, some of them optional, and no others.
+
+    An optional key ends with `_`.
+    """
     return {
         "type": "object",
         "properties": {name.rstrip("_"): schema for name, schema in properties.items()},
@@ -76,8 +81,9 @@ POD = some(
         containers={"type": "array", "items": CONTAINER}, volumes={"type": "array", "items": VOLUME}
     )
 )
-# The part of KubeRay's API `ray.io/v1` that the manifest uses, by its reference for version 1.7. The manifest was also checked
-# against the whole schema of the RayJob that KubeRay 1.7 installs, by hand.
+# The part of KubeRay's API `ray.io/v1` that the manifest uses, by its reference for version 1.7.
+# The manifest was also checked against the whole schema of the RayJob that KubeRay 1.7 installs, by
+# hand.
 RAY_JOB = some(
     apiVersion={"const": "ray.io/v1"},
     kind={"const": "RayJob"},
@@ -209,12 +215,16 @@ def test_the_slurm_script_shows_commands_of_sweeps():
 
 @pytest.fixture
 def slurm(tmp_path) -> dict[str, str]:
-    """Return the environment of a Slurm job with two nodes, which are both this machine. `srun` starts its command here."""
+    """Return the environment of a Slurm job with two nodes, which are both this machine.
+
+    `srun` starts its command here.
+    """
     programs = tmp_path / "bin"
     programs.mkdir()
     fakes = {
         "scontrol": 'echo "127.0.0.1"\necho "other"',
-        "srun": f'echo "$*" >> {tmp_path}/srun.log\nwhile [ "${{1#--}}" != "$1" ]; do shift; done\nexec "$@"',
+        "srun": f'echo "$*" >> {tmp_path}/srun.log\nwhile [ "${{1#--}}" != "$1" ]; do shift; done\n'
+        'exec "$@"',
     }
     for name, text in fakes.items():
         (programs / name).write_text(f"#!/bin/bash\n{text}\n")

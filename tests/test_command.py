@@ -1,4 +1,6 @@
-"""The trainer `command` in whole sweeps: two ranks with torch's process group, a scheduler, lost workers, and failures."""
+"""The trainer `command` in whole sweeps: two ranks with torch's process group, a scheduler, lost
+workers, and failures.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +134,10 @@ def test_a_script_for_torchrun_runs_on_two_ranks_and_the_scheduler_stops_it(clea
 def test_a_lost_worker_is_replaced_and_the_script_continues_from_its_checkpoint(
     clean_ray, tmp_path
 ):
-    later = "if rank == 1 and step == 3 and not Path(out, 'lost').exists(): Path(out, 'lost').touch(); os.kill(os.getppid(), signal.SIGKILL)"
+    later = (
+        "if rank == 1 and step == 3 and not Path(out, 'lost').exists(): Path(out, "
+        "'lost').touch(); os.kill(os.getppid(), signal.SIGKILL)"
+    )
     folder, result = run(written(tmp_path, [1.0], steps=6, later=later))
     assert result["trials"]["completed"] == 1, result
     (reports,) = (trial.curve for trial in record.read(folder).trials)
@@ -152,7 +157,8 @@ def test_an_exit_code_on_one_rank_fails_the_trial_with_its_standard_error(clean_
     (trial,) = record.read(folder).trials
     assert trial.result.state is State.FAIL
     assert "ended with exit code 1; its last lines on standard error:\n" in trial.result.error
-    # The script of rank 0 fails in its all-reduce within milliseconds, so either failure may arrive first.
+    # The script of rank 0 fails in its all-reduce within milliseconds, so either failure may arrive
+    # first.
     assert "out of luck" in trial.result.error
 
 

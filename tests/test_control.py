@@ -93,7 +93,9 @@ def test_a_running_sweep_obeys_commands_and_records_them(tmp_path):
 
 
 def check_trackers(folder: Path, result: dict) -> None:
-    """Check that MLflow and the JSON lines have the cause of the stopped trial and the origin of the enqueued one."""
+    """Check that MLflow and the JSON lines have the cause of the stopped trial and the origin of
+    the enqueued one.
+    """
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(result["mlflow"]["tracking_uri"])

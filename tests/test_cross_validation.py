@@ -1,4 +1,7 @@
-"""Cross-validation: `data.valid: {folds: K}`. Each trial trains once for each fold, and the winner is trained on all rows."""
+"""Cross-validation: `data.valid: {folds: K}`.
+
+Each trial trains once for each fold, and the winner is trained on all rows.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,10 @@ def test_the_value_is_the_mean_over_the_folds_and_the_winner_is_trained_on_all_r
 
 @pytest.mark.extended
 def test_a_trial_that_is_tried_again_keeps_the_folds_that_it_has(clean_ray, tmp_path):
-    more = "limits: {max_failures: 1, retry_on: [ConnectionError], max_concurrent_trials: 1, max_trials: 2}"
+    more = (
+        "limits: {max_failures: 1, retry_on: [ConnectionError], max_concurrent_trials: 1, "
+        "max_trials: 2}"
+    )
     result, log = swept(tmp_path, "folds_again", more=more, fails="true")
     assert result.trials["completed"] == 2
     assert [entry[0] for entry in log] == ["0000"] * 5 + ["0001"] * 4 + [result.best["trial"]], (
@@ -141,7 +147,10 @@ def test_a_trial_that_is_tried_again_keeps_the_folds_that_it_has(clean_ray, tmp_
 @pytest.mark.long
 @pytest.mark.extended
 def test_two_workers_and_a_scheduler_that_stops_after_two_folds(clean_ray, tmp_path):
-    more = "scheduler: {name: asha, max_t: 4, grace_period: 2, reduction_factor: 2}\nlimits: {max_concurrent_trials: 1, max_trials: 8}"
+    more = (
+        "scheduler: {name: asha, max_t: 4, grace_period: 2, reduction_factor: 2}\n"
+        "limits: {max_concurrent_trials: 1, max_trials: 8}"
+    )
     result, log = swept(tmp_path, "folds_two", more=more, workers=2)
     assert result.trials["completed"] + result.trials["pruned"] == 8, result.notes
     assert result.trials["pruned"] >= 1

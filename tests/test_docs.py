@@ -1,4 +1,6 @@
-"""The documentation agrees with the code: commands, options, keys, links, space files, examples, and what is generated."""
+"""The documentation agrees with the code: commands, options, keys, links, space files, examples,
+and what is generated.
+"""
 
 from __future__ import annotations
 
@@ -373,7 +375,9 @@ def spaces() -> list[Any]:
 
 
 def write_modules(folder: Any, page: str) -> None:
-    """Write the modules beside the space files that ship, and those that the manual shows, of which those of this page come last."""
+    """Write the modules beside the space files that ship, and those that the manual shows, of which
+    those of this page come last.
+    """
     for module in (ROOT / "search_spaces").glob("*.py"):
         (folder / module.name).write_text(module.read_text())
     for block in sorted(BLOCKS, key=lambda block: block.page == page):
@@ -596,7 +600,10 @@ def test_the_commands_for_editors_and_ci_run():
 
 
 def sentences(document: Document) -> list[str]:
-    """Return the sentences of a document. A cell of a table or an item of a list is a text of its own; code counts as one word."""
+    """Return the sentences of a document.
+
+    A cell of a table or an item of a list is a text of its own; code counts as one word.
+    """
     prose = re.sub(r"<!--.*?-->|<[^>]+>", "", document.prose, flags=re.DOTALL)
     texts: list[str] = []
     for block in re.split(r"\n\s*\n", prose):

@@ -1,4 +1,6 @@
-"""A sweep that learns from an earlier one, from the space file to MLflow and the report, and resumes after the earlier one is deleted."""
+"""A sweep that learns from an earlier one, from the space file to MLflow and the report, and
+resumes after the earlier one is deleted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An elastic gang in a whole sweep: it loses a worker, continues with the others, and grows again. Every record says so."""
+"""An elastic gang in a whole sweep: it loses a worker, continues with the others, and grows again.
+
+Every record says so.
+"""
 
 from __future__ import annotations
 
@@ -92,8 +95,8 @@ def test_a_sweep_with_an_elastic_gang_that_shrinks_and_grows(
 
     shown = format_trial(trial, "loss", "minimize", "COMPLETE")
     assert (
-        f"3 from step 1, 2 from step 6 (trained step 5 again), 3 from step {trial.sizes[2].step + 1}"
-        in shown
+        "3 from step 1, 2 from step 6 (trained step 5 again), 3 from step "
+        f"{trial.sizes[2].step + 1}" in shown
     )
     assert [size["workers"] for size in trial.to_json()["sizes"]] == [3, 2, 3]
     if reruns:

@@ -1,4 +1,6 @@
-"""Elastic gangs together with a population, with pauses, with `--refit`, and with fractions of a GPU. No worker dies here."""
+"""Elastic gangs together with a population, with pauses, with `--refit`, and with fractions of a
+GPU. No worker dies here.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ PAUSES = '{name: "tests.search.test_pausing:PauseAll"}'
 
 
 def trials_of(folder: Path) -> tuple[TrialRecord, ...]:
-    """Return the trials of a sweep, after a check that no report is lost or doubled and that every gang has an allowed size."""
+    """Return the trials of a sweep, after a check that no report is lost or doubled and that every
+    gang has an allowed size.
+    """
     study = read(folder)
     assert study is not None
     for trial in study.trials:

@@ -1,4 +1,6 @@
-"""An ensemble of a real sweep: rows of a CSV file, gradient boosting, and an MLflow run of the sweep."""
+"""An ensemble of a real sweep: rows of a CSV file, gradient boosting, and an MLflow run of the
+sweep.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A sweep's folder and a bundle whose `format` is not the one that this version reads are refused in one line."""
+"""A sweep's folder and a bundle whose `format` is not the one that this version reads are refused
+in one line.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ WRONG = {
     "true": (True, "`format` is true"),
     "null": (None, "`format` is null"),
 }
-RULE = f"but this version of sweeps reads only format {FORMAT}; install sweeps 7.8.9, which wrote this file"
+RULE = (
+    f"but this version of sweeps reads only format {FORMAT}; install sweeps 7.8.9, which wrote "
+    "this file"
+)
 wrong = pytest.mark.parametrize(("value", "text"), WRONG.values(), ids=WRONG)
 
 

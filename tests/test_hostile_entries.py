@@ -1,4 +1,6 @@
-"""A folder, a pipe, a link or an empty file in the place of any file of a sweep: every command works without it, or says so in a line."""
+"""A folder, a pipe, a link or an empty file in the place of any file of a sweep: every command
+works without it, or says so in a line.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ DEEP = ("bundle/", "exports/", "functions/", "prepared/", "tables/", "tensorboar
 
 @pytest.fixture(scope="module")
 def root(local_ray, _mlflow_of_sweeps, tmp_path_factory) -> Path:
-    """Return a root folder with a sweep that has all files that sweeps writes, and with a second sweep beside it."""
+    """Return a root folder with a sweep that has all files that sweeps writes, and with a second
+    sweep beside it.
+    """
     root = tmp_path_factory.mktemp("runs")
     cells = notebook_cells(offset=1.0)
     space = {
@@ -174,7 +178,10 @@ def opened(sweep: Path) -> None:
 
 
 def read(sweep: Path) -> None:
-    """Read a sweep by every command that only reads, and show it on the page. The sweep beside it must not be affected."""
+    """Read a sweep by every command that only reads, and show it on the page.
+
+    The sweep beside it must not be affected.
+    """
     root, here = sweep.parent, f"/{sweep.name}"
     listed = json.loads(command("ls", "--dir", root, "--json").splitlines()[-1])
     assert {each["sweep"]: each["state"] for each in listed}[BESIDE] == "finished"
@@ -214,7 +221,8 @@ def test_commands_that_read_do_without_a_file(root, outside, kind):
     read_all(root, kind, outside)
 
 
-# Entries that `resume`, `export` and `gc` refuse if they are a link or a pipe. Bundles and checkpoints are checked when they are read.
+# Entries that `resume`, `export` and `gc` refuse if they are a link or a pipe. Bundles and
+# checkpoints are checked when they are read.
 UNCHECKED = ("bundle/", "exports/", "commands/", "trials/0000/checkpoint_000003/")
 
 

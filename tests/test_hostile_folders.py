@@ -1,4 +1,6 @@
-"""Folders made by a stranger: no command touches a file outside, hangs, or sends control characters to the terminal."""
+"""Folders made by a stranger: no command touches a file outside, hangs, or sends control characters
+to the terminal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Names that no file system accepts, broken links, and files in place of folders: one line each, and no file is created."""
+"""Names that no file system accepts, broken links, and files in place of folders: one line each,
+and no file is created.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,10 @@ def test_r10_a_folder_whose_name_has_a_colon_is_a_folder(tmp_path, monkeypatch):
     "text",
     [
         "http://me:secret@host/api",
-        "API request to http://me:secret@host:5000/api/2.0/mlflow failed with HTTPConnectionPool(host='host')",
+        (
+            "API request to http://me:secret@host:5000/api/2.0/mlflow failed with "
+            "HTTPConnectionPool(host='host')"
+        ),
         "postgresql+psycopg2://me:se/cret@host/db and http://me:secret@other",
         "'https://:secret@host'",
     ],

@@ -1,4 +1,6 @@
-"""What a loop does beside reporting, in a whole sweep: it logs to MLflow itself, and keeps files in its trial's folder."""
+"""What a loop does beside reporting, in a whole sweep: it logs to MLflow itself, and keeps files in
+its trial's folder.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def runs_of(result):
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(result.mlflow["tracking_uri"])
-    mine = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"  # other tests of this process may share the database
+    # other tests of this process may share the database
+    mine = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}'"
     found = client.search_runs([client.get_experiment_by_name("own").experiment_id], mine)
     return client, {run.info.run_name: run for run in found}
 

@@ -1,4 +1,6 @@
-"""The examples of the manual run as a user copies them: own loops, own steps and own data, from the space file to the bundle."""
+"""The examples of the manual run as a user copies them: own loops, own steps and own data, from the
+space file to the bundle.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.extended, pytest.mark.timeout
 
 
 def run(folder: Path, space: str, *modules: str, options: tuple[str, ...] = ()) -> dict:
-    """Write a space file and the modules of the manual into a folder, run the sweep, and return its result."""
+    """Write a space file and the modules of the manual into a folder, run the sweep, and return its
+    result.
+    """
     for module in modules:
         (folder / module).write_text(block_beginning(f"# {module}"))
     (folder / "space.yaml").write_text(block_beginning(f"name: {space}"))

@@ -1,4 +1,6 @@
-"""The example notebooks, and sweeps in the kernel of a notebook: the live view, and the interrupt of the kernel."""
+"""The example notebooks, and sweeps in the kernel of a notebook: the live view, and the interrupt
+of the kernel.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Kernel:
         self.messages: list[dict[str, Any]] = []
 
     def run(self, code: str, seen: Callable[[str], bool] | None = None) -> str:
-        """Run a cell. Return when it has ended, or as soon as `seen` returns True for the text of an output.
+        """Run a cell.
+
+        Return when it has ended, or as soon as `seen` returns True for the text of an output.
 
         Returns:
             The last text that the cell has shown. The HTML of a display is its text.

@@ -1,4 +1,6 @@
-"""The quickstart, and a sweep that is interrupted, as a user runs them: each a command in a process of its own."""
+"""The quickstart, and a sweep that is interrupted, as a user runs them: each a command in a process
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -247,7 +249,8 @@ def group_hup(pid: int) -> None:
     os.killpg(pid, signal.SIGHUP)
 
 
-# A terminal sends Ctrl-C to every process of the group; Slurm, Kubernetes and systemd end the one they started.
+# A terminal sends Ctrl-C to every process of the group; Slurm, Kubernetes and systemd end the one
+# they started.
 @pytest.mark.parametrize(
     "send",
     [
@@ -275,7 +278,8 @@ def test_ctrl_c_keeps_finished_trials_and_the_others_can_be_resumed(tmp_path, se
         "a trial to hold",
     )
     mine = psutil.Process(process.pid).children(recursive=True)
-    # By Ray's default the training would stand behind everything else, MLflow's process but a step behind it
+    # By Ray's default the training would stand behind everything else, MLflow's process but a step
+    # behind it
     assert {p.nice() for p in mine if "ray::" in " ".join(p.cmdline())} == {psutil.Process().nice()}
     asked = time.monotonic()
     send(process.pid)

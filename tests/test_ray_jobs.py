@@ -56,7 +56,10 @@ def ray_job(cluster: Nodes, *args: object) -> tuple[int, str]:
 def submit(
     cluster: Nodes, name: str, *command: object, options: tuple[object, ...] = ()
 ) -> tuple[int, str]:
-    """Submit `sweeps COMMAND` as a job, and wait for its end. Return the exit code of `ray job submit` and the log of the job."""
+    """Submit `sweeps COMMAND` as a job, and wait for its end.
+
+    Return the exit code of `ray job submit` and the log of the job.
+    """
     code, _ = ray_job(
         cluster, "submit", f"--submission-id={name}", *options, "--", "sweeps", *command
     )
@@ -142,7 +145,9 @@ def test_a_refused_space_fails_the_job_with_the_exit_code_of_sweeps(cluster, pro
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_the_working_directory_of_a_job_may_hold_the_space_and_the_code(cluster, project, tmp_path):
-    """The job's working directory, its modules and the code that sweeps sends to the workers are runtime environments of one driver."""
+    """The job's working directory, its modules and the code that sweeps sends to the workers are
+    runtime environments of one driver.
+    """
     (tmp_path / "go").touch()
     extra = {"env_vars": {"FROM_THE_JOB": "yes"}, "py_modules": [str(project / "pack")]}
     options = ("--working-dir", project, "--runtime-env-json", json.dumps(extra))
@@ -157,7 +162,10 @@ def test_the_working_directory_of_a_job_may_hold_the_space_and_the_code(cluster,
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_stopped_job_loses_nothing_and_another_job_resumes_its_sweep(cluster, project, tmp_path):
-    """The first stop kills the driver after Ray's 3 s at the latest. The second one leaves it a minute, as the documentation shows."""
+    """The first stop kills the driver after Ray's 3 s at the latest.
+
+    The second one leaves it a minute, as the documentation shows.
+    """
     patience = ("--runtime-env-json", json.dumps({"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "60"}}))
 
     def stop(name: str, *command: object, options: tuple[object, ...] = ()) -> str:

@@ -1,4 +1,6 @@
-"""Rows as fidelity: with `scheduler: {resource: data.rows}`, a trial trains on a part of the train rows first, and again on more rows."""
+"""Rows as fidelity: with `scheduler: {resource: data.rows}`, a trial trains on a part of the train
+rows first, and again on more rows.
+"""
 
 from __future__ import annotations
 
@@ -156,9 +158,12 @@ def test_each_rank_has_its_part_of_the_rows_of_a_step(clean_ray, tmp_path):
 )
 def test_built_in_trainers_train_again(clean_ray, tmp_path, trainer, metric, params):
     (tmp_path / "space.yaml").write_text(
-        f"name: s\ntrainer: {trainer}\ndata: {{train: {table(tmp_path)}, label: kind, valid: 0.2}}\n"
-        f"objective: {{metric: {metric}, goal: minimize}}\nlimits: {{max_trials: 5, max_concurrent_trials: 1}}\n"
-        f"scheduler: {{name: hyperband, resource: data.rows, max_t: 9}}\nspace: {{params: {params}}}\n"
+        f"name: s\ntrainer: {trainer}\ndata: {{train: {table(tmp_path)}, label: kind, valid: "
+        f"0.2}}\n"
+        f"objective: {{metric: {metric}, goal: minimize}}\n"
+        f"limits: {{max_trials: 5, max_concurrent_trials: 1}}\n"
+        f"scheduler: {{name: hyperband, resource: data.rows, max_t: 9}}\n"
+        f"space: {{params: {params}}}\n"
     )
     result = sweeps.run(tmp_path / "space.yaml", dir=tmp_path / "runs")
     assert result.trials["failed"] == 0 and result.trials["completed"] >= 1, result.notes
@@ -171,11 +176,12 @@ def test_a_first_part_that_is_too_small_is_refused_before_the_first_trial(clean_
     (tmp_path / "space.yaml").write_text(
         f"name: s\ntrainer: xgboost\ndata: {{train: {table(tmp_path)}, label: kind, valid: 0.2}}\n"
         "objective: {metric: valid-mlogloss, goal: minimize}\nlimits: {max_trials: 5}\n"
-        "scheduler: {name: asha, resource: data.rows, max_t: 243}\nspace: {params: {num_boost_round: 5, eta: {loguniform: [0.01, 1]}}}\n"
+        "scheduler: {name: asha, resource: data.rows, max_t: 243}\n"
+        "space: {params: {num_boost_round: 5, eta: {loguniform: [0.01, 1]}}}\n"
     )
     refused = invoke("run", tmp_path / "space.yaml", "--dir", tmp_path / "runs")
     assert refused.exit_code == 2
     assert (
-        "space.yaml:6:1: scheduler.grace_period: step 1 of 243 has only 2 of the 360 train rows, but needs at least 3"
-        in refused.stderr
+        "space.yaml:6:1: scheduler.grace_period: step 1 of 243 has only 2 of the 360 train rows, "
+        "but needs at least 3" in refused.stderr
     )

@@ -1,4 +1,6 @@
-"""A sweep whose space, trainer and data are Python objects: it runs, and every command works on its folder without the script."""
+"""A sweep whose space, trainer and data are Python objects: it runs, and every command works on its
+folder without the script.
+"""
 
 from __future__ import annotations
 

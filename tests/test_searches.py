@@ -1,4 +1,6 @@
-"""Kinds of search that other files try without Ray, once each as a whole sweep: several objectives with a constraint, costs, schedulers."""
+"""Kinds of search that other files try without Ray, once each as a whole sweep: several objectives
+with a constraint, costs, schedulers.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def runs_of(result: sweeps.SweepResult) -> dict[str, Any]:
 
 
 def test_several_objectives_of_which_one_is_a_cost_and_a_constraint(clean_ray, tmp_path):
-    objectives = "objective=[{metric: loss, goal: minimize}, {metric: size, goal: minimize}, {metric: cpu_seconds, goal: minimize}]"
+    objectives = (
+        "objective=[{metric: loss, goal: minimize}, {metric: size, goal: minimize}, {metric: "
+        "cpu_seconds, goal: minimize}]"
+    )
     file = space_of(
         tmp_path,
         "sized",
@@ -121,7 +126,10 @@ def test_hyperband_stops_trials_at_the_rungs_of_their_brackets(clean_ray, tmp_pa
 
 
 def test_paused_trials_continue_from_their_checkpoints_in_other_workers(clean_ray, tmp_path):
-    """One slot. Each trial is worse than the one before, so each pauses at its first rung. `reuse: never` gives every run a new worker."""
+    """One slot. Each trial is worse than the one before, so each pauses at its first rung.
+
+    `reuse: never` gives every run a new worker.
+    """
     (tmp_path / "go").touch()
     limits = "max_trials: 4, max_concurrent_trials: 1"
     file = space_of(

@@ -1,4 +1,6 @@
-"""The secrets of a sweep are in none of its files and in no output, although its code prints, reports and raises them."""
+"""The secrets of a sweep are in none of its files and in no output, although its code prints,
+reports and raises them.
+"""
 
 from __future__ import annotations
 

@@ -80,7 +80,9 @@ RUNS = {
 
 @pytest.fixture
 def frame(tmp_path, monkeypatch) -> pd.DataFrame:
-    """Rows with two label columns of numbers and two of 0 and 1, in the file `rows.csv` of the working directory."""
+    """Rows with two label columns of numbers and two of 0 and 1, in the file `rows.csv` of the
+    working directory.
+    """
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 2))

@@ -1,4 +1,6 @@
-"""The loop around scikit-learn of the manual, as a user copies it; and a category that training did not have."""
+"""The loop around scikit-learn of the manual, as a user copies it; and a category that training did
+not have.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Sweeps in S3-compatible storage: data from a bucket, `--dir s3://...`, another machine, and a storage that fails."""
+"""Sweeps in S3-compatible storage: data from a bucket, `--dir s3://...`, another machine, and a
+storage that fails.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def bucket(tmp_path):
 
 
 def machine(tmp_path: Path, name: str, monkeypatch) -> Path:
-    """Let the next commands run in a working directory and a home folder of their own, as on another machine."""
+    """Let the next commands run in a working directory and a home folder of their own, as on
+    another machine.
+    """
     here = tmp_path / name
     here.mkdir()
     monkeypatch.chdir(here)
@@ -351,7 +355,9 @@ def reports(folder: Path) -> list[dict[str, float]]:
 def test_members_of_a_population_copy_checkpoints_inside_the_bucket(
     clean_ray, tmp_path, monkeypatch, bucket
 ):
-    """The shared Ray was started without the credentials, so the processes get them from the driver, as on a cluster."""
+    """The shared Ray was started without the credentials, so the processes get them from the
+    driver, as on a cluster.
+    """
     monkeypatch.chdir(tmp_path)
     pbt = ("scheduler={name: pbt, max_t: 6, perturbation_interval: 2, quantile_fraction: 0.5}",)
     result = sweeps.run(
@@ -396,7 +402,9 @@ space:
 def test_refit_trust_and_gc_of_a_stored_sweep(
     clean_ray, tmp_path, monkeypatch, bucket, checked_in_this_process
 ):
-    """The checkpoints of scikit-learn's estimators are pickles, which are signed with the key of the user."""
+    """The checkpoints of scikit-learn's estimators are pickles, which are signed with the key of
+    the user.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "forest.yaml").write_text(FOREST)
     result = sweeps.run("forest.yaml", dir="s3://bucket/sweeps")
@@ -536,7 +544,10 @@ def test_a_driver_that_slept_stops_when_another_process_has_continued_its_sweep(
     asleep.send_signal(signal.SIGCONT)
     _, err = asleep.communicate(timeout=120)
     assert asleep.returncode == 1, err
-    taken = f"{address}: process {taking.pid} on {driver['host']} has taken over this sweep; this process has stopped"
+    taken = (
+        f"{address}: process {taking.pid} on {driver['host']} has taken over this sweep; this "
+        "process has stopped"
+    )
     assert err.strip().splitlines()[-1] == taken, err
     (tmp_path / "go").touch()
     out, err = taking.communicate(timeout=120)

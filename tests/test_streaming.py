@@ -88,7 +88,9 @@ space:
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """A working directory with the folder `train` of three files, the file `valid.parquet`, and the loop."""
+    """A working directory with the folder `train` of three files, the file `valid.parquet`, and the
+    loop.
+    """
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(
@@ -296,7 +298,9 @@ def swept_with_events(folder, **changed):
 
 
 def coordinators() -> list[int]:
-    """Return the ids of the processes of this Ray that distribute a stream among the ranks of a gang."""
+    """Return the ids of the processes of this Ray that distribute a stream among the ranks of a
+    gang.
+    """
     return [
         child.pid
         for child in psutil.Process().children(recursive=True)
@@ -314,7 +318,10 @@ def epochs_of(folder, trial: str) -> list[tuple[int, int, int]]:
 
 @pytest.mark.long
 def test_asha_stops_trials_in_the_middle_of_an_epoch(clean_ray, files):
-    """An epoch has five batches, and each batch is a step. The gang reads the stream of the next trial afterwards."""
+    """An epoch has five batches, and each batch is a step.
+
+    The gang reads the stream of the next trial afterwards.
+    """
     asha = "{name: asha, max_t: 8, grace_period: 2, reduction_factor: 2}"
     result, trials = swept_with_events(
         files, scheduler=asha, trials=4, x="{grid: [0.0, 1.0, 2.0, 3.0]}", each_batch=True

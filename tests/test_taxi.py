@@ -1,4 +1,6 @@
-"""The taxi space: cleaning and features on rows made up for it; a small sweep on real trips, where the folder that holds them is."""
+"""The taxi space: cleaning and features on rows made up for it; a small sweep on real trips, where
+the folder that holds them is.
+"""
 
 from __future__ import annotations
 
@@ -243,7 +245,8 @@ def test_a_file_that_holds_no_trips_is_named(taxi, tmp_path, monkeypatch, name, 
 def test_a_sweep_on_real_trips_predicts_what_the_tlc_publishes(tmp_path, monkeypatch):
     if not TRIPS.is_dir():
         pytest.skip(
-            f"no TLC trip records in {TRIPS}; SWEEPS_TEST_DATA names the folder that holds `nyc_yellow_parquet`"
+            f"no TLC trip records in {TRIPS}; SWEEPS_TEST_DATA names the folder that holds "
+            "`nyc_yellow_parquet`"
         )
     from sklearn.metrics import roc_auc_score
 
@@ -301,7 +304,8 @@ def test_the_commands_of_the_tutorial_lead_from_trips_to_an_answer(tmp_path):
     trips = TRIPS / "yellow_tripdata_2018-2020_sample360k.parquet"
     if not trips.is_file():
         pytest.skip(
-            f"no TLC trip records in {TRIPS}; SWEEPS_TEST_DATA names the folder that holds `nyc_yellow_parquet`"
+            f"no TLC trip records in {TRIPS}; SWEEPS_TEST_DATA names the folder that holds "
+            "`nyc_yellow_parquet`"
         )
     (tmp_path / "trips").mkdir()
     (tmp_path / "trips" / "yellow_tripdata_2018-2020.parquet").symlink_to(trips)

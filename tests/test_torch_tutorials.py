@@ -201,7 +201,8 @@ class TestSweeps:
 
     @pytest.mark.long
     def test_the_vision_transformer_reads_batches_of_ray_data(self, tmp_path):
-        half = "space.scaling.resources_per_worker.CPU=0.5"  # Ray Data has one of the two CPUs of this Ray
+        # Ray Data has one of the two CPUs of this Ray
+        half = "space.scaling.resources_per_worker.CPU=0.5"
         result, _ = run(
             "vit_ray_data", tmp_path, "scheduler.max_t=2", "space.params.epochs=2", half
         )

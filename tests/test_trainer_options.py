@@ -1,4 +1,6 @@
-"""Options of a user's trainer from the space file to the loop and to the bundle, which contains the modules that options name."""
+"""Options of a user's trainer from the space file to the loop and to the bundle, which contains the
+modules that options name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pickles in the checkpoints of a stranger's sweep: `resume` and `export` do not read them without `--trust`."""
+"""Pickles in the checkpoints of a stranger's sweep: `resume` and `export` do not read them without
+`--trust`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ class Harmful:
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Path:
-    """A sweep with one complete trial and one interrupted trial. Reading a pickle in their checkpoints makes the folder `harm`."""
+    """A sweep with one complete trial and one interrupted trial.
+
+    Reading a pickle in their checkpoints makes the folder `harm`.
+    """
     (tmp_path / "space.yaml").write_text(SPACE)
     space = space_file.load(tmp_path / "space.yaml", ())
     folder = tmp_path / "root" / "mine-1"

@@ -1,4 +1,6 @@
-"""The wheel works in an environment of its own, away from the checkout: the command line, the trainers and the quickstart."""
+"""The wheel works in an environment of its own, away from the checkout: the command line, the
+trainers and the quickstart.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def copy_of_the_checkout(target: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> Path:
-    """A virtual environment with the wheel; its other packages are those of the environment that runs the tests."""
+    """A virtual environment with the wheel; its other packages are those of the environment that
+    runs the tests.
+    """
     source = copy_of_the_checkout(tmp_path_factory.mktemp("source"))
     dist, env = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", dist, source, cwd=dist)
@@ -60,7 +64,8 @@ def environment(tmp_path_factory) -> Path:
         wheel,
         cwd=env,
     )
-    # A path in a .pth file is searched last, and .pth files in it are not read: the editable install of the checkout is not seen.
+    # A path in a .pth file is searched last, and .pth files in it are not read: the editable
+    # install of the checkout is not seen.
     (site,) = env.glob("lib/python*/site-packages")
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return env
@@ -76,7 +81,10 @@ def away(tmp_path) -> Path:
 
 
 def test_the_package_and_its_trainers_come_from_the_wheel(environment, away):
-    code = "import sweeps, sweeps.trainers.xgboost as x, sweeps.trainers.torch_tabular as t; print(sweeps.__file__, x.__file__, t.__file__)"
+    code = (
+        "import sweeps, sweeps.trainers.xgboost as x, sweeps.trainers.torch_tabular as t; "
+        "print(sweeps.__file__, x.__file__, t.__file__)"
+    )
     for file in run(environment / "bin" / "python", "-c", code, cwd=away).split():
         assert Path(file).is_relative_to(environment)
 

@@ -1,4 +1,7 @@
-"""Training loops for tests of whole sweeps. A latch is a file in the folder `config["latch"]` for which a loop waits."""
+"""Training loops for tests of whole sweeps.
+
+A latch is a file in the folder `config["latch"]` for which a loop waits.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ def _report(step: int, loss: float, save: bool = True) -> None:
 
 
 def _dies_in_a_copy(driver: int) -> None:
-    """Replace the function that copies checkpoints: it writes half of the file, and then kills the driver and this process."""
+    """Replace the function that copies checkpoints: it writes half of the file, and then kills the
+    driver and this process.
+    """
     import pyarrow.fs
 
     def copy_files(source: str, target: str, **how: object) -> None:

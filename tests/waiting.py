@@ -8,7 +8,10 @@ from typing import Any
 
 
 def wait_until(condition: Callable[[], Any], timeout: float, what: str) -> Any:
-    """Poll until `condition()` is true, and return its value. If this takes too long, fail the test with a message that names `what`."""
+    """Poll until `condition()` is true, and return its value.
+
+    If this takes too long, fail the test with a message that names `what`.
+    """
     deadline = time.monotonic() + timeout
     while not (value := condition()):
         if time.monotonic() > deadline:

@@ -1,4 +1,6 @@
-"""Training loops for several frameworks. Each file has a training loop for Ray Train, and a function that loads the trained model.
+"""Training loops for several frameworks.
+
+Each file has a training loop for Ray Train, and a function that loads the trained model.
 
 A trainer `NAME.py` has these parts:
 
@@ -6,11 +8,14 @@ A trainer `NAME.py` has these parts:
     train_func(config)      the loop; `config` is the trial's `params`; all else comes from Ray Train and `sweeps.trial.current()`
     load(folder)            returns the model of a checkpoint, an object with `predict(DataFrame) -> array`
 
-`predict` takes prepared features and returns a float64 array. For two classes, the array has the probability of the second class, shape
-(n,). For more classes, it has the probabilities of all k classes, shape (n, k). For a regression, it has values, shape (n,). For k label
-columns, it has values, or the probability of 1, shape (n, k). Only the loop imports Ray, so a bundle predicts without Ray.
+`predict` takes prepared features and returns a float64 array. For two classes, the array has the
+probability of the second class, shape (n,). For more classes, it has the probabilities of all k
+classes, shape (n, k). For a regression, it has values, shape (n,). For k label columns, it has
+values, or the probability of 1, shape (n, k). Only the loop imports Ray, so a bundle predicts
+without Ray.
 
-The built-in loops use only functions that a user's loop can use too. This module has the functions that the built-in loops share.
+The built-in loops use only functions that a user's loop can use too. This module has the functions
+that the built-in loops share.
 """
 
 from __future__ import annotations
@@ -54,7 +59,8 @@ class LabeledRows(NamedTuple):
 
     Attributes:
         features: The prepared features.
-        label: Class codes as int64, or values as float64, shape (n,). For k label columns, shape (n, k).
+        label: Class codes as int64, or values as float64, shape (n,). For k label columns, shape
+            (n, k).
         weight: Weight of each row, float64 of shape (n,). None if the rows have no weights.
         query: Number of each row's query; see `queries`. None if the rows have no queries.
     """
@@ -108,7 +114,8 @@ def fill_parameters(
         trainer: Name of the trainer, for messages.
         rules: `TRAINER["parameters"]` of the trainer.
         config: The trial's `params`.
-        max_t: The step at which the scheduler ends the trial, or None. The default of `epochs` is this step, or 20 if there is none.
+        max_t: The step at which the scheduler ends the trial, or None. The default of `epochs` is
+            this step, or 20 if there is none.
 
     Raises:
         ValueError: A name is unknown, or a value breaks its rule.
@@ -177,12 +184,14 @@ def require_metric(
         asked_as: The key of the space file that names the metric, for the message.
 
     Raises:
-        ValueError: The loop does not report the metric. The message suggests the most similar name that the loop reports.
+        ValueError: The loop does not report the metric. The message suggests the most similar name
+            that the loop reports.
     """
     reported = list(reported)
     if metric not in reported:
         raise ValueError(
-            f"{asked_as} is `{metric}`, which this trainer does not report; {did_you_mean(metric, reported)}"
+            f"{asked_as} is `{metric}`, which this trainer does not report; "
+            f"{did_you_mean(metric, reported)}"
         )
 
 
@@ -194,7 +203,8 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
         also: A pandas dtype that is accepted besides numbers and booleans, such as "category".
 
     Raises:
-        ValueError: A column is not numeric. The message lists all such columns and suggests a solution.
+        ValueError: A column is not numeric. The message lists all such columns and suggests a
+            solution.
     """
     others = [
         str(name)
@@ -202,9 +212,13 @@ def require_numbers(features: pd.DataFrame, also: str = "") -> None:
         if not (dtype.kind in "biuf" or (also and str(dtype) == also))
     ]
     if others:
-        advice = "name such a column in `columns` of an encoder (the default, `categorical`, leaves out dates), or drop it with `data.drop`"
+        advice = (
+            "name such a column in `columns` of an encoder (the default, `categorical`, leaves "
+            "out dates), or drop it with `data.drop`"
+        )
         raise ValueError(
-            f"these columns are not numeric after preprocessing: {first_of(others)}; this trainer reads only numbers, so {advice}"
+            f"these columns are not numeric after preprocessing: {first_of(others)}; this trainer "
+            f"reads only numbers, so {advice}"
         )
 
 
@@ -213,7 +227,8 @@ def safe_names(columns: Iterable[Any], refused: str) -> list[str]:
 
     Args:
         columns: Names of the columns.
-        refused: The characters that the framework does not accept, as in `age_<30` after one-hot encoding.
+        refused: The characters that the framework does not accept, as in `age_<30` after one-hot
+            encoding.
     """
     pattern = re.compile(f"[{re.escape(refused)}]")
     return [safe_name(str(column), pattern) for column in columns]
@@ -246,7 +261,8 @@ def constraints_by_position(given: Mapping[str, Any], columns: Iterable[Any]) ->
             ]
     except KeyError as e:
         raise ValueError(
-            f"a constraint names the column `{e.args[0]}`; the prepared data has: {', '.join(positions)}"
+            f"a constraint names the column `{e.args[0]}`; the prepared data has: "
+            f"{', '.join(positions)}"
         ) from None
     return found
 
@@ -254,7 +270,9 @@ def constraints_by_position(given: Mapping[str, Any], columns: Iterable[Any]) ->
 def whole_numbers(
     params: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Convert floats such as 6.0 to integers where a framework accepts only integers. A domain such as `quniform` samples floats.
+    """Convert floats such as 6.0 to integers where a framework accepts only integers.
+
+    A domain such as `quniform` samples floats.
 
     Args:
         params: The trial's `params`.

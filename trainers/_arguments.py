@@ -12,14 +12,17 @@ from sweeps.trainers import whole_numbers
 
 
 class SplitParams:
-    """A trial's `params`, split among a framework and the user's functions. A parameter that several of them name is passed to each.
+    """A trial's `params`, split among a framework and the user's functions.
+
+    A parameter that several of them name is passed to each.
 
     Args:
         trainer: Name of the trainer, for messages.
         config: The trial's `params`.
         rules: `TRAINER["parameters"]` of the trainer.
         framework: Names of the framework's arguments.
-        reserved: Those of the framework's arguments that the trainer sets. A function of the user may have an argument of the same name.
+        reserved: Those of the framework's arguments that the trainer sets. A function of the user
+            may have an argument of the same name.
         functions: The user's functions and classes.
 
     Attributes:
@@ -44,7 +47,8 @@ class SplitParams:
         for name in config:
             if name in reserved and name not in users:
                 raise ValueError(
-                    f"params.{name} cannot be set, because the trainer `{trainer}` sets it itself; remove it from `params`"
+                    f"params.{name} cannot be set, because the trainer `{trainer}` sets it "
+                    "itself; remove it from `params`"
                 )
         given = {
             name: value for name, value in config.items() if value is not None or name not in rules
@@ -60,7 +64,8 @@ class SplitParams:
         if self.rest and not any(_accepts_any(function) for function in functions):
             name, places = next(iter(self.rest)), "the functions that the space file names"
             raise ValueError(
-                f"params.{name} is unknown to the trainer `{trainer}` and to {places}; {did_you_mean(name, known)}"
+                f"params.{name} is unknown to the trainer `{trainer}` and to {places}; "
+                f"{did_you_mean(name, known)}"
             )
 
     def arguments(self, function: Callable[..., Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,8 +73,8 @@ class SplitParams:
 
         Args:
             function: The function or class.
-            known: Facts about the trial, such as the number of classes. The function gets those that its signature names, unless `params`
-                has another value.
+            known: Facts about the trial, such as the number of classes. The function gets those
+                that its signature names, unless `params` has another value.
         """
         values = {**known, **self.values}
         return {name: values[name] for name in _names(function) if name in values} | (

@@ -68,7 +68,10 @@ class BestStep:
         (folder / STATE).write_text(json.dumps({"step": step, **self.state}))
 
     def read(self, folder: Path) -> int:
-        """Restore the best step that `write` wrote. Return the number of the last step before the checkpoint."""
+        """Restore the best step that `write` wrote.
+
+        Return the number of the last step before the checkpoint.
+        """
         state = json.loads((folder / STATE).read_text())
         self.restore_state(state)
         return int(state["step"])

@@ -19,9 +19,10 @@ class BestRound(BestStep):
 
     Args:
         cur: The trial.
-        whole: True if XGBoost cannot cut the model of an earlier round out of the booster. The model of the best round is then kept in
-            memory.
-        check: Rows for which each checkpoint records predictions, so that a bundle can be checked against them. None to record none.
+        whole: True if XGBoost cannot cut the model of an earlier round out of the booster. The
+            model of the best round is then kept in memory.
+        check: Rows for which each checkpoint records predictions, so that a bundle can be checked
+            against them. None to record none.
         columns: Names and types of the columns, which saved models contain.
 
     Attributes:
@@ -37,7 +38,10 @@ class BestRound(BestStep):
         self.raw: bytearray | None = None
 
     def model(self, booster: xgb.Booster, step: int) -> xgb.Booster:
-        """Return the model of the best round. This is `booster` itself if `step`, its last round, is the best round."""
+        """Return the model of the best round.
+
+        This is `booster` itself if `step`, its last round, is the best round.
+        """
         if (self.step or step) == step:
             return booster
         return xgb.Booster(model_file=self.raw) if self.raw else booster[: self.step]
@@ -102,8 +106,8 @@ def predict(booster: xgb.Booster, matrix: xgb.DMatrix, rounds: int = 0) -> np.nd
         rounds: Number of rounds to use; 0 for all.
 
     Returns:
-        A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the values
-        of a regression, shape (n,).
+        A float64 array with the probability of the second class, shape (n,); the probabilities of k
+        classes, shape (n, k); or the values of a regression, shape (n,).
     """
     out = booster.predict(matrix, iteration_range=(0, rounds)).astype(np.float64)
     if LOGITS in booster.save_config():

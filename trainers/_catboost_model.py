@@ -46,7 +46,8 @@ def metric_name(task: str, split: str, metric: str, weighted: bool = False) -> s
         task: "binary", "multiclass" or "regression".
         split: "train" or "valid".
         metric: Name of the metric without a split.
-        weighted: True if the rows of train have weights. A metric of train then counts each row once, if CatBoost allows it.
+        weighted: True if the rows of train have weights. A metric of train then counts each row
+            once, if CatBoost allows it.
     """
     metric = re.sub(r"^ndcg@(\d+)$", r"NDCG:top=\1;type=Exp", metric)  # as in XGBoost and LightGBM
     name = (
@@ -72,7 +73,8 @@ def categorical(features: pd.DataFrame) -> list[str]:
     """Return the names of the columns with text or categories.
 
     Raises:
-        ValueError: A column has neither numbers, nor text, nor categories, such as a column of dates.
+        ValueError: A column has neither numbers, nor text, nor categories, such as a column of
+            dates.
     """
     found: list[str] = []
     others: list[str] = []
@@ -84,7 +86,8 @@ def categorical(features: pd.DataFrame) -> list[str]:
         )
     if others:
         raise ValueError(
-            f"these columns have neither numbers nor text: {', '.join(others[:10])}; drop such a column with `data.drop`"
+            f"these columns have neither numbers nor text: {', '.join(others[:10])}; drop such a "
+            "column with `data.drop`"
         )
     return found
 
@@ -108,8 +111,8 @@ def predictions_of(raw: np.ndarray, task: str, loss: str) -> np.ndarray:
         loss: Name of the loss function.
 
     Returns:
-        A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the values
-        of a regression, shape (n,).
+        A float64 array with the probability of the second class, shape (n,); the probabilities of k
+        classes, shape (n, k); or the values of a regression, shape (n,).
     """
     if task == "regression":
         values = raw if raw.ndim == 1 else raw[:, 0]

@@ -109,7 +109,10 @@ class Training:
         return self.rounds.is_last(self.step, self.best.step)
 
     def restore(self) -> None:
-        """Continue from the trial's checkpoint, if there is one. If `params` have changed, the earlier iterations are trained again."""
+        """Continue from the trial's checkpoint, if there is one.
+
+        If `params` have changed, the earlier iterations are trained again.
+        """
         import ray.train
 
         checkpoint = ray.train.get_checkpoint()
@@ -149,7 +152,8 @@ class Training:
             raise self._error
         if self._ended is None:
             raise ValueError(
-                f"CatBoost ended the training after iteration {self.step}: the values of leaves became infinite; try a larger `l2_leaf_reg`"
+                f"CatBoost ended the training after iteration {self.step}: the values of leaves "
+                "became infinite; try a larger `l2_leaf_reg`"
             )
         if self._is_shrinking and self.best.step == self.step:
             self._best_model = model
@@ -162,7 +166,8 @@ class Training:
     def after_iteration(self, info: Any) -> bool:
         """Measure and report an iteration. Return whether `fit` continues.
 
-        CatBoost would lose an exception, such as the one with which `report` stops a trial. `fit` therefore raises the exception later.
+        CatBoost would lose an exception, such as the one with which `report` stops a trial. `fit`
+        therefore raises the exception later.
         """
         try:
             return self._continues(int(info.iteration), info.metrics)
@@ -215,7 +220,8 @@ class Training:
         """Return the metrics that the last iteration reports.
 
         Args:
-            history: Maps "learn" and "validation" to the values of each of CatBoost's metrics in all iterations.
+            history: Maps "learn" and "validation" to the values of each of CatBoost's metrics in
+                all iterations.
         """
         found: dict[str, float] = {}
         for name, metric in self.requested.framework_names.items():
@@ -241,7 +247,10 @@ class Training:
         return self.model_of(model, rounds=self.best.step or self.step)
 
     def _final(self, model: cb.CatBoost) -> dict[str, float]:
-        """Measure the model of the best iteration. Metrics that the trial reported are left out, and metrics that only CatBoost has."""
+        """Measure the model of the best iteration.
+
+        Metrics that the trial reported are left out, and metrics that only CatBoost has.
+        """
         assert self._ended is not None
         task, best = str(self.cur.task), self._best_of(model)
         wanted = [
@@ -260,7 +269,8 @@ class Training:
         """Write a checkpoint: the model of the best iteration, and the state from which a resumed trial continues."""
         best = self._best_of(model)
         best.model.save_model(str(folder / "model.cbm"))
-        # The file may have more trees, because CatBoost can remove the last trees of only one kind of model.
+        # The file may have more trees, because CatBoost can remove the last trees of only one kind
+        # of model.
         (folder / "model.json").write_text(
             json.dumps({"task": best.task, "loss": best.loss, "rounds": best.rounds})
         )

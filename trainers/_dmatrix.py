@@ -19,13 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Columns:
-    """Names and types of the columns in a matrix or a model. `names` is None if there are no names, `types` if there are no types."""
+    """Names and types of the columns in a matrix or a model.
+
+    `names` is None if there are no names, `types` if there are no types.
+    """
 
     names: Sequence[str] | None = None
     types: Sequence[str] | None = None
 
     def in_training(self) -> Columns:
-        """Return the columns for training. They have no names, and they have types only if a column has categories."""
+        """Return the columns for training.
+
+        They have no names, and they have types only if a column has categories.
+        """
         return Columns(None, self.types if "c" in (self.types or ()) else None)
 
 
@@ -44,7 +50,8 @@ def matrix(
         label: Name of the label column, or a list of label columns. None if the rows have no label.
         threads: Number of threads that XGBoost uses. If None, XGBoost chooses the number.
         weight: Name of the column of weights. None if the rows have no weights.
-        max_bin: Number of bins of a `QuantileDMatrix`, which has no copy of the values. None for a `DMatrix` with all values.
+        max_bin: Number of bins of a `QuantileDMatrix`, which has no copy of the values. None for a
+            `DMatrix` with all values.
         reference: The `QuantileDMatrix` of train, whose bins are used, if the rows are not train.
 
     Raises:
@@ -106,8 +113,9 @@ def require_trees(params: Mapping[str, Any], columns: Columns) -> None:
 def fits_bins(frame: pd.DataFrame, reference: xgb.DMatrix) -> bool:
     """Return whether trees that are grown with the bins of train predict the same for rows and for a `QuantileDMatrix` of these rows.
 
-    This is so if all columns have numbers, and no value is as large as the end of the last bin, which is above twice the largest value of
-    train. Such values only matter for a tree that separates the missing values.
+    This is so if all columns have numbers, and no value is as large as the end of the last bin,
+    which is above twice the largest value of train. Such values only matter for a tree that
+    separates the missing values.
 
     Args:
         frame: Features, in the order of train.
@@ -125,7 +133,10 @@ def fits_bins(frame: pd.DataFrame, reference: xgb.DMatrix) -> bool:
 
 @contextlib.contextmanager
 def unweighted(matrix: xgb.DMatrix) -> Iterator[None]:
-    """In the block, all rows of a matrix count equally. XGBoost would also use the weights to measure metrics."""
+    """In the block, all rows of a matrix count equally.
+
+    XGBoost would also use the weights to measure metrics.
+    """
     weights = matrix.get_weight()
     if not len(weights):
         yield

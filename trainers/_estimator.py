@@ -30,16 +30,20 @@ HIST_BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 def build(reference: str, params: Mapping[str, Any], cur: Current) -> Any:
     """Return a new estimator.
 
-    If the estimator has the parameters `random_state` and `n_jobs`, at any depth, and neither `params` nor the user's code sets them, they
-    get the seed and the number of threads of the trial.
+    If the estimator has the parameters `random_state` and `n_jobs`, at any depth, and neither
+    `params` nor the user's code sets them, they get the seed and the number of threads of the
+    trial.
 
     Args:
-        reference: The estimator as `module:attr`: a class, a function that returns an estimator, or an estimator, which is cloned.
-        params: Arguments of the class or the function, and parameters that `set_params` accepts, such as `clf__C`.
+        reference: The estimator as `module:attr`: a class, a function that returns an estimator, or
+            an estimator, which is cloned.
+        params: Arguments of the class or the function, and parameters that `set_params` accepts,
+            such as `clf__C`.
         cur: The trial.
 
     Raises:
-        ValueError: The estimator has no such parameter, lacks `fit` or `predict`, or does not fit the task.
+        ValueError: The estimator has no such parameter, lacks `fit` or `predict`, or does not fit
+            the task.
     """
     source = references.resolve(reference)
     accepted = inspect.signature(source).parameters if callable(source) else {}
@@ -59,7 +63,8 @@ def build(reference: str, params: Mapping[str, Any], cur: Current) -> Any:
     known = parameters_of(estimator)
     for name in params.keys() - given.keys() - known.keys():
         raise ValueError(
-            f"params.{name} is not a parameter of `{reference}`; {_suggest(name, {**accepted, **known})}"
+            f"params.{name} is not a parameter of `{reference}`; "
+            f"{_suggest(name, {**accepted, **known})}"
         )
     unset = {
         name: name.rpartition("__")[2]
@@ -76,8 +81,9 @@ def build(reference: str, params: Mapping[str, Any], cur: Current) -> Any:
 def unknown_parameters(reference: str, names: Collection[str]) -> dict[str, str]:
     """Return a message for each name that is not a parameter of an estimator.
 
-    The dict is empty if the parameters are known only with the values of a trial. This is so if the estimator cannot be built without
-    arguments, or if a function makes it from arguments among `names`.
+    The dict is empty if the parameters are known only with the values of a trial. This is so if the
+    estimator cannot be built without arguments, or if a function makes it from arguments among
+    `names`.
 
     Args:
         reference: The estimator as `module:attr`; see `build`.
@@ -102,7 +108,10 @@ def unknown_parameters(reference: str, names: Collection[str]) -> dict[str, str]
 
 
 def _suggest(name: str, valid: Collection[str]) -> str:
-    """Return the end of a message about an unknown parameter. In a pipeline, `C` may be meant as `logisticregression__C`."""
+    """Return the end of a message about an unknown parameter.
+
+    In a pipeline, `C` may be meant as `logisticregression__C`.
+    """
     nested = [each for each in valid if each.endswith(f"__{name}")]
     return f"did you mean `{nested[0]}`?" if nested else did_you_mean(name, valid)
 
@@ -113,7 +122,10 @@ def parameters_of(estimator: Any) -> dict[str, Any]:
 
 
 def _integer(parameter: inspect.Parameter | None, value: Any) -> Any:
-    """Convert a float such as 6.0 to an integer if the parameter's default is an integer. A domain such as `quniform` samples floats."""
+    """Convert a float such as 6.0 to an integer if the parameter's default is an integer.
+
+    A domain such as `quniform` samples floats.
+    """
     default = parameter.default if parameter is not None else None
     whole = (
         isinstance(default, int)
@@ -134,7 +146,8 @@ def _require_task(estimator: Any, reference: str, task: str) -> None:
                 else f"`{reference}`"
             )
             raise ValueError(
-                f"trainer.estimator: {kind}, which has no method `{method}`; name a classifier or a regressor"
+                f"trainer.estimator: {kind}, which has no method `{method}`; name a classifier or "
+                "a regressor"
             )
     with contextlib.suppress(
         AttributeError
@@ -142,19 +155,21 @@ def _require_task(estimator: Any, reference: str, task: str) -> None:
         numbers = task in ("regression", MULTIOUTPUT)
         if numbers and is_classifier(estimator):
             raise ValueError(
-                f"trainer.estimator: `{reference}` is a classifier, but the label is for a regression"
+                f"trainer.estimator: `{reference}` is a classifier, but the label is for a "
+                "regression"
             )
         if not numbers and is_regressor(estimator):
             raise ValueError(
-                f"trainer.estimator: `{reference}` is a regressor, but the label is for a classification"
+                f"trainer.estimator: `{reference}` is a regressor, but the label is for a "
+                "classification"
             )
 
 
 class Training:
     """Training of an estimator in steps.
 
-    The kind of the estimator decides what a step is. In a pipeline, the transformers are fitted once, and the steps train the last
-    estimator.
+    The kind of the estimator decides what a step is. In a pipeline, the transformers are fitted
+    once, and the steps train the last estimator.
 
     | kind | step |
     |---|---|
@@ -166,7 +181,8 @@ class Training:
     Args:
         estimator: A new estimator.
         params: The trial's `params`.
-        steps: Number of steps. None for the default: the number of passes that `max_iter` in `params` sets; else `max_t`, or 10.
+        steps: Number of steps. None for the default: the number of passes that `max_iter` in
+            `params` sets; else `max_t`, or 10.
         max_t: The step at which the scheduler ends trials; None if there is no such step.
         batch_size: Largest number of rows in each call of `partial_fit`. None for all rows.
         seed: Seed of the trial.
@@ -219,7 +235,9 @@ class Training:
         return self.estimator[-1] if isinstance(self.estimator, Pipeline) else self.estimator
 
     def resume(self, estimator: Any, params: Mapping[str, Any], earlier: Mapping[str, Any]) -> None:
-        """Continue with an estimator from a checkpoint. Parameters that have changed, as under PBT, take effect.
+        """Continue with an estimator from a checkpoint.
+
+        Parameters that have changed, as under PBT, take effect.
 
         Args:
             estimator: The estimator as it was after its last step.
@@ -236,7 +254,8 @@ class Training:
         }
         for name in changed.keys() - parameters_of(estimator).keys():
             raise ValueError(
-                f"params.{name} cannot change during a trial, because `set_params` does not have it; make it a constant"
+                f"params.{name} cannot change during a trial, because `set_params` does not have "
+                "it; make it a constant"
             )
         threads = {
             name: value
@@ -246,7 +265,9 @@ class Training:
         self.estimator, self._resumed = estimator, True
         if threads or changed:
             estimator.set_params(**threads | changed)
-        if changed:  # the optimizer of scikit-learn's neural networks has copies of the parameters; the next step makes a new one
+        # the optimizer of scikit-learn's neural networks has copies of the parameters; the next
+        # step makes a new one
+        if changed:
             vars(self.last).pop("_optimizer", None)
 
     def require_weights(self, reference: str) -> None:
@@ -263,7 +284,8 @@ class Training:
             name = type(self.last).__name__
             advice = "leave out data.weight and data.class_weight, or choose another estimator"
             raise ValueError(
-                f"trainer.estimator: `{method}` of {name} in `{reference}` has no argument `sample_weight`; {advice}"
+                f"trainer.estimator: `{method}` of {name} in `{reference}` has no argument "
+                f"`sample_weight`; {advice}"
             )
 
     def run(
@@ -281,7 +303,8 @@ class Training:
             x: Features.
             y: Class codes or values, shape (n,), or (n, k) for k label columns.
             classes: Number of classes; 0 for a regression and for several label columns.
-            weight: Weight of each row, shape (n,). None if the rows have no weights. In a pipeline, only the last estimator gets weights.
+            weight: Weight of each row, shape (n,). None if the rows have no weights. In a pipeline,
+                only the last estimator gets weights.
         """
         with warnings.catch_warnings():
             warnings.filterwarnings(
@@ -325,7 +348,10 @@ class Training:
                 )
 
     def snapshot(self) -> Any:
-        """Return a copy of the estimator that later steps do not change. The members of an ensemble, which never change, are not copied."""
+        """Return a copy of the estimator that later steps do not change.
+
+        The members of an ensemble, which never change, are not copied.
+        """
         members = [getattr(self.last, name, []) for name in ("estimators_", "_predictors")]
         shared = {
             id(member): member
@@ -335,7 +361,10 @@ class Training:
         return copy.deepcopy(self.estimator, shared)
 
     def _transform(self, x: pd.DataFrame, y: np.ndarray) -> Any:
-        """Return the features that the last estimator of a pipeline gets. The transformers are fitted at the start of the trial."""
+        """Return the features that the last estimator of a pipeline gets.
+
+        The transformers are fitted at the start of the trial.
+        """
         if not isinstance(self.estimator, Pipeline) or len(self.estimator) == 1:
             return x
         if self._features is None:
@@ -347,7 +376,10 @@ class Training:
         return self._features
 
     def _batches(self, step: int, rows: int) -> list[Any]:
-        """Return the rows of each batch of a step. Their order follows from the seed and the step, so a resumed trial repeats it."""
+        """Return the rows of each batch of a step.
+
+        Their order follows from the seed and the step, so a resumed trial repeats it.
+        """
         size = self.batch_size or rows
         if self.kind == "parts":
             order = np.arange(step - 1, rows, self.steps)

@@ -38,9 +38,10 @@ class Model:
             features: The training columns, in their order.
 
         Returns:
-            A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
-            values of a regression, shape (n,). If the estimator has no `predict_proba`, class codes, an int64 array of shape (n,). For k
-            label columns, values, the probability of 1, or 0 and 1, shape (n, k).
+            A float64 array with the probability of the second class, shape (n,); the probabilities
+            of k classes, shape (n, k); or the values of a regression, shape (n,). If the estimator
+            has no `predict_proba`, class codes, an int64 array of shape (n,). For k label columns,
+            values, the probability of 1, or 0 and 1, shape (n, k).
         """
         return self._predict(columns(features))
 
@@ -95,7 +96,10 @@ class Model:
         return predictions.astype(np.float64 if self.task in NUMBERS else np.int64)
 
     def _rank(self, x: pd.DataFrame) -> np.ndarray:
-        """Return values that rank the rows; see `decision_function`. `columns` has returned the features."""
+        """Return values that rank the rows; see `decision_function`.
+
+        `columns` has returned the features.
+        """
         if (
             self._has_probabilities
             or self.task in SEVERAL
@@ -113,8 +117,8 @@ class Model:
         """Return the probability of 1 for each label column, shape (n, k).
 
         Args:
-            values: The result of `predict_proba`: such an array, or for each label column an array with one column for each class that the
-                label column had in training.
+            values: The result of `predict_proba`: such an array, or for each label column an array
+                with one column for each class that the label column had in training.
         """
         if not isinstance(values, list):
             return np.asarray(values, np.float64)
@@ -126,7 +130,9 @@ class Model:
         return np.column_stack(found)
 
     def _of_classes(self, values: np.ndarray, absent: float) -> np.ndarray:
-        """Return one column for each class code. Classes that did not occur in training get the value `absent`.
+        """Return one column for each class code.
+
+        Classes that did not occur in training get the value `absent`.
 
         For two classes, return only the column of the second class.
         """
@@ -153,7 +159,8 @@ def can_measure(metric: str, task: str, estimator: Any) -> bool:
 def columns(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a copy of a frame in which the values of a column are adjacent in memory, as in every frame that an estimator gets.
 
-    The last bits of a matrix product depend on the order of the values in memory. Without this function, a bundle would predict other bits.
+    The last bits of a matrix product depend on the order of the values in memory. Without this
+    function, a bundle would predict other bits.
     """
     return pd.DataFrame({str(name): frame[name] for name in frame.columns})
 
@@ -167,12 +174,18 @@ def threads(number: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Predict with one thread. The last bits of the sum over a forest's trees depend on the order in which several threads end."""
+    """Predict with one thread.
+
+    The last bits of the sum over a forest's trees depend on the order in which several threads end.
+    """
     with _controller().limit(limits=1, user_api="blas"), parallel_config(backend="sequential"):
         yield
 
 
 @functools.cache
 def _controller() -> ThreadpoolController:
-    """Return the controller of the libraries for BLAS and OpenMP in this process. Its construction takes some milliseconds."""
+    """Return the controller of the libraries for BLAS and OpenMP in this process.
+
+    Its construction takes some milliseconds.
+    """
     return ThreadpoolController()

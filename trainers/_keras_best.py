@@ -29,20 +29,25 @@ class Best(BestStep):
         weights: The network's weights at the best epoch. [] if there is none yet.
 
     Raises:
-        ValueError: Keras cannot load the network from the file that it writes, or the loaded network predicts other values.
+        ValueError: Keras cannot load the network from the file that it writes, or the loaded
+            network predicts other values.
     """
 
     def __init__(self, cur: trial.Current, description: Description, network: Any, x: np.ndarray):
         super().__init__(cur)
         self.description = description
         self.weights: list[np.ndarray] = []
-        # A copy on the CPU and without optimizer, which checkpoints contain. If Keras cannot load it, the trial fails now, not the export.
+        # A copy on the CPU and without optimizer, which checkpoints contain. If Keras cannot load
+        # it, the trial fails now, not the export.
         with tempfile.TemporaryDirectory() as folder:
             description.save(network, Path(folder))
             try:
                 self.copy = Model(description, description.load(Path(folder)))
             except Exception as e:
-                text = f"Keras cannot load the model of `{description.model}` from the file that it wrote"
+                text = (
+                    f"Keras cannot load the model of `{description.model}` from the file that it "
+                    "wrote"
+                )
                 raise ValueError(f"{text}; see {GUIDE}: {e}") from e
         if not np.allclose(
             predict(network, x),
@@ -52,7 +57,8 @@ class Best(BestStep):
             equal_nan=True,
         ):
             raise ValueError(
-                f"the model of `{description.model}` predicts other values after Keras has saved and loaded it; "
+                f"the model of `{description.model}` predicts other values after Keras has saved "
+                "and loaded it; "
                 f"does `get_config` of each of your layers return all arguments? See {GUIDE}"
             )
 
@@ -68,15 +74,17 @@ class Best(BestStep):
         }
         np.savez(folder / LATEST, kind=np.array(type(optimizer).__name__), **weights, **variables)
         self.write(folder, epoch)
-        # The copy predicts the check rows, because a GPU rounds differently from the CPU, on which a bundle predicts.
+        # The copy predicts the check rows, because a GPU rounds differently from the CPU, on which
+        # a bundle predicts.
         check = None if self.cur.check is None else self.copy.predict(self.cur.check)
         self.cur.note_checkpoint(folder, self.step or epoch, check)
 
     def restore(self, network: Any) -> int:
         """Restore the checkpoint from which the trial continues, and return the number of its last epoch; 0 if there is no checkpoint.
 
-        Under PBT, the checkpoint may come from another trial. The optimizer keeps its own learning rate. If the checkpoint was written
-        with another optimizer, the optimizer starts without a state.
+        Under PBT, the checkpoint may come from another trial. The optimizer keeps its own learning
+        rate. If the checkpoint was written with another optimizer, the optimizer starts without a
+        state.
 
         Raises:
             ValueError: The weights in the checkpoint do not have the network's shapes.
@@ -95,7 +103,8 @@ class Best(BestStep):
         weights = [stored[name] for name in stored if name.startswith("weight-")]
         if [value.shape for value in weights] != [value.shape for value in network.get_weights()]:
             raise ValueError(
-                f"the checkpoint has a model with weights of other shapes than the model that `{self.description.model}` returns; "
+                "the checkpoint has a model with weights of other shapes than the model that "
+                f"`{self.description.model}` returns; "
                 "under pbt, arguments that change the shapes must be constants"
             )
         network.set_weights(weights)

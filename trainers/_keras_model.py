@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 
 NETWORK, DESCRIPTION = "model.keras", "model.json"
 BLOCK = 64  # number of rows that a loaded model predicts at once
-ROWS_AT_ONCE = 16_384  # rows that are predicted at once in training, so that a wide layer over a large table does not fill the memory
+# rows that are predicted at once in training, so that a wide layer over a large table does not fill
+# the memory
+ROWS_AT_ONCE = 16_384
 
 
 def import_keras(framework: str) -> Any:
     """Import Keras with a framework, and return the module `keras`.
 
-    Keras reads the environment variable `KERAS_BACKEND` when it is imported. If this process has already imported Keras with another
-    framework, Keras keeps that framework.
+    Keras reads the environment variable `KERAS_BACKEND` when it is imported. If this process has
+    already imported Keras with another framework, Keras keeps that framework.
 
     Args:
         framework: "torch" or "tensorflow".
@@ -47,7 +49,9 @@ def import_keras(framework: str) -> Any:
 
 @dataclass(frozen=True)
 class Description:
-    """Facts about a network. With these facts, a bundle loads the network and turns its outputs into predictions.
+    """Facts about a network.
+
+    With these facts, a bundle loads the network and turns its outputs into predictions.
 
     Attributes:
         framework: The framework that trained the network: "torch" or "tensorflow".
@@ -55,7 +59,8 @@ class Description:
         columns: Names of the features, in the order of the network's inputs.
         task: "binary", "multiclass" or "regression".
         logits: True if the outputs for a classification are logits, not probabilities.
-        mean: For a regression, the mean of the target. The network predicts `(target - mean) / std`.
+        mean: For a regression, the mean of the target. The network predicts `(target - mean) /
+            std`.
         std: For a regression, the standard deviation of the target.
     """
 
@@ -131,8 +136,8 @@ class Model:
         """Predict prepared rows.
 
         Returns:
-            A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
-            values of a regression, shape (n,).
+            A float64 array with the probability of the second class, shape (n,); the probabilities
+            of k classes, shape (n, k); or the values of a regression, shape (n,).
         """
         inputs = to_inputs(features[list(self.description.columns)])
         return self.description.predictions(self.outputs(inputs))[: len(inputs)]
@@ -140,8 +145,8 @@ class Model:
     def outputs(self, x: np.ndarray) -> np.ndarray:
         """Return the outputs of the network for features of shape (n, columns), and for rows of zeros after them.
 
-        The rounding of a matrix product depends on its number of rows. Therefore rows are predicted in blocks of `BLOCK` rows, and the
-        outputs for a row do not depend on the number of rows.
+        The rounding of a matrix product depends on its number of rows. Therefore rows are predicted
+        in blocks of `BLOCK` rows, and the outputs for a row do not depend on the number of rows.
         """
         import keras
 
@@ -176,10 +181,12 @@ def arguments_of(
         ref: The function as `module:attr`, for messages.
         given: Arguments that the trainer knows. Those that the function does not take are left out.
         params: The trial's `params`.
-        others: Names in `params` that are parameters of the trainer. The function gets those that it names.
+        others: Names in `params` that are parameters of the trainer. The function gets those that
+            it names.
 
     Raises:
-        ValueError: `params` has a name that neither the trainer nor the function takes, or lacks an argument that the function requires.
+        ValueError: `params` has a name that neither the trainer nor the function takes, or lacks an
+            argument that the function requires.
     """
     known = inspect.signature(function).parameters
     takes = {
@@ -197,12 +204,14 @@ def arguments_of(
         name = min(unknown)
         valid = [*takes - given.keys(), *others]
         raise ValueError(
-            f"params.{name} is neither an argument of `{ref}` nor a parameter of the trainer; {did_you_mean(name, valid)}"
+            f"params.{name} is neither an argument of `{ref}` nor a parameter of the trainer; "
+            f"{did_you_mean(name, valid)}"
         )
     arguments = {name: value for name, value in given.items() if name in takes} | wanted
     required = [name for name in takes if known[name].default is inspect.Parameter.empty]
     if missing := [name for name in required if name not in arguments]:
         raise ValueError(
-            f"`{ref}` requires the arguments {', '.join(sorted(missing))}; give each as `params.NAME`, or give it a default"
+            f"`{ref}` requires the arguments {', '.join(sorted(missing))}; give each as "
+            "`params.NAME`, or give it a default"
         )
     return arguments

@@ -10,7 +10,8 @@ import numpy as np
 class Ranks:
     """The ranks of a trial.
 
-    torch is imported only here, and only for several ranks, because a bundle for TensorFlow predicts without torch.
+    torch is imported only here, and only for several ranks, because a bundle for TensorFlow
+    predicts without torch.
 
     Args:
         rank: Rank of this process.
@@ -22,11 +23,15 @@ class Ranks:
         if world > 1:
             import torch.distributed
 
-            # A new group, because the default group of workers with GPUs cannot send arrays in the memory of the CPU.
+            # A new group, because the default group of workers with GPUs cannot send arrays in the
+            # memory of the CPU.
             self._group = torch.distributed.new_group(backend="gloo")
 
     def mean(self, array: np.ndarray) -> np.ndarray:
-        """Return the mean of the arrays of all ranks. Each rank must call this method with an array of the same shape and dtype."""
+        """Return the mean of the arrays of all ranks.
+
+        Each rank must call this method with an array of the same shape and dtype.
+        """
         if self.world == 1:
             return array
         import torch

@@ -1,7 +1,8 @@
 """The parts of the trainer `keras` that depend on TensorFlow: threads, seeds, the order of batches, and the mean of all ranks' gradients.
 
-`fit` of Keras 3 does not work with TensorFlow's `MultiWorkerMirroredStrategy` (keras-team/keras#20585). Therefore, torch's process group
-averages the gradients, as for PyTorch. The workers then join no TensorFlow cluster, and can train the next trial.
+`fit` of Keras 3 does not work with TensorFlow's `MultiWorkerMirroredStrategy`
+(keras-team/keras#20585). Therefore, torch's process group averages the gradients, as for PyTorch.
+The workers then join no TensorFlow cluster, and can train the next trial.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from sweeps.trainers._keras_ranks import Ranks
 
 
 def set_threads(threads: int) -> None:
-    """Set the number of threads that one operation uses. Only the first trial of a process can set this number."""
+    """Set the number of threads that one operation uses.
+
+    Only the first trial of a process can set this number.
+    """
     with contextlib.suppress(RuntimeError):  # TensorFlow has started its threads
         tf.config.threading.set_intra_op_parallelism_threads(threads)
 

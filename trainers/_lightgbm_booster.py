@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REFUSED_IN_NAMES = ' \t\n[]{}",:'
-# LightGBM's names of the metrics in `sweeps.core.metrics`. `multi_error` is not among them: it counts ties between classes as errors.
+# LightGBM's names of the metrics in `sweeps.core.metrics`. `multi_error` is not among them: it
+# counts ties between classes as errors.
 NATIVE = {
     "binary": {
         "logloss": "binary_logloss",
@@ -56,7 +57,10 @@ def metric_name(task: str, split: str, metric: str) -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def _own_name(task: str, metric: str) -> str | None:
-    """Return the name under which LightGBM reports one of its metrics. A name that LightGBM does not know gives None."""
+    """Return the name under which LightGBM reports one of its metrics.
+
+    A name that LightGBM does not know gives None.
+    """
     label, params = TINY[task]
     params = params | metric_parameters([metric])
     params |= {"verbosity": -1, "num_threads": 1, "min_data_in_bin": 1}
@@ -83,12 +87,13 @@ def predict(
     Args:
         booster: The model.
         features: The rows.
-        threads: Number of threads; 0 for all CPUs. LightGBM also uses this number for the next rounds of training.
+        threads: Number of threads; 0 for all CPUs. LightGBM also uses this number for the next
+            rounds of training.
         rounds: Number of rounds to use; -1 for all.
 
     Returns:
-        A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the values
-        of a regression, shape (n,).
+        A float64 array with the probability of the second class, shape (n,); the probabilities of k
+        classes, shape (n, k); or the values of a regression, shape (n,).
     """
     if not len(features):  # LightGBM refuses a table without rows
         outputs = booster.num_model_per_iteration()
@@ -104,10 +109,12 @@ class BestRound(BestStep):
 
     Args:
         cur: The trial.
-        whole: True if later rounds change earlier trees. The model of the best round is then kept in memory.
+        whole: True if later rounds change earlier trees. The model of the best round is then kept
+            in memory.
 
     Attributes:
-        rounds: Number of rounds of the best model. It is less than `step` if rounds have grown no tree. -1 if there is no best round yet.
+        rounds: Number of rounds of the best model. It is less than `step` if rounds have grown no
+            tree. -1 if there is no best round yet.
         text: The model of the best round as text, if `whole` is True.
     """
 
@@ -198,7 +205,10 @@ class RoundMetrics:
     def _compute(
         self, split: str, predictions: np.ndarray, data: lgb.Dataset
     ) -> list[tuple[str, float, bool]]:
-        """Compute the metrics that LightGBM does not have. LightGBM calls this method with predictions for all rows of a split."""
+        """Compute the metrics that LightGBM does not have.
+
+        LightGBM calls this method with predictions for all rows of a split.
+        """
         values = measure(
             self.task, split, np.asarray(data.get_label()), predictions, self.computed[split]
         )
@@ -212,7 +222,9 @@ class RoundMetrics:
         rows: Mapping[str, LabeledRows],
         reported: Mapping[str, float],
     ) -> dict[str, float]:
-        """Measure the model of the best round. Metrics that the trial reported are left out, and metrics that only LightGBM has.
+        """Measure the model of the best round.
+
+        Metrics that the trial reported are left out, and metrics that only LightGBM has.
 
         Args:
             booster: The booster after its last round.

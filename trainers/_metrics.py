@@ -22,15 +22,18 @@ REPORTED = {
 def requested(cur: trial.Current, usual: Collection[str]) -> tuple[str, ...]:
     """Return the metrics that every step reports: the metrics that objectives and constraints name.
 
-    The first metric decides the best step. If all objectives are costs, the first usual metric decides, and is minimized.
+    The first metric decides the best step. If all objectives are costs, the first usual metric
+    decides, and is minimized.
 
     Args:
         cur: The trial.
-        usual: Full names of the metrics that the trainer lists for the task, such as `valid-logloss`. Objectives and constraints may also
-            name every other metric in `sweeps.core.metrics` that is defined for the task, as `valid-NAME`.
+        usual: Full names of the metrics that the trainer lists for the task, such as
+            `valid-logloss`. Objectives and constraints may also name every other metric in
+            `sweeps.core.metrics` that is defined for the task, as `valid-NAME`.
 
     Raises:
-        ValueError: An objective or a constraint names a metric that the trainer cannot report for the task.
+        ValueError: An objective or a constraint names a metric that the trainer cannot report for
+            the task.
     """
     lead = cur.metric or next(iter(usual))
     names = tuple(dict.fromkeys([lead, *cur.asked]))
@@ -63,14 +66,16 @@ def measure(
         split: "train" or "valid".
         y_true: Class codes or values, shape (n,), or (n, k) for k label columns.
         y_pred: Predictions in the format of `Model.predict`.
-        names: Names of the metrics to compute, such as `valid-logloss` or `valid-balanced_accuracy`. Names of the other split are ignored.
-            None to compute the usual metrics of the task.
+        names: Names of the metrics to compute, such as `valid-logloss` or
+            `valid-balanced_accuracy`. Names of the other split are ignored. None to compute the
+            usual metrics of the task.
 
     Returns:
         The value of each metric, by a name such as `valid-logloss`.
 
     Raises:
-        ValueError: A metric needs probabilities, but `y_pred` has class codes; or scikit-learn does not accept the labels.
+        ValueError: A metric needs probabilities, but `y_pred` has class codes; or scikit-learn does
+            not accept the labels.
     """
     prefix = f"{split}-"
     if names is None:

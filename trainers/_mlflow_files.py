@@ -1,7 +1,8 @@
 """Read the metrics, parameters and artifacts that a script logs with MLflow, from the files of MLflow's file store.
 
-A script logs into a local folder, not into the trial's run in MLflow. The script may set the status and the name of its own run, but only
-the sweep may set those of the trial's run. The folder also works if no tracking server answers. It has these files:
+A script logs into a local folder, not into the trial's run in MLflow. The script may set the status
+and the name of its own run, but only the sweep may set those of the trial's run. The folder also
+works if no tracking server answers. It has these files:
 
     EXPERIMENT/RUN/metrics/NAME     one line for each value: time in milliseconds, value, step
     EXPERIMENT/RUN/params/NAME      the value
@@ -45,8 +46,9 @@ class MlflowFiles:
     def new_reports(self, ended: bool) -> Iterator[dict[str, float]]:
         """Yield the metrics of each report since the last call.
 
-        Each value of the objective's metric is a report. It also has every other metric that was logged for the same step. The latest value
-        is held back until all asked metrics have a value for its step, or the objective's metric has another value.
+        Each value of the objective's metric is a report. It also has every other metric that was
+        logged for the same step. The latest value is held back until all asked metrics have a value
+        for its step, or the objective's metric has another value.
 
         Args:
             ended: True if the script has ended, so that no value is held back.
@@ -160,7 +162,10 @@ class _Series:
 
 
 def _texts(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the name and the path of each file below a folder. A name with a slash is a file in a folder."""
+    """Yield the name and the path of each file below a folder.
+
+    A name with a slash is a file in a folder.
+    """
     for parent, _, names in os.walk(folder):
         for name in names:
             file = Path(parent, name)

@@ -16,15 +16,18 @@ SPLITS = ("valid", "train")
 
 @dataclass(frozen=True)
 class RequestedMetrics:
-    """The metrics of a trial whose framework measures metrics itself. Metrics have full names, such as `valid-logloss`.
+    """The metrics of a trial whose framework measures metrics itself.
+
+    Metrics have full names, such as `valid-logloss`.
 
     Attributes:
         names: Metrics of objectives and constraints. The first metric decides the best round.
-        reported: Metrics that each round reports: `names`, and the metrics of `params.eval_metric` on valid. With `params.report: all`, a
-            round also reports the usual metrics on both splits.
+        reported: Metrics that each round reports: `names`, and the metrics of `params.eval_metric`
+            on valid. With `params.report: all`, a round also reports the usual metrics on both
+            splits.
         final: Metrics that are measured for the finished model.
-        framework_names: For each metric that the framework measures, the framework's name without the split, such as `binary_logloss`. The
-            other metrics are computed from predictions.
+        framework_names: For each metric that the framework measures, the framework's name without
+            the split, such as `binary_logloss`. The other metrics are computed from predictions.
         own_metrics: True if `params.eval_metric` is set.
         report_all: True with `params.report: all`.
     """
@@ -50,16 +53,18 @@ class RequestedMetrics:
             config: The trial's `params`.
             cur: The trial.
             usual: For each task, the trainer's usual metrics without a split, such as `logloss`.
-            translate: Function of a split and of a metric without a split. It returns the framework's name of the metric; None if the
-                framework does not have the metric.
+            translate: Function of a split and of a metric without a split. It returns the
+                framework's name of the metric; None if the framework does not have the metric.
 
         Raises:
-            ValueError: The data has no label, neither the framework nor sweeps has a metric, or `params.report` has an unknown value.
+            ValueError: The data has no label, neither the framework nor sweeps has a metric, or
+                `params.report` has an unknown value.
         """
         task, own = require_task(cur.task), config.get("eval_metric") or []
         own = [own] if isinstance(own, str) else list(own)
         metrics = own or usual[task]
-        # If all objectives are costs, the trainer's first metric decides the best round. This metric is minimized.
+        # If all objectives are costs, the trainer's first metric decides the best round. This
+        # metric is minimized.
         names = _unique([*([cur.metric] if cur.metric else []), *cur.asked]) or (
             f"valid-{metrics[0]}",
         )
@@ -95,7 +100,8 @@ class RequestedMetrics:
     def with_computed_train(self, task: str) -> RequestedMetrics:
         """Return the same metrics, but those of train are computed from predictions if sweeps has them.
 
-        Use this method if the rows have weights, because the framework's metrics of train would use the weights.
+        Use this method if the rows have weights, because the framework's metrics of train would use
+        the weights.
         """
         names = {
             name: framework
@@ -132,7 +138,8 @@ class RequestedMetrics:
     def select(self, measured: Mapping[str, float]) -> dict[str, float]:
         """Return those of a round's measured metrics that the trial reports.
 
-        With `params.eval_metric`, all metrics of valid are reported, because the framework may call a metric by another name.
+        With `params.eval_metric`, all metrics of valid are reported, because the framework may call
+        a metric by another name.
         """
         return {
             name: value
@@ -149,7 +156,8 @@ class RequestedMetrics:
             measured: Names of the measured metrics.
 
         Raises:
-            ValueError: One of `names` is not measured. The message suggests the most similar measured name.
+            ValueError: One of `names` is not measured. The message suggests the most similar
+                measured name.
         """
         for name in self.names:
             require_metric(name, measured)

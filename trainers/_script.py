@@ -1,8 +1,8 @@
 """A user's script as a child process: its reports, its signals and its end.
 
-The script runs in a session and a process group of its own. A shell process watches the pipe to this worker. When the pipe closes, because
-the script has ended or because this worker has died, the shell kills what is left of the process group and removes the script's temporary
-folders.
+The script runs in a session and a process group of its own. A shell process watches the pipe to
+this worker. When the pipe closes, because the script has ended or because this worker has died, the
+shell kills what is left of the process group and removes the script's temporary folders.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class ScriptReport:
     Attributes:
         source: One of `SOURCES`.
         metrics: The reported values, which may be nested.
-        checkpoint: Folder to copy, which the call of `sweeps.report` named; None without such a folder.
+        checkpoint: Folder to copy, which the call of `sweeps.report` named; None without such a
+            folder.
         saves: True to copy the checkpoint folder if its files have changed since the last copy.
         done: Function to call when the report is recorded. The script then continues.
     """
@@ -80,7 +81,9 @@ class ScriptReport:
 
 
 class Sources:
-    """Choose the source whose reports count. A script may print and log the same metrics that it passes to `sweeps.report`.
+    """Choose the source whose reports count.
+
+    A script may print and log the same metrics that it passes to `sweeps.report`.
 
     The first readable report of a source other than `sweeps.report` is held back until the second
     one, because a better source may follow.
@@ -97,7 +100,8 @@ class Sources:
         """Return the reports that count now, the oldest first.
 
         Raises:
-            ValueError: The script calls `sweeps.report`, but reports of another source have counted already.
+            ValueError: The script calls `sweeps.report`, but reports of another source have counted
+                already.
         """
         if self.chosen is None:
             self._held.append(report)
@@ -108,7 +112,8 @@ class Sources:
             return []
         if report.source == CALL != self.chosen:
             raise ValueError(
-                f"the script calls sweeps.report, but its {self.chosen} with the objective's metric already count as reports; "
+                f"the script calls sweeps.report, but its {self.chosen} with the objective's "
+                "metric already count as reports; "
                 "call sweeps.report from the first step on, or never"
             )
         return [report] if report.source == self.chosen else []
@@ -135,16 +140,18 @@ class Script:
         command: The program and its arguments.
         folder: The script's working directory.
         environment: The script's environment variables.
-        metric: The objective's metric, by which a JSON line is recognized; None to read no JSON lines.
-        listener: Listening socket for `sweeps.report`. None on ranks other than 0, whose output is not read.
+        metric: The objective's metric, by which a JSON line is recognized; None to read no JSON
+            lines.
+        listener: Listening socket for `sweeps.report`. None on ranks other than 0, whose output is
+            not read.
         mlflow: The files to which the script logs with MLflow; None on ranks other than 0.
         temporary: Folders that are removed when the script has ended.
 
     Attributes:
         command: The program and its arguments.
         folder: The script's working directory.
-        events: Reports, then the exit code of the script. An exception in place of a report means that the trial fails. None comes from
-            `command.ScriptRun.follow` only.
+        events: Reports, then the exit code of the script. An exception in place of a report means
+            that the trial fails. None comes from `command.ScriptRun.follow` only.
         source: The source whose reports count; None until it is known.
         unused: The last line of output that looked like JSON and was no report.
         metric_text: The last part of the output that looked like the metric and its value, such as
@@ -193,7 +200,8 @@ class Script:
             start_new_session=True,
         )
         arguments = [str(self._process.pid), *map(str, temporary)]
-        # Without the variables of this process, sweeps does not kill the shell before it has removed the folders.
+        # Without the variables of this process, sweeps does not kill the shell before it has
+        # removed the folders.
         self._watcher = subprocess.Popen(
             ["/bin/sh", "-c", WATCH, "sh", *arguments],
             stdin=subprocess.PIPE,
@@ -224,7 +232,8 @@ class Script:
     def stop(self, grace: float) -> int:
         """End the script. Return its exit code, which is negative after a signal.
 
-        If it runs, send SIGTERM to its process group, and wait until all processes of the group have ended. Kill those that are left.
+        If it runs, send SIGTERM to its process group, and wait until all processes of the group
+        have ended. Kill those that are left.
 
         Args:
             grace: Longest time to wait after SIGTERM, in seconds.
@@ -278,7 +287,10 @@ class Script:
     # ---- the thread
 
     def _read(self) -> None:
-        """Read the script's output and reports until the script has ended. Then put its exit code into `events`."""
+        """Read the script's output and reports until the script has ended.
+
+        Then put its exit code into `events`.
+        """
         try:
             self._read_all()
             for report in self._sources.end():
@@ -319,7 +331,10 @@ class Script:
                     break
 
     def _read_output(self, stream: Any) -> bool:
-        """Copy output of the script to the trial's log, and look for reports in it. Return False at the end of the stream."""
+        """Copy output of the script to the trial's log, and look for reports in it.
+
+        Return False at the end of the stream.
+        """
         chunk = os.read(stream.fileno(), CHUNK)
         _write(1, chunk)
         *lines, rest = re.split(rb"[\r\n]", self._line + chunk)
@@ -340,7 +355,10 @@ class Script:
         return bool(chunk)
 
     def _read_errors(self, stream: Any) -> bool:
-        """Copy errors of the script to the trial's log, and keep the last ones. Return False at the end of the stream."""
+        """Copy errors of the script to the trial's log, and keep the last ones.
+
+        Return False at the end of the stream.
+        """
         chunk = os.read(stream.fileno(), CHUNK)
         _write(2, chunk)
         self._errors = hide_known_bytes(self._errors + chunk)[-TAIL:]
@@ -381,7 +399,10 @@ class Script:
         connection.close()
 
     def _offer(self, report: ScriptReport) -> None:
-        """Put the reports that count now into `events`. Pause the script until they are recorded, unless it waits for `sweeps.report`."""
+        """Put the reports that count now into `events`.
+
+        Pause the script until they are recorded, unless it waits for `sweeps.report`.
+        """
         try:
             counting = self._sources.add(report)
         except ValueError as e:
@@ -397,7 +418,8 @@ class Script:
 def metrics_in(line: bytes, metric: str | None) -> dict[str, Any] | None:
     """Return the metrics in a line of output; None if the line is no report.
 
-    A report is a JSON object that has a number for the objective's metric, perhaps in a nested object.
+    A report is a JSON object that has a number for the objective's metric, perhaps in a nested
+    object.
 
     Args:
         line: The line.
@@ -442,12 +464,18 @@ def _json_object(line: bytes) -> dict[str, Any]:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is a number. NaN is a number here: a trial whose loss is NaN has reported it."""
+    """Return whether a value is a number.
+
+    NaN is a number here: a trial whose loss is NaN has reported it.
+    """
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def state_of(folder: Path) -> frozenset[tuple[str, int, int]]:
-    """Return the path, size and time of change of each file in a folder. The result changes if a file is written."""
+    """Return the path, size and time of change of each file in a folder.
+
+    The result changes if a file is written.
+    """
     return frozenset(_files(folder, ""))
 
 

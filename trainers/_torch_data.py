@@ -20,8 +20,11 @@ Inputs = torch.Tensor | dict[str, torch.Tensor]
 NUMBERS = "features"  # name of the input that has all columns of numbers
 EVALUATED_AT_ONCE = 1 << 24  # values in a batch without gradients: 64 MB of 32-bit floats
 COPIED_AT_ONCE = 1 << 26  # bytes of shuffled rows that are copied at once
-ROWS_AT_ONCE = 65_536  # rows in a batch without gradients, so that a wide layer over a large table does not fill the memory
-FEW = 32  # number of rows of `Current.check`, whose predictions in a bundle must equal those in training
+# rows in a batch without gradients, so that a wide layer over a large table does not fill the
+# memory
+ROWS_AT_ONCE = 65_536
+# number of rows of `Current.check`, whose predictions in a bundle must equal those in training
+FEW = 32
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,10 @@ class Columns:
     """Columns that a network reads.
 
     Attributes:
-        numbers: Names of the columns of numbers. Together, they are one input of shape (rows, columns).
-        arrays: Names of the columns that have an array in every row, such as an image. Each is an input of shape (rows, *shape).
+        numbers: Names of the columns of numbers. Together, they are one input of shape (rows,
+            columns).
+        arrays: Names of the columns that have an array in every row, such as an image. Each is an
+            input of shape (rows, *shape).
     """
 
     numbers: tuple[str, ...]
@@ -41,21 +46,24 @@ class Columns:
         """Return the columns of prepared features.
 
         Raises:
-            ValueError: A column has neither numbers nor arrays, or arrays and numbers would have the same name as inputs.
+            ValueError: A column has neither numbers nor arrays, or arrays and numbers would have
+                the same name as inputs.
         """
         arrays = tuple(str(name) for name, values in features.items() if _has_arrays(values))
         numbers = features.drop(columns=list(arrays))
         require_numbers(numbers)
         if NUMBERS in arrays and len(numbers.columns):
             raise ValueError(
-                f"the column `{NUMBERS}` has arrays, but this is the name of the input with the columns of numbers; rename it"
+                f"the column `{NUMBERS}` has arrays, but this is the name of the input with the "
+                "columns of numbers; rename it"
             )
         return cls(tuple(map(str, numbers.columns)), arrays)
 
     def tensors(self, features: pd.DataFrame) -> dict[str, torch.Tensor]:
         """Return the network's inputs by name.
 
-        A missing number becomes 0. Numbers and arrays of floats become float32. Other arrays keep their dtype.
+        A missing number becomes 0. Numbers and arrays of floats become float32. Other arrays keep
+        their dtype.
 
         Args:
             features: Prepared features, with these columns in any order.
@@ -72,7 +80,10 @@ class Columns:
 
 
 def _has_arrays(values: pd.Series) -> bool:
-    """Return whether the rows of a column are arrays. Ray Data's tensors are recognized without Ray."""
+    """Return whether the rows of a column are arrays.
+
+    Ray Data's tensors are recognized without Ray.
+    """
     if type(values.dtype).__name__ == "TensorDtype":
         return True
     return (
@@ -96,7 +107,8 @@ def _arrays(values: pd.Series) -> torch.Tensor:
             raise ValueError
     except (TypeError, ValueError):
         raise ValueError(
-            f"the column `{values.name}` must have an array of numbers in every row, and all arrays the same shape"
+            f"the column `{values.name}` must have an array of numbers in every row, and all "
+            "arrays the same shape"
         ) from None
     return torch.from_numpy(
         np.array(stacked, dtype=np.float32 if stacked.dtype.kind == "f" else None)
@@ -108,8 +120,9 @@ class TensorRows:
 
     Args:
         tensors: The network's inputs by name, with one row for each row of the table.
-        device: Device of the network. On a GPU, the tensors move to the GPU if they fill at most a quarter of its memory. Otherwise,
-            each part of the rows moves to the GPU when it is needed.
+        device: Device of the network. On a GPU, the tensors move to the GPU if they fill at most a
+            quarter of its memory. Otherwise, each part of the rows moves to the GPU when it is
+            needed.
     """
 
     def __init__(self, tensors: dict[str, torch.Tensor], device: torch.device):
@@ -163,7 +176,8 @@ class DatasetRows:
     """Rows that a map-style `Dataset` of the user makes when they are read.
 
     Args:
-        dataset: Dataset whose items are the inputs of one row: a tensor, or a dict of tensors by name.
+        dataset: Dataset whose items are the inputs of one row: a tensor, or a dict of tensors by
+            name.
         device: Device of the network.
         workers: Number of processes that read items; 0 to read them in this process.
     """

@@ -26,7 +26,8 @@ from sweeps.trainers._torch_optimizer import Schedule, build
 from sweeps.trainers._torch_parallel import Ranks
 
 NO_REDUCTION = (
-    'weights of rows need a loss with `reduction="none"`, which returns the loss of each row; take a loss of PyTorch, or leave out '
+    'weights of rows need a loss with `reduction="none"`, which returns the loss of each row; '
+    "take a loss of PyTorch, or leave out "
     "data.weight and data.class_weight"
 )
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -38,8 +39,10 @@ class Split:
 
     Attributes:
         rows: Inputs of the network.
-        labels: Class codes or values, shape (n,), or (n, k) for k label columns, on the network's device.
-        weights: Weight of each row, float32 of shape (n,), on the device. None if the rows have no weights.
+        labels: Class codes or values, shape (n,), or (n, k) for k label columns, on the network's
+            device.
+        weights: Weight of each row, float32 of shape (n,), on the device. None if the rows have no
+            weights.
     """
 
     rows: Rows
@@ -59,7 +62,10 @@ class Split:
 
 @dataclass(frozen=True)
 class Settings:
-    """Parameters of the loop; see `TRAINER["parameters"]` of `sweeps.trainers.torch`. `report_all` is True with `report: all`."""
+    """Parameters of the loop; see `TRAINER["parameters"]` of `sweeps.trainers.torch`.
+
+    `report_all` is True with `report: all`.
+    """
 
     epochs: int
     batch_size: int
@@ -88,7 +94,8 @@ class Training:
     Args:
         network: The newly built network.
         definition: Definition of the network.
-        loss: Loss function of the outputs and the targets of a batch. It returns the mean over the rows.
+        loss: Loss function of the outputs and the targets of a batch. It returns the mean over the
+            rows.
         settings: Parameters of the loop.
         train: This rank's rows of train.
         ranks: The ranks of the trial.
@@ -118,7 +125,8 @@ class Training:
         self.targets = definition.targets(train.labels)
         self.weights, self.row_loss = None, None
         if train.weights is not None:
-            # With a mean of 1 over the rows of all ranks, the mean of the weighted losses of a batch needs no division by its weights.
+            # With a mean of 1 over the rows of all ranks, the mean of the weighted losses of a
+            # batch needs no division by its weights.
             self.weights = train.weights / ranks.mean(train.weights.sum(), len(train.labels))
             self.row_loss = loss_of_each_row(loss)
         self.epoch = 0
@@ -134,12 +142,14 @@ class Training:
         """Distribute the network, and create the optimizer and the schedule.
 
         Args:
-            latest: State from which the training continues; {} for a new training. The network must already have the weights that belong to
-                the state. Under PBT, the state may come from another trial. Settings in the state, such as the learning rate, are ignored.
+            latest: State from which the training continues; {} for a new training. The network must
+                already have the weights that belong to the state. Under PBT, the state may come
+                from another trial. Settings in the state, such as the learning rate, are ignored.
         """
         settings = self.settings
         if settings.compile:
-            torch.compiler.reset()  # code that was compiled for the networks of earlier trials counts against a limit
+            # code that was compiled for the networks of earlier trials counts against a limit
+            torch.compiler.reset()
             torch._inductor.config.compile_threads = (
                 1  # a pool of processes would not survive the trial
             )
@@ -164,7 +174,8 @@ class Training:
     def _restore_optimizer(self, latest: dict[str, Any]) -> None:
         """Restore the optimizer's state, but not its settings.
 
-        If the state is from another kind of optimizer or another strategy, the optimizer starts without a state.
+        If the state is from another kind of optimizer or another strategy, the optimizer starts
+        without a state.
         """
         kind = type(self.optimizer).__name__
         if latest["kind"] != kind or latest["sharded"] != self.ranks.sharded:
@@ -205,10 +216,13 @@ class Training:
         )
 
     def train_epoch(self, sum_losses: bool) -> torch.Tensor:
-        """Train on the rows of this rank once. Return the sum of the losses of all rows, float64 of shape ().
+        """Train on the rows of this rank once.
+
+        Return the sum of the losses of all rows, float64 of shape ().
 
         Args:
-            sum_losses: False to return 0, because the sum of small batches takes a few percent of the time.
+            sum_losses: False to return 0, because the sum of small batches takes a few percent of
+                the time.
         """
         self.epoch += 1
         settings, device, rows = self.settings, self.ranks.device, len(self.targets)
@@ -284,7 +298,8 @@ class Training:
 
         Args:
             rows: The rows.
-            shared: True if every rank has the same rows. Each rank then computes a part of the outputs.
+            shared: True if every rank has the same rows. Each rank then computes a part of the
+                outputs.
 
         Returns:
             The outputs for the rows of all ranks, float32 of shape (n, outputs), on the device.
@@ -301,7 +316,8 @@ class Training:
         """Measure metrics of the network on a split. All ranks get the same numbers.
 
         Args:
-            split: "train", of which each rank has a part, or "valid", of which each rank has all rows.
+            split: "train", of which each rank has a part, or "valid", of which each rank has all
+                rows.
             data: This rank's rows of the split.
             names: Names of the metrics; None for all metrics of the task.
         """
@@ -327,7 +343,10 @@ class Training:
         self.schedule.end_epoch(value)
 
     def state(self) -> dict[str, Any]:
-        """Return the state from which the training continues, without the weights. With FSDP, every rank must call this method."""
+        """Return the state from which the training continues, without the weights.
+
+        With FSDP, every rank must call this method.
+        """
         optimizer = self.ranks.optimizer_state(self.network, self.optimizer)
         found = {
             "epoch": self.epoch,
@@ -352,7 +371,8 @@ def fit(
     Args:
         network: The newly built network.
         definition: Definition of the network.
-        loss: Loss function of the outputs and the targets of a batch. It returns the mean over the rows.
+        loss: Loss function of the outputs and the targets of a batch. It returns the mean over the
+            rows.
         settings: Parameters of the loop.
         data: This rank's rows of train, and all rows of valid.
         ranks: The ranks of the trial.
@@ -402,7 +422,9 @@ Weights = Callable[[], dict[str, torch.Tensor]]
 def _checkpoint(
     training: Training, best: Best, weights: Weights, last: bool
 ) -> Callable[[Path], None] | None:
-    """Return the function that writes a checkpoint. Return None if no checkpoint is due, or on ranks other than 0.
+    """Return the function that writes a checkpoint.
+
+    Return None if no checkpoint is due, or on ranks other than 0.
 
     Args:
         training: The training after an epoch.
@@ -424,7 +446,10 @@ def _checkpoint(
 def _final(
     training: Training, best: Best, weights: Weights, data: tuple[Split, Split]
 ) -> dict[str, float]:
-    """Measure all metrics of train and valid for the model of the best epoch. The network keeps its latest weights."""
+    """Measure all metrics of train and valid for the model of the best epoch.
+
+    The network keeps its latest weights.
+    """
     other = best.step not in (None, training.epoch)
     latest = weights() if other else {}
     if other:
@@ -450,7 +475,10 @@ def moments(
 
 
 def seed_of(*parts: int) -> int:
-    """Combine several numbers into one seed. Other numbers, or another order, give independent seeds."""
+    """Combine several numbers into one seed.
+
+    Other numbers, or another order, give independent seeds.
+    """
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
@@ -458,7 +486,8 @@ def loss_of_each_row(loss: Any) -> Any:
     """Return a loss function that returns the loss of each row instead of the mean.
 
     Args:
-        loss: A module with an attribute `reduction`, or a function with an argument `reduction`, as PyTorch's losses have.
+        loss: A module with an attribute `reduction`, or a function with an argument `reduction`, as
+            PyTorch's losses have.
 
     Raises:
         ValueError: The loss has no `reduction`.

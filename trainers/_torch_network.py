@@ -37,7 +37,8 @@ class NetworkDefinition:
     Attributes:
         task: See `Current.task`.
         outputs: Number of outputs for a row.
-        mean: Mean of a regression's target. The network predicts (target - mean) / std. For several label columns, the mean of each.
+        mean: Mean of a regression's target. The network predicts (target - mean) / std. For several
+            label columns, the mean of each.
         std: Standard deviation of a regression's target, or of each of several label columns.
     """
 
@@ -65,8 +66,9 @@ class NetworkDefinition:
             outputs: float64 of shape (n, outputs), on a CPU.
 
         Returns:
-            A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
-            values of a regression, shape (n,). For k label columns, values, or the probability of 1, shape (n, k).
+            A float64 array with the probability of the second class, shape (n,); the probabilities
+            of k classes, shape (n, k); or the values of a regression, shape (n,). For k label
+            columns, values, or the probability of 1, shape (n, k).
         """
         if self.task == MULTIOUTPUT:
             return (
@@ -110,7 +112,8 @@ class CheckRows:
     def predict(self, load: Callable[[], Predictor], last: bool) -> np.ndarray | None:
         """Predict the check rows with a copy of the network on the CPU, as in a bundle, because a GPU rounds differently.
 
-        If a prediction takes long, as with large networks, only the last checkpoint gets predictions.
+        If a prediction takes long, as with large networks, only the last checkpoint gets
+        predictions.
 
         Args:
             load: Function that returns the copy.
@@ -164,14 +167,16 @@ class Best(BestStep):
         self.cur.note_checkpoint(folder, self.step or latest["epoch"], check)
 
     def restore(self, network: nn.Module) -> dict[str, Any]:
-        """Load the checkpoint from which the trial continues, and return its state. Return {} if there is no checkpoint.
+        """Load the checkpoint from which the trial continues, and return its state.
+
+        Return {} if there is no checkpoint.
 
         Args:
             network: The newly built network, which gets the latest weights.
 
         Raises:
-            ValueError: The weights in the checkpoint do not have the network's shapes. This happens under PBT if arguments of the network
-                are tuned.
+            ValueError: The weights in the checkpoint do not have the network's shapes. This happens
+                under PBT if arguments of the network are tuned.
         """
         import ray.train
 
@@ -188,7 +193,8 @@ class Best(BestStep):
         weights = latest.get("network", model)
         if _shapes(network.state_dict()) != _shapes(weights):
             raise ValueError(
-                "the checkpoint has a network of another shape; under pbt, parameters that change the shape must be constants"
+                "the checkpoint has a network of another shape; under pbt, parameters that change "
+                "the shape must be constants"
             )
         network.load_state_dict(weights)
         return latest

@@ -30,7 +30,8 @@ def build(
         offered: Further keyword arguments; see `all_arguments`.
 
     Raises:
-        ValueError: The object that the reference names does not exist, or the signature does not accept the arguments.
+        ValueError: The object that the reference names does not exist, or the signature does not
+            accept the arguments.
     """
     function = resolve(place, reference)
     arguments = all_arguments(function, given, offered or {})
@@ -38,7 +39,8 @@ def build(
         inspect.signature(function).bind(*positional, **arguments)
     except TypeError as e:
         raise ValueError(
-            f"{place}: `{reference}` cannot be called with the arguments {', '.join(arguments) or 'none'}: {e}"
+            f"{place}: `{reference}` cannot be called with the arguments "
+            f"{', '.join(arguments) or 'none'}: {e}"
         ) from None
     except ValueError:  # a function in C has no signature
         pass
@@ -65,8 +67,8 @@ def all_arguments(
     Args:
         function: The function, or a class.
         given: Keyword arguments from the space file.
-        offered: Further keyword arguments. An argument is used if the signature names it, `given` lacks it, and it has no default other
-            than None.
+        offered: Further keyword arguments. An argument is used if the signature names it, `given`
+            lacks it, and it has no default other than None.
     """
     try:
         parameters = inspect.signature(function).parameters
@@ -83,13 +85,16 @@ def all_arguments(
 class Schedule:
     """Learning rates of an optimizer: a warm-up over the first steps, and a schedule.
 
-    The schedule has no state in checkpoints. It is replayed when a trial continues, so that a changed learning rate takes effect.
+    The schedule has no state in checkpoints. It is replayed when a trial continues, so that a
+    changed learning rate takes effect.
 
     Args:
         optimizer: The optimizer.
         schedule: Function that returns the schedule, which is None for a constant rate.
-        every_step: True if the schedule advances after each optimizer step. False if it advances after each epoch.
-        warmup: Number of optimizer steps in which the rate rises linearly to the rate of the schedule.
+        every_step: True if the schedule advances after each optimizer step. False if it advances
+            after each epoch.
+        warmup: Number of optimizer steps in which the rate rises linearly to the rate of the
+            schedule.
     """
 
     def __init__(

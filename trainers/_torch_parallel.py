@@ -21,7 +21,8 @@ class Ranks:
         rank: Rank of this process.
         world: Number of ranks.
         device: Device of this rank.
-        sharded: True if each rank stores only a part of the weights (FSDP). False if each rank stores all weights (DDP, or one rank).
+        sharded: True if each rank stores only a part of the weights (FSDP). False if each rank
+            stores all weights (DDP, or one rank).
     """
 
     rank: int
@@ -31,7 +32,9 @@ class Ranks:
 
     @classmethod
     def of(cls, strategy: str) -> Ranks:
-        """Return the ranks of the current trial. The device is a GPU if Ray has assigned one to the worker.
+        """Return the ranks of the current trial.
+
+        The device is a GPU if Ray has assigned one to the worker.
 
         Args:
             strategy: "ddp" or "fsdp".
@@ -68,7 +71,10 @@ class Ranks:
         return network
 
     def accumulating(self, model: nn.Module, last: bool) -> contextlib.AbstractContextManager[Any]:
-        """Return a context in which a batch is processed. The ranks exchange gradients only for the last batch of an optimizer step."""
+        """Return a context in which a batch is processed.
+
+        The ranks exchange gradients only for the last batch of an optimizer step.
+        """
         if self.sharded:
             model.set_requires_gradient_sync(last)  # type: ignore[operator]
         elif self.world > 1 and not last:
@@ -76,7 +82,10 @@ class Ranks:
         return contextlib.nullcontext()
 
     def weights(self, network: nn.Module) -> dict[str, torch.Tensor]:
-        """Return a copy of all weights on a CPU. With FSDP, every rank must call this method, and only rank 0 gets the weights."""
+        """Return a copy of all weights on a CPU.
+
+        With FSDP, every rank must call this method, and only rank 0 gets the weights.
+        """
         if not self.sharded:
             return {
                 name: tensor.detach().to("cpu", copy=True).contiguous()
@@ -90,7 +99,9 @@ class Ranks:
         return found
 
     def load(self, network: nn.Module, weights: dict[str, torch.Tensor]) -> None:
-        """Load the weights of rank 0 into the network of every rank. Every rank must call this method.
+        """Load the weights of rank 0 into the network of every rank.
+
+        Every rank must call this method.
 
         Args:
             network: The network that `distribute` has distributed.
@@ -114,7 +125,10 @@ class Ranks:
     def optimizer_state(
         self, network: nn.Module, optimizer: torch.optim.Optimizer
     ) -> dict[str, Any]:
-        """Return the state of an optimizer. With FSDP, every rank must call this method, and only rank 0 gets the state."""
+        """Return the state of an optimizer.
+
+        With FSDP, every rank must call this method, and only rank 0 gets the state.
+        """
         if not self.sharded:
             return optimizer.state_dict()
         from torch.distributed.checkpoint.state_dict import (
@@ -129,7 +143,10 @@ class Ranks:
     def load_optimizer_state(
         self, network: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
     ) -> None:
-        """Load a state that `optimizer_state` returned in a training with the same strategy. Every rank must pass the whole state."""
+        """Load a state that `optimizer_state` returned in a training with the same strategy.
+
+        Every rank must pass the whole state.
+        """
         if not self.sharded:
             optimizer.load_state_dict(state)
             return
@@ -169,10 +186,12 @@ class Ranks:
         return float(total_and_count[0] / total_and_count[1])
 
     def share_of(self, rows: int) -> torch.Tensor | None:
-        """Return the numbers of the rows that this rank evaluates. None for all rows, if there is one rank.
+        """Return the numbers of the rows that this rank evaluates.
 
-        All ranks get the same number of rows, because all ranks of FSDP must process the same number of batches. Some rows may be evaluated
-        twice.
+        None for all rows, if there is one rank.
+
+        All ranks get the same number of rows, because all ranks of FSDP must process the same
+        number of batches. Some rows may be evaluated twice.
         """
         each = -(-rows // self.world)
         return (
@@ -182,11 +201,17 @@ class Ranks:
         )
 
     def part_of(self, rows: int) -> range:
-        """Return the numbers of the rows that this rank evaluates. No row is evaluated twice, and a rank may have no rows."""
+        """Return the numbers of the rows that this rank evaluates.
+
+        No row is evaluated twice, and a rank may have no rows.
+        """
         return range(rows * self.rank // self.world, rows * (self.rank + 1) // self.world)
 
     def gather(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the values of all ranks, one rank after the other. All ranks must pass tensors of the same shape."""
+        """Return the values of all ranks, one rank after the other.
+
+        All ranks must pass tensors of the same shape.
+        """
         if self.world == 1:
             return values
         parts = [torch.empty_like(values) for _ in range(self.world)]
@@ -194,7 +219,10 @@ class Ranks:
         return torch.cat(parts)
 
     def gather_array(self, values: np.ndarray) -> np.ndarray:
-        """Return the arrays of all ranks as one array, one rank after the other. Arrays without rows may have any shape."""
+        """Return the arrays of all ranks as one array, one rank after the other.
+
+        Arrays without rows may have any shape.
+        """
         if self.world == 1:
             return values
         parts: list[Any] = [None] * self.world

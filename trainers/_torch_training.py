@@ -24,7 +24,9 @@ WEIGHTS, DESCRIPTION, STATE = "model.pt", "model.json", "steps.pt"
 
 
 class Batches(torch.utils.data.Sampler[Any]):
-    """Batches of row numbers. Their order depends only on the seed and the epoch, so a resumed trial repeats the order.
+    """Batches of row numbers.
+
+    Their order depends only on the seed and the epoch, so a resumed trial repeats the order.
 
     Args:
         rows: Number of rows.
@@ -59,13 +61,15 @@ def predictions(outputs: torch.Tensor, task: str | None, are_logits: bool = True
     """Convert a network's outputs to predictions.
 
     Args:
-        outputs: Shape (n,), (n, 1) or (n, k). For two classes, one output per row is the output for the second class.
+        outputs: Shape (n,), (n, 1) or (n, k). For two classes, one output per row is the output for
+            the second class.
         task: "binary", "multiclass" or "regression". None for data without a label.
         are_logits: True if the outputs of a classifier are logits; False if they are probabilities.
 
     Returns:
-        A float64 array with the probability of the second class, shape (n,); the probabilities of all k classes, shape (n, k); or the
-        values of a regression, shape (n,). Without a task, the outputs.
+        A float64 array with the probability of the second class, shape (n,); the probabilities of
+        all k classes, shape (n, k); or the values of a regression, shape (n,). Without a task, the
+        outputs.
 
     Raises:
         ValueError: The outputs have another shape, or probabilities are outside of 0 to 1.
@@ -89,7 +93,8 @@ def predictions(outputs: torch.Tensor, task: str | None, are_logits: bool = True
         else out.ndim == 1 or shape[1:] == (2,)
     ):
         raise ValueError(
-            f"the model's output has the shape {shape}, but must have the shape {wanted} for the task {task}"
+            f"the model's output has the shape {shape}, but must have the shape {wanted} for the "
+            f"task {task}"
         )
     if task == "regression":
         return out.numpy()
@@ -97,7 +102,8 @@ def predictions(outputs: torch.Tensor, task: str | None, are_logits: bool = True
         out = torch.softmax(out, dim=1) if out.ndim == 2 else torch.sigmoid(out)
     elif len(out) and not 0 <= float(out.min()) <= float(out.max()) <= 1:
         raise ValueError(
-            f"the model predicts {float(out.min())} to {float(out.max())}, which are not probabilities; set `output: logits`"
+            f"the model predicts {float(out.min())} to {float(out.max())}, which are not "
+            "probabilities; set `output: logits`"
         )
     return (out[:, 1] if task == "binary" and out.ndim == 2 else out).numpy()
 
@@ -120,15 +126,18 @@ class Steps:
 
     Args:
         cur: The trial.
-        names: Metrics that every step reports. The first metric decides the best step. Without names, the first reported metric decides.
+        names: Metrics that every step reports. The first metric decides the best step. Without
+            names, the first reported metric decides.
         ranks: The ranks of the trial.
 
     Attributes:
         done: Number of steps that are done.
         best: The best step.
-        weights: The weights of the best step, on a CPU. {} on ranks other than 0, and if there is no best step.
+        weights: The weights of the best step, on a CPU. {} on ranks other than 0, and if there is
+            no best step.
         settings: Settings of the new optimizers and schedulers; see `settings_of`.
-        settings_before: Settings in the checkpoint from which the trial continues. None for a new trial.
+        settings_before: Settings in the checkpoint from which the trial continues. None for a new
+            trial.
     """
 
     def __init__(self, cur: trial.Current, names: Sequence[str], ranks: Ranks):
@@ -167,11 +176,14 @@ class Steps:
         predict: Callable[[str], tuple[np.ndarray, np.ndarray]],
         reported: Mapping[str, float],
     ) -> None:
-        """Measure the best step's model on train and valid for `Current.report_final`. The network keeps its latest weights.
+        """Measure the best step's model on train and valid for `Current.report_final`.
+
+        The network keeps its latest weights.
 
         Args:
             network: The network.
-            predict: Function of a split. It returns the labels and the network's predictions for the rows of all ranks.
+            predict: Function of a split. It returns the labels and the network's predictions for
+                the rows of all ranks.
             reported: Metrics of the last step, which are not reported again.
         """
         latest = self.ranks.weights(network)
@@ -233,7 +245,8 @@ def settings_of(
 ) -> dict[str, Any]:
     """Return the settings of new optimizers and learning-rate schedulers, which follow from a trial's `params`.
 
-    A checkpoint contains these settings. `apply_changes` compares them with the settings of the trial that continues from the checkpoint.
+    A checkpoint contains these settings. `apply_changes` compares them with the settings of the
+    trial that continues from the checkpoint.
     """
     groups = [
         [
@@ -263,10 +276,12 @@ def apply_changes(
 ) -> None:
     """Apply settings that have changed since a checkpoint to optimizers and schedulers that were restored from the checkpoint.
 
-    Under PBT, a trial continues from another trial's checkpoint with other `params`. Restored optimizers have the other trial's settings.
+    Under PBT, a trial continues from another trial's checkpoint with other `params`. Restored
+    optimizers have the other trial's settings.
 
     Args:
-        optimizers: The restored optimizers. An optimizer of another kind than in the checkpoint starts without a state.
+        optimizers: The restored optimizers. An optimizer of another kind than in the checkpoint
+            starts without a state.
         schedulers: The restored schedulers.
         before: Settings in the checkpoint; see `settings_of`.
         now: Settings that follow from the trial's `params`.
@@ -293,7 +308,10 @@ def apply_changes(
 
 
 def _change_group(group: dict[str, Any], old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Apply changed settings to one group of an optimizer's parameters. A learning rate that a schedule has changed is scaled."""
+    """Apply changed settings to one group of an optimizer's parameters.
+
+    A learning rate that a schedule has changed is scaled.
+    """
     base = "initial_lr" if "initial_lr" in old else "lr"
     if old[base] != new[base]:
         group["lr"] = (

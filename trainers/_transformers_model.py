@@ -25,7 +25,9 @@ PREDICTED_AT_ONCE = 64  # rows
 
 
 def encoded(features: pd.DataFrame, tokenizer: Any, max_length: int | None = None) -> Any:
-    """Encode the text of one column, or of a pair of columns. This is the default of the option `dataset`.
+    """Encode the text of one column, or of a pair of columns.
+
+    This is the default of the option `dataset`.
 
     Args:
         features: Prepared rows. Missing text becomes "".
@@ -43,7 +45,8 @@ def encoded(features: pd.DataFrame, tokenizer: Any, max_length: int | None = Non
             else f"there are {len(features.columns)} columns"
         )
         raise ValueError(
-            f"{problem}; a tokenizer encodes one column of text, or a pair of columns; choose columns with `data.features`, or write a "
+            f"{problem}; a tokenizer encodes one column of text, or a pair of columns; choose "
+            "columns with `data.features`, or write a "
             "function for `trainer.dataset`"
         )
     texts = [column.fillna("").astype(str).tolist() for _, column in features.items()]
@@ -51,12 +54,15 @@ def encoded(features: pd.DataFrame, tokenizer: Any, max_length: int | None = Non
 
 
 class Rows(torch.utils.data.Dataset[dict[str, Any]]):
-    """Inputs of a model. An item is a mapping with the inputs of one row, and with its label if there are labels.
+    """Inputs of a model.
+
+    An item is a mapping with the inputs of one row, and with its label if there are labels.
 
     Args:
         inputs: The return value of the function that the option `dataset` names.
         labels: Labels of shape (n,); None for rows to predict.
-        names: Names of the inputs that the model accepts. Other inputs are left out, as in `transformers.Trainer`.
+        names: Names of the inputs that the model accepts. Other inputs are left out, as in
+            `transformers.Trainer`.
     """
 
     def __init__(self, inputs: Any, labels: np.ndarray | None, names: Sequence[str]):
@@ -88,7 +94,8 @@ class Description:
     Attributes:
         model: Reference to the function that returns the model.
         arguments: Arguments of this function.
-        network: Reference to the class of a `PreTrainedModel`, which can be built from its configuration. None for other models.
+        network: Reference to the class of a `PreTrainedModel`, which can be built from its
+            configuration. None for other models.
         tokenizer: Reference to the class of the tokenizer; None if there is no tokenizer.
         dataset: Reference to the function that converts rows.
         dataset_arguments: Arguments of this function, except the rows and the tokenizer.
@@ -132,14 +139,19 @@ class Description:
         )
 
     def predictions(self, logits: torch.Tensor) -> np.ndarray:
-        """Convert the model's outputs to predictions. See `predictions` in `sweeps.trainers._torch_training` for the result."""
+        """Convert the model's outputs to predictions.
+
+        See `predictions` in `sweeps.trainers._torch_training` for the result.
+        """
         return predictions(logits, self.task) * self.std + self.mean
 
 
 def outputs_of(
     network: torch.nn.Module, rows: Any, tokenizer: Any, batch_size: int
 ) -> tuple[torch.Tensor, float]:
-    """Return a model's logits for rows, and the sum of the losses of the rows. The sum is 0 without labels.
+    """Return a model's logits for rows, and the sum of the losses of the rows.
+
+    The sum is 0 without labels.
 
     Args:
         network: The model.
@@ -163,7 +175,10 @@ def outputs_of(
 
 
 def collator(tokenizer: Any) -> Callable[..., Any]:
-    """Return the function that combines rows to a batch. A tokenizer pads the rows to the same length."""
+    """Return the function that combines rows to a batch.
+
+    A tokenizer pads the rows to the same length.
+    """
     padded = isinstance(tokenizer, transformers.PreTrainedTokenizerBase)
     collate: Callable[..., Any] = (
         transformers.DataCollatorWithPadding(tokenizer)
@@ -180,7 +195,10 @@ class Model:
         self.description, self.network, self.tokenizer = description, network, tokenizer
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
-        """Predict prepared rows. See `predictions` in `sweeps.trainers._torch_training` for the result."""
+        """Predict prepared rows.
+
+        See `predictions` in `sweeps.trainers._torch_training` for the result.
+        """
         description = self.description
         if not len(features):
             return np.zeros((0, description.classes) if description.task == "multiclass" else 0)
@@ -192,7 +210,10 @@ class Model:
 
 
 def load(folder: str) -> Model:
-    """Load the best model of a checkpoint that `train_func` wrote. Nothing is downloaded for a `PreTrainedModel` and its tokenizer."""
+    """Load the best model of a checkpoint that `train_func` wrote.
+
+    Nothing is downloaded for a `PreTrainedModel` and its tokenizer.
+    """
     stored = json.loads(Path(folder, DESCRIPTION).read_text())
     description = Description(
         **stored | {"inputs": tuple(stored["inputs"]), "columns": tuple(stored["columns"])}

@@ -1,17 +1,21 @@
 """Train gradient-boosted trees with CatBoost, on one worker. A step is an iteration.
 
-`params` has CatBoost's own parameters. `iterations` is the number of trees (default: the scheduler's `max_t`, or 1000). The loss function,
-the number of threads and the seed follow from the trial, unless `params` sets them. Columns with text or with the pandas type `category`
-are categorical features, so no encoder is needed. `params.patience` ends the training earlier. `sweeps.trainers._rounds` chooses the
-iterations that are reported.
+`params` has CatBoost's own parameters. `iterations` is the number of trees (default: the
+scheduler's `max_t`, or 1000). The loss function, the number of threads and the seed follow from the
+trial, unless `params` sets them. Columns with text or with the pandas type `category` are
+categorical features, so no encoder is needed. `params.patience` ends the training earlier.
+`sweeps.trainers._rounds` chooses the iterations that are reported.
 
-A report has only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time. The
-metrics of `eval_metric` are measured on valid. Names are those of `sweeps.core.metrics`, or CatBoost's own.
+A report has only the metrics that objectives, constraints and `params.eval_metric` name, because
+each metric takes time. The metrics of `eval_metric` are measured on valid. Names are those of
+`sweeps.core.metrics`, or CatBoost's own.
 
-If the trial is not stopped, more metrics are measured after the last iteration, on train and valid, for the model of the best iteration
-(`Current.report_final`). With `params.report: all`, every report has these metrics.
+If the trial is not stopped, more metrics are measured after the last iteration, on train and valid,
+for the model of the best iteration (`Current.report_final`). With `params.report: all`, every
+report has these metrics.
 
-CatBoost returns a model only when `fit` ends. The trainer therefore ends `fit` at each checkpoint, and continues from CatBoost's snapshot.
+CatBoost returns a model only when `fit` ends. The trainer therefore ends `fit` at each checkpoint,
+and continues from CatBoost's snapshot.
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ from sweeps.trainers._metrics import REPORTED
 from sweeps.trainers._requested import RequestedMetrics
 from sweeps.trainers._rounds import Rounds, max_rounds
 
-# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
+# Description of this trainer, which is read from the source without an import.
+# `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
     "loop": "train_func",
     "backend": "none",
@@ -48,7 +53,8 @@ TRAINER: dict[str, Any] = {
         "(YetiRank|PairLogit|QueryRMSE|QuerySoftMax|QueryCrossEntropy|StochasticFilter|StochasticRank|LambdaMart|GroupQuantile"
         "|NDCG|DCG|PFound|MRR|ERR|MAP|PrecisionAt|RecallAt|AverageGain|QueryAverage|QueryAUC)(Pairwise)?(:.*)?"
     ),
-    # A model and a snapshot, in which every tree has all its leaves. The snapshot also has predictions for every row.
+    # A model and a snapshot, in which every tree has all its leaves. The snapshot also has
+    # predictions for every row.
     "checkpoint_bytes": (
         "100_000 + 1_000 * features + 40 * rows * outputs"
         " + 2 * (iterations or max_t or max(1_000, min(5_000, 5_000 * patience)))"
@@ -60,8 +66,8 @@ TRAINER: dict[str, Any] = {
         "regression": ["rmse", "mae"],
     },
     "all_metrics": True,
-    # New versions of CatBoost add parameters. Therefore, names that are not listed below are passed to CatBoost, unless they are similar to
-    # a listed name.
+    # New versions of CatBoost add parameters. Therefore, names that are not listed below are passed
+    # to CatBoost, unless they are similar to a listed name.
     "additional_parameters": True,
     "parameters": {
         "iterations": {
@@ -77,7 +83,8 @@ TRAINER: dict[str, Any] = {
         "report": {
             "enum": ["asked", "all"],
             "default": "asked",
-            "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
+            "description": "Metrics in each report: `asked` for the metrics that the space file names, or "
+            "`all`.",
         },
         "eval_metric": {
             "type": ["string", "array"],
@@ -91,7 +98,8 @@ TRAINER: dict[str, Any] = {
             "type": "number",
             "exclusiveMinimum": 0,
             "maximum": 1,
-            "description": "Learning rate. Default: CatBoost chooses it from the number of rows and iterations.",
+            "description": "Learning rate. Default: CatBoost chooses it from the number of rows and "
+            "iterations.",
         },
         "eta": {
             "type": "number",
@@ -133,7 +141,8 @@ TRAINER: dict[str, Any] = {
         },
         "bootstrap_type": {
             "enum": ["Bayesian", "Bernoulli", "MVS", "Poisson", "No"],
-            "description": "How rows are weighted or drawn. CatBoost chooses the default. `Poisson` needs a GPU.",
+            "description": "How rows are weighted or drawn. CatBoost chooses the default. `Poisson` needs a "
+            "GPU.",
         },
         "bagging_temperature": {
             "type": "number",
@@ -229,7 +238,8 @@ TRAINER: dict[str, Any] = {
         "one_hot_max_size": {
             "type": "integer",
             "minimum": 0,
-            "description": "Up to this number of categories, a column is one-hot encoded. CatBoost chooses the default.",
+            "description": "Up to this number of categories, a column is one-hot encoded. CatBoost chooses "
+            "the default.",
         },
         "max_ctr_complexity": {
             "type": "integer",
@@ -239,7 +249,8 @@ TRAINER: dict[str, Any] = {
         },
         "boosting_type": {
             "enum": ["Ordered", "Plain"],
-            "description": "Boosting scheme. CatBoost chooses the default. `Ordered` can be better for few rows.",
+            "description": "Boosting scheme. CatBoost chooses the default. `Ordered` can be better for few "
+            "rows.",
         },
         "boost_from_average": {
             "type": "boolean",
@@ -376,7 +387,8 @@ def train_func(config: dict[str, Any]) -> None:
         config: The trial's `params`: CatBoost's parameters, and the trainer's own (`OWN`).
 
     Raises:
-        ValueError: The data has no label, a parameter is refused, a requested metric is unknown, or the training ended early.
+        ValueError: The data has no label, a parameter is refused, a requested metric is unknown, or
+            the training ended early.
     """
     cur = trial.current()
     requested = RequestedMetrics.of(
@@ -405,7 +417,9 @@ def load(folder: str) -> Model:
 
 
 def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
-    """Return CatBoost's parameters: the defaults for the trial, overridden by `config`. Metrics are not included.
+    """Return CatBoost's parameters: the defaults for the trial, overridden by `config`.
+
+    Metrics are not included.
 
     Args:
         config: The trial's `params`.

@@ -1,8 +1,9 @@
 """Run a script unchanged, as W&B Sweeps, Determined and Katib do: `trainer: {command: [python, train.py, --lr, "{params.lr}"]}`.
 
-Each rank starts the command as a process with the environment variables that torchrun sets. docs/how-to/command.md describes how a script
-reports metrics and saves checkpoints. Only the reports of rank 0 count. The other ranks follow rank 0, because every rank must report
-equally often.
+Each rank starts the command as a process with the environment variables that torchrun sets.
+docs/how-to/command.md describes how a script reports metrics and saves checkpoints. Only the
+reports of rank 0 count. The other ranks follow rank 0, because every rank must report equally
+often.
 """
 
 from __future__ import annotations
@@ -56,13 +57,15 @@ TRAINER: dict[str, Any] = {
         "resume": {
             "type": "boolean",
             "default": True,
-            "description": "Whether the script can continue from the files in `SWEEPS_CHECKPOINT_DIR`. If not, a trial starts anew.",
+            "description": "Whether the script can continue from the files in `SWEEPS_CHECKPOINT_DIR`. If "
+            "not, a trial starts anew.",
         },
     },
     # A value of each option and parameter, or a domain to tune it with, for editors
     "examples": {"command": ["python", "train.py", "--lr", "{params.lr}"], "grace_seconds": 30},
 }
-# The checkpoint folder of the running script, in the trial's folder; the record of the script, in the trial's folder for other files.
+# The checkpoint folder of the running script, in the trial's folder; the record of the script, in
+# the trial's folder for other files.
 CHECKPOINT_DIR, RECORD = "script_checkpoint", "command.json"
 DATA_DIR = "SWEEPS_DATA_DIR"
 # Variables that name a run or an experiment of the process that started the sweep.
@@ -74,7 +77,10 @@ class ScriptFailed(SweepsError):
 
 
 class SharedGpus(BackendConfig):
-    """Backend that connects nothing. It lets each worker see the GPUs of all workers on its node, so that `LOCAL_RANK` selects a GPU."""
+    """Backend that connects nothing.
+
+    It lets each worker see the GPUs of all workers on its node, so that `LOCAL_RANK` selects a GPU.
+    """
 
     @property
     def backend_cls(self) -> type[Backend]:
@@ -93,7 +99,8 @@ def train_func(config: dict[str, Any]) -> None:
         config: The trial's parameters, which replace the placeholders of the command.
 
     Raises:
-        ScriptFailed: The script ended with an exit code other than 0, or the script of rank 0 has reported nothing.
+        ScriptFailed: The script ended with an exit code other than 0, or the script of rank 0 has
+            reported nothing.
     """
     run = ScriptRun(config)
     with run.started() as script:
@@ -111,7 +118,8 @@ class ScriptRun:
 
     Attributes:
         rank: Rank of this worker.
-        checkpoint_dir: Folder in which the script saves, and from which it continues. All ranks use the same folder.
+        checkpoint_dir: Folder in which the script saves, and from which it continues. All ranks use
+            the same folder.
     """
 
     def __init__(self, config: Mapping[str, Any]):
@@ -260,7 +268,8 @@ class ScriptRun:
     def _may_end(self, script: Script, report: ScriptReport) -> Iterator[None]:
         """If the report in the block is the last one of the trial, let the script end by itself.
 
-        The script has `grace_seconds` for this, unless it reports again. Otherwise, it would receive SIGTERM before its last lines.
+        The script has `grace_seconds` for this, unless it reports again. Otherwise, it would
+        receive SIGTERM before its last lines.
         """
         try:
             yield
@@ -280,7 +289,8 @@ class ScriptRun:
         """Report what the script of rank 0 reports, until it has ended.
 
         Raises:
-            ScriptFailed: The script ended with an exit code other than 0, or it has reported nothing.
+            ScriptFailed: The script ended with an exit code other than 0, or it has reported
+                nothing.
         """
         while not isinstance(event := script.events.get(), int):
             if isinstance(event, ScriptReport):
@@ -294,7 +304,8 @@ class ScriptRun:
             call = f"{metric}=..." if plain else f'{{"{metric}": ...}}'
             text = script.metric_text.decode(errors="replace")
             raise ScriptFailed(
-                f"the command has ended, but has not reported `{metric}`; call sweeps.report({call}), print a line of JSON such as "
+                f"the command has ended, but has not reported `{metric}`; call "
+                f"sweeps.report({call}), print a line of JSON such as "
                 f'{{"{metric}": 0.5}}, or log the metric with MLflow'
                 + (f"; its last line of JSON has {names}" if names else "")
                 + (
@@ -417,7 +428,8 @@ def _copy_mlflow(mlflow: MlflowFiles) -> None:
         mlflow.copy_to_run()
     except Exception as e:  # MLflow must not fail the trial.
         _say(
-            f"what the script logged with MLflow could not be copied to the trial's run: {type(e).__name__}: {e}"
+            "what the script logged with MLflow could not be copied to the trial's run: "
+            f"{type(e).__name__}: {e}"
         )
 
 

@@ -1,15 +1,19 @@
 """Train the user's Keras 3 model on PyTorch or TensorFlow, on one worker or on several workers.
 
-The option `model` names a function that returns a model, compiled or not. `TRAINER["parameters"]` describes `params`. Each further name in
-`params` is an argument of the function. The function also gets these arguments, if it takes them: `input_shape`, which is (columns,);
-`outputs`, the number of classes for more than two classes, else 1; and `task`, which is "binary", "multiclass" or "regression".
+The option `model` names a function that returns a model, compiled or not. `TRAINER["parameters"]`
+describes `params`. Each further name in `params` is an argument of the function. The function also
+gets these arguments, if it takes them: `input_shape`, which is (columns,); `outputs`, the number of
+classes for more than two classes, else 1; and `task`, which is "binary", "multiclass" or
+"regression".
 
-Each epoch sends one report, with the metrics that objectives and constraints name. They may name the metrics in `sweeps.core.metrics`,
-`valid-loss`, `train-loss`, and each metric with which the function compiles its model, as `valid-NAME` and `train-NAME`. If the trial is
-not stopped, the usual metrics of the task are measured after the last epoch, for the model of the best epoch (`Current.report_final`).
+Each epoch sends one report, with the metrics that objectives and constraints name. They may name
+the metrics in `sweeps.core.metrics`, `valid-loss`, `train-loss`, and each metric with which the
+function compiles its model, as `valid-NAME` and `train-NAME`. If the trial is not stopped, the
+usual metrics of the task are measured after the last epoch, for the model of the best epoch
+(`Current.report_final`).
 
-The labels are class codes, or numbers. For a regression, the network learns the standardized target, unless the option `standardize_target`
-is false. A missing value of a feature becomes 0.
+The labels are class codes, or numbers. For a regression, the network learns the standardized
+target, unless the option `standardize_target` is false. A missing value of a feature becomes 0.
 """
 
 from __future__ import annotations
@@ -40,7 +44,8 @@ from sweeps.trainers._keras_model import (
 from sweeps.trainers._keras_ranks import Ranks
 from sweeps.trainers._metrics import is_computed, measure
 
-# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
+# Description of this trainer, which is read from the source without an import.
+# `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
     "loop": "train_func",
     "backend": "torch",
@@ -75,7 +80,8 @@ TRAINER: dict[str, Any] = {
     "options": {
         "model": {
             "format": "reference",
-            "description": "Function that returns a Keras model. It gets `input_shape`, `outputs`, `task` and the names in `params`.",
+            "description": "Function that returns a Keras model. It gets `input_shape`, `outputs`, `task` "
+            "and the names in `params`.",
         },
         "framework": {
             "enum": ["torch", "tensorflow"],
@@ -86,7 +92,8 @@ TRAINER: dict[str, Any] = {
         "standardize_target": {
             "type": "boolean",
             "default": True,
-            "description": "For a regression, whether the network learns `(target - mean) / standard deviation`.",
+            "description": "For a regression, whether the network learns `(target - mean) / standard "
+            "deviation`.",
         },
     },
     "additional_parameters": True,
@@ -94,7 +101,8 @@ TRAINER: dict[str, Any] = {
         "epochs": {
             "type": "integer",
             "minimum": 1,
-            "description": "Number of passes over the rows. Each pass sends one report. Default: `max_t`, or 20.",
+            "description": "Number of passes over the rows. Each pass sends one report. Default: `max_t`, or "
+            "20.",
         },
         "batch_size": {
             "type": "integer",
@@ -133,12 +141,14 @@ TRAINER: dict[str, Any] = {
         "clipnorm": {
             "type": "number",
             "exclusiveMinimum": 0,
-            "description": "Largest norm of the gradient of a weight, for a model that the function has not compiled.",
+            "description": "Largest norm of the gradient of a weight, for a model that the function has not "
+            "compiled.",
         },
         "loss": {
             "type": "string",
             "description": (
-                "Name of a loss of Keras, for a model that the function has not compiled. Default: binary_crossentropy, "
+                "Name of a loss of Keras, for a model that the function has not compiled. "
+                "Default: binary_crossentropy, "
                 "sparse_categorical_crossentropy or mean_squared_error."
             ),
         },
@@ -155,7 +165,8 @@ TRAINER: dict[str, Any] = {
         "report": {
             "enum": ["asked", "all"],
             "default": "asked",
-            "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
+            "description": "Metrics in each report: `asked` for the metrics that the space file names, or "
+            "`all`.",
         },
     },
     # A value of each option and parameter, or a domain to tune it with, for editors
@@ -196,8 +207,8 @@ def train_func(config: dict[str, Any]) -> None:
         config: The trial's `params`; see the description of this module.
 
     Raises:
-        ValueError: The data has no label, a column is not numeric, a parameter or a requested metric is unknown, or the model does not fit
-            the label.
+        ValueError: The data has no label, a column is not numeric, a parameter or a requested
+            metric is unknown, or the model does not fit the label.
     """
     import ray.train
 
@@ -212,7 +223,8 @@ def train_func(config: dict[str, Any]) -> None:
     keras = import_keras(framework)
     if keras.config.backend() != framework:
         raise ValueError(
-            f"trainer.framework is {framework}, but this process has imported Keras with {keras.config.backend()}; "
+            f"trainer.framework is {framework}, but this process has imported Keras with "
+            f"{keras.config.backend()}; "
             f"set KERAS_BACKEND={framework} before the first import of Keras"
         )
     engine = importlib.import_module(f"sweeps.trainers._keras_{framework}")
@@ -304,7 +316,8 @@ class _Epochs:
     def begin(self, epoch: int, logs: Any = None) -> None:
         """Seed the order of the rows and the layers that draw random numbers.
 
-        The seeds follow from the number of the epoch, so that a resumed trial repeats the draws. `epoch` starts with 0.
+        The seeds follow from the number of the epoch, so that a resumed trial repeats the draws.
+        `epoch` starts with 0.
         """
         seeds = (
             np.random.SeedSequence((self.cur.seed, epoch, self.ranks.rank)).generate_state(
@@ -317,7 +330,10 @@ class _Epochs:
             variable.assign(np.array([seed, 0]))
 
     def end(self, epoch: int, logs: dict[str, float]) -> None:
-        """Measure and report the epoch. `logs` has the mean loss of the epoch and the metrics of the compiled model on train."""
+        """Measure and report the epoch.
+
+        `logs` has the mean loss of the epoch and the metrics of the compiled model on train.
+        """
         cur, step = self.cur, epoch + 1
         self._average_statistics()
         metrics = self._measure(logs)
@@ -340,7 +356,8 @@ class _Epochs:
         """Return the metrics that the epoch reports.
 
         Raises:
-            ValueError: Neither this trainer nor the compiled model has a metric that the space file names.
+            ValueError: Neither this trainer nor the compiled model has a metric that the space file
+                names.
         """
         means = self.ranks.mean(np.array([float(value) for value in logs.values()]))
         known = {f"train-{name}": float(value) for name, value in zip(logs, means, strict=True)}
@@ -376,7 +393,10 @@ class _Epochs:
         )
 
     def _final(self, reported: Collection[str]) -> dict[str, float]:
-        """Measure the model of the best epoch on train and valid. Return the metrics that are not in `reported`."""
+        """Measure the model of the best epoch on train and valid.
+
+        Return the metrics that are not in `reported`.
+        """
         latest = self.network.get_weights()
         self.network.set_weights(self.best.weights or latest)
         parts = self.ranks.gather(
@@ -403,7 +423,8 @@ def _build(
         row: Features of one row, shape (1, columns).
 
     Raises:
-        ValueError: `params` does not fit the function, or the function does not return a Keras model.
+        ValueError: `params` does not fit the function, or the function does not return a Keras
+            model.
     """
     ref = cur.options["model"]
     function = references.resolve(ref)
@@ -426,7 +447,8 @@ def _build(
         name for name in COMPILED if config.get(name) is not None and name not in arguments
     ]:
         raise ValueError(
-            f"params.{useless[0]} has no effect, because `{ref}` compiles its model; make `{useless[0]}` an argument of the function, "
+            f"params.{useless[0]} has no effect, because `{ref}` compiles its model; make "
+            f"`{useless[0]}` an argument of the function, "
             "or return a model that is not compiled"
         )
     elif params["learning_rate"] is not None and "learning_rate" not in arguments:
@@ -478,7 +500,8 @@ def _require_outputs(description: Description, outputs: np.ndarray, cur: trial.C
     if size not in sizes:
         expected = " or ".join(map(str, sizes))
         raise ValueError(
-            f"the model of `{description.model}` has {size} outputs, but this label needs {expected}"
+            f"the model of `{description.model}` has {size} outputs, but this label needs "
+            f"{expected}"
         )
     if (
         description.task != "regression"
@@ -486,7 +509,8 @@ def _require_outputs(description: Description, outputs: np.ndarray, cur: trial.C
         and (outputs.min() < 0 or outputs.max() > 1)
     ):
         raise ValueError(
-            f"the outputs of the model of `{description.model}` are not probabilities; end the model with sigmoid or softmax, "
+            f"the outputs of the model of `{description.model}` are not probabilities; end the "
+            "model with sigmoid or softmax, "
             "or compile it with a loss that has from_logits=True"
         )
 
@@ -494,18 +518,24 @@ def _require_outputs(description: Description, outputs: np.ndarray, cur: trial.C
 def _table(
     split: str, cur: trial.Current
 ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return the columns, features, labels and weights of this rank's rows of a split. The weights are None if the rows have none."""
+    """Return the columns, features, labels and weights of this rank's rows of a split.
+
+    The weights are None if the rows have none.
+    """
     rows = read_rows(split, cur)
     weights = None if rows.weight is None else rows.weight.astype(np.float32)
     return tuple(map(str, rows.features.columns)), to_inputs(rows.features), rows.label, weights
 
 
 def _moments(y: np.ndarray, weights: np.ndarray | None, ranks: Ranks) -> dict[str, float]:
-    """Return the target's mean and standard deviation over the rows of all ranks. The ranks have equally many rows.
+    """Return the target's mean and standard deviation over the rows of all ranks.
+
+    The ranks have equally many rows.
 
     Args:
         y: Labels of this rank's rows, shape (n,).
-        weights: Weights of these rows, shape (n,), with a mean of 1 over all ranks. None if all rows count the same.
+        weights: Weights of these rows, shape (n,), with a mean of 1 over all ranks. None if all
+            rows count the same.
         ranks: The ranks of the trial.
     """
     part = np.ones(len(y)) if weights is None else weights.astype(np.float64)

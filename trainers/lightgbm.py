@@ -1,18 +1,23 @@
-"""Train gradient-boosted trees with LightGBM, on one or several workers. A step is a boosting round.
+"""Train gradient-boosted trees with LightGBM, on one or several workers.
 
-`params` has LightGBM's own parameters, and `num_boost_round` (default: the scheduler's `max_t`, or 100). The objective, the number of
-classes, the number of threads and the seed follow from the trial, unless `params` sets them. A column of the pandas type `category` is a
-categorical feature, and the saved model has its categories. `params.patience` ends the training earlier.
+A step is a boosting round.
+
+`params` has LightGBM's own parameters, and `num_boost_round` (default: the scheduler's `max_t`, or
+100). The objective, the number of classes, the number of threads and the seed follow from the
+trial, unless `params` sets them. A column of the pandas type `category` is a categorical feature,
+and the saved model has its categories. `params.patience` ends the training earlier.
 `sweeps.trainers._rounds` chooses the rounds that are reported.
 
-A report has only the metrics named in the objectives, the constraints and `params.eval_metric`, because each metric takes time. The
-metrics of `eval_metric` are measured on valid. Names are those of `sweeps.core.metrics`, or LightGBM's own.
+A report has only the metrics named in the objectives, the constraints and `params.eval_metric`,
+because each metric takes time. The metrics of `eval_metric` are measured on valid. Names are those
+of `sweeps.core.metrics`, or LightGBM's own.
 
-If the trial is not stopped, more metrics are measured after the last round, on train and valid, for the model of the best round
-(`Current.report_final`). With `params.report: all`, every report has these metrics.
+If the trial is not stopped, more metrics are measured after the last round, on train and valid, for
+the model of the best round (`Current.report_final`). With `params.report: all`, every report has
+these metrics.
 
-With several workers, each worker measures the metrics of train on its own part of the rows, because LightGBM does so. sweeps uses the
-metrics of rank 0.
+With several workers, each worker measures the metrics of train on its own part of the rows, because
+LightGBM does so. sweeps uses the metrics of rank 0.
 """
 
 from __future__ import annotations
@@ -51,7 +56,8 @@ from sweeps.trainers._rounds import Rounds, agree, max_rounds
 if TYPE_CHECKING:
     import pandas as pd
 
-# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
+# Description of this trainer, which is read from the source without an import.
+# `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
     "loop": "train_func",
     "backend": "lightgbm",
@@ -99,8 +105,8 @@ TRAINER: dict[str, Any] = {
         ],
     },
     "all_metrics": True,
-    # New versions of LightGBM add parameters. Therefore, names that are not listed below are passed to LightGBM, unless they are similar to
-    # a listed name.
+    # New versions of LightGBM add parameters. Therefore, names that are not listed below are passed
+    # to LightGBM, unless they are similar to a listed name.
     "additional_parameters": True,
     "parameters": {
         "num_boost_round": {
@@ -116,7 +122,8 @@ TRAINER: dict[str, Any] = {
         "report": {
             "enum": ["asked", "all"],
             "default": "asked",
-            "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
+            "description": "Metrics in each report: `asked` for the metrics that the space file names, or "
+            "`all`.",
         },
         "eval_metric": {
             "type": ["string", "array"],
@@ -407,7 +414,8 @@ TRAINER: dict[str, Any] = {
         },
         "monotone_constraints": {
             "type": ["object", "array"],
-            "description": "For each column: 1 for increasing, -1 for decreasing, 0 for no constraint. A mapping names only some columns.",
+            "description": "For each column: 1 for increasing, -1 for decreasing, 0 for no constraint. A "
+            "mapping names only some columns.",
         },
         "monotone_constraints_method": {
             "enum": ["basic", "intermediate", "advanced"],
@@ -476,11 +484,13 @@ TRAINER: dict[str, Any] = {
         },
         "force_col_wise": {
             "type": "boolean",
-            "description": "Whether histograms are built column by column. Default: if the table has at least 50 columns.",
+            "description": "Whether histograms are built column by column. Default: if the table has at "
+            "least 50 columns.",
         },
         "force_row_wise": {
             "type": "boolean",
-            "description": "Whether histograms are built row by row. Default: if the table has fewer than 50 columns.",
+            "description": "Whether histograms are built row by row. Default: if the table has fewer than 50 "
+            "columns.",
         },
         "device_type": {
             "enum": ["cpu", "gpu", "cuda"],
@@ -621,7 +631,8 @@ def train_func(config: dict[str, Any]) -> None:
         config: The trial's `params`: LightGBM's parameters, and the trainer's own (`OWN`).
 
     Raises:
-        ValueError: The data has no label, a column is not numeric, a parameter is refused, or a requested metric is unknown.
+        ValueError: The data has no label, a column is not numeric, a parameter is refused, or a
+            requested metric is unknown.
     """
     import ray.train
 
@@ -678,7 +689,9 @@ def train_func(config: dict[str, Any]) -> None:
             report(metrics, functools.partial(best.save, booster, step) if due else None)
     finally:
         if booster is not None:
-            booster.free_network()  # when Python deletes this booster later, the booster must not close the network of the next trial
+            # when Python deletes this booster later, the booster must not close the network of the
+            # next trial
+            booster.free_network()
 
 
 def load(folder: str) -> Model:
@@ -699,8 +712,8 @@ class Model:
             features: The training columns, in their order.
 
         Returns:
-            A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
-            values of a regression, shape (n,).
+            A float64 array with the probability of the second class, shape (n,); the probabilities
+            of k classes, shape (n, k); or the values of a regression, shape (n,).
         """
         return predict(self.booster, features, threads=1 if len(features) <= FEW else 0)
 
@@ -708,12 +721,15 @@ class Model:
 def parameters(
     config: dict[str, Any], cur: trial.Current, columns: Sequence[str]
 ) -> dict[str, Any]:
-    """Return LightGBM's parameters: the defaults for the trial, overridden by `config`. `metric` is not included.
+    """Return LightGBM's parameters: the defaults for the trial, overridden by `config`.
+
+    `metric` is not included.
 
     Args:
         config: The trial's `params`.
         cur: The trial.
-        columns: Names of the columns. `monotone_constraints` and `interaction_constraints` may name them.
+        columns: Names of the columns. `monotone_constraints` and `interaction_constraints` may name
+            them.
 
     Raises:
         ValueError: A parameter is refused, or a constraint names an unknown column.
@@ -732,7 +748,8 @@ def parameters(
         "num_threads": cur.threads,
         "seed": cur.seed % 2**31,
         "verbosity": -1,
-        # Without these two, LightGBM adds numbers in another order in each run, and measures at the start which histograms are faster.
+        # Without these two, LightGBM adds numbers in another order in each run, and measures at the
+        # start which histograms are faster.
         "deterministic": True,
         **_histograms(given, len(columns)),
         # One data set then serves trials with other values of `min_data_in_leaf` and `seed`.
@@ -745,7 +762,10 @@ def parameters(
 
 
 def _histograms(given: dict[str, Any], columns: int) -> dict[str, bool]:
-    """Choose how LightGBM builds histograms, unless `given` chooses. Row by row is up to 15 % faster for a narrow table."""
+    """Choose how LightGBM builds histograms, unless `given` chooses.
+
+    Row by row is up to 15 % faster for a narrow table.
+    """
     if given.get("force_col_wise") or given.get("force_row_wise"):
         return {}
     return {"force_row_wise": columns < NARROW, "force_col_wise": columns >= NARROW}
@@ -773,8 +793,9 @@ def _datasets(
 ) -> tuple[lgb.Dataset, lgb.Dataset]:
     """Return LightGBM's data sets of train and valid, which an earlier trial may have built.
 
-    The worker keeps one pair for new trials and one pair for trials that continue from a model, because LightGBM stores the predictions of
-    this model in the data set. A pair is built again if a parameter of the data set has another value.
+    The worker keeps one pair for new trials and one pair for trials that continue from a model,
+    because LightGBM stores the predictions of this model in the data set. A pair is built again if
+    a parameter of the data set has another value.
 
     Args:
         cur: The trial.
@@ -813,8 +834,8 @@ def _restore(best: BestRound, can_continue: bool) -> tuple[lgb.Booster | None, i
         can_continue: True if training can continue from the model of the last round.
 
     Returns:
-        The model of the last round, and the number of rounds. The model is None if there is no checkpoint, or if the rounds must be trained
-        again.
+        The model of the last round, and the number of rounds. The model is None if there is no
+        checkpoint, or if the rounds must be trained again.
     """
     import ray.train
 
@@ -833,9 +854,10 @@ def _restore(best: BestRound, can_continue: bool) -> tuple[lgb.Booster | None, i
 def _can_continue(params: dict[str, Any]) -> bool:
     """Return whether training that continues from a model grows the same trees as uninterrupted training.
 
-    Otherwise the rounds before the checkpoint are trained again: `dart` changes the weights of earlier trees, a forest has one set of
-    gradients, `goss` begins after some rounds, and no model file contains the random state of quantized gradients, the values of linear
-    leaves in full, or the costs that CEGB has counted.
+    Otherwise the rounds before the checkpoint are trained again: `dart` changes the weights of
+    earlier trees, a forest has one set of gradients, `goss` begins after some rounds, and no model
+    file contains the random state of quantized gradients, the values of linear leaves in full, or
+    the costs that CEGB has counted.
     """
     return (
         params["boosting"] == "gbdt"
@@ -849,7 +871,10 @@ def _can_continue(params: dict[str, Any]) -> bool:
 def _first_round(
     params: dict[str, Any], train: lgb.Dataset, valid: lgb.Dataset, previous: lgb.Booster | None
 ) -> lgb.Booster:
-    """Create a booster, and train one round. If `previous` is given, the booster continues from this model."""
+    """Create a booster, and train one round.
+
+    If `previous` is given, the booster continues from this model.
+    """
     if previous is not None:  # `lgb.train` is LightGBM's only public way to continue from a model
         return lgb.train(
             params, train, 1, [valid], ["valid"], init_model=previous, keep_training_booster=True
@@ -863,10 +888,12 @@ def _first_round(
 def _renewal_interval(params: dict[str, Any], values: int) -> int:
     """Return the number of rounds between two calls of `_renew`; 0 if `_renew` is never called.
 
-    LightGBM samples rows and columns with random states that no model file contains. The states therefore get new seeds at fixed rounds,
-    and only these rounds have checkpoints. A resumed trial then grows the same trees as an uninterrupted one. A small table has about 50
-    rounds between two calls, because a call takes as long as a round; a table with at least `LARGE` values has 1 round. The number is a
-    multiple of `bagging_freq`, because LightGBM counts rounds from 0 again after a resume.
+    LightGBM samples rows and columns with random states that no model file contains. The states
+    therefore get new seeds at fixed rounds, and only these rounds have checkpoints. A resumed trial
+    then grows the same trees as an uninterrupted one. A small table has about 50 rounds between two
+    calls, because a call takes as long as a round; a table with at least `LARGE` values has 1
+    round. The number is a multiple of `bagging_freq`, because LightGBM counts rounds from 0 again
+    after a resume.
 
     If nothing is sampled, or if rounds are trained again after a resume, no call is needed.
     """
@@ -894,7 +921,10 @@ def _seeds(params: dict[str, Any], step: int) -> dict[str, int]:
 
 
 def _renew(booster: lgb.Booster, params: dict[str, Any], step: int) -> None:
-    """Give LightGBM's random states new seeds. They then equal the random states of a new booster that starts at round `step`."""
+    """Give LightGBM's random states new seeds.
+
+    They then equal the random states of a new booster that starts at round `step`.
+    """
     frequency = {"bagging_freq": params["bagging_freq"]} if _draws_rows(params) else {}
     if frequency:  # the random state of bagging gets a new seed only if bagging changes
         booster.reset_parameter({"bagging_freq": params["bagging_freq"] + 1})

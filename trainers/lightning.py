@@ -1,17 +1,20 @@
 """Train a LightningModule of the user with Lightning, on one worker or on several workers.
 
-The option `module` names the LightningModule. `params` has the arguments that its signature names, and the arguments of `lightning.Trainer`
-such as `max_epochs` and `precision`. A signature may also name `in_features` (the number of values in a row), `out_features` (the number of
-classes, or 1 for two classes and for a regression), `max_epochs` and `task`.
+The option `module` names the LightningModule. `params` has the arguments that its signature names,
+and the arguments of `lightning.Trainer` such as `max_epochs` and `precision`. A signature may also
+name `in_features` (the number of values in a row), `out_features` (the number of classes, or 1 for
+two classes and for a regression), `max_epochs` and `task`.
 
-Without the option `datamodule`, batches come from the prepared data: `(x, y)`. `x` has the inputs that a network of the trainer `torch`
-gets: usually float32 of shape (n, columns). `y` has the shape (n,): class codes as int64, or the values of a regression as float32. Without
-a label, a batch is `x`. Each rank has other rows of train. Every rank has all rows of valid, so a module need not pass `sync_dist` to
-`self.log` in `validation_step`.
+Without the option `datamodule`, batches come from the prepared data: `(x, y)`. `x` has the inputs
+that a network of the trainer `torch` gets: usually float32 of shape (n, columns). `y` has the shape
+(n,): class codes as int64, or the values of a regression as float32. Without a label, a batch is
+`x`. Each rank has other rows of train. Every rank has all rows of valid, so a module need not pass
+`sync_dist` to `self.log` in `validation_step`.
 
-One step is an epoch at whose end Lightning validates. If a module has no `validation_step`, every epoch is a step. A step reports what the
-module has logged. Other metrics that objectives and constraints name, such as `valid-balanced_accuracy`, are computed on valid from
-`predict_step`, which calls `forward` by default.
+One step is an epoch at whose end Lightning validates. If a module has no `validation_step`, every
+epoch is a step. A step reports what the module has logged. Other metrics that objectives and
+constraints name, such as `valid-balanced_accuracy`, are computed on valid from `predict_step`,
+which calls `forward` by default.
 """
 
 from __future__ import annotations
@@ -57,7 +60,8 @@ from sweeps.trainers._torch_training import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
+# Description of this trainer, which is read from the source without an import.
+# `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
     "loop": "train_func",
     "backend": "torch",
@@ -81,14 +85,16 @@ TRAINER: dict[str, Any] = {
             "format": "reference",
             "default": None,
             "description": (
-                "a class or function that returns a LightningDataModule, or a pair of DataLoaders for train and valid. By default, the "
+                "a class or function that returns a LightningDataModule, or a pair of DataLoaders "
+                "for train and valid. By default, the "
                 "batches come from the prepared data"
             ),
         },
         "output": {
             "enum": ["logits", "probabilities"],
             "default": "logits",
-            "description": "what `predict_step` returns for a classification. Its default returns the result of `forward`",
+            "description": "what `predict_step` returns for a classification. Its default returns the result "
+            "of `forward`",
         },
         "strategy": {
             "enum": ["ddp", "ddp_find_unused_parameters_true"],
@@ -102,19 +108,22 @@ TRAINER: dict[str, Any] = {
         "max_epochs": {
             "type": "integer",
             "minimum": 1,
-            "description": "Number of passes over the rows. Default: `max_t`, or 20, times `check_val_every_n_epoch`.",
+            "description": "Number of passes over the rows. Default: `max_t`, or 20, times "
+            "`check_val_every_n_epoch`.",
         },
         "batch_size": {
             "type": "integer",
             "minimum": 1,
             "default": 32,
-            "description": "Number of rows in a batch of a worker. With `datamodule`, only an argument of the data module.",
+            "description": "Number of rows in a batch of a worker. With `datamodule`, only an argument of "
+            "the data module.",
         },
         "check_val_every_n_epoch": {
             "type": "integer",
             "minimum": 1,
             "default": 1,
-            "description": "Number of epochs of each step. Lightning validates after the last of these epochs.",
+            "description": "Number of epochs of each step. Lightning validates after the last of these "
+            "epochs.",
         },
         "precision": {
             "type": ["string", "integer"],
@@ -167,7 +176,8 @@ TRAINER: dict[str, Any] = {
         "report": {
             "enum": ["asked", "all"],
             "default": "asked",
-            "description": "Computed metrics in each report: `asked` for the metrics that the space file names, or `all`.",
+            "description": "Computed metrics in each report: `asked` for the metrics that the space file "
+            "names, or `all`.",
         },
     },
     # A value of each option and parameter, or a domain to tune it with, for editors
@@ -185,8 +195,8 @@ TRAINER: dict[str, Any] = {
         "datamodule": "my_data:DataModule",
     },
 }
-# Arguments of `lightning.Trainer` that the trainer sets itself. Lightning validates after whole epochs, because a trial that is resumed in
-# the middle of an epoch would see other batches.
+# Arguments of `lightning.Trainer` that the trainer sets itself. Lightning validates after whole
+# epochs, because a trial that is resumed in the middle of an epoch would see other batches.
 RESERVED = (
     *(
         "accelerator",
@@ -296,7 +306,10 @@ class Model:
         self.module.load_state_dict(weights)
 
     def predict(self, features: pd.DataFrame) -> np.ndarray:
-        """Predict prepared rows. See `predictions` in `sweeps.trainers._torch_training` for the result."""
+        """Predict prepared rows.
+
+        See `predictions` in `sweeps.trainers._torch_training` for the result.
+        """
         columns = self.description.columns or Columns.of(features)
         with few_threads(len(features)):
             return self.description.predict(
@@ -314,13 +327,16 @@ def load(folder: str) -> Model:
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """Train one module. Report every epoch that Lightning validates, and keep the model of the best of them.
+    """Train one module.
+
+    Report every epoch that Lightning validates, and keep the model of the best of them.
 
     Args:
         config: The trial's `params`; see `TRAINER`.
 
     Raises:
-        ValueError: A parameter or a requested metric is unknown, or a column is neither of numbers nor of arrays.
+        ValueError: A parameter or a requested metric is unknown, or a column is neither of numbers
+            nor of arrays.
     """
     import ray.train
 
@@ -470,8 +486,8 @@ def _trainer(parts: _Parts, reports: _Reports, ranks: Ranks, folder: str) -> pl.
 class _Reports(pl.Callback):
     """Report each step to Ray Train, and save checkpoints.
 
-    A step is reported when the next epoch starts, not when its own epoch ends. Until then, Lightning updates schedulers and counters, which
-    a checkpoint must contain.
+    A step is reported when the next epoch starts, not when its own epoch ends. Until then,
+    Lightning updates schedulers and counters, which a checkpoint must contain.
     """
 
     def __init__(self, steps: Steps, parts: _Parts):
@@ -492,7 +508,8 @@ class _Reports(pl.Callback):
         apply_changes(
             trainer.optimizers, schedulers, self.steps.settings_before, self.steps.settings
         )
-        # The checkpoint was written between two epochs. Lightning otherwise takes the last batch of the epoch before for the latest one.
+        # The checkpoint was written between two epochs. Lightning otherwise takes the last batch of
+        # the epoch before for the latest one.
         trainer.fit_loop.restarting = False
         trainer.fit_loop.on_iteration_done()
 
@@ -505,7 +522,10 @@ class _Reports(pl.Callback):
         set_seeds(self.cur.seed, trainer.current_epoch, self.ranks.rank)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Validate the same model on every rank. In training, each rank has its own statistics of BatchNorm."""
+        """Validate the same model on every rank.
+
+        In training, each rank has its own statistics of BatchNorm.
+        """
         self.ranks.share_buffers(pl_module)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -550,7 +570,8 @@ class _Reports(pl.Callback):
         """Return what the module has logged, and the requested metrics that it has not logged.
 
         Raises:
-            ValueError: The module has not logged a requested metric, and the metric cannot be computed from predictions.
+            ValueError: The module has not logged a requested metric, and the metric cannot be
+                computed from predictions.
         """
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         computed = [

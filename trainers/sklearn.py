@@ -1,15 +1,19 @@
 """Train an estimator of scikit-learn, or any other object with `fit` and `predict`, on one worker.
 
-`trainer: "sklearn.ensemble:RandomForestClassifier"` names an estimator of scikit-learn. `trainer: {estimator: "my_mod:make"}` names any
-class of estimators, an estimator such as a pipeline, or a function that returns an estimator. `params` are the arguments of the class or
-the function, and names that `set_params` accepts, such as `clf__C`. `random_state` and `n_jobs` follow from the trial, unless they are set.
+`trainer: "sklearn.ensemble:RandomForestClassifier"` names an estimator of scikit-learn. `trainer:
+{estimator: "my_mod:make"}` names any class of estimators, an estimator such as a pipeline, or a
+function that returns an estimator. `params` are the arguments of the class or the function, and
+names that `set_params` accepts, such as `clf__C`. `random_state` and `n_jobs` follow from the
+trial, unless they are set.
 
-An estimator with `partial_fit` or `warm_start` is trained in steps, and reports after each step; see `Training`. Other estimators report
-once. With `steps: 1`, every estimator is fitted once with its method `fit`.
+An estimator with `partial_fit` or `warm_start` is trained in steps, and reports after each step;
+see `Training`. Other estimators report once. With `steps: 1`, every estimator is fitted once with
+its method `fit`.
 
-Every step reports the metrics that objectives and constraints name, measured on valid. If the trial is not stopped, the other usual metrics
-of valid are measured after the last step, for the model of the best step (`Current.report_final`). An estimator without `predict_proba`
-predicts classes, and metrics that need probabilities are refused.
+Every step reports the metrics that objectives and constraints name, measured on valid. If the trial
+is not stopped, the other usual metrics of valid are measured after the last step, for the model of
+the best step (`Current.report_final`). An estimator without `predict_proba` predicts classes, and
+metrics that need probabilities are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +33,8 @@ from sweeps.trainers._estimator import Training, build, unknown_parameters
 from sweeps.trainers._estimator_model import Model, can_measure, columns, threads
 from sweeps.trainers._metrics import REPORTED, requested
 
-# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
+# Description of this trainer, which is read from the source without an import.
+# `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
     "loop": "train_func",
     "load": "load",
@@ -53,13 +58,15 @@ TRAINER: dict[str, Any] = {
     "options": {
         "estimator": {
             "format": "reference",
-            "description": "a class of estimators, an estimator, or a function that returns an estimator, such as `sklearn.svm:SVC`",
+            "description": "a class of estimators, an estimator, or a function that returns an estimator, "
+            "such as `sklearn.svm:SVC`",
         },
         "steps": {
             "type": "integer",
             "minimum": 1,
             "default": None,
-            "description": "Number of steps, if the estimator has `partial_fit` or `warm_start`; 1 to call `fit`. Default: `max_t`, or 10.",
+            "description": "Number of steps, if the estimator has `partial_fit` or `warm_start`; 1 to call "
+            "`fit`. Default: `max_t`, or 10.",
         },
         "batch_size": {
             "type": "integer",
@@ -70,7 +77,8 @@ TRAINER: dict[str, Any] = {
         "report": {
             "enum": ["asked", "all"],
             "default": "asked",
-            "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
+            "description": "Metrics in each report: `asked` for the metrics that the space file names, or "
+            "`all`.",
         },
     },
     # A value of each option and parameter, or a domain to tune it with, for editors
@@ -90,8 +98,9 @@ def train_func(config: dict[str, Any]) -> None:
         config: The trial's `params`: parameters of the estimator.
 
     Raises:
-        ValueError: The data has no label; or the estimator does not fit the task, has no such parameter, cannot be trained in steps, or
-            does not give the probabilities that a metric needs.
+        ValueError: The data has no label; or the estimator does not fit the task, has no such
+            parameter, cannot be trained in steps, or does not give the probabilities that a metric
+            needs.
     """
     cur = trial.current()
     task, options = require_task(cur.task), cur.options
@@ -101,7 +110,8 @@ def train_func(config: dict[str, Any]) -> None:
     )
     if training.kind == "fit" and (options["steps"] or 1) > 1:
         raise ValueError(
-            f"trainer.steps is {options['steps']}, but `{options['estimator']}` has neither partial_fit nor warm_start"
+            f"trainer.steps is {options['steps']}, but `{options['estimator']}` has neither "
+            "partial_fit nor warm_start"
         )
     usual = [f"valid-{name}" for name in REPORTED[task] if can_measure(name, task, estimator)]
     names = requested(cur, usual)
@@ -144,13 +154,17 @@ def _require_outputs(names: Collection[str], task: str, estimator: Any, referenc
     for name in names:
         if not can_measure(name, task, estimator):
             raise ValueError(
-                f"`{name}` needs probabilities, but `{reference}` has no `predict_proba`; choose a metric of classes, such as "
+                f"`{name}` needs probabilities, but `{reference}` has no `predict_proba`; choose "
+                "a metric of classes, such as "
                 "`valid-accuracy`, or put the estimator into a CalibratedClassifierCV"
             )
 
 
 def _run(training: Training, step: int, train: LabeledRows, classes: int) -> None:
-    """Train one step; see `Training.run`. If the estimator fails because of text, the error names the columns."""
+    """Train one step; see `Training.run`.
+
+    If the estimator fails because of text, the error names the columns.
+    """
     try:
         training.run(step, train.features, train.label, classes, train.weight)
     except ValueError as e:
@@ -166,7 +180,10 @@ def _rows(split: str, cur: trial.Current) -> LabeledRows:
 
 
 def load(folder: str) -> Model:
-    """Load the best model of a checkpoint that `train_func` wrote. This reads a pickle, which can run code."""
+    """Load the best model of a checkpoint that `train_func` wrote.
+
+    This reads a pickle, which can run code.
+    """
     about = json.loads(Path(folder, "model.json").read_text())
     return Model(
         pickle.loads(Path(folder, "model.pkl").read_bytes()), about["task"], about["classes"]
@@ -189,7 +206,10 @@ class _Best(BestStep):
 
     @property
     def estimator(self) -> Any:
-        """The estimator of the best step. If every value so far is NaN, the estimator of the last step."""
+        """The estimator of the best step.
+
+        If every value so far is NaN, the estimator of the last step.
+        """
         return self.training.estimator if self.snapshot is None else self.snapshot
 
     def model(self, estimator: Any) -> Model:
@@ -216,7 +236,10 @@ class _Best(BestStep):
         )
 
     def restore(self) -> int:
-        """Restore the state that `save` wrote. Return the number of the last step before the checkpoint; 0 if there is no checkpoint."""
+        """Restore the state that `save` wrote.
+
+        Return the number of the last step before the checkpoint; 0 if there is no checkpoint.
+        """
         import ray.train
 
         checkpoint = ray.train.get_checkpoint()
@@ -245,6 +268,7 @@ def _dump(estimator: Any, file: Path) -> None:
         file.write_bytes(pickle.dumps(estimator))
     except (pickle.PicklingError, AttributeError, TypeError) as e:
         raise ValueError(
-            f"the estimator cannot be pickled: {e}; define its functions and classes at the top level of a module"
+            f"the estimator cannot be pickled: {e}; define its functions and classes at the top "
+            "level of a module"
         ) from e
     trust.sign(file)

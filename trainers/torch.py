@@ -1,17 +1,24 @@
-"""Train your own PyTorch network. This trainer has the training loop. You bring the network, and optionally the loss.
+"""Train your own PyTorch network. This trainer has the training loop.
+
+You bring the network, and optionally the loss.
 
     trainer: {name: torch, model: "my_nets:Net", loss: "torch.nn:CrossEntropyLoss"}
 
-`TRAINER["options"]` describes the keys of the section `trainer`, and `TRAINER["parameters"]` describes `params`. Each epoch is one step.
+`TRAINER["options"]` describes the keys of the section `trainer`, and `TRAINER["parameters"]`
+describes `params`. Each epoch is one step.
 
-The network gets the prepared columns. All columns of numbers are one float32 tensor of shape (batch, columns), in which missing values are
-0. A column with an array in each row, such as an image, is a tensor of shape (batch, *shape). Arrays of floats become float32; arrays of
-integers keep their dtype. If there are several of these inputs, the network gets them as keyword arguments: `features` for the numbers, and
-each column of arrays under its own name. With a single input, the network gets this input as its only argument.
+The network gets the prepared columns. All columns of numbers are one float32 tensor of shape
+(batch, columns), in which missing values are
+0. A column with an array in each row, such as an image, is a tensor of shape (batch, *shape).
+Arrays of floats become float32; arrays of integers keep their dtype. If there are several of these
+inputs, the network gets them as keyword arguments: `features` for the numbers, and each column of
+arrays under its own name. With a single input, the network gets this input as its only argument.
 
-`model` is a class or function that returns a network. Each name in `params` that `TRAINER["parameters"]` lacks is an argument of `model`.
-The trainer also passes the following arguments if the signature names them without a default: `in_features`, the number of values in a row;
-`input_shape`, the shape of a row; `out_features`, `num_classes` or `outputs`, the number of outputs; and `task`.
+`model` is a class or function that returns a network. Each name in `params` that
+`TRAINER["parameters"]` lacks is an argument of `model`. The trainer also passes the following
+arguments if the signature names them without a default: `in_features`, the number of values in a
+row; `input_shape`, the shape of a row; `out_features`, `num_classes` or `outputs`, the number of
+outputs; and `task`.
 
 | task | outputs | default loss | prediction |
 |---|---|---|---|
@@ -21,9 +28,10 @@ The trainer also passes the following arguments if the signature names them with
 | several labels of 0 and 1 | one for each label | BCEWithLogitsLoss | sigmoid of the outputs |
 | several labels of numbers | one for each label | MSELoss | the outputs, scaled back to the targets' units |
 
-The loss is called with outputs and targets, and returns the mean over the rows. Outputs have the shape (batch,) if there is one output,
-else (batch, outputs). Targets have the shape (batch,): class codes as int64 if there are several outputs, else floats. For several labels,
-targets are floats of shape (batch, labels). With `torch.nn:BCELoss`, the output itself is the probability.
+The loss is called with outputs and targets, and returns the mean over the rows. Outputs have the
+shape (batch,) if there is one output, else (batch, outputs). Targets have the shape (batch,): class
+codes as int64 if there are several outputs, else floats. For several labels, targets are floats of
+shape (batch, labels). With `torch.nn:BCELoss`, the output itself is the probability.
 """
 
 from __future__ import annotations
@@ -64,7 +72,8 @@ from sweeps.trainers._torch_parallel import Ranks
 if TYPE_CHECKING:
     import pandas as pd
 
-# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
+# Description of this trainer, which is read from the source without an import.
+# `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
     "loop": "train_func",
     "backend": "torch",
@@ -81,14 +90,17 @@ TRAINER: dict[str, Any] = {
         "loss": {
             "format": "reference",
             "default": None,
-            "description": "Class of the loss, or the loss as a function of outputs and targets. The default depends on the task.",
+            "description": "Class of the loss, or the loss as a function of outputs and targets. The default "
+            "depends on the task.",
         },
         "dataset": {
             "format": "reference",
             "default": None,
             "description": (
-                "Function of the prepared features (a frame) and of a boolean, true for train. It returns a map-style "
-                "`torch.utils.data.Dataset` whose items are the inputs of one row: a tensor, or a dict of tensors. Without it, the "
+                "Function of the prepared features (a frame) and of a boolean, true for train. It "
+                "returns a map-style "
+                "`torch.utils.data.Dataset` whose items are the inputs of one row: a tensor, or a "
+                "dict of tensors. Without it, the "
                 "columns are the inputs."
             ),
         },
@@ -133,7 +145,8 @@ TRAINER: dict[str, Any] = {
         "epochs": {
             "type": "integer",
             "minimum": 1,
-            "description": "Number of passes over the rows. Each pass sends one report. Default: `max_t`, or 20.",
+            "description": "Number of passes over the rows. Each pass sends one report. Default: `max_t`, or "
+            "20.",
         },
         "batch_size": {
             "type": "integer",
@@ -145,13 +158,15 @@ TRAINER: dict[str, Any] = {
             "type": "integer",
             "minimum": 1,
             "default": 1,
-            "description": "Number of batches for each optimizer step. The step uses the mean gradient over the rows of these batches.",
+            "description": "Number of batches for each optimizer step. The step uses the mean gradient over "
+            "the rows of these batches.",
         },
         "shuffle": {
             "type": "boolean",
             "default": True,
             "description": (
-                "Whether each epoch has another order of the rows. If false, n workers with batches of b rows train at each step on the "
+                "Whether each epoch has another order of the rows. If false, n workers with "
+                "batches of b rows train at each step on the "
                 "same rows as one worker with batches of n * b rows."
             ),
         },
@@ -164,7 +179,8 @@ TRAINER: dict[str, Any] = {
             "type": "integer",
             "minimum": 0,
             "default": 0,
-            "description": "Number of processes of each worker that read items of `trainer.dataset`; 0 to read them in the worker.",
+            "description": "Number of processes of each worker that read items of `trainer.dataset`; 0 to "
+            "read them in the worker.",
         },
         "optimizer": {
             "format": "reference",
@@ -185,8 +201,10 @@ TRAINER: dict[str, Any] = {
             "format": "reference",
             "default": None,
             "description": (
-                "Class of the learning-rate schedule, such as `torch.optim.lr_scheduler:CosineAnnealingLR`. By default, the rate is "
-                "constant. `T_max`, `total_steps` and `max_lr` follow from `epochs` and `lr`, unless `schedule_args` gives them."
+                "Class of the learning-rate schedule, such as "
+                "`torch.optim.lr_scheduler:CosineAnnealingLR`. By default, the rate is "
+                "constant. `T_max`, `total_steps` and `max_lr` follow from `epochs` and `lr`, "
+                "unless `schedule_args` gives them."
             ),
         },
         "schedule_args": {"type": "object", "description": "Arguments of `schedule`, by name."},
@@ -199,7 +217,8 @@ TRAINER: dict[str, Any] = {
             "type": "number",
             "minimum": 0,
             "default": 0.0,
-            "description": "Number of epochs, such as 0.5, in which the learning rate rises linearly to the rate of the schedule.",
+            "description": "Number of epochs, such as 0.5, in which the learning rate rises linearly to the "
+            "rate of the schedule.",
         },
         "clip_norm": {
             "type": "number",
@@ -209,17 +228,20 @@ TRAINER: dict[str, Any] = {
         "precision": {
             "enum": ["fp32", "bf16", "fp16"],
             "default": "fp32",
-            "description": "Precision of the computation. The weights are 32-bit floats in any case. fp16 also scales the loss.",
+            "description": "Precision of the computation. The weights are 32-bit floats in any case. fp16 "
+            "also scales the loss.",
         },
         "patience": {
             "type": "integer",
             "minimum": 1,
-            "description": "End the trial after this many epochs without an improvement. Default: train all epochs.",
+            "description": "End the trial after this many epochs without an improvement. Default: train all "
+            "epochs.",
         },
         "standardize_target": {
             "type": "boolean",
             "default": True,
-            "description": "Whether a regression trains on the target minus its mean, divided by its standard deviation.",
+            "description": "Whether a regression trains on the target minus its mean, divided by its "
+            "standard deviation.",
         },
         "compile": {
             "type": "boolean",
@@ -230,7 +252,8 @@ TRAINER: dict[str, Any] = {
             "enum": ["ddp", "fsdp"],
             "default": "ddp",
             "description": (
-                "How several workers train a network: each has all weights (DistributedDataParallel), or each has a part of the weights "
+                "How several workers train a network: each has all weights "
+                "(DistributedDataParallel), or each has a part of the weights "
                 "(`fully_shard` of the elements of each outermost ModuleList and Sequential)."
             ),
         },
@@ -241,7 +264,8 @@ TRAINER: dict[str, Any] = {
         "report": {
             "enum": ["asked", "all"],
             "default": "asked",
-            "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
+            "description": "Metrics in each report: `asked` for the metrics that the space file names, or "
+            "`all`.",
         },
     },
     # A value of each option and parameter, or a domain to tune it with, for editors
@@ -295,7 +319,8 @@ class UserNetwork(NetworkDefinition):
         columns: The columns that the network reads. None if `dataset` makes the inputs.
         dataset: The function that makes the inputs, as `module:attr`, or None.
         dataset_args: Further arguments of `dataset`, by name.
-        probabilities: True if the output of a binary classification, or of labels of 0 and 1, is a probability.
+        probabilities: True if the output of a binary classification, or of labels of 0 and 1, is a
+            probability.
     """
 
     model: str
@@ -309,12 +334,14 @@ class UserNetwork(NetworkDefinition):
         """Return a newly initialized network.
 
         Raises:
-            ValueError: The arguments do not fit the signature of `model`, or `model` returns no network.
+            ValueError: The arguments do not fit the signature of `model`, or `model` returns no
+                network.
         """
         network = build("trainer.model", self.model, self.arguments)
         if not isinstance(network, nn.Module):
             raise ValueError(
-                f"trainer.model: `{self.model}` returned a {type(network).__name__}, but must return a torch.nn.Module"
+                f"trainer.model: `{self.model}` returned a {type(network).__name__}, but must "
+                "return a torch.nn.Module"
             )
         return network
 
@@ -396,8 +423,8 @@ def train_func(config: dict[str, Any]) -> None:
         config: The trial's `params`; see `TRAINER`.
 
     Raises:
-        ValueError: The data has no label, a column or a parameter is invalid, a requested metric is unknown, or the network has another
-            number of outputs than the task needs.
+        ValueError: The data has no label, a column or a parameter is invalid, a requested metric is
+            unknown, or the network has another number of outputs than the task needs.
     """
     cur = trial.current()
     task, options, rules = require_task(cur.task), cur.options, TRAINER["parameters"]
@@ -409,7 +436,8 @@ def train_func(config: dict[str, Any]) -> None:
     )
     if params["loader_workers"] and options["dataset"] is None:
         raise ValueError(
-            "params.loader_workers: needs trainer.dataset, because without it all inputs are in memory"
+            "params.loader_workers: needs trainer.dataset, because without it all inputs are in "
+            "memory"
         )
     ranks = Ranks.of(params["strategy"])
     torch.set_num_threads(cur.threads)
@@ -456,7 +484,8 @@ def _loss(reference: str, given: dict[str, Any], device: torch.device) -> Any:
 
     Args:
         reference: A class, or a function of outputs and targets, as `module:attr`.
-        given: Arguments of the class, or further arguments of the function, by name. Lists of numbers become tensors.
+        given: Arguments of the class, or further arguments of the function, by name. Lists of
+            numbers become tensors.
         device: Device of the outputs.
     """
     arguments = {
@@ -473,7 +502,9 @@ def _loss(reference: str, given: dict[str, Any], device: torch.device) -> Any:
 def _data(
     cur: trial.Current, definition: UserNetwork, device: torch.device, workers: int
 ) -> tuple[UserNetwork, tuple[Split, Split]]:
-    """Read train and valid. Return the definition with the columns that the network reads, and the two splits.
+    """Read train and valid.
+
+    Return the definition with the columns that the network reads, and the two splits.
 
     Args:
         cur: The trial.
@@ -511,7 +542,8 @@ def _network(
 
     Args:
         definition: Definition of the network, with the arguments in `params`.
-        rows: Rows of train. The network computes its outputs for the first row, so that its number of outputs is known.
+        rows: Rows of train. The network computes its outputs for the first row, so that its number
+            of outputs is known.
         cur: The trial.
 
     Raises:
@@ -538,14 +570,16 @@ def _network(
         found = call(network, rows.first())
     if not isinstance(found, torch.Tensor):
         raise ValueError(
-            f"trainer.model: the network returned a {type(found).__name__}, but must return a tensor"
+            f"trainer.model: the network returned a {type(found).__name__}, but must return a "
+            "tensor"
         )
     sizes = {outputs, 2} if cur.task == "binary" and not definition.probabilities else {outputs}
     size = found.shape[1] if found.ndim == 2 else 1
     if found.ndim > 2 or len(found) != 1 or size not in sizes:
         wanted = " or ".join(f"(batch, {size})" for size in sorted(sizes))
         raise ValueError(
-            f"trainer.model: for a batch of 1 row, the outputs have the shape {tuple(found.shape)}, but must have {wanted}"
+            "trainer.model: for a batch of 1 row, the outputs have the shape "
+            f"{tuple(found.shape)}, but must have {wanted}"
         )
     return network, replace(definition, outputs=size)
 
@@ -566,5 +600,6 @@ def _require_arguments(function: Any, definition: UserNetwork) -> None:
         if name not in signature:
             hint = did_you_mean(name, [*signature, *TRAINER["parameters"]])
             raise ValueError(
-                f"params.{name} is neither a parameter of torch nor an argument of `{definition.model}`; {hint}"
+                f"params.{name} is neither a parameter of torch nor an argument of "
+                f"`{definition.model}`; {hint}"
             )

@@ -2,9 +2,10 @@
 
 `TRAINER["parameters"]` describes `params`.
 
-Each epoch sends one report, with the metrics that objectives and constraints name. `valid-rmse` and `valid-mae` have the unit of the
-target. If the trial is not stopped, the other metrics of train and valid are measured after the last epoch, for the model of the best epoch
-(`Current.report_final`). With `params.report: all`, every epoch reports all metrics of `TRAINER["metrics"]`.
+Each epoch sends one report, with the metrics that objectives and constraints name. `valid-rmse` and
+`valid-mae` have the unit of the target. If the trial is not stopped, the other metrics of train and
+valid are measured after the last epoch, for the model of the best epoch (`Current.report_final`).
+With `params.report: all`, every epoch reports all metrics of `TRAINER["metrics"]`.
 
 A missing value becomes 0. Scale the columns (`StandardScaler`), so that 0 is the mean.
 """
@@ -31,7 +32,8 @@ from sweeps.trainers._torch_parallel import Ranks
 if TYPE_CHECKING:
     import pandas as pd
 
-# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
+# Description of this trainer, which is read from the source without an import.
+# `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
     "loop": "train_func",
     "backend": "torch",
@@ -97,12 +99,14 @@ TRAINER: dict[str, Any] = {
         "epochs": {
             "type": "integer",
             "minimum": 1,
-            "description": "Number of passes over the rows. Each pass sends one report. Default: `max_t`, or 20.",
+            "description": "Number of passes over the rows. Each pass sends one report. Default: `max_t`, or "
+            "20.",
         },
         "report": {
             "enum": ["asked", "all"],
             "default": "asked",
-            "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
+            "description": "Metrics in each report: `asked` for the metrics that the space file names, or "
+            "`all`.",
         },
     },
     # A value of each option and parameter, or a domain to tune it with, for editors
@@ -138,7 +142,8 @@ class Architecture(NetworkDefinition):
     def build(self) -> nn.Module:
         """Return a newly initialized network.
 
-        The network does not use BatchNorm. BatchNorm fails if the last batch has one row, and its state differs between the ranks of DDP.
+        The network does not use BatchNorm. BatchNorm fails if the last batch has one row, and its
+        state differs between the ranks of DDP.
         """
         layers: list[nn.Module] = []
         size = len(self.columns)
@@ -168,8 +173,9 @@ class Model:
     def predict(self, features: pd.DataFrame) -> np.ndarray:
         """Predict prepared rows. The result has the format of `NetworkDefinition.predictions`.
 
-        The prediction for a row does not depend on other rows, except for the last bits if a layer has 1,000 units or more. The rounding of
-        a matrix product depends on its number of rows, so rows are predicted in blocks of `BLOCK` rows.
+        The prediction for a row does not depend on other rows, except for the last bits if a layer
+        has 1,000 units or more. The rounding of a matrix product depends on its number of rows, so
+        rows are predicted in blocks of `BLOCK` rows.
         """
         inputs = Columns(self.architecture.columns).tensors(features)[NUMBERS]
         rows = len(inputs)
@@ -182,7 +188,9 @@ class Model:
 
 
 def _widened(network: nn.Module) -> nn.Module:
-    """Return the same network with at least `WIDTH` units in each layer. The weights of the new units are 0.
+    """Return the same network with at least `WIDTH` units in each layer.
+
+    The weights of the new units are 0.
 
     In a narrower layer, the last bits of a prediction depend on the position of the row.
     """
@@ -214,7 +222,8 @@ def train_func(config: dict[str, Any]) -> None:
         config: The trial's `params`; see `TRAINER`.
 
     Raises:
-        ValueError: The data has no label, a column is not numeric, or a parameter or a requested metric is unknown.
+        ValueError: The data has no label, a column is not numeric, or a parameter or a requested
+            metric is unknown.
     """
     cur = trial.current()
     task = require_task(cur.task)

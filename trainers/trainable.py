@@ -1,9 +1,10 @@
 """Train a class for Ray Tune, a subclass of `ray.tune.Trainable`: `trainer: {trainable: "my_mod:MyTrainable"}`.
 
-Each call of `step` is one report. The trial ends when `step` returns `done: True`, at the scheduler's `max_t`, or when the scheduler stops
-the trial. A report has a checkpoint, which `save_checkpoint` writes, if its step is the best one so far, if a checkpoint is due, or if
-`step` returned `should_checkpoint: True`. As in Ray Tune, the working directory is the trial's folder, unless the environment variable
-`RAY_CHDIR_TO_TRIAL_DIR` is 0.
+Each call of `step` is one report. The trial ends when `step` returns `done: True`, at the
+scheduler's `max_t`, or when the scheduler stops the trial. A report has a checkpoint, which
+`save_checkpoint` writes, if its step is the best one so far, if a checkpoint is due, or if `step`
+returned `should_checkpoint: True`. As in Ray Tune, the working directory is the trial's folder,
+unless the environment variable `RAY_CHDIR_TO_TRIAL_DIR` is 0.
 """
 
 from __future__ import annotations
@@ -58,11 +59,13 @@ TRAINER: dict[str, Any] = {
     # A value of each option and parameter, or a domain to tune it with, for editors
     "examples": {"trainable": "my_mod:MyTrainable"},
 }
-# Files of a checkpoint: the state of this loop, and the dict that `save_checkpoint` returned, which Ray pickles.
+# Files of a checkpoint: the state of this loop, and the dict that `save_checkpoint` returned, which
+# Ray pickles.
 STATE, DICT = "sweeps_trainable.json", "_dict_checkpoint.pkl"
 # Counters of `Trainable`, which continue in a resumed trial.
 COUNTERS = (TRAINING_ITERATION, TIME_TOTAL_S, TIMESTEPS_TOTAL, EPISODES_TOTAL)
-# Values that `Trainable.train` adds to the dict of `step`, and that describe the process or control the loop.
+# Values that `Trainable.train` adds to the dict of `step`, and that describe the process or control
+# the loop.
 NOT_REPORTED = {*AUTO_RESULT_KEYS, TRIAL_ID, DONE, SHOULD_CHECKPOINT} - {
     TIMESTEPS_TOTAL,
     EPISODES_TOTAL,
@@ -162,7 +165,8 @@ def make(cls: Any, config: dict[str, Any], cur: trial.Current, earlier: Any) -> 
         cls: The class.
         config: The trial's `params`.
         cur: The trial.
-        earlier: Instance of an earlier trial, which is used again if `reset_config` returns True. None if there is no such instance.
+        earlier: Instance of an earlier trial, which is used again if `reset_config` returns True.
+            None if there is no such instance.
     """
     config = copy.deepcopy(config) | {
         TRIAL_INFO: TrialInfo(cur.trial, ray.train.get_context().get_experiment_name())
@@ -179,8 +183,9 @@ def make(cls: Any, config: dict[str, Any], cur: trial.Current, earlier: Any) -> 
 def can_be_reused(instance: Any) -> bool:
     """Return whether a later trial on this worker may use an instance again.
 
-    The class must have `reset_config`. It must not have `cleanup`, which is called at the end of each trial. An instance that has started
-    processes cannot be reused, because the trial's processes are killed at its end.
+    The class must have `reset_config`. It must not have `cleanup`, which is called at the end of
+    each trial. An instance that has started processes cannot be reused, because the trial's
+    processes are killed at its end.
     """
     cls = type(instance)
     frees = cls.cleanup is not Trainable.cleanup or cls.stop is not Trainable.stop
@@ -195,7 +200,8 @@ def train(instance: Any, cur: trial.Current) -> None:
     """Call `step` until the trial ends, and report each step.
 
     Args:
-        instance: The instance. If there is a checkpoint, the instance continues from the checkpoint.
+        instance: The instance. If there is a checkpoint, the instance continues from the
+            checkpoint.
         cur: The trial.
     """
     progress = restore(instance)
@@ -216,7 +222,10 @@ def train(instance: Any, cur: trial.Current) -> None:
 
 
 def number(metrics: Mapping[str, Any], name: str | None) -> float:
-    """Return a metric, whose name has dots if the metric is in a nested dict. Return NaN if the metric is missing or not a number."""
+    """Return a metric, whose name has dots if the metric is in a nested dict.
+
+    Return NaN if the metric is missing or not a number.
+    """
     try:
         return float(flatten_dict(dict(metrics), delimiter=".")[name])
     except (
@@ -240,7 +249,10 @@ def save(instance: Any, progress: Progress, folder: Path) -> None:
 
 
 def restore(instance: Any) -> Progress:
-    """Let an instance continue from the trial's checkpoint, if there is one. Return the trial's progress until then."""
+    """Let an instance continue from the trial's checkpoint, if there is one.
+
+    Return the trial's progress until then.
+    """
     checkpoint = ray.train.get_checkpoint()
     if checkpoint is None:
         return Progress()

@@ -1,14 +1,17 @@
 """Train a model of Hugging Face's Transformers with `transformers.Trainer`, on one worker or on several workers.
 
-The option `model` names a function that returns the model. `tokenizer` names a function that returns a tokenizer, and `dataset` a function
-that converts prepared rows to the inputs of the model. Without `dataset`, the tokenizer encodes the text of one column, or of a pair of
-columns. `params` has the arguments of `transformers.TrainingArguments`, such as `learning_rate`, and the arguments that the signatures of
-these functions name. A signature may also name `num_labels` (the number of classes, or 1 for a regression), `vocab_size`, `in_features`
-(the number of columns) and `task`.
+The option `model` names a function that returns the model. `tokenizer` names a function that
+returns a tokenizer, and `dataset` a function that converts prepared rows to the inputs of the
+model. Without `dataset`, the tokenizer encodes the text of one column, or of a pair of columns.
+`params` has the arguments of `transformers.TrainingArguments`, such as `learning_rate`, and the
+arguments that the signatures of these functions name. A signature may also name `num_labels` (the
+number of classes, or 1 for a regression), `vocab_size`, `in_features` (the number of columns) and
+`task`.
 
-Each rank has other rows of train, and all rows of valid. One step is an evaluation: after each epoch, or after `eval_steps` steps of the
-optimizer with `eval_strategy: steps`. A step reports `train-loss` (since the step before), `valid-loss`, and the metrics that objectives
-and constraints name.
+Each rank has other rows of train, and all rows of valid. One step is an evaluation: after each
+epoch, or after `eval_steps` steps of the optimizer with `eval_strategy: steps`. A step reports
+`train-loss` (since the step before), `valid-loss`, and the metrics that objectives and constraints
+name.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ from sweeps.trainers._transformers_model import (
     outputs_of,
 )
 
-# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
+# Description of this trainer, which is read from the source without an import.
+# `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
     "loop": "train_func",
     "backend": "torch",
@@ -85,20 +89,24 @@ TRAINER: dict[str, Any] = {
         "tokenizer": {
             "format": "reference",
             "default": None,
-            "description": "a function that returns a tokenizer, or another object with `save_pretrained` such as an image processor",
+            "description": "a function that returns a tokenizer, or another object with `save_pretrained` "
+            "such as an image processor",
         },
         "dataset": {
             "format": "reference",
             "default": None,
             "description": (
-                "a function of prepared rows (a DataFrame without the label) that returns the model's inputs: a mapping from names of "
-                "inputs to their values for all rows, or a sequence with a mapping for each row. Default: the tokenizer encodes the text"
+                "a function of prepared rows (a DataFrame without the label) that returns the "
+                "model's inputs: a mapping from names of "
+                "inputs to their values for all rows, or a sequence with a mapping for each row. "
+                "Default: the tokenizer encodes the text"
             ),
         },
         "standardize_target": {
             "type": "boolean",
             "default": True,
-            "description": "For a regression, whether the model learns `(target - mean) / standard deviation`.",
+            "description": "For a regression, whether the model learns `(target - mean) / standard "
+            "deviation`.",
         },
     },
     # The parameters of the user's functions have any name.
@@ -178,13 +186,15 @@ TRAINER: dict[str, Any] = {
         "lr_scheduler_type": {
             "type": "string",
             "default": "linear",
-            "description": "Schedule of the learning rate, such as `linear`, `cosine`, `constant_with_warmup` or `reduce_lr_on_plateau`.",
+            "description": "Schedule of the learning rate, such as `linear`, `cosine`, "
+            "`constant_with_warmup` or `reduce_lr_on_plateau`.",
         },
         "warmup_steps": {
             "type": "number",
             "minimum": 0,
             "default": 0,
-            "description": "Steps of the optimizer in which the learning rate rises; below 1, a fraction of all steps.",
+            "description": "Steps of the optimizer in which the learning rate rises; below 1, a fraction of "
+            "all steps.",
         },
         "label_smoothing_factor": {
             "type": "number",
@@ -211,17 +221,20 @@ TRAINER: dict[str, Any] = {
         "eval_steps": {
             "type": "number",
             "exclusiveMinimum": 0,
-            "description": "Steps of the optimizer between evaluations; below 1, a fraction of all steps. For `eval_strategy: steps`.",
+            "description": "Steps of the optimizer between evaluations; below 1, a fraction of all steps. "
+            "For `eval_strategy: steps`.",
         },
         "max_length": {
             "type": "integer",
             "minimum": 1,
-            "description": "Number of tokens to which a text is cut. Default: the tokenizer's limit. With `dataset`, its argument.",
+            "description": "Number of tokens to which a text is cut. Default: the tokenizer's limit. With "
+            "`dataset`, its argument.",
         },
         "report": {
             "enum": ["asked", "all"],
             "default": "asked",
-            "description": "Metrics in each report: `asked` for the losses and the metrics that the space file names, or `all`.",
+            "description": "Metrics in each report: `asked` for the losses and the metrics that the space "
+            "file names, or `all`.",
         },
     },
     # A value of each option and parameter, or a domain to tune it with, for editors
@@ -248,7 +261,8 @@ TRAINER: dict[str, Any] = {
         "dataset": "my_data:Texts",
     },
 }
-# Arguments of `TrainingArguments` that the trainer sets itself, and arguments that would break its reports and checkpoints.
+# Arguments of `TrainingArguments` that the trainer sets itself, and arguments that would break its
+# reports and checkpoints.
 RESERVED = (
     *(
         "auto_find_batch_size",
@@ -302,7 +316,8 @@ def train_func(config: dict[str, Any]) -> None:
         config: The trial's `params`; see `TRAINER`.
 
     Raises:
-        ValueError: The data has no label, or a parameter, an option or a requested metric is unknown or missing.
+        ValueError: The data has no label, or a parameter, an option or a requested metric is
+            unknown or missing.
     """
     import ray.train
     import ray.train.huggingface.transformers as ray_transformers
@@ -352,11 +367,13 @@ def _parts(config: Mapping[str, Any], cur: trial.Current, ranks: Ranks) -> _Part
     """Call the user's functions, and split a trial's `params` among them and `TrainingArguments`.
 
     Raises:
-        ValueError: A parameter is unknown or is one of `RESERVED`; or neither `tokenizer` nor `dataset` is set.
+        ValueError: A parameter is unknown or is one of `RESERVED`; or neither `tokenizer` nor
+            `dataset` is set.
     """
     if cur.options["tokenizer"] is None and cur.options["dataset"] is None:
         raise ValueError(
-            "the trainer `transformers` needs `trainer.tokenizer` for text, or `trainer.dataset` for other data"
+            "the trainer `transformers` needs `trainer.tokenizer` for text, or `trainer.dataset` "
+            "for other data"
         )
     options = cur.options | {
         "dataset": cur.options["dataset"] or f"{encoded.__module__}:{encoded.__name__}"
@@ -427,7 +444,9 @@ def _class_of(value: Any) -> str:
 def _split(
     split: str, cur: trial.Current, description: Description, tokenizer: Any, key: str
 ) -> tuple[Any, np.ndarray]:
-    """Return the inputs and the labels of this rank's rows. Inputs that an earlier trial encoded in the same way are used again.
+    """Return the inputs and the labels of this rank's rows.
+
+    Inputs that an earlier trial encoded in the same way are used again.
 
     Args:
         split: "train" or "valid".
@@ -461,7 +480,8 @@ def _training_arguments(
     defaults = {
         "eval_strategy": "epoch",
         "num_train_epochs": cur.sweep_max_t or 3,
-        # All ranks have the same number of rows, so the average over the ranks' batches is the average over the rows.
+        # All ranks have the same number of rows, so the average over the ranks' batches is the
+        # average over the rows.
         "average_tokens_across_devices": False,
     }
     return transformers.TrainingArguments(
@@ -481,8 +501,8 @@ def _fitting(
 ) -> Path:
     """Return a checkpoint of Transformers whose counts of steps fit this training.
 
-    Transformers computes the epoch from the count. If the trial continues with another number of workers or, under PBT, with other batches,
-    an epoch has another number of steps.
+    Transformers computes the epoch from the count. If the trial continues with another number of
+    workers or, under PBT, with other batches, an epoch has another number of steps.
 
     Args:
         latest: Folder of the checkpoint.
@@ -523,7 +543,10 @@ class _Trainer(transformers.Trainer):
         self.remove_callback(PrinterCallback)
 
     def get_train_dataloader(self) -> torch.utils.data.DataLoader[Any]:
-        """Return the batches of this rank. `Accelerator.prepare` is not called, because it would share the rows among the ranks again."""
+        """Return the batches of this rank.
+
+        `Accelerator.prepare` is not called, because it would share the rows among the ranks again.
+        """
         rows = self.parts.rows["train"]
         self.batches = Batches(
             len(rows), self._train_batch_size, seed_of(self.args.seed, self.steps.ranks.rank)
@@ -547,7 +570,10 @@ class _Trainer(transformers.Trainer):
         return scheduler
 
     def evaluate(self, *arguments: Any, **more: Any) -> dict[str, float]:
-        """End a step, and report it. If a checkpoint is due, Transformers saves first, and `_Reports.on_save` reports the step."""
+        """End a step, and report it.
+
+        If a checkpoint is due, Transformers saves first, and `_Reports.on_save` reports the step.
+        """
         metrics = self.measure()
         due = self.steps.end(
             metrics, self.parts.network, last=self.state.global_step >= self.state.max_steps
@@ -660,7 +686,10 @@ class _Reports(transformers.TrainerCallback):
         self.train_loss = (logs or {}).get("loss", self.train_loss)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Report a step with a checkpoint. Transformers has just saved its own checkpoint into `output_dir`."""
+        """Report a step with a checkpoint.
+
+        Transformers has just saved its own checkpoint into `output_dir`.
+        """
         saved = Path(args.output_dir, f"checkpoint-{state.global_step}")
         report(
             self.metrics,

@@ -1,17 +1,20 @@
 """Train gradient-boosted trees with XGBoost, on one or several workers. A step is a boosting round.
 
-`params` has XGBoost's own parameters, and `num_boost_round` (default: the scheduler's `max_t`, or 100). The objective, the number of
-classes, the number of threads and the seed follow from the trial, unless `params` sets them. `params.patience` ends the training earlier.
+`params` has XGBoost's own parameters, and `num_boost_round` (default: the scheduler's `max_t`, or
+100). The objective, the number of classes, the number of threads and the seed follow from the
+trial, unless `params` sets them. `params.patience` ends the training earlier.
 `sweeps.trainers._rounds` chooses the rounds that are reported.
 
-A report has only the metrics that objectives, constraints and `params.eval_metric` name, because each metric takes time. The metrics
-of `eval_metric` are measured on valid. Objectives and constraints may also name metrics that only `sweeps.core.metrics` has.
+A report has only the metrics that objectives, constraints and `params.eval_metric` name, because
+each metric takes time. The metrics of `eval_metric` are measured on valid. Objectives and
+constraints may also name metrics that only `sweeps.core.metrics` has.
 
-If the trial is not stopped, more metrics are measured after the last round, on train and valid, for the model of the best round
-(`Current.report_final`). If `params.eval_metric` is set, these are the metrics in `params.eval_metric`. Otherwise they are logloss, error
-and auc for two classes, mlogloss and merror for more classes, and rmse and mae for a regression. For several label columns, they are
-logloss and error, or rmse and mae, over all columns. If an error rate is among these metrics, `valid-accuracy` is added. With
-`params.report: all`, every report has all of these metrics.
+If the trial is not stopped, more metrics are measured after the last round, on train and valid, for
+the model of the best round (`Current.report_final`). If `params.eval_metric` is set, these are the
+metrics in `params.eval_metric`. Otherwise they are logloss, error and auc for two classes, mlogloss
+and merror for more classes, and rmse and mae for a regression. For several label columns, they are
+logloss and error, or rmse and mae, over all columns. If an error rate is among these metrics,
+`valid-accuracy` is added. With `params.report: all`, every report has all of these metrics.
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ from sweeps.trainers._xgboost_metrics import METRICS, final_metrics, metric_name
 if TYPE_CHECKING:
     import pandas as pd
 
-# Description of this trainer, which is read from the source without an import. `sweeps/space/trainer_definition.py` explains the keys.
+# Description of this trainer, which is read from the source without an import.
+# `sweeps/space/trainer_definition.py` explains the keys.
 TRAINER: dict[str, Any] = {
     "loop": "train_func",
     "backend": "xgboost",
@@ -98,8 +102,8 @@ TRAINER: dict[str, Any] = {
         "multioutput": ["rmse", "mae"],
     },
     "all_metrics": True,
-    # New versions of XGBoost add parameters. Therefore, names that are not listed below are passed to XGBoost, unless they are similar to a
-    # listed name.
+    # New versions of XGBoost add parameters. Therefore, names that are not listed below are passed
+    # to XGBoost, unless they are similar to a listed name.
     "additional_parameters": True,
     "parameters": {
         "num_boost_round": {
@@ -115,7 +119,8 @@ TRAINER: dict[str, Any] = {
         "report": {
             "enum": ["asked", "all"],
             "default": "asked",
-            "description": "Metrics in each report: `asked` for the metrics that the space file names, or `all`.",
+            "description": "Metrics in each report: `asked` for the metrics that the space file names, or "
+            "`all`.",
         },
         "booster": {
             "enum": ["gbtree", "gblinear", "dart"],
@@ -389,7 +394,8 @@ TRAINER: dict[str, Any] = {
         },
         "device": {
             "type": "string",
-            "description": "`cpu` or `cuda`. The default is `cuda` if the worker has a GPU, and `cpu` otherwise.",
+            "description": "`cpu` or `cuda`. The default is `cuda` if the worker has a GPU, and `cpu` "
+            "otherwise.",
         },
         "nthread": {
             "type": "integer",
@@ -473,12 +479,14 @@ OBJECTIVES = {
 # Parameters of the trainer, which XGBoost does not have
 OWN = ("num_boost_round", "patience", "report", "eval_metric")
 ALIASES = {"nthread": "n_jobs", "seed": "random_state"}
-# Boosters whose rounds cannot be sliced: later rounds of dart change the weights of earlier trees, and gblinear has no trees.
+# Boosters whose rounds cannot be sliced: later rounds of dart change the weights of earlier trees,
+# and gblinear has no trees.
 UNSLICEABLE = ("dart", "gblinear")
 SAMPLING = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
 FEW = 2_000  # up to this number of rows, a loaded model predicts with one thread
 LARGE = 400_000  # from this number of values in a rank's table, a round takes several milliseconds
-QUANTILES_FROM = 16_000_000  # from this number of values in a rank's table, a `DMatrix` would hold at least 128 MB
+# from this number of values in a rank's table, a `DMatrix` would hold at least 128 MB
+QUANTILES_FROM = 16_000_000
 
 
 def train_func(config: dict[str, Any]) -> None:
@@ -488,7 +496,8 @@ def train_func(config: dict[str, Any]) -> None:
         config: The trial's `params`: XGBoost's parameters, and the trainer's own (`OWN`).
 
     Raises:
-        ValueError: The data has no label, a column is not numeric, or XGBoost does not have a requested metric.
+        ValueError: The data has no label, a column is not numeric, or XGBoost does not have a
+            requested metric.
     """
     import ray.train
 
@@ -516,7 +525,8 @@ def train_func(config: dict[str, Any]) -> None:
     interval = _renewal_interval(params, train.num_row() * train.num_col())
     renewals = rounds.resumable(interval)
     is_checked = False
-    # `xgb.train` is not used, because it counts rounds from 0 again after a resume, and the number of a round is its seed.
+    # `xgb.train` is not used, because it counts rounds from 0 again after a resume, and the number
+    # of a round is its seed.
     for step in rounds.after(done, best):
         if interval and (step - 1 in renewals or step - 1 in cur.milestones) and step > done + 1:
             _renew(booster, params)
@@ -552,9 +562,12 @@ def train_func(config: dict[str, Any]) -> None:
 
 
 def max_bin(params: dict[str, Any]) -> int | None:
-    """Return the number of bins if XGBoost's `hist` method grows the trees on a CPU. Otherwise, return None.
+    """Return the number of bins if XGBoost's `hist` method grows the trees on a CPU.
 
-    This method needs only the bins of the values. It grows exactly the same trees with a `QuantileDMatrix` as with a `DMatrix`.
+    Otherwise, return None.
+
+    This method needs only the bins of the values. It grows exactly the same trees with a
+    `QuantileDMatrix` as with a `DMatrix`.
     """
     on_cpu = str(params.get("device", "cpu")) == "cpu"
     hist = (
@@ -574,13 +587,13 @@ def max_bin(params: dict[str, Any]) -> int | None:
 def _matrices(cur: trial.Current, bins: int | None) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
     """Return this rank's rows of train and the rows of valid as matrices without column names, and the names and types of the columns.
 
-    Large tables become instances of `QuantileDMatrix`, which take a fifth of the memory. A worker keeps only one pair of these, because
-    they depend on the number of bins.
+    Large tables become instances of `QuantileDMatrix`, which take a fifth of the memory. A worker
+    keeps only one pair of these, because they depend on the number of bins.
 
     Args:
         cur: The trial.
-        bins: See `max_bin`. None if the trial continues from a checkpoint, too: a `QuantileDMatrix` predicts exactly only for trees that
-            were grown with the same bins.
+        bins: See `max_bin`. None if the trial continues from a checkpoint, too: a `QuantileDMatrix`
+            predicts exactly only for trees that were grown with the same bins.
     """
     train = functools.cache(lambda: _shard("train"))
     if bins is not None and cur.cached("xgboost.values", lambda: train().size) >= QUANTILES_FROM:
@@ -604,7 +617,10 @@ def _matrices(cur: trial.Current, bins: int | None) -> tuple[xgb.DMatrix, xgb.DM
 def _quantile_matrices(
     cur: trial.Current, train: pd.DataFrame, valid: pd.DataFrame, bins: int
 ) -> tuple[xgb.DMatrix, xgb.DMatrix, Columns]:
-    """Build the matrices of large tables; see `_matrices`. If bins are not exact for valid, its matrix is a `DMatrix`."""
+    """Build the matrices of large tables; see `_matrices`.
+
+    If bins are not exact for valid, its matrix is a `DMatrix`.
+    """
     rows = matrix(train, cur.label, cur.threads, cur.weight, bins)
     exact = fits_bins(valid.drop(columns=[*label_columns(cur.label), QUERY], errors="ignore"), rows)
     others = (
@@ -648,8 +664,9 @@ class Model:
         self.booster = booster
         config = booster.save_config()
         self._logits = LOGITS in config
-        # One thread predicts a few rows faster than several threads. Boosters that cannot be sliced do not use this method: they accept
-        # only a DMatrix, or the last bits of their predictions for an array differ.
+        # One thread predicts a few rows faster than several threads. Boosters that cannot be sliced
+        # do not use this method: they accept only a DMatrix, or the last bits of their predictions
+        # for an array differ.
         self._few = (
             None if any(f'"name":"{kind}"' in config for kind in UNSLICEABLE) else booster.copy()
         )
@@ -663,8 +680,8 @@ class Model:
             features: The training columns, in their order.
 
         Returns:
-            A float64 array with the probability of the second class, shape (n,); the probabilities of k classes, shape (n, k); or the
-            values of a regression, shape (n,).
+            A float64 array with the probability of the second class, shape (n,); the probabilities
+            of k classes, shape (n, k); or the values of a regression, shape (n,).
         """
         codes = with_codes(features)
         if (
@@ -678,7 +695,8 @@ class Model:
                 infinite := np.isinf(values).any(axis=0)
             ).any():  # A DMatrix refuses such a value too.
                 raise ValueError(
-                    f"a value of the column `{features.columns[infinite][0]}` is infinite, or too large for a 32-bit float"
+                    f"a value of the column `{features.columns[infinite][0]}` is infinite, or too "
+                    "large for a 32-bit float"
                 )
             out = self._few.inplace_predict(values, validate_features=False).astype(np.float64)
             return 1.0 / (1.0 + np.exp(-out)) if self._logits else out
@@ -686,7 +704,9 @@ class Model:
 
 
 def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
-    """Return XGBoost's parameters: the defaults for the trial, overridden by `config`. `eval_metric` is not included.
+    """Return XGBoost's parameters: the defaults for the trial, overridden by `config`.
+
+    `eval_metric` is not included.
 
     Args:
         config: The trial's `params`.
@@ -700,7 +720,8 @@ def parameters(config: dict[str, Any], cur: trial.Current) -> dict[str, Any]:
             "params.early_stopping_rounds is not a parameter of this trainer; write `patience`"
         )
     task = str(cur.task)
-    # With a seed for each round, a resumed trial samples the same rows and columns as an uninterrupted one.
+    # With a seed for each round, a resumed trial samples the same rows and columns as an
+    # uninterrupted one.
     defaults: dict[str, Any] = {
         "objective": OBJECTIVES[task],
         "nthread": cur.threads,
@@ -741,12 +762,15 @@ def _booster(
 def _renewal_interval(params: dict[str, Any], values: int) -> int:
     """Return the number of rounds between two calls of `_renew`; 0 if `_renew` is never called.
 
-    XGBoost's updater samples columns with a random state that no model file contains. The state is seeded when the updater is created. The
-    updater is therefore created again at fixed rounds, and only these rounds have checkpoints. A resumed trial then grows the same trees as
-    an uninterrupted one. Each call takes 0.6 ms. A small table therefore has at least 50 rounds between two calls; a table with at least
-    `LARGE` values has at least 1 round. `values` is the number of values in this rank's table.
+    XGBoost's updater samples columns with a random state that no model file contains. The state is
+    seeded when the updater is created. The updater is therefore created again at fixed rounds, and
+    only these rounds have checkpoints. A resumed trial then grows the same trees as an
+    uninterrupted one. Each call takes 0.6 ms. A small table therefore has at least 50 rounds
+    between two calls; a table with at least `LARGE` values has at least 1 round. `values` is the
+    number of values in this rank's table.
 
-    If no columns or rows are sampled, no call is needed. On a GPU, or with the user's own `updater`, a resumed trial samples other columns.
+    If no columns or rows are sampled, no call is needed. On a GPU, or with the user's own
+    `updater`, a resumed trial samples other columns.
     """
     draws = any(float(params.get(name, 1)) < 1 for name in SAMPLING)
     if (

@@ -1,8 +1,9 @@
 """Commands of the benchmark of search quality.
 
-`python -m benchmarks.search_quality run --minutes 7` adds replays to reports/search_quality.jsonl. It may be interrupted at any time.
-`--half held` replays the tasks that are looked at once, before a report. `... bound` adds replays of `tpe` with and without the bound on
-its kernels. `... report` writes reports/search_quality.md from these replays. `... cost` measures the time of a suggestion.
+`python -m benchmarks.search_quality run --minutes 7` adds replays to reports/search_quality.jsonl.
+It may be interrupted at any time. `--half held` replays the tasks that are looked at once, before a
+report. `... bound` adds replays of `tpe` with and without the bound on its kernels. `... report`
+writes reports/search_quality.md from these replays. `... cost` measures the time of a suggestion.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ def run(
     out: Path = RESULTS,
     by_cost: bool = False,
 ) -> None:
-    """Run the replays that are not recorded yet, seed by seed, until the time is over. With `by_cost`, tasks without costs are left out."""
+    """Run the replays that are not recorded yet, seed by seed, until the time is over.
+
+    With `by_cost`, tasks without costs are left out.
+    """
     until = time.time() + 60 * minutes
     done = {(r["method"], r["task"], r["seed"]): len(r["regret"]) for r in report.read(out)}
     for seed in seeds:

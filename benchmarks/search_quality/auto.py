@@ -1,9 +1,11 @@
-"""Measure what the choice of `search.algorithm: auto` rests on: `python -m benchmarks.search_quality.auto --help`.
+"""Measure what the choice of `search.algorithm: auto` rests on: `python -m
+benchmarks.search_quality.auto --help`.
 
-Which algorithm is better with many trials, with several objectives, and in the same wall time if a trial costs less than a
-suggestion? All tasks are tasks for development.
+Which algorithm is better with many trials, with several objectives, and in the same wall time if a
+trial costs less than a suggestion? All tasks are tasks for development.
 
-`... run` adds replays to reports/search_quality_auto.jsonl; it may be interrupted at any time. `... report` writes the tables.
+`... run` adds replays to reports/search_quality_auto.jsonl; it may be interrupted at any time. `...
+report` writes the tables.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from benchmarks.search_quality.tasks import STEPS, Task, task
 
 RESULTS = Path(__file__).parents[2] / "reports" / "search_quality_auto.jsonl"
 
-# Replays of many trials. The budgets of a replay are the last one, halved again and again, with five more between each two.
+# Replays of many trials. The budgets of a replay are the last one, halved again and again, with
+# five more between each two.
 TASKS = ("rough_0", "mixed_1", "smooth_1", "hartmann6", "conditional_1", "failing_0")
 LAST = {
     "sweeps gp": 200,
@@ -41,7 +44,8 @@ LAST = {
 }
 LAST |= {"sweeps gp, none": 1000, "sweeps tpe, none": 1000, "sweeps random, none": 1000}
 
-# A wall time is computed from a replay: training of a step, and for each trial a suggestion and the other work of sweeps (reports/LOG.md).
+# A wall time is computed from a replay: training of a step, and for each trial a suggestion and the
+# other work of sweeps (reports/LOG.md).
 TRIAL_SECONDS = 0.02
 WALL_TIMES = (
     (0, 10),
@@ -108,7 +112,10 @@ class Counted:
 
 
 def replay_many(method: str, name: str, seed: int) -> dict[str, Any]:
-    """Replay a task up to the method's last budget. Return the regret and the number of started trials at each budget."""
+    """Replay a task up to the method's last budget.
+
+    Return the regret and the number of started trials at each budget.
+    """
     one = task(name, seed)
     budgets = [LAST[method] * 2 ** (-i / 6) for i in range(60, -1, -1)]
     counted = Counted(METHODS[method](one, seed))
@@ -127,7 +134,9 @@ def replay_many(method: str, name: str, seed: int) -> dict[str, Any]:
 
 
 def many_trials(rows: Sequence[dict], methods: Sequence[str], marks: Sequence[int]) -> str:
-    """Return a Markdown table of the regret at some budgets and of the number of started trials, with one line for each task."""
+    """Return a Markdown table of the regret at some budgets and of the number of started trials,
+    with one line for each task.
+    """
     lines = ["| task | " + " | ".join(map(title, methods)) + " |", "|---|" + "---|" * len(methods)]
     for name in TASKS:
         cells = []
@@ -159,7 +168,8 @@ def regret_in_time(row: dict, step: float, seconds: float) -> tuple[float, bool]
     Args:
         row: Replay of `replay_many`.
         step: Seconds of a step of training.
-        seconds: Wall time of the sweep. Suggestions and other work are done one at a time, and training on all workers at once.
+        seconds: Wall time of the sweep. Suggestions and other work are done one at a time, and
+            training on all workers at once.
     """
     regret = 1.0
     for budget, trials, value in zip(row["budgets"], row["trials"], row["regret"], strict=True):
@@ -173,7 +183,9 @@ def regret_in_time(row: dict, step: float, seconds: float) -> tuple[float, bool]
 
 
 def wall_times(rows: Sequence[dict]) -> str:
-    """Return a Markdown table of the mean regret after a wall time, with one line for each duration of a step."""
+    """Return a Markdown table of the mean regret after a wall time, with one line for each duration
+    of a step.
+    """
     methods = [m for m in IN_TIME if any(r["method"] == m for r in rows)]
     lines = [
         "| seconds of a step | wall time | " + " | ".join(map(title, methods)) + " |",
@@ -195,10 +207,12 @@ def wall_times(rows: Sequence[dict]) -> str:
 
 
 def problem(name: str) -> tuple[Task, Callable[[Config], list[float]]]:
-    """Return a task and the function of its objectives, for a name such as `rough_0 2`: a task and a number of objectives.
+    """Return a task and the function of its objectives, for a name such as `rough_0 2`: a task and
+    a number of objectives.
 
-    The objectives of a generated task are the last value, the logarithm of the seconds, and the squared distance from a corner.
-    `dtlz2` is DTLZ2 (Deb et al., 2002) with three dimensions more than objectives.
+    The objectives of a generated task are the last value, the logarithm of the seconds, and the
+    squared distance from a corner. `dtlz2` is DTLZ2 (Deb et al., 2002) with three dimensions more
+    than objectives.
     """
     base, _, number = name.partition(" ")
     size = int(number)
@@ -221,7 +235,9 @@ def problem(name: str) -> tuple[Task, Callable[[Config], list[float]]]:
 
 
 def dtlz2(x: Sequence[float], size: int) -> list[float]:
-    """Return the objectives of DTLZ2 (Deb et al., 2002): the first numbers give a direction, and the others a distance of at least 1."""
+    """Return the objectives of DTLZ2 (Deb et al., 2002): the first numbers give a direction, and
+    the others a distance of at least 1.
+    """
     far = 1 + sum((v - 0.5) ** 2 for v in x[size - 1 :])
     angles = [v * math.pi / 2 for v in x[: size - 1]]
     found = []
@@ -232,7 +248,9 @@ def dtlz2(x: Sequence[float], size: int) -> list[float]:
 
 
 def replay_objectives(sampler: str, name: str, seed: int) -> dict[str, Any]:
-    """Replay a problem with 4 workers and without a scheduler. Return the hypervolume after each number of trials in `TRIALS`.
+    """Replay a problem with 4 workers and without a scheduler.
+
+    Return the hypervolume after each number of trials in `TRIALS`.
 
     The reference point is the third quartile of each objective among 3,000 random configurations.
     """
@@ -259,7 +277,9 @@ def replay_objectives(sampler: str, name: str, seed: int) -> dict[str, Any]:
 
 
 def several_objectives(rows: Sequence[dict], size: int) -> str:
-    """Return a Markdown table of the hypervolumes after some numbers of trials, as shares of the largest of any replay of the problem."""
+    """Return a Markdown table of the hypervolumes after some numbers of trials, as shares of the
+    largest of any replay of the problem.
+    """
     lines = [
         f"| {size} objectives | "
         + " | ".join(title(f"sweeps {s}" if s in ("gp", "tpe", "nsga2") else s) for s in SAMPLERS)
@@ -318,13 +338,28 @@ def report(rows: Sequence[dict]) -> str:
     """Return all tables as Markdown."""
     asha = [m for m in LAST if not m.endswith(", none")]
     parts = [
-        "**Many trials, under ASHA.** A cell has the regret at 50, 100 and 200 full budgets, and the number of started trials:",
+        (
+            "**Many trials, under ASHA.** A cell has the regret at 50, 100 and 200 full budgets, "
+            "and "
+            "the number of started trials:"
+        ),
         many_trials(rows, [m for m in asha if m != "sweeps random"], (50, 100, 200)),
-        "**Many trials, without a scheduler.** A cell has the regret at 125, 250, 500 and 1,000 full budgets, and the started trials:",
+        (
+            "**Many trials, without a scheduler.** A cell has the regret at 125, 250, 500 and "
+            "1,000 "
+            "full budgets, and the started trials:"
+        ),
         many_trials(rows, [m for m in LAST if m not in asha], (125, 250, 500, 1000)),
-        "**Trials that cost less than a suggestion.** A cell has the mean regret after a wall time:",
+        (
+            "**Trials that cost less than a suggestion.** A cell has the mean regret after a wall "
+            "time:"
+        ),
         wall_times(rows),
-        "**Several objectives.** A cell has the hypervolume after 20, 60, 200 and 600 trials, as a share of the largest:",
+        (
+            "**Several objectives.** A cell has the hypervolume after 20, 60, 200 and 600 trials, "
+            "as "
+            "a share of the largest:"
+        ),
         several_objectives(rows, 2),
         several_objectives(rows, 3),
     ]

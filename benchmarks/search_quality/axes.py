@@ -17,12 +17,14 @@ class Axis:
     """A dimension.
 
     Attributes:
-        kind: `float` or `int` from low to high (both included), `choice` with options 0 to high, or `ordered` with the numbers `options`.
+        kind: `float` or `int` from low to high (both included), `choice` with options 0 to high, or
+            `ordered` with the numbers `options`.
         low: Smallest value.
         high: Largest value.
         log: True if random values are drawn on a logarithmic scale.
         options: The numbers of an `ordered` dimension, in ascending order.
-        when: Name of an earlier `choice` and the options with which this dimension is active. None if it is always active.
+        when: Name of an earlier `choice` and the options with which this dimension is active. None
+            if it is always active.
     """
 
     kind: str
@@ -33,7 +35,9 @@ class Axis:
     when: tuple[str, tuple[int, ...]] | None = None
 
     def active(self, config: Config) -> bool:
-        """Return whether the dimension has a value in a configuration, given the values of the earlier dimensions."""
+        """Return whether the dimension has a value in a configuration, given the values of the
+        earlier dimensions.
+        """
         return self.when is None or config.get(self.when[0]) in self.when[1]
 
 

@@ -1,7 +1,8 @@
 """Effect of the bound on the number of kernels of `tpe`.
 
-Each pair replays the same task and seed with and without the bound. No scheduler stops trials. The two sweeps of a pair are identical until
-there are more trials than kernels, so later differences come only from the bound.
+Each pair replays the same task and seed with and without the bound. No scheduler stops trials. The
+two sweeps of a pair are identical until there are more trials than kernels, so later differences
+come only from the bound.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ from benchmarks.search_quality.report import read, section
 from benchmarks.search_quality.tasks import STEPS, task
 from sweeps.search.samplers.tpe_model import KERNELS
 
-# Functions on which several hundred trials do not find the optimum. Recorded tables are left out, because all their entries would be tried.
+# Functions on which several hundred trials do not find the optimum. Recorded tables are left out,
+# because all their entries would be tried.
 TASKS = ("hartmann6", "rosenbrock4", "ackley5", "cells", "crossing")
 BUDGETS = (100, 250, 500, 1000)  # numbers of trials of full length
 WITH, WITHOUT = f"{KERNELS} kernels", "all kernels"
 
 
 def run(minutes: float, seeds: Sequence[int], out: Path) -> None:
-    """Replay the pairs that are not recorded yet, until the time is over. An interrupted pair is not recorded."""
+    """Replay the pairs that are not recorded yet, until the time is over.
+
+    An interrupted pair is not recorded.
+    """
     until = time.time() + 60 * minutes
     done = {(r["method"], r["task"], r["seed"]) for r in read(out)}
     for seed in seeds:
@@ -54,7 +59,9 @@ def run(minutes: float, seeds: Sequence[int], out: Path) -> None:
 
 
 def pairs(rows: list[dict], name: str | None = None) -> np.ndarray:
-    """Return the regrets with and without the bound, as an array (pairs, 2, budgets), for one task or for all tasks."""
+    """Return the regrets with and without the bound, as an array (pairs, 2, budgets), for one task
+    or for all tasks.
+    """
     known = {
         (r["method"], r["task"], r["seed"]): r["regret"] for r in rows if name in (None, r["task"])
     }
@@ -69,7 +76,8 @@ def pairs(rows: list[dict], name: str | None = None) -> np.ndarray:
 def table(rows: list[dict]) -> str:
     """Return the results as a Markdown table.
 
-    There is one line for each task, with the mean regret with / without the bound at each budget. The last lines compare all pairs.
+    There is one line for each task, with the mean regret with / without the bound at each budget.
+    The last lines compare all pairs.
     """
     lines = [
         "| task | " + " | ".join(f"{b} trials" for b in BUDGETS) + " | pairs |",
@@ -100,7 +108,11 @@ def table(rows: list[dict]) -> str:
     )
     lines += [
         "",
-        f"A replay of {BUDGETS[-1]} trials took {with_it:.0f} s with the bound and {without:.0f} s without it.",
+        (
+            f"A replay of {BUDGETS[-1]} trials took {with_it:.0f} s with the bound and "
+            f"{without:.0f} "
+            "s without it."
+        ),
     ]
     return "\n".join(lines) + "\n"
 

@@ -1,6 +1,8 @@
-"""Time of a suggestion: each algorithm suggests configurations, given a study with a certain number of trials and 8 dimensions.
+"""Time of a suggestion: each algorithm suggests configurations, given a study with a certain number
+of trials and 8 dimensions.
 
-The time is that of the processor, so a suggestion that waits for other programs does not look slower.
+The time is that of the processor, so a suggestion that waits for other programs does not look
+slower.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ RUNGS = (1, 3, 9)
 
 
 def filled(algorithm: str, scheduler: str, trials: int, objectives: int = 1) -> Ours:
-    """Return a study with a number of ended trials. With a scheduler, the trials end as ASHA would end them.
+    """Return a study with a number of ended trials.
+
+    With a scheduler, the trials end as ASHA would end them.
 
     Each objective is the squared distance from another point.
     """
@@ -67,7 +71,9 @@ def filled(algorithm: str, scheduler: str, trials: int, objectives: int = 1) -> 
 
 
 def measure(sizes: tuple[int, ...] = (100, 1000, 10_200), asks: int = 40) -> list[dict]:
-    """Print and return the median and the 95th percentile of the CPU times in ms, by algorithm, scheduler and number of recorded trials."""
+    """Print and return the median and the 95th percentile of the CPU times in ms, by algorithm,
+    scheduler and number of recorded trials.
+    """
     rows = []
     cases = [
         ("tpe", "asha", 1),

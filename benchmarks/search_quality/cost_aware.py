@@ -1,11 +1,13 @@
-"""Compare `gp` with and without the option `cost` in spaces in which the number of workers is a dimension.
+"""Compare `gp` with and without the option `cost` in spaces in which the number of workers is a
+dimension.
 
-`python -m benchmarks.search_quality.cost_aware` appends replays to reports/search_quality_cost_aware.jsonl. With `--report`, it prints a
-table of those of `--tasks`.
+`python -m benchmarks.search_quality.cost_aware` appends replays to
+reports/search_quality_cost_aware.jsonl. With `--report`, it prints a table of those of `--tasks`.
 
-A task is a task of LCBench with one more dimension, `num_workers`: 1, 2 or 4. The value does not depend on it, because the global batch
-stays the same. The seconds of an epoch on one worker are those that LCBench recorded. On n workers, they are multiplied by what the same
-network and batch costs on n workers in `gangs.json` (see `record_gangs`), over what they cost on one worker there.
+A task is a task of LCBench with one more dimension, `num_workers`: 1, 2 or 4. The value does not
+depend on it, because the global batch stays the same. The seconds of an epoch on one worker are
+those that LCBench recorded. On n workers, they are multiplied by what the same network and batch
+costs on n workers in `gangs.json` (see `record_gangs`), over what they cost on one worker there.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ METHODS = {"without": "gp", "cost": "gp, options: {cost: cpu_seconds}"}
 
 @cache
 def overhead() -> RegularGridInterpolator:
-    """Return a function of (number of workers, batch size, units, layers): the logarithm of the cost on these workers, over one worker."""
+    """Return a function of (number of workers, batch size, units, layers): the logarithm of the
+    cost on these workers, over one worker.
+    """
     rows = {tuple(row[:4]): math.log(row[4]) for row in json.loads(FILE.read_text())["rows"]}
     table = np.empty([len(axis) for axis in (WORKERS, BATCHES, UNITS, LAYERS)])
     for at in np.ndindex(*table.shape):
@@ -55,7 +59,9 @@ def overhead() -> RegularGridInterpolator:
 
 
 def with_workers(name: str) -> Task:
-    """Return a task of LCBench with the dimension `num_workers`. The cost of a step is in seconds of all workers together.
+    """Return a task of LCBench with the dimension `num_workers`.
+
+    The cost of a step is in seconds of all workers together.
 
     If the name ends with `@large`, all networks scale as well as the largest one in `gangs.json`.
     """
@@ -149,9 +155,11 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def time_ratio(one: Sequence[float], other: Sequence[float], mark: int) -> float:
-    """Return how many times as long a replay takes to reach the regret that another one has after `mark` budgets.
+    """Return how many times as long a replay takes to reach the regret that another one has after
+    `mark` budgets.
 
-    Each time is the first budget with this regret. If the regret is never reached, the time is the last budget.
+    Each time is the first budget with this regret. If the regret is never reached, the time is the
+    last budget.
     """
     goal = one[mark - 1]
     first, second = (
@@ -164,14 +172,17 @@ def time_ratio(one: Sequence[float], other: Sequence[float], mark: int) -> float
 def saved(without: Sequence[float], with_cost: Sequence[float], mark: int) -> float:
     """Return the share of the GPU time that a replay with the option needs for the same regret.
 
-    The share is the geometric mean of both directions: the time to the regret of the replay without the option, and to the regret of the
-    replay with it. In one direction alone, the replay that sets the goal would look faster than an equal one.
+    The share is the geometric mean of both directions: the time to the regret of the replay without
+    the option, and to the regret of the replay with it. In one direction alone, the replay that
+    sets the goal would look faster than an equal one.
     """
     return math.sqrt(time_ratio(without, with_cost, mark) / time_ratio(with_cost, without, mark))
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of the report: mean regrets, and the GPU time until the same value as without the option."""
+    """Return the table of the report: mean regrets, and the GPU time until the same value as
+    without the option.
+    """
     by = {(row["method"], row["task"], row["seed"]): row for row in rows}
     columns = [
         "task",
@@ -209,11 +220,17 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _mean_with_interval(logs: np.ndarray) -> str:
-    """Return the geometric mean and its 95% interval as text. There is no interval with fewer than three values."""
+    """Return the geometric mean and its 95% interval as text.
+
+    There is no interval with fewer than three values.
+    """
     if len(logs) < 3:
         return f"{math.exp(logs.mean()):.2f}"
     half = 1.96 * logs.std(ddof=1) / len(logs) ** 0.5
-    return f"{math.exp(logs.mean()):.2f} ({math.exp(logs.mean() - half):.2f} – {math.exp(logs.mean() + half):.2f})"
+    return (
+        f"{math.exp(logs.mean()):.2f} ({math.exp(logs.mean() - half):.2f} – "
+        f"{math.exp(logs.mean() + half):.2f})"
+    )
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """Generated tasks: random functions with known optima, artificial learning curves, and costs.
 
-A task's name is a family and a number, such as `mixed_3`. The number is the seed of everything that is random in the task. All terms of a
-function are at least 0, and each is 0 at one configuration, so the optimum is 0.
+A task's name is a family and a number, such as `mixed_3`. The number is the seed of everything that
+is random in the task. All terms of a function are at least 0, and each is 0 at one configuration,
+so the optimum is 0.
 
 | family | what is difficult |
 |---|---|
@@ -33,7 +34,8 @@ class Generated:
 
     Attributes:
         axes: Dimensions by name.
-        curve: Function that returns a configuration's values at steps 1 to 27. The values are not numbers from the step at which it fails.
+        curve: Function that returns a configuration's values at steps 1 to 27. The values are not
+            numbers from the step at which it fails.
         cost: Function that returns the seconds of each step.
         typical: The last value of a median random configuration that does not fail.
         typical_cost: The seconds of all steps of a median random configuration.
@@ -107,7 +109,8 @@ def _conditional(rng: np.random.RandomState) -> dict[str, Axis]:
     for option in range(options):
         for i in range(rng.randint(1, 4)):
             axes[f"k{option}x{i}"] = _with(_number(rng), "kind", option)
-    # The first option has a choice of its own, and the choice's last option opens one more dimension.
+    # The first option has a choice of its own, and the choice's last option opens one more
+    # dimension.
     axes["k0c"] = _with(Axis("choice", 0, 2), "kind", 0)
     axes["k0c2x"] = _with(_number(rng), "k0c", 2)
     return axes
@@ -181,7 +184,9 @@ class _Landscape:
 
 
 class _Training:
-    """Learning curves of a generated task, as distances above the last value, and the seconds of a step."""
+    """Learning curves of a generated task, as distances above the last value, and the seconds of a
+    step.
+    """
 
     def __init__(
         self,
@@ -224,7 +229,8 @@ class _Training:
             )
             above = above + self.misleading * wave * (1 - (_STEP / STEPS) ** 0.4)
         if self.fails:
-            # A configuration fails if it is beyond the best value in two dimensions, and the earlier, the farther it is.
+            # A configuration fails if it is beyond the best value in two dimensions, and the
+            # earlier, the farther it is.
             beyond = min(self.side * (u[n] - self.best[n]) for n in (self.fast, self.wide))
             if beyond > 0.02:
                 above = np.where(max(2, STEPS * (1 - beyond / self.share)) <= _STEP, np.nan, above)

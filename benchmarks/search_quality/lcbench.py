@@ -1,6 +1,8 @@
-"""LCBench as a continuous space: the network that YAHPO Gym fitted to recorded curves of perceptrons, evaluated with numpy.
+"""LCBench as a continuous space: the network that YAHPO Gym fitted to recorded curves of
+perceptrons, evaluated with numpy.
 
-`lcbench.npz` holds the weights, made by `record_lcbench`. SOURCES.md has the source and the licence.
+`lcbench.npz` holds the weights, made by `record_lcbench`. SOURCES.md has the source and the
+licence.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ INPUTS = (
     "max_dropout",
 )
 
-# The OpenML tasks that may be used, by half of the split. Three more are in the source: 167168, 189873 and 189906. They are kept for a
-# judgement by others, so `record_lcbench` never evaluates them, and their part of the network is not in the file.
+# The OpenML tasks that may be used, by half of the split. Three more are in the source: 167168,
+# 189873 and 189906. They are kept for a judgement by others, so `record_lcbench` never evaluates
+# them, and their part of the network is not in the file.
 DEVELOPMENT = (
     3945,
     34539,
@@ -83,7 +86,8 @@ def predict(weights: Mapping[str, np.ndarray], instance: int, rows: np.ndarray) 
         rows: Array (rows, 8) with the columns `INPUTS`.
 
     Returns:
-        Array (rows, 2): the seconds until the end of the epoch, and the share of wrong predictions for the validation rows in percent.
+        Array (rows, 2): the seconds until the end of the epoch, and the share of wrong predictions
+            for the validation rows in percent.
     """
     x = np.where(weights["log_input"], np.log(np.maximum(rows, 1e-12)), rows)
     x = (x - weights["shift_input"]) / weights["scale_input"]
@@ -112,7 +116,9 @@ def predict(weights: Mapping[str, np.ndarray], instance: int, rows: np.ndarray) 
 
 
 def rows_of(configs: np.ndarray, epochs: np.ndarray) -> np.ndarray:
-    """Return the network's input for an array (configurations, 7), as an array (configurations × epochs, 8)."""
+    """Return the network's input for an array (configurations, 7), as an array (configurations ×
+    epochs, 8).
+    """
     return np.column_stack([np.tile(epochs, len(configs)), np.repeat(configs, len(epochs), axis=0)])
 
 

@@ -25,7 +25,9 @@ warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
 
 
 def option(number: int) -> str:
-    """Return an option of a `choice` as text, because sweeps takes the order of numbers for an order of the options."""
+    """Return an option of a `choice` as text, because sweeps takes the order of numbers for an
+    order of the options.
+    """
     return f"option{number}"
 
 
@@ -50,7 +52,10 @@ def domain(axis: Axis) -> str:
 def space_of(
     task: Task, algorithm: str, scheduler: str, seed: int, max_trials: int, objectives: int = 1
 ) -> Space:
-    """Return the space file that searches a task. In the scheduler, `max_t: 27` is replaced by the task's number of steps."""
+    """Return the space file that searches a task.
+
+    In the scheduler, `max_t: 27` is replaced by the task's number of steps.
+    """
     goals = ", ".join(
         f"{{metric: {metric}, goal: minimize}}"
         for metric in ("value", "other", "third")[:objectives]

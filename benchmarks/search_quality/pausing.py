@@ -1,9 +1,12 @@
-"""Compare schedulers that pause trials with ASHA that stops them: `python -m benchmarks.search_quality.pausing --help`.
+"""Compare schedulers that pause trials with ASHA that stops them: `python -m
+benchmarks.search_quality.pausing --help`.
 
-`promotion` is ASHA that pauses a trial at a rung and continues it when it is among the best of the rung. `pasha` does the same, and raises
-the highest rung only while the ranking of the trials changes. All replays of a seed start with the same configurations.
+`promotion` is ASHA that pauses a trial at a rung and continues it when it is among the best of the
+rung. `pasha` does the same, and raises the highest rung only while the ranking of the trials
+changes. All replays of a seed start with the same configurations.
 
-`... run` adds replays to reports/search_quality_pausing.jsonl; it may be interrupted at any time. `... report` writes the tables.
+`... run` adds replays to reports/search_quality_pausing.jsonl; it may be interrupted at any time.
+`... report` writes the tables.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ SCHEDULERS = {"stopping": "", "promotion": ", promotion", "pasha": ", pasha"}
 
 
 def regrets(rows: Sequence[dict], algorithm: str) -> tuple[np.ndarray, list[tuple[str, int]]]:
-    """Return the regrets of an algorithm as an array (schedulers, replays, budgets), and the task and the seed of each replay.
+    """Return the regrets of an algorithm as an array (schedulers, replays, budgets), and the task
+    and the seed of each replay.
 
     Only a task and seed that all schedulers have replayed count.
     """
@@ -44,7 +48,9 @@ def regrets(rows: Sequence[dict], algorithm: str) -> tuple[np.ndarray, list[tupl
 
 
 def table(rows: Sequence[dict], algorithm: str) -> str:
-    """Return a Markdown table with the mean regret of each scheduler, and its difference from stopping on the same task and seed."""
+    """Return a Markdown table with the mean regret of each scheduler, and its difference from
+    stopping on the same task and seed.
+    """
     found, keys = regrets(rows, algorithm)
     if len(keys) < 2:
         return ""

@@ -1,4 +1,6 @@
-"""The other searchers, used through their own classes: Optuna's sampler and pruners, Ray Tune, and Syne Tune's schedulers."""
+"""The other searchers, used through their own classes: Optuna's sampler and pruners, Ray Tune, and
+Syne Tune's schedulers.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,16 @@ from optuna.trial import TrialState
 from benchmarks.search_quality.axes import Axis, draw
 from benchmarks.search_quality.tasks import Task
 
-# Syne Tune pins the versions of its packages, so it has a separate environment. `environment` creates it when it is first needed.
+# Syne Tune pins the versions of its packages, so it has a separate environment. `environment`
+# creates it when it is first needed.
 SYNE_TUNE = Path("/tmp/sweeps-syne-tune")
 
 
 def suggest(trial: optuna.Trial, axes: Mapping[str, Axis]) -> dict[str, Any]:
-    """Return the configuration that an Optuna trial suggests. Inactive dimensions are not suggested."""
+    """Return the configuration that an Optuna trial suggests.
+
+    Inactive dimensions are not suggested.
+    """
     config: dict[str, Any] = {}
     for name, a in axes.items():
         if not a.active(config):
@@ -59,7 +65,10 @@ class Random:
 
 
 class Optuna:
-    """Optuna's TPE with its default options and one of Optuna's pruners. Conditional dimensions are suggested as they become active."""
+    """Optuna's TPE with its default options and one of Optuna's pruners.
+
+    Conditional dimensions are suggested as they become active.
+    """
 
     def __init__(self, task: Task, seed: int, pruner: optuna.pruners.BasePruner):
         self.task = task
@@ -90,7 +99,10 @@ class Optuna:
 
 
 class Ray:
-    """Ray Tune's ASHA with random configurations or OptunaSearch. It gets the same calls as from Tune's controller."""
+    """Ray Tune's ASHA with random configurations or OptunaSearch.
+
+    It gets the same calls as from Tune's controller.
+    """
 
     def __init__(self, task: Task, seed: int, searcher: str):
         from ray.tune.schedulers import AsyncHyperBandScheduler
@@ -136,7 +148,9 @@ class Ray:
 
 
 def ray_search(task: Task, seed: int) -> Any:
-    """Return Ray Tune's OptunaSearch with a function that suggests the configuration, so that the space may have conditions."""
+    """Return Ray Tune's OptunaSearch with a function that suggests the configuration, so that the
+    space may have conditions.
+    """
     from ray.tune.search.optuna import OptunaSearch
 
     def space(trial: optuna.Trial) -> None:
@@ -148,8 +162,9 @@ def ray_search(task: Task, seed: int) -> Any:
 class RungStudies(Ray):
     """Ray Tune's ASHA with one of Optuna's TPE studies for each rung.
 
-    A study has all trials that reached the rung, with their values there. The study of the highest rung with at least ten trials suggests
-    the next configuration; until there is one, the lowest rung's study does, at random.
+    A study has all trials that reached the rung, with their values there. The study of the highest
+    rung with at least ten trials suggests the next configuration; until there is one, the lowest
+    rung's study does, at random.
     """
 
     ENOUGH = 10  # as many as Optuna's TPE draws at random
@@ -187,9 +202,12 @@ class RungStudies(Ray):
 
 
 class SyneTune:
-    """A searcher of Syne Tune, in a process of its own environment. The two processes exchange lines of JSON.
+    """A searcher of Syne Tune, in a process of its own environment.
 
-    Syne Tune has no conditions. It suggests a value for each dimension, and values of inactive dimensions have no effect.
+    The two processes exchange lines of JSON.
+
+    Syne Tune has no conditions. It suggests a value for each dimension, and values of inactive
+    dimensions have no effect.
     """
 
     def __init__(self, task: Task, seed: int, method: str):

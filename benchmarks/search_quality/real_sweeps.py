@@ -1,9 +1,11 @@
-"""Compare `auto`, `tpe` and random configurations in real sweeps: `python -m benchmarks.search_quality.real_sweeps --help`.
+"""Compare `auto`, `tpe` and random configurations in real sweeps: `python -m
+benchmarks.search_quality.real_sweeps --help`.
 
-`TLC_FILES=... ... run` runs the quickstart and the taxi space as a user does, with `sweeps run`, one sweep at a time. It also runs the
-quickstart with 64 trials instead of 16. It appends each sweep to reports/search_quality_sweeps.jsonl. The order of the algorithms changes
-from seed to seed. The clock starts with the first trial, and the value of a trial counts from the trial's end. `... report` writes the
-table.
+`TLC_FILES=... ... run` runs the quickstart and the taxi space as a user does, with `sweeps run`,
+one sweep at a time. It also runs the quickstart with 64 trials instead of 16. It appends each sweep
+to reports/search_quality_sweeps.jsonl. The order of the algorithms changes from seed to seed. The
+clock starts with the first trial, and the value of a trial counts from the trial's end. `...
+report` writes the table.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ MARKS = (0.5, 0.75, 1.0)
 
 
 def run(space: str, algorithm: str, seed: int) -> dict[str, Any]:
-    """Run a sweep. Return its best values, as (seconds, value) pairs, and the score of the winner on the test split.
+    """Run a sweep.
+
+    Return its best values, as (seconds, value) pairs, and the score of the winner on the test
+    split.
 
     Raises:
         RuntimeError: The command failed.
@@ -62,7 +67,9 @@ def run(space: str, algorithm: str, seed: int) -> dict[str, Any]:
 
 
 def best_by_time(record: Record) -> list[tuple[float, float]]:
-    """Return the seconds from the first trial's start at which a trial ended with a better value than all before it, and these values."""
+    """Return the seconds from the first trial's start at which a trial ended with a better value
+    than all before it, and these values.
+    """
     sign = 1 if record.objectives.minimize else -1
     began = min(t.began for t in record.trials if t.began is not None)
     ends = sorted(
@@ -78,7 +85,9 @@ def best_by_time(record: Record) -> list[tuple[float, float]]:
 
 
 def value_at(best: Sequence[Sequence[float]], seconds: float) -> float:
-    """Return the best value that a sweep had after a time; before its first trial ended, the value of this trial."""
+    """Return the best value that a sweep had after a time; before its first trial ended, the value
+    of this trial.
+    """
     return max((one for one in best if one[0] <= seconds), default=best[0], key=lambda one: one[0])[
         1
     ]
@@ -91,9 +100,11 @@ def spread(values: Sequence[float], sign: str = "") -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table: a line for each space and algorithm, over the seeds that all algorithms have.
+    """Return the table: a line for each space and algorithm, over the seeds that all algorithms
+    have.
 
-    A seed also decides how the rows are split, so values are compared with those of random configurations with the same seed.
+    A seed also decides how the rows are split, so values are compared with those of random
+    configurations with the same seed.
     """
     heads = [
         "space",

@@ -1,7 +1,9 @@
-"""Train a grid of configurations once, and save all learning curves: `python -m benchmarks.search_quality.record [TABLE ...]`.
+"""Train a grid of configurations once, and save all learning curves: `python -m
+benchmarks.search_quality.record [TABLE ...]`.
 
-There are five grids: XGBoost on breast cancer, digits and California housing, and a perceptron on digits and California housing. Each curve
-has the validation loss at 27 steps. Each table is added to `curves.npz` when it is complete.
+There are five grids: XGBoost on breast cancer, digits and California housing, and a perceptron on
+digits and California housing. Each curve has the validation loss at 27 steps. Each table is added
+to `curves.npz` when it is complete.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Record what a training step costs on one, two and four workers.
 
-`python -m benchmarks.search_quality.record_gangs` trains multilayer perceptrons with DistributedDataParallel (gloo) and writes
-gangs.json. The global batch stays the same, so each of n workers gets 1/n of the batch. The cost of a step is the CPU time of all workers
-(`time.process_time`), not the wall time, so the result depends little on other programs and on the number of cores. Time in which a worker
-waits for another worker is not included.
+`python -m benchmarks.search_quality.record_gangs` trains multilayer perceptrons with
+DistributedDataParallel (gloo) and writes gangs.json. The global batch stays the same, so each of n
+workers gets 1/n of the batch. The cost of a step is the CPU time of all workers
+(`time.process_time`), not the wall time, so the result depends little on other programs and on the
+number of cores. Time in which a worker waits for another worker is not included.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ ROUNDS, STEPS = 3, 8
 
 
 def steps(rank: int, workers: int, port: int, found: Any) -> None:
-    """Measure every network on one rank of a gang, and put (network, CPU seconds of a step) pairs into a queue."""
+    """Measure every network on one rank of a gang, and put (network, CPU seconds of a step) pairs
+    into a queue.
+    """
     import torch
     from torch import distributed, nn
     from torch.nn.parallel import DistributedDataParallel

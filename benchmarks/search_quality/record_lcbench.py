@@ -1,8 +1,11 @@
-"""Copy the network for LCBench out of YAHPO Gym's data: `python -m benchmarks.search_quality.record_lcbench FOLDER`.
+"""Copy the network for LCBench out of YAHPO Gym's data: `python -m
+benchmarks.search_quality.record_lcbench FOLDER`.
 
-FOLDER is the folder `lcbench` of https://github.com/slds-lmu/yahpo_data, with `model.onnx` and `encoding.json`. The package `onnx` must be
-installed. With `onnxruntime` too, the script compares its copy with the original. Only the OpenML tasks in `lcbench.DEVELOPMENT` and
-`lcbench.HELD` are copied and evaluated. The script also searches each task's optimum and its median random configuration.
+FOLDER is the folder `lcbench` of https://github.com/slds-lmu/yahpo_data, with `model.onnx` and
+`encoding.json`. The package `onnx` must be installed. With `onnxruntime` too, the script compares
+its copy with the original. Only the OpenML tasks in `lcbench.DEVELOPMENT` and `lcbench.HELD` are
+copied and evaluated. The script also searches each task's optimum and its median random
+configuration.
 """
 
 from __future__ import annotations
@@ -68,7 +71,9 @@ def _normalization(read: dict[str, np.ndarray], name: str) -> tuple[np.ndarray, 
 
 
 def _transforms(graph: object) -> dict[str, np.ndarray]:
-    """Return the scaling of the inputs and of the first two outputs, which are constants of the graph."""
+    """Return the scaling of the inputs and of the first two outputs, which are constants of the
+    graph.
+    """
     from onnx import numpy_helper
 
     nodes = {output: node for node in graph.node for output in node.output}  # type: ignore[attr-defined]
@@ -128,10 +133,12 @@ def compare(weights: dict[str, np.ndarray], folder: Path) -> None:
 
 
 def extremes(weights: dict[str, np.ndarray], instance: int) -> tuple[float, float, float]:
-    """Return the smallest error rate, the median of the last error rates, and the median of the seconds of all epochs.
+    """Return the smallest error rate, the median of the last error rates, and the median of the
+    seconds of all epochs.
 
-    The smallest value is searched from the 200 best of 3,000 random configurations, a third of which have several values at an end of the
-    range: the network extrapolates there, and has its optimum there for some tasks.
+    The smallest value is searched from the 200 best of 3,000 random configurations, a third of
+    which have several values at an end of the range: the network extrapolates there, and has its
+    optimum there for some tasks.
     """
     rng = np.random.RandomState(instance)
     best, few = rng.rand(3000, 7), np.array([4, 20, 36, EPOCHS])

@@ -20,7 +20,8 @@ BUDGETS = (10, 25, 50, 100)  # numbers of trials of full length
 class Searcher(Protocol):
     """Interface of a searcher: sweeps or another tool.
 
-    A searcher may also have a method `pay(trial, seconds)`. It is called before each report, with the cost of the step.
+    A searcher may also have a method `pay(trial, seconds)`. It is called before each report, with
+    the cost of the step.
     """
 
     def begin(self) -> tuple[int, dict[str, Any]] | None:
@@ -60,16 +61,18 @@ def replay(
 ) -> list[float]:
     """Return the regret of the best reported value, after each budget is used.
 
-    A budget of 1 is the time of a trial of full length. The best value is the one that the searcher saw, with noise; its regret is computed
-    from the true value. A paused trial continues at the step at which it was paused. If a searcher has no trial to run, it is asked again
-    after each report. If all configurations of a finite space were tried, the best value stays the same.
+    A budget of 1 is the time of a trial of full length. The best value is the one that the searcher
+    saw, with noise; its regret is computed from the true value. A paused trial continues at the
+    step at which it was paused. If a searcher has no trial to run, it is asked again after each
+    report. If all configurations of a finite space were tried, the best value stays the same.
 
     Args:
         task: Task to search.
         searcher: Searcher that starts and stops trials.
         budgets: Budgets at which the regret is returned.
         workers: Number of trials that run at once.
-        by_cost: True if a step takes the seconds that the task states, and a budget of 1 is a median random configuration's.
+        by_cost: True if a step takes the seconds that the task states, and a budget of 1 is a
+            median random configuration's.
     """
     marks = [budget * (task.typical_cost if by_cost else task.steps) for budget in budgets]
     found: list[float] = []

@@ -18,7 +18,10 @@ BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
 
 
 def read(file: Path) -> list[dict]:
-    """Return the recorded replays. If a method, task and seed occurs several times, the last replay is used."""
+    """Return the recorded replays.
+
+    If a method, task and seed occurs several times, the last replay is used.
+    """
     if not file.exists():
         return []
     rows = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
@@ -28,10 +31,11 @@ def read(file: Path) -> list[dict]:
 def means(
     rows: list[dict], method: str, budget: int, tasks: list[str]
 ) -> tuple[float, float, int] | None:
-    """Return the mean regret over the tasks, half of its 95% interval, and the smallest number of seeds of a task.
+    """Return the mean regret over the tasks, half of its 95% interval, and the smallest number of
+    seeds of a task.
 
-    Return None if a task has no replay. The interval covers the randomness of seeds: it is computed from the sum of the variances of the
-    tasks' means.
+    Return None if a task has no replay. The interval covers the randomness of seeds: it is computed
+    from the sum of the variances of the tasks' means.
     """
     found = defaultdict(list)
     for r in rows:
@@ -58,7 +62,10 @@ def seconds(rows: list[dict], method: str, tasks: list[str]) -> float | None:
 
 
 def cell(mean: tuple[float, float, int] | None, seeds: int) -> str:
-    """Format a mean and half of its interval. If there are fewer seeds than for the method's other cells, add their number."""
+    """Format a mean and half of its interval.
+
+    If there are fewer seeds than for the method's other cells, add their number.
+    """
     if mean is None:
         return ""
     spread = f" ± {mean[1]:.3f}" if mean[2] > 1 else ""
@@ -66,7 +73,9 @@ def cell(mean: tuple[float, float, int] | None, seeds: int) -> str:
 
 
 def table(rows: list[dict], tasks: list[str]) -> str:
-    """Return a Markdown table with one line for each method that has replays of all tasks, and one column for each budget."""
+    """Return a Markdown table with one line for each method that has replays of all tasks, and one
+    column for each budget.
+    """
     methods = list(dict.fromkeys(r["method"] for r in rows))
     lines = [
         "| searcher | " + " | ".join(f"{b} full budgets" for b in BUDGETS) + " | seeds | seconds |",
@@ -87,7 +96,9 @@ def table(rows: list[dict], tasks: list[str]) -> str:
 
 
 def by_task(rows: list[dict], tasks: list[str], methods: list[str], budget: int) -> str:
-    """Return a Markdown table for one budget, with one line for each task and one column for each method."""
+    """Return a Markdown table for one budget, with one line for each task and one column for each
+    method.
+    """
     lines = ["| task | " + " | ".join(methods) + " |", "|---|" + "---|" * len(methods)]
     for t in tasks:
         told = [means(rows, m, budget, [t]) for m in methods]
@@ -110,7 +121,9 @@ TITLES = {"dev": "Tasks for development", "held": "Tasks that were looked at onc
 
 
 def half_report(rows: list[dict], half: str) -> str:
-    """Return the tables of one half of the split: groups of tasks, then each task at two budgets. Return "" if there are no replays.
+    """Return the tables of one half of the split: groups of tasks, then each task at two budgets.
+
+    Return "" if there are no replays.
 
     A group of tasks has a table if a method has replays of all its tasks.
     """
@@ -151,7 +164,10 @@ def write_costs(file: Path, page: Path) -> None:
 
 
 def section(page: Path, begin: str, end: str, made: str) -> None:
-    """Replace the text between two marks of a page. If the page has no such marks, add them at the end."""
+    """Replace the text between two marks of a page.
+
+    If the page has no such marks, add them at the end.
+    """
     text = page.read_text() if page.exists() else ""
     text = text if begin in text else f"{text}{begin}\n{end}\n"
     page.write_text(text[: text.index(begin)] + f"{begin}\n\n{made}\n" + text[text.index(end) :])

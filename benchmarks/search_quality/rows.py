@@ -1,11 +1,15 @@
-"""Compare rows as fidelity with full rows at equal CPU time, on real tables: `python -m benchmarks.search_quality.rows --help`.
+"""Compare rows as fidelity with full rows at equal CPU time, on real tables: `python -m
+benchmarks.search_quality.rows --help`.
 
-Both searches use `gp` and fit real models, one at a time. With rows as fidelity, ASHA compares the models on 1/9 and 3/9 of the train rows,
-as `scheduler: {name: asha, resource: data.rows, max_t: 9}` does, and each run fits a new model. The clock is the CPU time of the process:
-it counts the suggestions, the fits and the predictions. Only models that were fitted on all train rows count as found.
+Both searches use `gp` and fit real models, one at a time. With rows as fidelity, ASHA compares the
+models on 1/9 and 3/9 of the train rows, as `scheduler: {name: asha, resource: data.rows, max_t: 9}`
+does, and each run fits a new model. The clock is the CPU time of the process: it counts the
+suggestions, the fits and the predictions. Only models that were fitted on all train rows count as
+found.
 
-FOLDER has `california_housing/housing.csv` (the housing table of handson-ml2) and `telco_churn/Telco-Customer-Churn.csv` (IBM's sample).
-`... run FOLDER` appends searches to reports/search_quality_rows.jsonl. `... report` writes the table.
+FOLDER has `california_housing/housing.csv` (the housing table of handson-ml2) and
+`telco_churn/Telco-Customer-Churn.csv` (IBM's sample). `... run FOLDER` appends searches to
+reports/search_quality_rows.jsonl. `... report` writes the table.
 """
 
 from __future__ import annotations
@@ -42,14 +46,20 @@ Fit = Callable[[Config, int], tuple[float, float]]
 
 @dataclass(frozen=True)
 class Split:
-    """A table, split at random into 60% train, 20% valid and 20% test rows. The train rows are in the order of the parts."""
+    """A table, split at random into 60% train, 20% valid and 20% test rows.
+
+    The train rows are in the order of the parts.
+    """
 
     x: Mapping[str, np.ndarray]
     y: Mapping[str, np.ndarray]
 
     @classmethod
     def of(cls, x: np.ndarray, y: np.ndarray, classes: bool) -> Split:
-        """Split a table. The columns are scaled to mean 0 and standard deviation 1 on the train rows."""
+        """Split a table.
+
+        The columns are scaled to mean 0 and standard deviation 1 on the train rows.
+        """
         order = np.random.RandomState(0).permutation(len(x))
         ends = (3 * len(x) // 5, 4 * len(x) // 5)
         train, valid, test = order[: ends[0]], order[ends[0] : ends[1]], order[ends[1] :]
@@ -124,7 +134,10 @@ def forest(folder: Path) -> Fit:
 
 
 def neighbors(folder: Path) -> Fit:
-    """Return a function that fits nearest neighbours on the housing table. Each group of columns has a factor of its own."""
+    """Return a function that fits nearest neighbours on the housing table.
+
+    Each group of columns has a factor of its own.
+    """
     from sklearn.neighbors import KNeighborsRegressor
 
     split = housing(folder)
@@ -145,7 +158,10 @@ def neighbors(folder: Path) -> Fit:
 
 
 def vectors(folder: Path) -> Fit:
-    """Return a function that fits a support vector machine on the table of a telephone company. Its value is 1 − AUC."""
+    """Return a function that fits a support vector machine on the table of a telephone company.
+
+    Its value is 1 − AUC.
+    """
     from sklearn.metrics import roc_auc_score
     from sklearn.svm import SVC
 
@@ -176,9 +192,9 @@ class Model:
 
     Attributes:
         axes: Its dimensions.
-        fit: Function that takes the folder of the tables, and returns a function of a configuration and a step, the number of parts of
-            the train rows. This
-            function returns the values on valid and test; smaller is better.
+        fit: Function that takes the folder of the tables, and returns a function of a configuration
+            and a step, the number of parts of the train rows. This function returns the values on
+            valid and test; smaller is better.
         seconds: CPU time of a search in seconds.
     """
 
@@ -247,7 +263,8 @@ def search(
         clock: Function that returns the CPU time so far.
 
     Returns:
-        The valid and test values of the best model after each share of the time in `MARKS`, and the numbers of trials and of full runs.
+        The valid and test values of the best model after each share of the time in `MARKS`, and the
+        numbers of trials and of full runs.
     """
     searcher = OnRows(
         Task("rows", model.axes, lambda config: np.zeros(PARTS), 0.0, 1.0, PARTS),
@@ -279,7 +296,10 @@ def search(
 def run(
     folder: Path, names: Sequence[str], seeds: Sequence[int], minutes: float, out: Path
 ) -> None:
-    """Run the searches that are not recorded yet, until the time is over. The two searches of a seed run one after the other."""
+    """Run the searches that are not recorded yet, until the time is over.
+
+    The two searches of a seed run one after the other.
+    """
     until = time.time() + 60 * minutes
     done = {(row["model"], row["scheduler"], row["seed"]) for row in read(out)}
     for seed in seeds:
@@ -305,7 +325,9 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of the report: the mean value on valid at each mark, and the value on test at the end."""
+    """Return the table of the report: the mean value on valid at each mark, and the value on test
+    at the end.
+    """
     by = {(row["model"], row["scheduler"], row["seed"]): row for row in rows}
     header = [
         "model",
@@ -344,7 +366,10 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _mean(pairs: Sequence[Sequence[float] | None], index: int) -> str:
-    """Return the mean ± its standard error as text. If a search had no model yet, return how many had one."""
+    """Return the mean ± its standard error as text.
+
+    If a search had no model yet, return how many had one.
+    """
     values = [pair[index] for pair in pairs if pair is not None]
     if len(values) < len(pairs):
         return f"a model in {len(values)} of {len(pairs)}"

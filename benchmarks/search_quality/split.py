@@ -1,8 +1,9 @@
 """The split of the tasks into two halves.
 
-Methods are developed and tuned on the tasks in `DEVELOPMENT`. The tasks in `HELD` are looked at once, before a report. The lists are fixed:
-a task never changes its half. Numbers of generated tasks below 100 are for development, and so is each OpenML task of LCBench in
-`lcbench.DEVELOPMENT`, with and without noise. Such a task may be used for development without being in the list here.
+Methods are developed and tuned on the tasks in `DEVELOPMENT`. The tasks in `HELD` are looked at
+once, before a report. The lists are fixed: a task never changes its half. Numbers of generated
+tasks below 100 are for development, and so is each OpenML task of LCBench in `lcbench.DEVELOPMENT`,
+with and without noise. Such a task may be used for development without being in the list here.
 """
 
 from __future__ import annotations

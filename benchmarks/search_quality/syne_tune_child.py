@@ -45,7 +45,8 @@ def main() -> None:
         "reduction_factor": 3,
     }
     kind = {"pasha": PASHA, "mobster": MOBSTER, "asha": ASHA, "dyhpo": DyHPO}[told["method"]]
-    # With more than 150 observations, the kernel is fitted only for every tenth suggestion, as Syne Tune's documentation advises for speed.
+    # With more than 150 observations, the kernel is fitted only for every tenth suggestion, as Syne
+    # Tune's documentation advises for speed.
     skip = {"opt_skip_period": 10} if kind is MOBSTER else {}
     scheduler = kind(
         space, random_seed=told["seed"], search_options={"debug_log": False, **skip}, **more

@@ -1,7 +1,8 @@
-"""Tasks to search: functions with known optima and artificial learning curves, recorded learning curves, and fitted ones.
+"""Tasks to search: functions with known optima and artificial learning curves, recorded learning
+curves, and fitted ones.
 
-Most tasks have 27 steps, so a multi-fidelity scheduler has rungs at 1, 3 and 9. The tasks of LCBench have 52 steps, so there is a rung at
-27, too. Smaller values are better.
+Most tasks have 27 steps, so a multi-fidelity scheduler has rungs at 1, 3 and 9. The tasks of
+LCBench have 52 steps, so there is a rung at 27, too. Smaller values are better.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from benchmarks.search_quality.axes import Axis, Config, draw
 
 STEPS = 27
 CURVES = Path(__file__).parent / "curves.npz"
-NOISE = 0.05  # standard deviation of the noise, as a part of the distance between the optimum and a median random configuration
+# standard deviation of the noise, as a part of the distance between the optimum and a median random
+# configuration
+NOISE = 0.05
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,15 @@ class Task:
     Attributes:
         name: Name of the task.
         axes: Dimensions by name.
-        curve: Function that returns a configuration's true values at each step. A value that is not a number says that the trial fails.
+        curve: Function that returns a configuration's true values at each step. A value that is not
+            a number says that the trial fails.
         optimum: The smallest value at any step.
         typical: The last value of a median random configuration.
         steps: Number of steps of a trial.
         noise: Standard deviation of the noise in the values that searchers see.
         seed: Seed of the noise.
-        cost: Function that returns the seconds that each step of a configuration takes. None if every step takes one second.
+        cost: Function that returns the seconds that each step of a configuration takes. None if
+            every step takes one second.
         typical_cost: The seconds of all steps of a median random configuration.
     """
 
@@ -53,11 +58,16 @@ class Task:
     typical_cost: float = STEPS
 
     def regret(self, value: float) -> float:
-        """Return the regret of a true value: 0 for the optimum, 1 for the last value of a median random configuration."""
+        """Return the regret of a true value: 0 for the optimum, 1 for the last value of a median
+        random configuration.
+        """
         return (value - self.optimum) / (self.typical - self.optimum)
 
     def noise_of(self, config: Config) -> np.ndarray:
-        """Return the noise at each step. The noise depends on the configuration, the step and the seed, and on nothing else."""
+        """Return the noise at each step.
+
+        The noise depends on the configuration, the step and the seed, and on nothing else.
+        """
         if not self.noise:
             return np.zeros(self.steps)
         code = zlib.crc32(repr((self.seed, sorted(config.items()))).encode())
@@ -72,7 +82,10 @@ class Task:
 
 
 def _curve(final: float, spread: float, speed: float, dip: float = 0.0) -> np.ndarray:
-    """Return a curve that falls to `final` by a power law. With a dip, the curve rises again at the end, as if the model overfits."""
+    """Return a curve that falls to `final` by a power law.
+
+    With a dip, the curve rises again at the end, as if the model overfits.
+    """
     t = np.arange(1, STEPS + 1)
     fall = (t**-speed - STEPS**-speed) / (1 - STEPS**-speed)
     return final + spread * fall + dip * np.maximum(0, (t - 18) / 9) ** 2 - dip
@@ -119,7 +132,10 @@ def rosenbrock(c: Config) -> np.ndarray:
 
 
 def ackley(c: Config) -> np.ndarray:
-    """Tune learning rates over several orders of magnitude. A high rate is fast at first and ends with a worse value."""
+    """Tune learning rates over several orders of magnitude.
+
+    A high rate is fast at first and ends with a worse value.
+    """
     x = np.array(
         [
             math.log10(c["lr"]) + 3,
@@ -189,7 +205,10 @@ FUNCTIONS: dict[str, tuple[Callable[[Config], np.ndarray], dict[str, Axis], floa
 
 
 def _table(name: str) -> tuple[dict[str, Axis], np.ndarray]:
-    """Return the dimensions and the curves of a recorded table. A dimension is the index of a value."""
+    """Return the dimensions and the curves of a recorded table.
+
+    A dimension is the index of a value.
+    """
     with np.load(CURVES) as file:
         curves = file[name].astype(np.float64)
     names = NAMES[name]
@@ -244,7 +263,10 @@ def _lcbench(instance: int) -> Task:
 
 
 def names() -> list[str]:
-    """Return the names of the functions and the recorded tables. `split` has the names of all tasks."""
+    """Return the names of the functions and the recorded tables.
+
+    `split` has the names of all tasks.
+    """
     if not CURVES.exists():
         return [*FUNCTIONS]
     with np.load(CURVES) as file:
@@ -252,7 +274,10 @@ def names() -> list[str]:
 
 
 def task(name: str, seed: int = 0) -> Task:
-    """Return the task with a name. If the name ends with `+noise`, searchers see noisy values; `seed` is the seed of this noise."""
+    """Return the task with a name.
+
+    If the name ends with `+noise`, searchers see noisy values; `seed` is the seed of this noise.
+    """
     base, _, noise = name.partition("+")
     made = _task(base)
     if not noise:

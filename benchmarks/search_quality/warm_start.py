@@ -1,10 +1,14 @@
-"""Effect of earlier sweeps (`search.from`) on the quality of the search: `python -m benchmarks.search_quality.warm_start --help`.
+"""Effect of earlier sweeps (`search.from`) on the quality of the search: `python -m
+benchmarks.search_quality.warm_start --help`.
 
-Each pair has a task, and an earlier task on which a sweep of the same algorithm ran before. In related pairs, the earlier task is similar:
-the same function with other optima and other values, or a recorded table of the same model on other data. In unrelated pairs, the earlier
-task has the same dimensions and nothing else in common. The replays with and without the earlier sweep have the same seeds.
+Each pair has a task, and an earlier task on which a sweep of the same algorithm ran before. In
+related pairs, the earlier task is similar: the same function with other optima and other values, or
+a recorded table of the same model on other data. In unrelated pairs, the earlier task has the same
+dimensions and nothing else in common. The replays with and without the earlier sweep have the same
+seeds.
 
-`... run` adds replays to reports/search_quality_warm_start.jsonl; it may be interrupted at any time. `... report` writes the tables.
+`... run` adds replays to reports/search_quality_warm_start.jsonl; it may be interrupted at any
+time. `... report` writes the tables.
 """
 
 from __future__ import annotations
@@ -33,12 +37,17 @@ from sweeps.search.samplers.cell_sampler import CellSampler
 
 RESULTS = Path(__file__).parents[2] / "reports" / "search_quality_warm_start.jsonl"
 BUDGETS = (2, 5, 10, 25)
-# Length of the earlier sweep, in trials of full length; first seed of earlier sweeps; number of seeds that share an earlier sweep.
+# Length of the earlier sweep, in trials of full length; first seed of earlier sweeps; number of
+# seeds that share an earlier sweep.
 EARLIER_BUDGET, EARLIER_SEED, SHARED = 25, 1000, 2
 
 
 def task(name: str) -> Task:
-    """Return a task. The dimensions of tables are numbered, because the trainer in the space file knows the names of its parameters."""
+    """Return a task.
+
+    The dimensions of tables are numbered, because the trainer in the space file knows the names of
+    its parameters.
+    """
     original = tasks.task(name)
     if name in tasks.FUNCTIONS:
         return original
@@ -66,7 +75,9 @@ def at(axis: Axis, place: float) -> Any:
 
 
 def moved(name: str, by: float, scale: float) -> Task:
-    """Return a function whose optimum is moved by a fraction of each continuous dimension, and whose values are scaled."""
+    """Return a function whose optimum is moved by a fraction of each continuous dimension, and
+    whose values are scaled.
+    """
     original = task(name)
 
     def curve(config: Config) -> np.ndarray:
@@ -85,7 +96,9 @@ def moved(name: str, by: float, scale: float) -> Task:
 
 
 def mirrored(name: str) -> Task:
-    """Return a task in which every number is replaced by its mirror image in the range, and options are in another order."""
+    """Return a task in which every number is replaced by its mirror image in the range, and options
+    are in another order.
+    """
     original = task(name)
 
     def curve(config: Config) -> np.ndarray:
@@ -99,8 +112,8 @@ def mirrored(name: str) -> Task:
 def renamed(name: str, target: str) -> Task:
     """Return a task whose dimensions have the names and the ranges of another task's dimensions.
 
-    The n-th dimension is the n-th one of the original task: the place between the ends stays the same. A dimension of the original task
-    that the other task lacks is in the middle.
+    The n-th dimension is the n-th one of the original task: the place between the ends stays the
+    same. A dimension of the original task that the other task lacks is in the middle.
     """
     original, dimensions = task(name), task(target).axes
     names = dict(zip(original.axes, dimensions, strict=False))
@@ -129,7 +142,8 @@ def shuffled(name: str) -> Task:
     return dataclasses.replace(original, name=f"{name}, shuffled", curve=curve)
 
 
-# Pairs of a task and the function that returns the earlier task. `search.from` was tuned on the pairs of the six functions.
+# Pairs of a task and the function that returns the earlier task. `search.from` was tuned on the
+# pairs of the six functions.
 TUNED: Mapping[str, Mapping[str, Callable[[], Task]]] = {
     "related": {
         "branin": lambda: moved("branin", 0.05, 2.0),
@@ -259,7 +273,9 @@ def read(file: Path) -> list[dict]:
 
 
 def pairs(rows: list[dict], kind: str, method: str, name: str) -> np.ndarray:
-    """Return the regrets of a task with and without the earlier sweep, as an array (replays, 2, budgets)."""
+    """Return the regrets of a task with and without the earlier sweep, as an array (replays, 2,
+    budgets).
+    """
     known = {
         (r["kind"], r["method"], r["task"], r["seed"]): r["regret"]
         for r in rows
@@ -298,7 +314,9 @@ def table(rows: list[dict], kind: str, method: str, names: Iterable[str]) -> str
 
 
 def interval(groups: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the 95% bootstrap interval of the ratio of the mean regrets: (2, budgets). The replays of each task are drawn anew.
+    """Return the 95% bootstrap interval of the ratio of the mean regrets: (2, budgets).
+
+    The replays of each task are drawn anew.
 
     Args:
         groups: Arrays (replays, 2, budgets) of the tasks.
@@ -326,7 +344,10 @@ def report(rows: list[dict]) -> str:
     for group, names in GROUPS.items():
         for kind, method in methods:
             if any(len(pairs(rows, kind, method, name)) for name in names):
-                title = f"{kind.capitalize()} pairs that were {group}, `{method}`, regret with / without the earlier sweep:"
+                title = (
+                    f"{kind.capitalize()} pairs that were {group}, `{method}`, regret with / "
+                    "without the earlier sweep:"
+                )
                 made.append(f"{title}\n\n{table(rows, kind, method, names)}")
     return "\n".join(made)
 

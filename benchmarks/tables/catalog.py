@@ -1,8 +1,9 @@
 """The tables: files in a folder of yours, those that scikit-learn ships, and generated ones.
 
-The folder has these files, as `FILES` names them: German credit, Pima, Ionosphere and Abalone of UCI, with header lines; HR analytics, stroke
-prediction and used cars of Kaggle; IBM's telephone customers; the housing table of handson-ml2; rows of New York's yellow taxis, 2018 to 2020.
-Their text reaches the tools as it is: nothing is parsed, filled or dropped.
+The folder has these files, as `FILES` names them: German credit, Pima, Ionosphere and Abalone of
+UCI, with header lines; HR analytics, stroke prediction and used cars of Kaggle; IBM's telephone
+customers; the housing table of handson-ml2; rows of New York's yellow taxis, 2018 to 2020. Their
+text reaches the tools as it is: nothing is parsed, filled or dropped.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Table:
         task: `binary`, `multiclass` or `regression`.
         load: Function that returns the table, given the folder with the files.
         file: File that is read, relative to the folder; None if there is none.
-        time: Column of numbers. The rows with the largest values are held out. None: random rows are.
+        time: Column of numbers. The rows with the largest values are held out. None: random rows
+            are.
         is_extreme: True for a table at the limits, which no score of a report includes.
     """
 
@@ -112,7 +114,10 @@ def _extreme(name: str, folder: Path) -> pd.DataFrame:
 
 
 def _taxi(folder: Path) -> pd.DataFrame:
-    """Return taxi rides and whether the tip is more than a fifth of the fare. Amounts that include the tip are left out."""
+    """Return taxi rides and whether the tip is more than a fifth of the fare.
+
+    Amounts that include the tip are left out.
+    """
     rides = pd.read_parquet(folder / TAXI)
     start, end = rides["tpep_pickup_datetime"], rides["tpep_dropoff_datetime"]
     known_later = ["tip_amount", "total_amount", start.name, end.name]

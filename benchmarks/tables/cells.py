@@ -1,4 +1,7 @@
-"""The results of the benchmark. Each is one line of JSON, and is kept as soon as the tool has ended."""
+"""The results of the benchmark.
+
+Each is one line of JSON, and is kept as soon as the tool has ended.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ class Cell:
         tool: Name of the tool.
         budget: Seconds of wall time that the tool was given; 0 for a tool that takes none.
         score: Log loss or RMSE on the rows that are held out; None if the tool failed.
-        auc: Area under the ROC curve; of several classes, the mean of each against the others. None for a regression.
+        auc: Area under the ROC curve; of several classes, the mean of each against the others. None
+            for a regression.
         seconds: Wall time of the command that trains.
         cpu_seconds: CPU time of this command and of all processes that it started.
         peak_mib: Largest memory of this command and all its processes at one time, in MiB; see
@@ -60,7 +64,9 @@ class Cell:
 
 
 def read(file: Path) -> list[Cell]:
-    """Return the cells that are kept. If a cell was measured several times, the last measurement counts.
+    """Return the cells that are kept.
+
+    If a cell was measured several times, the last measurement counts.
 
     A line that an interrupted run has not finished is left out.
     """

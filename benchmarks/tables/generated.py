@@ -1,7 +1,10 @@
-"""Generated tables. Each is difficult in a way of its own, and its name is the seed of all that is random in it.
+"""Generated tables.
 
-The label depends on a score of the columns: a linear part, steps as in trees, waves, products of two columns, a level for each category,
-and slopes that depend on a category. The parts have random weights. Some columns do not matter at all.
+Each is difficult in a way of its own, and its name is the seed of all that is random in it.
+
+The label depends on a score of the columns: a linear part, steps as in trees, waves, products of
+two columns, a level for each category, and slopes that depend on a category. The parts have random
+weights. Some columns do not matter at all.
 """
 
 from __future__ import annotations
@@ -30,8 +33,10 @@ class Recipe:
         matter: Number of columns of numbers that matter, at most `MATTER`.
         linear: True if the score is a sum of multiples of the columns.
         missing: Share of the cells that are empty.
-        outliers: Share of the numbers that are a thousand times too large. The noise of a regression then has heavy tails.
-        drift: True if the score changes with time, and some columns grow. The column `day` has the time.
+        outliers: Share of the numbers that are a thousand times too large. The noise of a
+            regression then has heavy tails.
+        drift: True if the score changes with time, and some columns grow. The column `day` has the
+            time.
     """
 
     rows: int
@@ -113,7 +118,10 @@ def table_of(recipe: Recipe, seed: int) -> pd.DataFrame:
 
 
 def _levels(rows: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return random codes below `count`. The second code is half as frequent as the first, the third a third, and so on."""
+    """Return random codes below `count`.
+
+    The second code is half as frequent as the first, the third a third, and so on.
+    """
     shares = 1 / np.arange(1, count + 1)
     return rng.choice(count, size=rows, p=shares / shares.sum())
 
@@ -121,7 +129,9 @@ def _levels(rows: int, count: int, rng: np.random.Generator) -> np.ndarray:
 def _scores(
     recipe: Recipe, latent: np.ndarray, texts: list[np.ndarray], rng: np.random.Generator
 ) -> np.ndarray:
-    """Return random scores with the standard deviation `recipe.signal`: one, or one for each of several classes."""
+    """Return random scores with the standard deviation `recipe.signal`: one, or one for each of
+    several classes.
+    """
     outputs = len(recipe.shares) if recipe.task == "multiclass" else 1
     matter = latent[:, : recipe.matter]
     scores = [_score(recipe.linear, matter, texts, rng) for _ in range(outputs)]
@@ -152,7 +162,9 @@ def _score(
 
 
 def _steps(numbers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the sum of random boxes: a row is in a box if up to three of its numbers are on one side of a limit."""
+    """Return the sum of random boxes: a row is in a box if up to three of its numbers are on one
+    side of a limit.
+    """
     total = np.zeros(len(numbers))
     for _ in range(12):
         chosen = rng.integers(numbers.shape[1], size=rng.integers(1, 4))
@@ -179,7 +191,9 @@ def _label(recipe: Recipe, score: np.ndarray, rng: np.random.Generator) -> np.nd
 
 
 def _shown(latent: np.ndarray, recipe: Recipe, rng: np.random.Generator) -> np.ndarray:
-    """Return a column of numbers as the table shows it: on a scale of its own, rounded or skewed, perhaps with outliers."""
+    """Return a column of numbers as the table shows it: on a scale of its own, rounded or skewed,
+    perhaps with outliers.
+    """
     form = rng.integers(4)
     if form == 0:
         shown = np.round(np.exp(latent), 3)

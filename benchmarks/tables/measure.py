@@ -1,9 +1,13 @@
-"""Run a command, and measure its wall time and the CPU time of all processes that it starts: `... RESULT.json SECONDS COMMAND...`.
+"""Run a command, and measure its wall time and the CPU time of all processes that it starts: `...
 
-This process adopts the processes whose parents have ended, as Ray's servers, so that all stay its descendants. The CPU time is the larger of
-two sums, because each misses something. The kernel's sum lacks processes whose parent does not wait for them, as Ray's workers. The sum of the
-samples lacks what a process did after its last sample. The memory is the sum of the processes' shares of their pages (PSS), which is read
-every `MEMORY_EVERY` samples, because reading it takes time. A process that lives on `ENDS_WITHIN` seconds after the command is killed.
+RESULT.json SECONDS COMMAND...`.
+
+This process adopts the processes whose parents have ended, as Ray's servers, so that all stay its
+descendants. The CPU time is the larger of two sums, because each misses something. The kernel's sum
+lacks processes whose parent does not wait for them, as Ray's workers. The sum of the samples lacks
+what a process did after its last sample. The memory is the sum of the processes' shares of their
+pages (PSS), which is read every `MEMORY_EVERY` samples, because reading it takes time. A process
+that lives on `ENDS_WITHIN` seconds after the command is killed.
 """
 
 from __future__ import annotations

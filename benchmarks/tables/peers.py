@@ -1,7 +1,9 @@
-"""The environments of the tools: this one, and one for each peer, in a folder outside the repository.
+"""The environments of the tools: this one, and one for each peer, in a folder outside the
+repository.
 
-The lists in `requirements` name the version of each package. They were written by `pip freeze` after the installation that the peer's
-documentation recommends: `flaml[automl]`, and `autogluon.tabular` with what the preset `medium_quality` needs.
+The lists in `requirements` name the version of each package. They were written by `pip freeze`
+after the installation that the peer's documentation recommends: `flaml[automl]`, and
+`autogluon.tabular` with what the preset `medium_quality` needs.
 """
 
 from __future__ import annotations

@@ -89,7 +89,9 @@ def rounds(found: Sequence[Cell], budget: int, tools: Sequence[str]) -> list[Rou
 
 
 def tools_of(found: Iterable[Cell], budget: int) -> list[str]:
-    """Return the tools that have cells of a budget: sweeps and its variants first, then the peers as in `TOOLS`."""
+    """Return the tools that have cells of a budget: sweeps and its variants first, then the peers
+    as in `TOOLS`.
+    """
     names = list(dict.fromkeys(cell.tool for cell in found if cell.budget == budget))
     peers = [name for name in TOOLS if name in names and name != "sweeps"]
     return [name for name in names if name not in peers] + peers
@@ -130,7 +132,8 @@ def _about(complete: Sequence[Round]) -> str:
     tables = {one.table for one in complete}
     return (
         f"Tables on which all tools ran: {len(tables)}. Seeds of a table: "
-        f"{len(complete) / len(tables):.3g}. Measured from {days[0]} to {days[-1]} on {' and '.join(machines)}; largest load average "
+        f"{len(complete) / len(tables):.3g}. Measured from {days[0]} to {days[-1]} on "
+        f"{' and '.join(machines)}; largest load average "
         f"before a command {max(cell.load for cell in every):.1f}. "
         f"Versions: {'; '.join(listed)}."
     )
@@ -139,7 +142,8 @@ def _about(complete: Sequence[Round]) -> str:
 def summary(complete: Sequence[Round], tools: Sequence[str]) -> str:
     """Return the Markdown table with a line for each tool: rank, normalized score, and times.
 
-    The last tool-by-tool column compares the first tool with the others, on the same draws of tables and seeds.
+    The last tool-by-tool column compares the first tool with the others, on the same draws of
+    tables and seeds.
     """
     ranks = []
     scaled = []
@@ -176,7 +180,9 @@ def summary(complete: Sequence[Round], tools: Sequence[str]) -> str:
 
 
 def each_table(complete: Sequence[Round], tools: Sequence[str]) -> str:
-    """Return the Markdown table with a line for each table: the mean scores over seeds, the best in bold, with the AUC beside them."""
+    """Return the Markdown table with a line for each table: the mean scores over seeds, the best in
+    bold, with the AUC beside them.
+    """
     lines = []
     for table in _by_table(complete):
         about = table[0].default

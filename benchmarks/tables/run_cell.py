@@ -1,4 +1,6 @@
-"""Run one tool on one table: write the rows as CSV files, run its two commands, and score its predictions."""
+"""Run one tool on one table: write the rows as CSV files, run its two commands, and score its
+predictions.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ class Options:
 
 
 def write_split(table: Table, data: Path, seed: int, folder: Path) -> tuple[int, int]:
-    """Write `train.csv`, `test.csv` without the label, and `labels.csv`. Return the numbers of rows and of columns without the label."""
+    """Write `train.csv`, `test.csv` without the label, and `labels.csv`.
+
+    Return the numbers of rows and of columns without the label.
+    """
     train, test = table.split(data, seed)
     train.to_csv(folder / "train.csv", index=False)
     test.drop(columns=table.label).to_csv(folder / "test.csv", index=False)
@@ -65,7 +70,8 @@ def write_split(table: Table, data: Path, seed: int, folder: Path) -> tuple[int,
 
 
 def run_cell(cell: Cell, table: Table, options: Options, split: Path, work: Path) -> Cell:
-    """Run the tool of a cell, and return the cell with its results, or with the reason why the tool failed.
+    """Run the tool of a cell, and return the cell with its results, or with the reason why the tool
+    failed.
 
     Args:
         cell: Cell without results.

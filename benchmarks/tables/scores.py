@@ -1,4 +1,7 @@
-"""Scores of predictions, normalized scores, ranks, and a bootstrap over tables and seeds. Pure functions."""
+"""Scores of predictions, normalized scores, ranks, and a bootstrap over tables and seeds.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-LEAST = 1e-6  # A smaller probability counts as this one. A tool that drops a class would have an infinite log loss.
+# A smaller probability counts as this one. A tool that drops a class would have an infinite log
+# loss.
+LEAST = 1e-6
 LOWEST = -1.0  # A lower normalized score counts as this one, and so does a tool that failed.
 DRAWS = 2000
 
@@ -19,7 +24,9 @@ DRAWS = 2000
 
 
 def class_name(value: object) -> str:
-    """Return the name of a class by which tools can be compared: `1`, `1.0` and `True` of a CSV file may be the same."""
+    """Return the name of a class by which tools can be compared: `1`, `1.0` and `True` of a CSV
+    file may be the same.
+    """
     text = str(value)
     with contextlib.suppress(ValueError):
         return f"{float(text):g}"
@@ -31,11 +38,13 @@ def evaluate(truth: pd.Series, predicted: pd.DataFrame, task: str) -> tuple[floa
 
     Args:
         truth: Labels of the rows that are held out.
-        predicted: One column with the predictions of a regression, or a column of probabilities for each class.
+        predicted: One column with the predictions of a regression, or a column of probabilities for
+            each class.
         task: `binary`, `multiclass` or `regression`.
 
     Returns:
-        RMSE and None for a regression; else the log loss and the AUC. The AUC is None if the rows have not all classes.
+        RMSE and None for a regression; else the log loss and the AUC. The AUC is None if the rows
+        have not all classes.
 
     Raises:
         ValueError: The predictions have not the rows of the labels, or have gaps.
@@ -69,9 +78,11 @@ def _auc(codes: np.ndarray, values: np.ndarray) -> float | None:
 
 
 def normalized(score: float | None, default: float, best: float) -> float:
-    """Return a score on the scale from `default` (0) to `best` (1), and `LOWEST` for what is lower or failed.
+    """Return a score on the scale from `default` (0) to `best` (1), and `LOWEST` for what is lower
+    or failed.
 
-    If `best` is not better than `default`, the scale has no length: what is as good has 0, and the rest `LOWEST`.
+    If `best` is not better than `default`, the scale has no length: what is as good has 0, and the
+    rest `LOWEST`.
     """
     if score is None:
         return LOWEST
@@ -81,7 +92,10 @@ def normalized(score: float | None, default: float, best: float) -> float:
 
 
 def ranks(scores: Sequence[float | None]) -> np.ndarray:
-    """Return the rank of each score. 1 is the best, equal scores share the mean of their ranks, and failed tools are last."""
+    """Return the rank of each score.
+
+    1 is the best, equal scores share the mean of their ranks, and failed tools are last.
+    """
     from scipy.stats import rankdata
 
     return rankdata([math.inf if score is None else score for score in scores])
@@ -106,7 +120,9 @@ def estimates(values: Sequence[np.ndarray]) -> list[Estimate]:
 
 
 def differences(values: Sequence[np.ndarray], reference: int) -> list[Estimate]:
-    """Return the paired difference of each tool from the tool with the index `reference`: positive if the latter has more."""
+    """Return the paired difference of each tool from the tool with the index `reference`: positive
+    if the latter has more.
+    """
     return estimates([table[:, [reference]] - table for table in values])
 
 
@@ -116,7 +132,8 @@ def mean_of(values: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def bootstrap(values: Sequence[np.ndarray], draws: int = DRAWS, seed: int = 0) -> np.ndarray:
-    """Draw tables with replacement, and seeds of each drawn table, and return the means of all draws.
+    """Draw tables with replacement, and seeds of each drawn table, and return the means of all
+    draws.
 
     A draw takes the same tables and seeds for all tools, so differences between tools are paired.
 
@@ -146,7 +163,8 @@ def _estimate(mean: float, draws: np.ndarray) -> Estimate:
 def compare(
     cells: Sequence[Mapping[str, float | None]], defaults: Sequence[float], tools: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ranks and the normalized scores of the tools on one table, with a row for each seed.
+    """Return the ranks and the normalized scores of the tools on one table, with a row for each
+    seed.
 
     Args:
         cells: Score of each tool, for each seed.

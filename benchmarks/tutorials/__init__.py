@@ -1,11 +1,14 @@
-"""The tutorials of Ray, each as a space in sweeps and as the tutorial's own code on today's Ray, with the same trials.
+"""The tutorials of Ray, each as a space in sweeps and as the tutorial's own code on today's Ray,
+with the same trials.
 
-The spaces are in `search_spaces/tutorials/`. Both sides train the same configurations on the same rows, one trial at a time, on the same
-number of workers. The tutorials' own code is ported only where today's Ray refuses it. The modules in `benchmarks/tutorials/` say what
-changed. *Whole* is the time of the whole search, in a Ray that is already running. For sweeps, it is the time of `sweeps.run`, with the
-export, the check of the bundle, and the report. For Ray, it is the time to read the data and of `Tuner.fit`, with a health check of Ray
-Train every 0.05 s (the default is two seconds, for which each report may wait). *Best* and *mean* are the
-values of the metric over the trials: the logloss on valid, or the AUC for the network.
+The spaces are in `search_spaces/tutorials/`. Both sides train the same configurations on the same
+rows, one trial at a time, on the same number of workers. The tutorials' own code is ported only
+where today's Ray refuses it. The modules in `benchmarks/tutorials/` say what changed. *Whole* is
+the time of the whole search, in a Ray that is already running. For sweeps, it is the time of
+`sweeps.run`, with the export, the check of the bundle, and the report. For Ray, it is the time to
+read the data and of `Tuner.fit`, with a health check of Ray Train every 0.05 s (the default is two
+seconds, for which each report may wait). *Best* and *mean* are the values of the metric over the
+trials: the logloss on valid, or the AUC for the network.
 
     python -m benchmarks.tutorials --repeats 1 --trials 2 --side taxi_network-ours --side taxi_network-ray-0
 """

@@ -1,7 +1,8 @@
 """The tutorials with XGBoost: 200 points, breast cancer, taxi trips, and data sets as a dimension.
 
-Each original passes a preprocessor and XGBoost's parameters to `XGBoostTrainer`, and the trainer to `Tuner`. Today's Ray refuses all three.
-The port therefore does what Ray documents instead: a function trial fits the preprocessor, and calls `XGBoostTrainer.fit` with a loop.
+Each original passes a preprocessor and XGBoost's parameters to `XGBoostTrainer`, and the trainer to
+`Tuner`. Today's Ray refuses all three. The port therefore does what Ray documents instead: a
+function trial fits the preprocessor, and calls `XGBoostTrainer.fit` with a loop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The tutorial of checkpoints: a checkpoint in every tenth epoch, of which three are kept, accumulated gradients, and resources per worker.
+"""The tutorial of checkpoints: a checkpoint in every tenth epoch, of which three are kept,
+accumulated gradients, and resources per worker.
 
-The port is the code of Ray's guide to checkpoints, on images of digits instead of random numbers, with PyTorch's `no_sync` for accumulated
-gradients.
+The port is the code of Ray's guide to checkpoints, on images of digits instead of random numbers,
+with PyTorch's `no_sync` for accumulated gradients.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""The tutorial of linear regression: `get_dataset_shard`, `iter_torch_batches`, and a shuffle in every epoch.
+"""The tutorial of linear regression: `get_dataset_shard`, `iter_torch_batches`, and a shuffle in
+every epoch.
 
-The original passes a `DatasetPipeline` with `random_shuffle_each_window` to `ray.train.Trainer`, and reads it with `to_torch`. Today's Ray
-has none of the four. The port uses what Ray documents instead: `TorchTrainer`, `iter_torch_batches`, and `local_shuffle_buffer_size`. A
-`random_shuffle` of the Dataset would run in tasks of Ray, and the two workers of a trial hold both CPUs. Tune writes JSON and TensorBoard's
-files by default.
+The original passes a `DatasetPipeline` with `random_shuffle_each_window` to `ray.train.Trainer`,
+and reads it with `to_torch`. Today's Ray has none of the four. The port uses what Ray documents
+instead: `TorchTrainer`, `iter_torch_batches`, and `local_shuffle_buffer_size`. A `random_shuffle`
+of the Dataset would run in tasks of Ray, and the two workers of a trial hold both CPUs. Tune writes
+JSON and TensorBoard's files by default.
 """
 
 from __future__ import annotations

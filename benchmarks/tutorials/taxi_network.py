@@ -1,7 +1,9 @@
-"""The taxi tutorial with the network: Dask on Ray reads and cleans the trips, and two workers train the network.
+"""The taxi tutorial with the network: Dask on Ray reads and cleans the trips, and two workers train
+the network.
 
-The original's loss is computed on rounded predictions. `torch.round` has no gradient, so the original's network does not learn. One port
-keeps this line. The other port leaves the rounding out, so that its metric can be compared.
+The original's loss is computed on rounded predictions. `torch.round` has no gradient, so the
+original's network does not learn. One port keeps this line. The other port leaves the rounding out,
+so that its metric can be compared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The two sides of a tutorial: its space in sweeps, and its own code in Ray Tune and Ray Train.
 
-Both sides train the same list of configurations, one trial at a time, on the same rows, in a Ray that starts before the measurement. It has
-two CPUs for the workers. For the tutorial's own code, it has a third CPU, which the tasks of Ray Data need.
+Both sides train the same list of configurations, one trial at a time, on the same rows, in a Ray
+that starts before the measurement. It has two CPUs for the workers. For the tutorial's own code, it
+has a third CPU, which the tasks of Ray Data need.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Port:
 
     Attributes:
         label: Name in the report.
-        driver: Function trial of Tune. Its arguments are a point, and the rows as `data`: a tuple of the frames of train and valid.
+        driver: Function trial of Tune. Its arguments are a point, and the rows as `data`: a tuple
+            of the frames of train and valid.
     """
 
     label: str
@@ -45,7 +47,8 @@ class Tutorial:
     """A tutorial of Ray, and its space in sweeps.
 
     Attributes:
-        space: Name of the space file in search_spaces/tutorials/, without its suffix. The names of the sides begin with it.
+        space: Name of the space file in search_spaces/tutorials/, without its suffix. The names of
+            the sides begin with it.
         title: Name in the report.
         metric: The metric that both sides report.
         minimize: Whether a lower value of the metric is better.
@@ -96,7 +99,9 @@ class Tutorial:
         return SPACES / f"{self.space}.yaml"
 
     def overrides_for(self, trials: int) -> tuple[str, ...]:
-        """Return the overrides with which the space file trains the first `trials` configurations, one at a time."""
+        """Return the overrides with which the space file trains the first `trials` configurations,
+        one at a time.
+        """
         points = json.dumps([dict(point) for point in self.points[:trials]])
         limits = (f"limits.max_trials={trials}", "limits.max_concurrent_trials=1")
         return (*self.overrides, *limits, f"search.initial_points={points}")
@@ -128,8 +133,8 @@ class Tutorial:
                     ends.append(time.time())
 
             began = time.time()
-            # The driver needs no CPU. Ray Data's tasks run in the trial's placement group, so the group has one further CPU and memory for
-            # them. Ray refuses a bundle without resources.
+            # The driver needs no CPU. Ray Data's tasks run in the trial's placement group, so the
+            # group has one further CPU and memory for them. Ray refuses a bundle without resources.
             resources = tune.PlacementGroupFactory(
                 [{"CPU": 0, "memory": 16 * 2**20}, {"CPU": 1, "memory": 2**30}]
             )
@@ -206,7 +211,10 @@ def params_of(point: Point) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def train_run() -> Any:
-    """Yield Ray Train's run configuration for a trial of Tune. The trial's driver calls `fit` inside the `with` block."""
+    """Yield Ray Train's run configuration for a trial of Tune.
+
+    The trial's driver calls `fit` inside the `with` block.
+    """
     import ray.train
     from ray import tune
     from ray.tune.integration.ray_train import TuneReportCallback

@@ -1,11 +1,15 @@
-"""The tutorial of the Vision Transformer with a DataLoader, on 1 worker and on 2 workers with the same global batch.
+"""The tutorial of the Vision Transformer with a DataLoader, on 1 worker and on 2 workers with the
+same global batch.
 
-On both sides, the network is the one of `search_spaces/tutorials/vit.py`, because the original's network is in torchvision. The rest of the
-port is the original's code, with two changes. The original reads `model.module`, which fails on one worker, where `prepare_model` wraps
-nothing. And each worker scores all rows of valid, because the original reports the metrics of the half that rank 0 scores.
+On both sides, the network is the one of `search_spaces/tutorials/vit.py`, because the original's
+network is in torchvision. The rest of the port is the original's code, with two changes. The
+original reads `model.module`, which fails on one worker, where `prepare_model` wraps nothing. And
+each worker scores all rows of valid, because the original reports the metrics of the half that rank
+0 scores.
 
-The images are those of `tests/fixtures/images`. If the environment variable `SWEEPS_CIFAR10` names a Parquet file with the columns `path`,
-`image_jpeg` and `label`, the images are those of this file, and each trial trains for two epochs.
+The images are those of `tests/fixtures/images`. If the environment variable `SWEEPS_CIFAR10` names
+a Parquet file with the columns `path`, `image_jpeg` and `label`, the images are those of this file,
+and each trial trains for two epochs.
 """
 
 from __future__ import annotations

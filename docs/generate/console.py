@@ -1,6 +1,8 @@
-"""Renew the output of `sweeps validate` and `sweeps plan` that the pages show: `python -m docs.generate.console`.
+"""Renew the output of `sweeps validate` and `sweeps plan` that the pages show: `python -m
+docs.generate.console`.
 
-A block shows some sections of the output. Each section is a line that starts at the left margin, and the indented lines below that line.
+A block shows some sections of the output. Each section is a line that starts at the left margin,
+and the indented lines below that line.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ MODULE = re.compile(r"^```python\n(# (\w+\.py)\n.*?)^```$", re.DOTALL | re.MULTI
 
 @functools.cache
 def examples() -> Mapping[str, str]:
-    """Return the space files and the modules that the pages show, keyed by file name. A space file is named after its `name`."""
+    """Return the space files and the modules that the pages show, keyed by file name.
+
+    A space file is named after its `name`.
+    """
     found: dict[str, str] = {}
     for path in sorted(DOCS.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
@@ -38,7 +43,9 @@ def examples() -> Mapping[str, str]:
 
 @contextlib.contextmanager
 def folder_of_examples() -> Iterator[None]:
-    """Change to a temporary folder that contains `search_spaces/`, and the space files and modules that the pages show."""
+    """Change to a temporary folder that contains `search_spaces/`, and the space files and modules
+    that the pages show.
+    """
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "search_spaces").symlink_to(ROOT / "search_spaces")
@@ -72,7 +79,10 @@ def sections(output: str) -> dict[str, str]:
 
 
 def renewed(page: str) -> str:
-    """Return a page with the current output of its commands. If a section no longer exists in the output, it is removed from the page."""
+    """Return a page with the current output of its commands.
+
+    If a section no longer exists in the output, it is removed from the page.
+    """
 
     def block(found: re.Match[str]) -> str:
         now = sections(output_of(found[1]))

@@ -15,7 +15,8 @@ from mkdocs.structure.files import File, Files
 from docs.generate.pages import PAGES, PARTS
 from docs.generate.paths import ROOT
 
-# Files outside `docs/` that the site contains. Their path on the site is their path in the repository.
+# Files outside `docs/` that the site contains. Their path on the site is their path in the
+# repository.
 OUTSIDE = (
     *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "reports/*.md"),
     *(
@@ -41,7 +42,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Insert the generated parts, and replace links between files of the repository by links between pages of the site."""
+    """Insert the generated parts, and replace links between files of the repository by links
+    between pages of the site.
+    """
     for name, part in PARTS.items():
         markdown = markdown.replace(f"<!-- generated: {name} -->", part())
     source = page.file.src_uri

@@ -1,4 +1,6 @@
-"""Draw the imports between the folders of sweeps: `python -m docs.generate.import_graph` writes docs/internals/architecture.svg."""
+"""Draw the imports between the folders of sweeps: `python -m docs.generate.import_graph` writes
+docs/internals/architecture.svg.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ def imports(folder: str, folders: list[str]) -> set[str]:
 
 
 def layers(imported: Graph) -> list[list[str]]:
-    """Return the folders by layer. A folder is one layer above the highest folder that it imports from."""
+    """Return the folders by layer.
+
+    A folder is one layer above the highest folder that it imports from.
+    """
     depth: dict[str, int] = {}
 
     def of(folder: str) -> int:
@@ -57,7 +62,9 @@ def layers(imported: Graph) -> list[list[str]]:
 
 
 def reduced(imported: Graph) -> Graph:
-    """Return the graph without the arrows from a folder to a folder that it also imports indirectly."""
+    """Return the graph without the arrows from a folder to a folder that it also imports
+    indirectly.
+    """
 
     def reached(folder: str) -> set[str]:
         return {other for direct in imported[folder] for other in {direct, *reached(direct)}}
@@ -73,15 +80,19 @@ def reduced(imported: Graph) -> Graph:
 
 
 def svg(imported: Graph) -> str:
-    """Return the diagram as SVG. An arrow points from a folder to a folder that it imports. See `reduced` for the arrows that are left "
-    "out."""
+    """Return the diagram as SVG. An arrow points from a folder to a folder that it imports.
+
+    See `reduced` for the arrows that are left " "out.
+    """
     rows = layers(imported)
     height = ROW * len(rows) + 16
     place: dict[str, tuple[float, float]] = {}
     arrows = reduced(imported)
     for depth, row in enumerate(rows):
         y = height - ROW * depth - ROW / 2
-        if depth:  # Sort folders by the mean position of the folders that they import, so that fewer arrows cross.
+        # Sort folders by the mean position of the folders that they import, so that fewer arrows
+        # cross.
+        if depth:
             row = sorted(
                 row,
                 key=lambda folder: (
@@ -95,29 +106,39 @@ def svg(imported: Graph) -> str:
         for i, folder in enumerate(row):
             place[folder] = (WIDTH * (i + 0.5) / len(row) * 0.9 + WIDTH * 0.05 + shift, y)
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-family="sans-serif" font-size="15">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+            'font-family="sans-serif" font-size="15">'
+        ),
         "<title>The folders of sweeps. An arrow points to a folder that is imported.</title>",
-        '<defs><marker id="a" markerWidth="9" markerHeight="9" refX="8" refY="4.5" orient="auto"><path d="M0 1L8 4.5L0 8" fill="none" '
+        '<defs><marker id="a" markerWidth="9" markerHeight="9" refX="8" refY="4.5" '
+        'orient="auto"><path d="M0 1L8 4.5L0 8" fill="none" '
         'stroke="#8a94a6"/></marker></defs>',
     ]
     for folder in sorted(arrows):
         for other in sorted(arrows[folder]):
             (x1, y1), (x2, y2) = place[folder], place[other]
             lines.append(
-                f'<path d="M{x1:.0f} {y1 + BOX_HEIGHT / 2:.0f}C{x1:.0f} {y1 + 50:.0f} {x2:.0f} {y2 - 55:.0f} {x2:.0f} '
-                f'{y2 - BOX_HEIGHT / 2 - 1:.0f}" fill="none" stroke="#8a94a6" stroke-width="1.4" marker-end="url(#a)"/>'
+                f'<path d="M{x1:.0f} {y1 + BOX_HEIGHT / 2:.0f}C{x1:.0f} {y1 + 50:.0f} {x2:.0f} '
+                f"{y2 - 55:.0f} {x2:.0f} "
+                f'{y2 - BOX_HEIGHT / 2 - 1:.0f}" fill="none" stroke="#8a94a6" stroke-width="1.4" '
+                'marker-end="url(#a)"/>'
             )
     for folder, (x, y) in sorted(place.items()):
         lines.append(
-            f'<rect x="{x - BOX_WIDTH / 2:.0f}" y="{y - BOX_HEIGHT / 2:.0f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" '
+            f'<rect x="{x - BOX_WIDTH / 2:.0f}" y="{y - BOX_HEIGHT / 2:.0f}" width="{BOX_WIDTH}" '
+            f'height="{BOX_HEIGHT}" rx="6" '
             'fill="#e8edff" stroke="#4f63c6"/>'
-            f'<text x="{x:.0f}" y="{y + 5:.0f}" text-anchor="middle" fill="#1c2540">{escape(folder)}</text>'
+            f'<text x="{x:.0f}" y="{y + 5:.0f}" text-anchor="middle" '
+            f'fill="#1c2540">{escape(folder)}</text>'
         )
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
 def folder_table(imported: Graph) -> str:
-    """Return a table of the folders, lowest layer first, with the content of each folder and the folders that it imports from."""
+    """Return a table of the folders, lowest layer first, with the content of each folder and the
+    folders that it imports from.
+    """
     rows = []
     for folder in (folder for row in layers(imported) for folder in row):
         tree = ast.parse((ROOT / "sweeps" / folder / "__init__.py").read_text(encoding="utf-8"))

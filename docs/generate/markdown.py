@@ -11,7 +11,10 @@ def cell(text: object) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table. If there are no rows, return a sentence that says that the section has no keys."""
+    """Return a table.
+
+    If there are no rows, return a sentence that says that the section has no keys.
+    """
     lines = [[cell(one) for one in row] for row in rows]
     if not lines:
         return "It has no keys of its own.\n"

@@ -1,7 +1,8 @@
-"""Run the example notebooks, and store their outputs in them: `python -m docs.generate.notebooks [NAME ...]`.
+"""Run the example notebooks, and store their outputs in them: `python -m docs.generate.notebooks
+[NAME ...]`.
 
-Each notebook runs in an empty folder, and writes the files that it needs itself. Plotly's figures are stored as JSON, which JupyterLab and
-VS Code draw; Plotly's JavaScript (5 MB) is not stored.
+Each notebook runs in an empty folder, and writes the files that it needs itself. Plotly's figures
+are stored as JSON, which JupyterLab and VS Code draw; Plotly's JavaScript (5 MB) is not stored.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ TIMEOUT = 600
 
 
 def executed(file: Path, folder: Path) -> nbformat.NotebookNode:
-    """Return a notebook with the outputs of its cells. The first cell that raises an error ends the run with an error.
+    """Return a notebook with the outputs of its cells.
+
+    The first cell that raises an error ends the run with an error.
 
     Args:
         file: The notebook.
@@ -53,7 +56,9 @@ def executed(file: Path, folder: Path) -> nbformat.NotebookNode:
 
 
 def outputs(notebook: nbformat.NotebookNode) -> list[list[str]]:
-    """Return the kinds of the outputs of each code cell, such as `text/html` or `stderr`: the richest format of each output."""
+    """Return the kinds of the outputs of each code cell, such as `text/html` or `stderr`: the
+    richest format of each output.
+    """
     return [
         [_kind(output) for output in cell.outputs]
         for cell in notebook.cells

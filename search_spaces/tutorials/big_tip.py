@@ -1,8 +1,9 @@
 """Trips of New York's yellow taxis, for `taxi_network.yaml` and `taxi_xgboost.yaml`.
 
-`load` reads and cleans the trips for training. `features` is the first step of each preprocessor, so the bundle contains it and predicts
-from rows as the TLC publishes them. Without files, `load` makes trips that look like the TLC's, errors included. To write made trips of
-another month to a file:
+`load` reads and cleans the trips for training. `features` is the first step of each preprocessor,
+so the bundle contains it and predicts from rows as the TLC publishes them. Without files, `load`
+makes trips that look like the TLC's, errors included. To write made trips of another month to a
+file:
 
     python search_spaces/tutorials/big_tip.py 2020-02 february.parquet
 """
@@ -28,9 +29,10 @@ def load(files: str | None = None, reader: str = "pandas", rows: int = 8_000) ->
     """Return the cleaned trips, with the label `is_big_tip`.
 
     Args:
-        files: A path or glob of the TLC's Parquet files, relative to the working directory. By default, the trips are made.
-        reader: `pandas` reads the files in this process. `dask` reads and cleans them with Dask, whose tasks run on Ray. `ray` uses Ray
-            Data.
+        files: A path or glob of the TLC's Parquet files, relative to the working directory. By
+            default, the trips are made.
+        reader: `pandas` reads the files in this process. `dask` reads and cleans them with Dask,
+            whose tasks run on Ray. `ray` uses Ray Data.
         rows: Number of trips to make, if there are no files.
 
     Returns:
@@ -108,7 +110,8 @@ def features(trips: pd.DataFrame) -> pd.DataFrame:
     """Compute the six features from raw trips, row by row.
 
     Returns:
-        float64 columns: NUMBERS, `trip_duration` in seconds, `hour` (0 to 23) and `day_of_week` (0 is Monday).
+        float64 columns: NUMBERS, `trip_duration` in seconds, `hour` (0 to 23) and `day_of_week` (0
+            is Monday).
     """
     pickup, dropoff = (pd.to_datetime(trips[name]) for name in TIMES)
     made = {

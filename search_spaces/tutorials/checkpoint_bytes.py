@@ -1,7 +1,8 @@
 """Pack a checkpoint into bytes, and unpack the bytes into a folder.
 
-A checkpoint is a folder. As bytes, it fits into a database, a message, or Ray's object store. `to_bytes` and `from_bytes` do the same with
-a bundle. Run this module with the name or the folder of a sweep, to send the checkpoint of the sweep's best trial through bytes:
+A checkpoint is a folder. As bytes, it fits into a database, a message, or Ray's object store.
+`to_bytes` and `from_bytes` do the same with a bundle. Run this module with the name or the folder
+of a sweep, to send the checkpoint of the sweep's best trial through bytes:
 
     python search_spaces/tutorials/checkpoint_bytes.py breast_cancer
 """
@@ -45,7 +46,8 @@ def main(name: str) -> None:
         copy = xgboost.load(from_bytes(packed, folder))
     same = copy.booster.save_raw() == xgboost.load(checkpoint).booster.save_raw()
     print(
-        f"trial {best.id}: {len(packed):,} bytes; the unpacked model is {'equal' if same else 'NOT equal'}"
+        f"trial {best.id}: {len(packed):,} bytes; the unpacked model is "
+        f"{'equal' if same else 'NOT equal'}"
     )
 
 

@@ -62,7 +62,10 @@ def train_func(config: dict[str, Any]) -> None:
 
 
 def tensors(name: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the features and the class codes of a shard. Later trials on this worker use the same tensors."""
+    """Return the features and the class codes of a shard.
+
+    Later trials on this worker use the same tensors.
+    """
     current = trial.current()
 
     def read() -> tuple[torch.Tensor, torch.Tensor]:
@@ -82,7 +85,10 @@ def report(
     epoch: int,
     save: bool,
 ) -> None:
-    """Report metrics, with a checkpoint if `save` is true. All ranks have the same weights, so rank 0 writes them."""
+    """Report metrics, with a checkpoint if `save` is true.
+
+    All ranks have the same weights, so rank 0 writes them.
+    """
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = None
         if save and ray.train.get_context().get_world_rank() == 0:

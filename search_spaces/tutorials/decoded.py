@@ -18,8 +18,10 @@ def images(path: str, bytes_column: str = "bytes") -> ray.data.Dataset:
     """Return a lazy Ray Dataset with the column `image`, uint8 tensors of shape (32, 32, 3), and the column `label`.
 
     Args:
-        path: A folder with one subfolder of JPEG or PNG files for each class, or a Parquet file. A relative path starts at this module.
-        bytes_column: For a Parquet file: the column with the encoded images. The file also has the column `label`.
+        path: A folder with one subfolder of JPEG or PNG files for each class, or a Parquet file. A
+            relative path starts at this module.
+        bytes_column: For a Parquet file: the column with the encoded images. The file also has the
+            column `label`.
     """
     where = HERE / path
     encoded = (
@@ -31,9 +33,12 @@ def images(path: str, bytes_column: str = "bytes") -> ray.data.Dataset:
 
 
 def decoder(bytes_column: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return a function that decodes the image of a row. The label of a file is the name of its folder.
+    """Return a function that decodes the image of a row.
 
-    Ray gets the inner function by value, because Ray's tasks cannot import a module that is beside a space file.
+    The label of a file is the name of its folder.
+
+    Ray gets the inner function by value, because Ray's tasks cannot import a module that is beside
+    a space file.
     """
 
     def decode(row: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ class FarePredictor(nn.Module):
     """Predict from the features of a trip whether its tip is big.
 
     Args:
-        in_features: Number of features. The trainer gives this argument, because the signature names it.
+        in_features: Number of features. The trainer gives this argument, because the signature
+            names it.
         width: Number of units of the first layer.
     """
 
@@ -27,6 +28,9 @@ class FarePredictor(nn.Module):
         )
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Return the logit of a big tip, shape (batch, 1). The loss and the predictions apply the sigmoid."""
+        """Return the logit of a big tip, shape (batch, 1).
+
+        The loss and the predictions apply the sigmoid.
+        """
         logits: torch.Tensor = self.layers(features)
         return logits

@@ -29,7 +29,10 @@ def line(rows: int, slope: float = 5.0, intercept: float = 10.0) -> pd.DataFrame
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """Train on this worker's rows. Report the mean squared error on the rows of valid after each epoch."""
+    """Train on this worker's rows.
+
+    Report the mean squared error on the rows of valid after each epoch.
+    """
     current = trial.current()
     train, valid = (ray.train.get_dataset_shard(name) for name in ("train", "valid"))
     layer = nn.Linear(1, 1)
@@ -58,7 +61,10 @@ def train_func(config: dict[str, Any]) -> None:
 
 
 def report(metrics: dict[str, float], layer: nn.Module) -> None:
-    """Report metrics, and the layer's weights as a checkpoint. All ranks have the same weights, so rank 0 writes them."""
+    """Report metrics, and the layer's weights as a checkpoint.
+
+    All ranks have the same weights, so rank 0 writes them.
+    """
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = None
         if ray.train.get_context().get_world_rank() == 0:
@@ -69,7 +75,9 @@ def report(metrics: dict[str, float], layer: nn.Module) -> None:
 
 @contextlib.contextmanager
 def profiler(on: bool, current: trial.Current) -> Iterator[Any]:
-    """Profile some batches. MLflow shows the trace, because the profiler writes it to the trial's folder for other files.
+    """Profile some batches.
+
+    MLflow shows the trace, because the profiler writes it to the trial's folder for other files.
 
     Args:
         on: False to profile nothing.

@@ -1,6 +1,7 @@
 """The breast cancer data as several data sets, for `data_sets.yaml`.
 
-A fixed fifth of the rows is for validation. Every trial is therefore scored on the same rows, whatever it was trained on.
+A fixed fifth of the rows is for validation. Every trial is therefore scored on the same rows,
+whatever it was trained on.
 """
 
 from __future__ import annotations

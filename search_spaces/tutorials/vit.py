@@ -129,7 +129,10 @@ def resume(network: nn.Module, optimizer: torch.optim.Optimizer) -> int:
 def evaluate(
     network: nn.Module, batches: Iterable[Batch], rank: int, workers: int, device: torch.device
 ) -> dict[str, float]:
-    """Return the metrics on valid. Each rank has all batches of valid, and evaluates its share of them."""
+    """Return the metrics on valid.
+
+    Each rank has all batches of valid, and evaluates its share of them.
+    """
     total = torch.zeros(3, device=device)
     for number, (images, labels) in enumerate(batches):
         if number % workers == rank:
@@ -171,7 +174,10 @@ def data_loader(name: str, batch_size: int) -> Iterable[Batch]:
 
 
 class RayDataBatches:
-    """Batches that Ray Data reads from a shard. Each pass over the batches of train has another order."""
+    """Batches that Ray Data reads from a shard.
+
+    Each pass over the batches of train has another order.
+    """
 
     def __init__(self, name: str, batch_size: int):
         self.shard, self.label = ray.train.get_dataset_shard(name), trial.current().label

@@ -1,7 +1,10 @@
-"""Write, check and load bundles. A bundle is one folder with all that is needed to make predictions for raw rows.
+"""Write, check and load bundles.
 
-The folder contains the model, the fitted preprocessor, and a record of how both were made. A bundle is an MLflow `pyfunc` model. Predicting
-with a bundle needs neither a checkout of sweeps nor a Ray cluster. These are the files of a bundle:
+A bundle is one folder with all that is needed to make predictions for raw rows.
+
+The folder contains the model, the fitted preprocessor, and a record of how both were made. A bundle
+is an MLflow `pyfunc` model. Predicting with a bundle needs neither a checkout of sweeps nor a Ray
+cluster. These are the files of a bundle:
 
     MLmodel, requirements.txt, input_example.json, ...      MLflow's files
     README.md                                               for people: what the model is, how to use it, how it was made

@@ -13,16 +13,21 @@ from sweeps.core.label_columns import SEVERAL
 def to_numbers(output: np.ndarray, task: str | None, classes: int) -> np.ndarray:
     """Convert the output of a model to numbers that can be averaged with the numbers of other models.
 
-    A model of a classification that predicts only class codes votes: the probability of its class is 1.
+    A model of a classification that predicts only class codes votes: the probability of its class
+    is 1.
 
     Args:
-        output: the model's output for n rows, in one of the forms that `label_output` of `sweeps.bundle.model` allows.
+        output: the model's output for n rows, in one of the forms that `label_output` of
+            `sweeps.bundle.model` allows.
         task: see `Manifest.task`.
-        classes: number of classes; 0 if the label has numbers, or if there are several label columns.
+        classes: number of classes; 0 if the label has numbers, or if there are several label
+            columns.
 
     Returns:
-        Float64. Binary: the probability of the second class, shape (n,). Multiclass: the probabilities of all k classes, shape (n, k).
-        Regression: numbers, shape (n,). Several label columns: numbers, or the probability of 1, shape (n, columns).
+        Float64. Binary: the probability of the second class, shape (n,). Multiclass: the
+            probabilities of all k classes, shape (n, k).
+        Regression: numbers, shape (n,). Several label columns: numbers, or the probability of 1,
+            shape (n, columns).
 
     Raises:
         BundleError: the output has none of the allowed shapes, or a class code is out of range.
@@ -50,12 +55,15 @@ def to_numbers(output: np.ndarray, task: str | None, classes: int) -> np.ndarray
 def _require(holds: bool, output: np.ndarray) -> None:
     if not holds:
         raise BundleError(
-            f"`predict` returned an array of {output.dtype} with shape {output.shape}, which cannot be averaged"
+            f"`predict` returned an array of {output.dtype} with shape {output.shape}, which "
+            "cannot be averaged"
         )
 
 
 def average(outputs: Sequence[np.ndarray], weights: Sequence[int]) -> np.ndarray:
-    """Return the weighted mean of some outputs. The same outputs and weights in the same order give bit-identical results.
+    """Return the weighted mean of some outputs.
+
+    The same outputs and weights in the same order give bit-identical results.
 
     Args:
         outputs: results of `to_numbers`, at least one, all of the same shape.

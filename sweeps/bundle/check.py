@@ -1,9 +1,11 @@
 """Check that a bundle predicts what the model predicted in training: `python -m sweeps.bundle.check FOLDER`.
 
-Run the module in a fresh process. The check loads the bundle as any user of MLflow would, and predicts the raw rows stored in the bundle.
-The predictions must be bit-identical to the predictions that were stored in training. If the model was trained on a GPU, they may differ by
-the tolerance in the manifest. The exit code is 0 if the bundle is good. Otherwise the exit code is 1, and the last line on stderr gives the
-reason. A line on stdout that begins with `SPEED` has the speed in rows a second.
+Run the module in a fresh process. The check loads the bundle as any user of MLflow would, and
+predicts the raw rows stored in the bundle. The predictions must be bit-identical to the predictions
+that were stored in training. If the model was trained on a GPU, they may differ by the tolerance in
+the manifest. The exit code is 0 if the bundle is good. Otherwise the exit code is 1, and the last
+line on stderr gives the reason. A line on stdout that begins with `SPEED` has the speed in rows a
+second.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ SPEED = "rows a second: "
 def check(folder: Path) -> float | None:
     """Load a bundle, predict its stored rows, and compare the predictions with the stored predictions of training.
 
-    If the bundle has no stored rows, the function only loads the bundle. If the bundle has rows but no predictions of training, the
-    function predicts the rows and compares nothing.
+    If the bundle has no stored rows, the function only loads the bundle. If the bundle has rows but
+    no predictions of training, the function predicts the rows and compares nothing.
 
     Args:
         folder: the bundle's folder.
@@ -44,8 +46,8 @@ def check(folder: Path) -> float | None:
         How many rows the bundle predicts in a second, in one batch; None without stored rows.
 
     Raises:
-        SweepsError: the bundle cannot be loaded, cannot predict, or predicts other values. If values differ, the message names the largest
-            difference and the first row that differs.
+        SweepsError: the bundle cannot be loaded, cannot predict, or predicts other values. If
+            values differ, the message names the largest difference and the first row that differs.
     """
     manifest = Manifest.read(folder)
     pyfunc = import_pyfunc()
@@ -97,14 +99,18 @@ def describe_difference(
     Args:
         expected: the predictions made in training.
         got: the predictions of the bundle, with the same number of rows.
-        tolerance: see `Manifest.tolerance`. If it is not 0, a row whose probabilities differ by no more may have another predicted class.
+        tolerance: see `Manifest.tolerance`. If it is not 0, a row whose probabilities differ by no
+            more may have another predicted class.
 
     Returns:
-        Text with the largest difference and the first row that differs, or None if no row differs by more than the tolerance. NaN equals
-        NaN.
+        Text with the largest difference and the first row that differs, or None if no row differs
+        by more than the tolerance. NaN equals NaN.
     """
     if list(expected.columns) != list(got.columns):
-        return f"the columns were {', '.join(expected.columns)} and are now {', '.join(map(str, got.columns))}"
+        return (
+            f"the columns were {', '.join(expected.columns)} and are now "
+            f"{', '.join(map(str, got.columns))}"
+        )
     got = got.set_axis(expected.index)
     unequal = (expected != got) & ~(expected.isna() & got.isna())
     floats = [
@@ -124,8 +130,14 @@ def describe_difference(
     gaps = (expected[floats] - got[floats]).abs().fillna(np.inf).where(unequal[floats], 0.0)
     row = int(rows.argmax())
     name = expected.columns[unequal.iloc[row]][-1]
-    count = f"{rows.sum()} of {len(rows)} rows differ, by at most {gaps.to_numpy().max(initial=0.0):.3g}"
-    return f"{count}; in the first of these rows, row {row}, `{name}` was {expected[name].iloc[row]} and is now {got[name].iloc[row]}"
+    count = (
+        f"{rows.sum()} of {len(rows)} rows differ, by at most "
+        f"{gaps.to_numpy().max(initial=0.0):.3g}"
+    )
+    return (
+        f"{count}; in the first of these rows, row {row}, `{name}` was {expected[name].iloc[row]} "
+        f"and is now {got[name].iloc[row]}"
+    )
 
 
 def import_pyfunc() -> ModuleType:

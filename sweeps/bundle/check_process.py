@@ -1,7 +1,7 @@
 """Check a bundle in a new process, which imports only installed packages and the code in the bundle.
 
-A sweep starts this process early. The process imports slow packages while the sweep waits for Ray, so the check at the end does not wait
-for these imports.
+A sweep starts this process early. The process imports slow packages while the sweep waits for Ray,
+so the check at the end does not wait for these imports.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from sweeps.bundle import integrity
 from sweeps.bundle.check import SPEED
 from sweeps.core.errors import BundleError
 
-# Program of the process: import packages, wait for a line with the folder of the bundle, and check the bundle. Without a line, end.
+# Program of the process: import packages, wait for a line with the folder of the bundle, and check
+# the bundle. Without a line, end.
 _PROGRAM = """
 import contextlib, importlib, json, os, runpy, sys
 for name in sys.argv[1:]:
@@ -43,8 +44,8 @@ class CheckProcess:
     """A process that checks one bundle.
 
     Args:
-        packages: Names of packages that the process imports before it gets a bundle to check. A package that cannot be imported is
-            skipped.
+        packages: Names of packages that the process imports before it gets a bundle to check. A
+            package that cannot be imported is skipped.
     """
 
     def __init__(self, packages: Sequence[str] = ()):
@@ -55,8 +56,8 @@ class CheckProcess:
             "CUDA_VISIBLE_DEVICES": "",
         }
         env.pop("PYTHONPATH", None)
-        # The process gets its own session, so that Ctrl-C in the terminal does not end the check. A sweep that was stopped with Ctrl-C
-        # still finishes its export.
+        # The process gets its own session, so that Ctrl-C in the terminal does not end the check. A
+        # sweep that was stopped with Ctrl-C still finishes its export.
         self._process = subprocess.Popen(
             [
                 sys.executable,

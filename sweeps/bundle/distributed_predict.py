@@ -1,4 +1,7 @@
-"""Predict a Parquet file in several processes through Ray Data. The predictions keep the order of the rows."""
+"""Predict a Parquet file in several processes through Ray Data.
+
+The predictions keep the order of the rows.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,17 @@ if TYPE_CHECKING:
     from sweeps.bundle.model import Bundle
 
 
-# The variable makes Ray start separate processes for the tasks, because a process keeps the modules of a bundle that it has loaded
+# The variable makes Ray start separate processes for the tasks, because a process keeps the modules
+# of a bundle that it has loaded
 WORKER_OPTIONS: dict[str, Any] = {"runtime_env": {"env_vars": {"SWEEPS_PREDICTS": "1"}}}
 
 
 @functools.lru_cache(maxsize=1)
 def _load_once(bundle: str, digest: str) -> Bundle:
-    """Load a bundle once per process. `digest` is the SHA-256 of the bundle's manifest, so a changed bundle is loaded again."""
+    """Load a bundle once per process.
+
+    `digest` is the SHA-256 of the bundle's manifest, so a changed bundle is loaded again.
+    """
     from sweeps.bundle.model import load_bundle
 
     return load_bundle(bundle)
@@ -38,10 +45,12 @@ def _predict_row_groups(
 ) -> Iterator[pd.DataFrame]:
     """Predict row groups of a Parquet file. Ray Data runs this function in its worker processes.
 
-    Ray Data runs the function in tasks and not in actors, because its actors may survive an error and keep their CPUs.
+    Ray Data runs the function in tasks and not in actors, because its actors may survive an error
+    and keep their CPUs.
 
     Args:
-        groups: one row for each row group to predict: `group` is its number, `before` is the number of rows that precede it in the file.
+        groups: one row for each row group to predict: `group` is its number, `before` is the number
+            of rows that precede it in the file.
         bundle: the bundle's folder.
         digest: SHA-256 of the bundle's manifest.
         source: path or URI of the file.
@@ -64,7 +73,8 @@ def predict_distributed(
     Args:
         bundle: the bundle's folder.
         source: path or URI of the file. Every worker must be able to read the file.
-        groups: number of rows in each row group of the file. A worker predicts one row group at a time.
+        groups: number of rows in each row group of the file. A worker predicts one row group at a
+            time.
         chunk: largest number of rows in a yielded frame.
         workers: number of processes.
 

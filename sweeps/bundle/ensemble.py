@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from sweeps.data.variants import DataVariants
 
 OPTION = "--ensemble"
-# Only the best of more models are candidates, because the predictions of all candidates are held in memory.
+# Only the best of more models are candidates, because the predictions of all candidates are held in
+# memory.
 MOST_CANDIDATES = 200
 # Number of candidates that cannot be used which the notes name.
 SHOWN_REASONS = 3
@@ -75,7 +76,8 @@ class Candidates:
 
     Attributes:
         models: the models, the best trial first.
-        trials: number of trials with a value that satisfy the constraints, with and without a checkpoint.
+        trials: number of trials with a value that satisfy the constraints, with and without a
+            checkpoint.
         worse: number of models that are left out because there are more than `MOST_CANDIDATES`.
     """
 
@@ -110,21 +112,38 @@ def require_supported(space: Space) -> None:
     """
     metric, goals = space.objective.metric, [o.metric for o in space.objectives]
     if space.trainer.load is None:
-        text = "needs the key `load` of the trainer, a function that loads a model from a checkpoint; add it, and run the sweep again"
+        text = (
+            "needs the key `load` of the trainer, a function that loads a model from a "
+            "checkpoint; add it, and run the sweep again"
+        )
     elif not space.data.given or not space.data.labels:
-        text = "needs the labelled rows of valid, which sweeps knows only if the space file has the section `data` with a `label`"
+        text = (
+            "needs the labelled rows of valid, which sweeps knows only if the space file has the "
+            "section `data` with a `label`"
+        )
     elif space.data.folds:
         text = "does not work with a cross-validation, whose checkpoints hold no model"
     elif space.data.ingest == "stream":
-        text = "does not work with streamed data, because the rows of valid must fit in memory; write `data.ingest: memory`"
+        text = (
+            "does not work with streamed data, because the rows of valid must fit in memory; "
+            "write `data.ingest: memory`"
+        )
     elif len(goals) > 1:
-        text = f"needs a single objective, but this sweep has {len(goals)}: {', '.join(goals)}; use --pareto, or --trial ID"
+        text = (
+            f"needs a single objective, but this sweep has {len(goals)}: {', '.join(goals)}; use "
+            "--pareto, or --trial ID"
+        )
     elif metric in COSTS:
-        text = f"cannot choose models by the objective `{metric}`, because it is a cost and not a score of predictions; use --trial ID"
+        text = (
+            f"cannot choose models by the objective `{metric}`, because it is a cost and not a "
+            "score of predictions; use --trial ID"
+        )
     elif not references.is_reference(metric) and metrics.base_name(metric) not in metrics.METRICS:
         text = (
-            f"cannot compute the objective `{metric}` from predictions, because only the loop knows it; use --trial ID, or run the sweep "
-            "with a metric of sweeps, such as `logloss` or `rmse`, or with a function `module:function`"
+            f"cannot compute the objective `{metric}` from predictions, because only the loop "
+            "knows it; use --trial ID, or run the sweep "
+            "with a metric of sweeps, such as `logloss` or `rmse`, or with a function "
+            "`module:function`"
         )
     else:
         return
@@ -183,7 +202,8 @@ def export_ensemble(
         rounds: number of rounds of the selection.
         target: folder in which the subfolder `bundle` is written.
         roots: folders of the user's modules. They are added to `sys.path`.
-        trust: True to read the pickles in the sweep's folder even if they are not signed with this user's key.
+        trust: True to read the pickles in the sweep's folder even if they are not signed with this
+            user's key.
 
     Returns:
         The bundle, and notes for the user.
@@ -219,7 +239,10 @@ class _Exporter:
         splits, info = self.variants.splits(first.data), self._prepared.load_info(first.data)
         metric = self.space.objective.metric
         if not references.is_reference(metric) and metrics.find(metric, info.task) is None:
-            text = f"cannot compute the metric `{metric}` for the task {info.task}, because only the loop knows it; use --trial ID"
+            text = (
+                f"cannot compute the metric `{metric}` for the task {info.task}, because only the "
+                "loop knows it; use --trial ID"
+            )
             raise InputError(OPTION, text)
         models = self._of_one_source(candidates.models)
         predictions = dict(self._predict_valid(models, info))
@@ -278,7 +301,10 @@ class _Exporter:
         return self.variants.fingerprint
 
     def _of_one_source(self, models: Sequence[Candidate]) -> list[Candidate]:
-        """Return the models whose trials read the same source as the best trial. Other sources may have other rows of valid."""
+        """Return the models whose trials read the same source as the best trial.
+
+        Other sources may have other rows of valid.
+        """
         sources = {
             model: self.variants.source_index(self.study_store.trial(model.number).data)
             for model in models
@@ -290,7 +316,9 @@ class _Exporter:
 
     @contextlib.contextmanager
     def _local(self, model: Candidate) -> Iterator[Path]:
-        """Yield the local folder of a checkpoint. If the checkpoint is in a store, the folder exists until the `with` block ends.
+        """Yield the local folder of a checkpoint.
+
+        If the checkpoint is in a store, the folder exists until the `with` block ends.
 
         Raises:
             InputError: the folder has links, or a pickle that is not signed with this user's key.
@@ -303,7 +331,9 @@ class _Exporter:
     def _predict_valid(
         self, models: Sequence[Candidate], info: DatasetInfo
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the number of each model's trial and the model's predictions for valid. Models that cannot predict are left out.
+        """Yield the number of each model's trial and the model's predictions for valid.
+
+        Models that cannot predict are left out.
 
         Valid is prepared once for all models with the same data variant and preprocessor.
         """
@@ -339,7 +369,8 @@ class _Exporter:
         """Predict prepared rows.
 
         Raises:
-            BundleError: the model cannot be loaded or cannot predict, or the metric needs probabilities and the model predicts classes.
+            BundleError: the model cannot be loaded or cannot predict, or the metric needs
+                probabilities and the model predicts classes.
         """
         load, metric = self.space.trainer.load, self.space.objective.metric
         assert load is not None
@@ -356,7 +387,10 @@ class _Exporter:
             )
         numbers = averaging.to_numbers(output, info.task, len(info.classes or ()))
         if references.is_reference(metric) and (only_classes or numbers.shape != output.shape):
-            got = f"the model predicts an array of {output.dtype} with shape {output.shape}, and the average has shape {numbers.shape}"
+            got = (
+                f"the model predicts an array of {output.dtype} with shape {output.shape}, and "
+                f"the average has shape {numbers.shape}"
+            )
             raise BundleError(f"`{metric}` is a function that gets what the model predicts; {got}")
         return numbers
 
@@ -388,8 +422,9 @@ class _Exporter:
             info: information about the data.
 
         Returns:
-            The score of each model by the number of its trial, and the score of the average under the key None. All scores are None if
-            there is no test split. The second result is a note that says why a score cannot be computed.
+            The score of each model by the number of its trial, and the score of the average under
+            the key None. All scores are None if there is no test split. The second result is a note
+            that says why a score cannot be computed.
         """
         outputs: list[np.ndarray] = []
         scores: dict[int | None, float | None] = dict.fromkeys(
@@ -533,7 +568,10 @@ def _member_line(
 ) -> str:
     """Return a line that lists the members with their weights, and says from how many models they were chosen."""
     listed = ", ".join(f"{model.trial} (weight {weight})" for model, weight in members.items())
-    line = f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {used} trial{'s' * (used != 1)}"
+    line = (
+        f"members: {listed}; chosen in {rounds} round{'s' * (rounds != 1)} among {used} "
+        f"trial{'s' * (used != 1)}"
+    )
     if (lacking := candidates.trials - candidates.worse - used) > 0:
         line += f"; {lacking} of {candidates.trials} trials have no checkpoint that can be used"
     if candidates.worse:

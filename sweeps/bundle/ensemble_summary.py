@@ -1,4 +1,7 @@
-"""Read which ensembles a sweep's folder has, for `show` and the report. The folder may come from a stranger, so no code in it runs."""
+"""Read which ensembles a sweep's folder has, for `show` and the report.
+
+The folder may come from a stranger, so no code in it runs.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,8 @@ class EnsembleSummary(BaseModel):
     """An ensemble that a sweep has exported.
 
     Attributes:
-        path: path of the bundle's folder. If the sweep is in a store and was copied from there, the folder's address in the store.
+        path: path of the bundle's folder. If the sweep is in a store and was copied from there, the
+            folder's address in the store.
         metric: metric of the objective.
         value: score of the ensemble on valid.
         test: score of the ensemble on test; None if it is not known.
@@ -72,7 +76,9 @@ class EnsembleSummary(BaseModel):
 
 
 def ensembles_of(folder: Path, store: str | None = None) -> list[EnsembleSummary]:
-    """Return the ensembles in the folder `exports` of a sweep, sorted by name. Folders without a valid manifest are left out.
+    """Return the ensembles in the folder `exports` of a sweep, sorted by name.
+
+    Folders without a valid manifest are left out.
 
     Args:
         folder: the sweep's folder.

@@ -1,6 +1,9 @@
-"""Export a trial of a sweep. The export is a bundle, or a copy of the trial's checkpoint if the trainer has no `load`.
+"""Export a trial of a sweep.
 
-Exporting does not need Ray. The study, the checkpoints, the fitted chains and the test split are read from the sweep's folder.
+The export is a bundle, or a copy of the trial's checkpoint if the trainer has no `load`.
+
+Exporting does not need Ray. The study, the checkpoints, the fitted chains and the test split are
+read from the sweep's folder.
 """
 
 from __future__ import annotations
@@ -60,7 +63,8 @@ class Exported:
     """The result of an export.
 
     Attributes:
-        best: facts of the exported trial, in the format of the key `best` that `sweeps run --json` prints.
+        best: facts of the exported trial, in the format of the key `best` that `sweeps run --json`
+            prints.
         bundle: the bundle's folder, or None if no bundle was written.
         checkpoint: folder of the copied checkpoint if the trainer has no `load`; otherwise None.
         notes: notes for the user.
@@ -84,7 +88,8 @@ class Refitted:
         steps: number of steps for which the model was trained.
         rows: number of rows in the splits together.
         splits: the splits.
-        scored: the model that is scored on test if `splits` has test. None to score the model of the search.
+        scored: the model that is scored on test if `splits` has test. None to score the model of
+            the search.
     """
 
     folder: Path
@@ -120,9 +125,12 @@ def export_trial(
         number: number of the trial.
         target: folder in which the subfolder `bundle` or `checkpoint` is written.
         roots: folders of the user's modules. They are added to `sys.path`.
-        refitted: the model to export, if the trial was trained again on several splits. None to export a checkpoint of the trial.
-        latest: True to export the trial's latest checkpoint instead of the checkpoint of the best step.
-        trust: True to read the pickles in the sweep's folder even if they are not signed with this user's key.
+        refitted: the model to export, if the trial was trained again on several splits. None to
+            export a checkpoint of the trial.
+        latest: True to export the trial's latest checkpoint instead of the checkpoint of the best
+            step.
+        trust: True to read the pickles in the sweep's folder even if they are not signed with this
+            user's key.
 
     Returns:
         The result of the export. If the bundle cannot be written, `error` gives the reason.
@@ -142,7 +150,10 @@ def export_trial(
 
 @dataclass(frozen=True)
 class _Exporter:
-    """Exports the model in a checkpoint's folder. `result` is the trial's result. The other attributes are arguments of `export_trial`."""
+    """Exports the model in a checkpoint's folder. `result` is the trial's result.
+
+    The other attributes are arguments of `export_trial`.
+    """
 
     folder: Path
     space: Space
@@ -189,7 +200,10 @@ class _Exporter:
             return replace(exported, error=error)
 
     def _write_bundle(self, exported: Exported, source: Path, step: int, load: str) -> Exported:
-        """Write the bundle. For the arguments, see `export`. `load` is the trainer's function that loads a model, as `module:attr`."""
+        """Write the bundle. For the arguments, see `export`.
+
+        `load` is the trainer's function that loads a model, as `module:attr`.
+        """
         space, trial = self.space, self.study_store.trial(self.number)
         info = PreparedStore(self.folder, self.trust).load_info(trial.data)
         fitted = self._load_chain(self.refitted) if space.data.given else None
@@ -227,8 +241,8 @@ class _Exporter:
     def _score_on_test(self, load: str, source: Path) -> tuple[float | None, str | None]:
         """Score a model on the rows of test, which the model has not seen.
 
-        This is the exported model, unless it was trained on these rows. Then it is the model before: `Refitted.scored`, or the model of the
-        search.
+        This is the exported model, unless it was trained on these rows. Then it is the model
+        before: `Refitted.scored`, or the model of the search.
 
         Args:
             load: the trainer's function that loads a model, as `module:attr`.
@@ -282,7 +296,8 @@ class _Exporter:
             seed: seed of the trial.
             fingerprint: fingerprint of the data.
         """
-        # If the steps are folds or parts of the rows, `step` counts the loop's own steps after a refit.
+        # If the steps are folds or parts of the rows, `step` counts the loop's own steps after a
+        # refit.
         of_loop = self.refitted is not None and self.study_store.objectives.last_step_counts
         description = (
             described
@@ -340,7 +355,8 @@ def refuse_unsigned_checkpoint(
 def code_of(space: Space, roots: Sequence[Path]) -> dict[str, Any]:
     """Return the arguments of `write_bundle` that say which code a bundle needs: `load`, `left_out`, `imports` and `roots`."""
     trainer = definition_of(references.parse(space.trainer.loop)[0], roots)
-    # Only the trainer's own `load` imports the modules that options name. The user's `load` imports what it needs by itself.
+    # Only the trainer's own `load` imports the modules that options name. The user's `load` imports
+    # what it needs by itself.
     named = space.trainer.references if trainer.load else ()
     imports = [*(references.parse(name)[0] for name in named), *space.trainer.packages]
     return {
@@ -390,7 +406,8 @@ def model_to_export(
     checkpoint = study_store.latest(number) if latest else result.checkpoint
     if checkpoint is None:
         return None, 0, _why_no_checkpoint(study_store, number, result, latest)
-    source = f"{checkpoint_root(folder, trial_id)}/{Path(checkpoint.path).name}"  # the sweep's folder may have been moved
+    # the sweep's folder may have been moved
+    source = f"{checkpoint_root(folder, trial_id)}/{Path(checkpoint.path).name}"
     if not checkpoint_exists(source):
         deleted = "latest checkpoint" if latest else "checkpoint"
         return None, 0, f"trial {trial_id} cannot be exported, because its {deleted} was deleted"
@@ -403,7 +420,8 @@ def model_to_export(
         reason = (
             ""
             if latest
-            else f", because the loop saved no checkpoint at the trial's best step, {result.best_step}"
+            else ", because the loop saved no checkpoint at the trial's best step, "
+            f"{result.best_step}"
         )
         note = f"exported the model of step {step} (value {value:.6g}){reason}"
     return source, step, note
@@ -446,7 +464,8 @@ def score_test(
         predictions: the model's output for the same n rows.
 
     Returns:
-        The score and None. If the score cannot be computed: None, and a note that tells the user the reason.
+        The score and None. If the score cannot be computed: None, and a note that tells the user
+            the reason.
     """
     try:
         value = metrics.score(metric, task, labels, predictions)
@@ -459,7 +478,10 @@ def score_test(
     if value is None:
         return (
             None,
-            f"no test score: only the loop computes the metric `{metric}`, so sweeps cannot compute it on the test rows",
+            (
+                f"no test score: only the loop computes the metric `{metric}`, so sweeps cannot "
+                "compute it on the test rows"
+            ),
         )
     return value, None
 
@@ -471,20 +493,24 @@ def predict_checkpoint(
 
     Args:
         trial: the trial.
-        load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
+        load: the trainer's function that loads a model from a checkpoint, in the form
+            `module:attr`.
         source: the checkpoint's folder.
         rows: the prepared rows.
-        method: the model's method to call. `predict` is called instead if the model has no such method.
+        method: the model's method to call. `predict` is called instead if the model has no such
+            method.
 
     Raises:
-        BundleError: the user's `load` raised an error, or the method of the loaded model raised an error.
+        BundleError: the user's `load` raised an error, or the method of the loaded model raised an
+            error.
     """
     try:
         model = references.resolve(load)(str(source))
         return getattr(model, method, model.predict)(rows)
     except Exception as e:
         raise BundleError(
-            f"trial {trial.id} cannot be exported: `{load}`, or the model that it returned, raised {type(e).__name__}: {e}"
+            f"trial {trial.id} cannot be exported: `{load}`, or the model that it returned, "
+            f"raised {type(e).__name__}: {e}"
         ) from e
 
 
@@ -493,13 +519,15 @@ def describe_recorded(
 ) -> dict[str, Any]:
     """Return the facts of a recorded trial, in the format in which `sweeps run --json` shows the best trial.
 
-    If the sweep has several objectives, the result also has `values`. If the sweep has constraints, the result also has `feasible`. If
-    trials are repeated, the result also has `repeats`, and `value` is the aggregate of all repeats.
+    If the sweep has several objectives, the result also has `values`. If the sweep has constraints,
+    the result also has `feasible`. If trials are repeated, the result also has `repeats`, and
+    `value` is the aggregate of all repeats.
 
     Args:
         study_store: the study.
         number: number of the trial.
-        step: step at which to describe the trial; None for the best step. Repeated trials are always described at their best steps.
+        step: step at which to describe the trial; None for the best step. Repeated trials are
+            always described at their best steps.
     """
     trial, configurations = study_store.trial(number), study_store.configurations()
     first, repeats, objectives = (
@@ -530,16 +558,21 @@ def describe_recorded(
 def objective_value(study_store: StudyStore, number: int, step: int) -> float | None:
     """Return the objective's value for the model that a trial had at a step.
 
-    A bundle records this value. `sweeps export --alias` compares this value with the value of the model version that has the alias.
+    A bundle records this value. `sweeps export --alias` compares this value with the value of the
+    model version that has the alias.
 
-    The value at the best step is the trial's value. In two cases, the value does not depend on the step. If trials are repeated, it is the
-    aggregate of all repeats. If the objective is a cost, it is the cost of the whole trial.
+    The value at the best step is the trial's value. In two cases, the value does not depend on the
+    step. If trials are repeated, it is the aggregate of all repeats. If the objective is a cost, it
+    is the cost of the whole trial.
     """
     return describe_recorded(study_store, number, step)["value"]  # type: ignore[no-any-return]
 
 
 def _at_step(study_store: StudyStore, number: int, result: Result, step: int) -> Result:
-    """Return the result that the trial would have if it had ended at this step. The costs are still the costs of the whole trial."""
+    """Return the result that the trial would have if it had ended at this step.
+
+    The costs are still the costs of the whole trial.
+    """
     recorded, objectives = (
         study_store.study.get_trials(deepcopy=False)[number],
         study_store.objectives,
@@ -560,7 +593,10 @@ def _at_step(study_store: StudyStore, number: int, result: Result, step: int) ->
 
 
 def describe(trial: Trial, result: Result) -> dict[str, Any]:
-    """Return the facts of a trial that `sweeps run --json` shows for every sweep. `describe_recorded` adds more facts for some sweeps."""
+    """Return the facts of a trial that `sweeps run --json` shows for every sweep.
+
+    `describe_recorded` adds more facts for some sweeps.
+    """
     description = {
         "trial": trial.id,
         "value": result.value,
@@ -574,11 +610,13 @@ def describe(trial: Trial, result: Result) -> dict[str, Any]:
 
 
 def number_of(study_store: StudyStore, trial_id: str | None) -> int:
-    """Return the number of the trial with the given ID. If the ID is None, return the number of the best trial.
+    """Return the number of the trial with the given ID.
+
+    If the ID is None, return the number of the best trial.
 
     Raises:
-        InputError: the sweep has no trial with this ID. If the ID is None: the sweep has several objectives, or no complete trial has a
-            value.
+        InputError: the sweep has no trial with this ID. If the ID is None: the sweep has several
+            objectives, or no complete trial has a value.
     """
     results = study_store.results()
     if trial_id is not None:
@@ -590,7 +628,8 @@ def number_of(study_store: StudyStore, trial_id: str | None) -> int:
         front = ", ".join(format_trial_id(n) for n in study_store.front()) or "nothing"
         raise InputError(
             "--trial",
-            "is required, because the sweep has several objectives; give the id of a trial, or use --pareto for "
+            "is required, because the sweep has several objectives; give the id of a trial, or "
+            "use --pareto for "
             f"the Pareto front: {front}",
         )
     best = study_store.winner()
@@ -613,7 +652,8 @@ def best_numbers(study_store: StudyStore, count: int, latest: bool = False) -> l
     Args:
         study_store: the study.
         count: largest number of trials to return.
-        latest: True to require a trial's latest checkpoint instead of the checkpoint of its best step.
+        latest: True to require a trial's latest checkpoint instead of the checkpoint of its best
+            step.
 
     Raises:
         InputError: no complete trial has both a value and the required checkpoint.
@@ -633,11 +673,12 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
 
     Args:
         study_store: the study.
-        latest: True to require a trial's latest checkpoint instead of the checkpoint of its best step.
+        latest: True to require a trial's latest checkpoint instead of the checkpoint of its best
+            step.
 
     Raises:
-        InputError: the sweep has only one objective, no complete trial has a value of every objective, or a trial of the front does not
-            have the required checkpoint.
+        InputError: the sweep has only one objective, no complete trial has a value of every
+            objective, or a trial of the front does not have the required checkpoint.
     """
     if len(study_store.objectives.objectives) == 1:
         one = study_store.objectives.objectives[0].metric
@@ -656,7 +697,8 @@ def front_numbers(study_store: StudyStore, latest: bool = False) -> list[int]:
         what = "latest checkpoint" if latest else "checkpoint"
         raise InputError(
             "--pareto",
-            f"the {what} of trial {', '.join(short)} is missing; use --trial to export another trial",
+            f"the {what} of trial {', '.join(short)} is missing; use --trial to export another "
+            "trial",
         )
     return front
 

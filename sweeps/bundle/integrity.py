@@ -1,11 +1,13 @@
 """Verify that the files of a bundle are the files that were exported.
 
-A bundle contains a copy of this module, `code/sweeps_bundle.py`. This copy is MLflow's loader module, so the bundle is verified before any
-other code or data of the bundle is loaded. The module uses the standard library only. `manifest.json` has the SHA-256 of every other file,
-and `manifest.sha256` has the SHA-256 of `manifest.json`.
+A bundle contains a copy of this module, `code/sweeps_bundle.py`. This copy is MLflow's loader
+module, so the bundle is verified before any other code or data of the bundle is loaded. The module
+uses the standard library only. `manifest.json` has the SHA-256 of every other file, and
+`manifest.sha256` has the SHA-256 of `manifest.json`.
 
-The check finds damage and mistakes, not attacks. Someone who can write to a bundle can also replace its manifest. To detect an attack, copy
-`manifest.sha256` to another place right after the export, and compare the two files later.
+The check finds damage and mistakes, not attacks. Someone who can write to a bundle can also replace
+its manifest. To detect an attack, copy `manifest.sha256` to another place right after the export,
+and compare the two files later.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ LOADER_MODULE = "sweeps_bundle"
 SWEEPS_COPY = (
     "code/_sweeps"  # the part of sweeps that a bundle needs; used if sweeps is not imported yet
 )
-# A bundle has an empty file with the name of Python's bytecode folder. Python can then neither write nor read unverified bytecode there
+# A bundle has an empty file with the name of Python's bytecode folder. Python can then neither
+# write nor read unverified bytecode there
 NO_BYTECODE = f"{CODE_FOLDER}/__pycache__"
 # MLflow adds this file to a model that it downloads from its registry
 IGNORED_FILES = ("registered_model_meta",)
@@ -92,7 +95,8 @@ def verify_hashes(bundle: Path) -> dict[str, str]:
         The recorded SHA-256 of each file, by its path in the bundle.
 
     Raises:
-        IntegrityError: a file differs from the manifest, is missing, or is not listed. The message names the first such file.
+        IntegrityError: a file differs from the manifest, is missing, or is not listed. The message
+            names the first such file.
     """
     manifest, digest = bundle / MANIFEST, bundle / DIGEST
     for file in (manifest, digest):
@@ -101,7 +105,8 @@ def verify_hashes(bundle: Path) -> dict[str, str]:
         _require_file(bundle, file.name)
     if digest.read_bytes() != f"{sha256(manifest)}  {MANIFEST}\n".encode():
         raise IntegrityError(
-            f"{bundle}: {MANIFEST} is not the file that was exported: its SHA-256 differs from the SHA-256 in {DIGEST}"
+            f"{bundle}: {MANIFEST} is not the file that was exported: its SHA-256 differs from "
+            f"the SHA-256 in {DIGEST}"
         )
     try:
         listed = {
@@ -118,7 +123,8 @@ def verify_hashes(bundle: Path) -> dict[str, str]:
         _require_file(bundle, name)
         if sha256(bundle / name) != listed[name]:
             raise IntegrityError(
-                f"{bundle}: {name} is not the file that was exported: its SHA-256 differs from the SHA-256 in the manifest"
+                f"{bundle}: {name} is not the file that was exported: its SHA-256 differs from "
+                "the SHA-256 in the manifest"
             )
     for name in sorted(present - set(listed)):
         if name not in IGNORED_FILES:
@@ -140,8 +146,8 @@ def _require_file(bundle: Path, name: str) -> None:
 class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
     """Import modules from source files only.
 
-    Python must not read bytecode, because it may differ from the verified source. It must not write bytecode either, because a new file
-    that the manifest does not list makes the bundle invalid.
+    Python must not read bytecode, because it may differ from the verified source. It must not write
+    bytecode either, because a new file that the manifest does not list makes the bundle invalid.
     """
 
     def path_stats(self, path: Any) -> Any:
@@ -152,17 +158,20 @@ _hooked: set[str] = set()
 
 
 def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
-    """Make the code of a bundle importable. The bundle's modules take precedence over other modules with the same names.
+    """Make the code of a bundle importable.
 
-    If `sweeps` is already imported, this installation of sweeps loads the bundle. Otherwise the copy of sweeps in the bundle loads it. The
-    installation and the copy are never used together.
+    The bundle's modules take precedence over other modules with the same names.
+
+    If `sweeps` is already imported, this installation of sweeps loads the bundle. Otherwise the
+    copy of sweeps in the bundle loads it. The installation and the copy are never used together.
 
     Args:
         bundle: the bundle's folder.
         listed: the SHA-256 of each file, as `verify_hashes` returns them.
 
     Raises:
-        IntegrityError: this process has already imported a module that has the name of a module in the bundle, but other contents.
+        IntegrityError: this process has already imported a module that has the name of a module in
+            the bundle, but other contents.
     """
     code = str(bundle / CODE_FOLDER)
     for name, digest in listed.items():
@@ -172,7 +181,8 @@ def use_bundle_code(bundle: Path, listed: dict[str, str]) -> None:
             and sha256(other) != digest
         ):
             raise IntegrityError(
-                f"{bundle}: {name} cannot be used, because this process has already imported another module of the same name, {other}; "
+                f"{bundle}: {name} cannot be used, because this process has already imported "
+                f"another module of the same name, {other}; "
                 "load the bundle in a new process"
             )
 
@@ -203,7 +213,8 @@ def _imported_from(name: str) -> Path | None:
         name: path of a file in the bundle, such as `code/my_module.py`.
 
     Returns:
-        The source file. None if no such module is imported, or if the file `name` is not a copy of a user's module.
+        The source file. None if no such module is imported, or if the file `name` is not a copy of
+        a user's module.
     """
     own = (f"{SWEEPS_COPY}/", f"{CODE_FOLDER}/{LOADER_MODULE}.py")
     if not name.startswith(f"{CODE_FOLDER}/") or name.startswith(own) or not name.endswith(".py"):

@@ -25,7 +25,9 @@ MEMBERS_FOLDER = "members"  # an ensemble has one folder in it for each member, 
 CUSTOM_PREPROCESSOR = "preprocessor.pkl"  # a preprocessor that is not a chain of `sweeps.data`
 CHECK_ROWS = "check.parquet"
 CHECK_OUTPUT = "check.npy"
-GPU_TOLERANCE = 1e-3  # torch's default for GPUs of NVIDIA's Ampere and later: products in TF32, which has 10 bits after the point
+# torch's default for GPUs of NVIDIA's Ampere and later: products in TF32, which has 10 bits after
+# the point
+GPU_TOLERANCE = 1e-3
 GZIP_MAGIC = b"\x1f\x8b"
 
 Scalar = bool | int | float | str | None
@@ -36,10 +38,12 @@ class ColumnSchema(BaseModel):
 
     Attributes:
         name: name of the column.
-        type: kind of values. Values of type "any" are not converted. Each value of a "tensor" column is a NumPy array.
+        type: kind of values. Values of type "any" are not converted. Each value of a "tensor"
+            column is a NumPy array.
         dtype: pandas' name of the dtype. For a tensor column, NumPy's name of the element type.
         categories: categories of a categorical column; None for other columns.
-        shape: shape of each value of a tensor column. None for other columns, and if the values may have different shapes.
+        shape: shape of each value of a tensor column. None for other columns, and if the values may
+            have different shapes.
         missing: texts and numbers that mean a missing value; see `sweeps.data.missing`. None for
             the usual words.
     """
@@ -57,10 +61,14 @@ class Member(BaseModel):
     """One model of an ensemble.
 
     Attributes:
-        trial: id of the trial. The folder `data/sweep/members/TRIAL` has the model and its fitted preprocessor.
-        weight: weight of the model in the average. The weights of all members are whole numbers without a common divisor.
-        columns: raw features that the member takes, in the order of training. None if it takes all columns of the bundle.
-        training: how the model was trained: params, preprocessor, scaling, step, seed, and the scores on valid and test.
+        trial: id of the trial. The folder `data/sweep/members/TRIAL` has the model and its fitted
+            preprocessor.
+        weight: weight of the model in the average. The weights of all members are whole numbers
+            without a common divisor.
+        columns: raw features that the member takes, in the order of training. None if it takes all
+            columns of the bundle.
+        training: how the model was trained: params, preprocessor, scaling, step, seed, and the
+            scores on valid and test.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -76,25 +84,31 @@ class Manifest(BaseModel):
     Attributes:
         format: number of the file format; see `sweeps.core.file_format`.
         created: time of the export, ISO 8601 in UTC.
-        load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
-        label: name of the label column, or a list of the names of several columns; None if there is none.
-        task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or "multioutput". None if the sweep has no label.
-        classes: original values of the label, in the order of the model's probabilities. None without a label, for regression, and for
-            several columns.
+        load: the trainer's function that loads a model from a checkpoint, in the form
+            `module:attr`.
+        label: name of the label column, or a list of the names of several columns; None if there is
+            none.
+        task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or
+            "multioutput". None if the sweep has no label.
+        classes: original values of the label, in the order of the model's probabilities. None
+            without a label, for regression, and for several columns.
         positive: the positive class of a binary label, which is the last of `classes`. None for
             other labels.
-        columns: raw features in the order of training. Empty if the training loop read its own data; the model then gets the rows
-            unchanged.
+        columns: raw features in the order of training. Empty if the training loop read its own
+            data; the model then gets the rows unchanged.
         checked: whether the export compared the bundle with predictions that were made in training.
-        tolerance: largest allowed difference between a prediction of the bundle and of training, for a number x times max(1, |x|). It is 0
-            for a model that was trained on CPUs. GPUs add numbers in another order than CPUs, so it is `GPU_TOLERANCE` if the trial had
-            GPUs.
-        training: how the model was trained. Facts of the sweep and the trial: space file, trial, params, preprocessor, scaling, metric,
-            value, data fingerprint, versions and commit.
+        tolerance: largest allowed difference between a prediction of the bundle and of training,
+            for a number x times max(1, |x|). It is 0 for a model that was trained on CPUs. GPUs add
+            numbers in another order than CPUs, so it is `GPU_TOLERANCE` if the trial had GPUs.
+        training: how the model was trained. Facts of the sweep and the trial: space file, trial,
+            params, preprocessor, scaling, metric, value, data fingerprint, versions and commit.
         python: version of Python that wrote the bundle, such as "3.12.1".
-        requirements: pinned requirements of the packages that the bundle needs, such as `numpy==2.1.0`.
-        pickled: description of each pickle file, by the file's path in the bundle. Reading a pickle can run code.
-        files: SHA-256 of every file except `manifest.json` and `manifest.sha256`, by the file's path in the bundle.
+        requirements: pinned requirements of the packages that the bundle needs, such as
+            `numpy==2.1.0`.
+        pickled: description of each pickle file, by the file's path in the bundle. Reading a pickle
+            can run code.
+        files: SHA-256 of every file except `manifest.json` and `manifest.sha256`, by the file's
+            path in the bundle.
         members: the models of an ensemble, in the order in which the average adds them up. Empty
             for a single model.
         rows_per_second: speed of the prediction in one batch on the machine of the export. None if
@@ -122,11 +136,17 @@ class Manifest(BaseModel):
 
     @property
     def members_text(self) -> str:
-        """The members of an ensemble in one line, such as `0007 (weight 2), 0003 (weight 1)`. Empty for a single model."""
+        """The members of an ensemble in one line, such as `0007 (weight 2), 0003 (weight 1)`.
+
+        Empty for a single model.
+        """
         return ", ".join(f"{member.trial} (weight {member.weight})" for member in self.members)
 
     def write(self, bundle: Path) -> None:
-        """Write the manifest and its hash. All other files of the bundle must be complete before this call."""
+        """Write the manifest and its hash.
+
+        All other files of the bundle must be complete before this call.
+        """
         content = json.dumps(self.model_dump(), indent=2, ensure_ascii=False)
         (bundle / FILE).write_text(content + "\n", encoding="utf-8")
         integrity.write_hashes(bundle)

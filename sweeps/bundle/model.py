@@ -48,7 +48,8 @@ class Bundle:
         unseen: number of values that the model treats as missing, by column, as `count_unseen` has
             counted them.
         cells: number of all values that `count_unseen` has counted, by column.
-        members: the models of an ensemble, each with the methods of a bundle, in the order of `manifest.members`. Empty for a single model.
+        members: the models of an ensemble, each with the methods of a bundle, in the order of
+            `manifest.members`. Empty for a single model.
     """
 
     def __init__(
@@ -115,20 +116,25 @@ class Bundle:
     def predict(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return predictions for raw rows.
 
-        If the training loop read its own data, the model gets `rows` unchanged. If the model then returns a frame, the result is this frame
-        with the index of `rows`. If the model returns an array, the result has the column `prediction`, or one column
-        `prediction_<number>` for each column of a 2-D array.
+        If the training loop read its own data, the model gets `rows` unchanged. If the model then
+        returns a frame, the result is this frame with the index of `rows`. If the model returns an
+        array, the result has the column `prediction`, or one column `prediction_<number>` for each
+        column of a 2-D array.
 
         Args:
-            rows: n raw rows. The columns are matched by name, so their order does not matter. Columns that are not features are ignored.
+            rows: n raw rows. The columns are matched by name, so their order does not matter.
+                Columns that are not features are ignored.
 
         Returns:
-            n rows with the index of `rows`. The column `prediction` has original classes; for regression, it has numbers. If the model
-            returns probabilities, the result also has a column `probability_<class>` for each class. For several label columns, there is a
-            column `prediction_<label>` for each; if each label is 0 or 1, there is also a column `probability_<label>` for each.
+            n rows with the index of `rows`. The column `prediction` has original classes; for
+            regression, it has numbers. If the model returns probabilities, the result also has a
+            column `probability_<class>` for each class. For several label columns, there is a
+            column `prediction_<label>` for each; if each label is 0 or 1, there is also a column
+            `probability_<label>` for each.
 
         Raises:
-            InputError: columns are missing, a value does not fit its column, or the preprocessor or the model raised an error.
+            InputError: columns are missing, a value does not fit its column, or the preprocessor or
+                the model raised an error.
         """
         if not self.manifest.columns:
             return _unlabeled_output(self._model_predict(rows), rows.index)
@@ -141,17 +147,20 @@ class Bundle:
             rows: n raw rows, in the format that `predict` takes.
 
         Returns:
-            n rows with the index of `rows`. The columns are the preprocessed features, in the order of training. If there is no
-            preprocessor, the columns are the raw features, in the order and with the dtypes of training.
+            n rows with the index of `rows`. The columns are the preprocessed features, in the order
+            of training. If there is no preprocessor, the columns are the raw features, in the order
+            and with the dtypes of training.
 
         Raises:
-            InputError: columns are missing, a value does not fit its column, or the preprocessor raised an error. Also raised for an
-                ensemble, whose members have different preprocessors.
+            InputError: columns are missing, a value does not fit its column, or the preprocessor
+                raised an error. Also raised for an ensemble, whose members have different
+                preprocessors.
         """
         if self.members:
             raise InputError(
                 "transform",
-                "each member of an ensemble has its own preprocessor; use `bundle.members[0].transform`",
+                "each member of an ensemble has its own preprocessor; use "
+                "`bundle.members[0].transform`",
             )
         raw = schema.enforce_schema(rows, self.manifest.columns) if self.manifest.columns else rows
         return self._call_on_rows(raw, self._prepare).set_axis(rows.index, axis=0)
@@ -163,7 +172,8 @@ class Bundle:
             rows: n raw rows, in the format that `predict` takes.
 
         Returns:
-            An array, usually of shape (n,) or (n, k). `label_output` describes its values. For an ensemble, it is the weighted mean of the
+            An array, usually of shape (n,) or (n, k). `label_output` describes its values. For an
+            ensemble, it is the weighted mean of the
         members' outputs; see `sweeps.bundle.averaging`.
 
         Raises:
@@ -204,10 +214,13 @@ class Bundle:
         return average(numbers, [member.weight for member in manifest.members])
 
     def _call_on_rows(self, raw: pd.DataFrame, function: Callable[[pd.DataFrame], T]) -> T:
-        """Call a function on rows. If it raises an InputError, find the value that causes the error.
+        """Call a function on rows.
+
+        If it raises an InputError, find the value that causes the error.
 
         Raises:
-            InputError: the function raised an InputError. The message names the value if a single value is the cause.
+            InputError: the function raised an InputError. The message names the value if a single
+                value is the cause.
         """
         try:
             return function(raw)
@@ -221,8 +234,8 @@ class Bundle:
     ) -> InputError | None:
         """Find the value that makes `function` raise the error `refused`.
 
-        The search takes the first row that makes the function fail. In this row, it replaces the value of one column after the other with
-        a missing value, until the function succeeds.
+        The search takes the first row that makes the function fail. In this row, it replaces the
+        value of one column after the other with a missing value, until the function succeeds.
 
         Returns:
             An error that names the value, or None if no single value is the cause.
@@ -260,7 +273,8 @@ class Bundle:
         This function is faster than `predict`. The results are bit-identical.
 
         Args:
-            values: values of each column, for all columns. Missing numbers are NaN; other missing values are None.
+            values: values of each column, for all columns. Missing numbers are NaN; other missing
+                values are None.
             count: number of rows.
 
         Returns:
@@ -299,11 +313,15 @@ class Bundle:
 
 
 def _check_length(output: Any, rows: int) -> Any:
-    """Check that a model's output has one entry for each row, and return the output. Outputs other than frames become arrays."""
+    """Check that a model's output has one entry for each row, and return the output.
+
+    Outputs other than frames become arrays.
+    """
     output = output if isinstance(output, pd.DataFrame) else np.asarray(output)
     if output.ndim and len(output) != rows:
         raise ValueError(
-            f"`predict` of the model returned {len(output)} outputs for {rows} rows, but must return one output for each row"
+            f"`predict` of the model returned {len(output)} outputs for {rows} rows, but must "
+            "return one output for each row"
         )
     return output
 
@@ -312,7 +330,8 @@ def _check_length(output: Any, rows: int) -> Any:
 def _as_input_errors(what: str = "the model cannot predict") -> Iterator[None]:
     """Within the block, convert errors of the preprocessor and the model to an `InputError` for the rows.
 
-    The preprocessor and the model may be a user's code and may raise any error. A server answers an `InputError` and continues to run.
+    The preprocessor and the model may be a user's code and may raise any error. A server answers an
+    `InputError` and continues to run.
     """
     try:
         yield
@@ -330,7 +349,8 @@ def _unlabeled_output(output: Any, index: pd.Index) -> pd.DataFrame:
     """
     if not output.ndim:
         raise BundleError(
-            f"`predict` of the model returned a single value for {len(index)} rows, but must return one value for each row"
+            f"`predict` of the model returned a single value for {len(index)} rows, but must "
+            "return one value for each row"
         )
     if isinstance(output, pd.DataFrame):
         return output.set_axis(index)
@@ -365,13 +385,15 @@ def load_bundle(path: str | Path) -> Bundle:
     """Verify all files of a bundle, and load the bundle with the code that it contains.
 
     Args:
-        path: the bundle's folder. If this is a sweep's folder, the bundle of the sweep's best trial is loaded.
+        path: the bundle's folder. If this is a sweep's folder, the bundle of the sweep's best trial
+            is loaded.
 
     Returns:
         The loaded bundle.
 
     Raises:
-        InputError: there is no bundle at `path`. If `path` is a sweep's folder, the message gives the reason.
+        InputError: there is no bundle at `path`. If `path` is a sweep's folder, the message gives
+            the reason.
         BundleError: a file is missing, changed or unexpected, or the bundle cannot be loaded.
     """
     path = Path(path).resolve()
@@ -438,11 +460,13 @@ def _load_model(path: Path, manifest: Manifest, data: Path) -> Bundle:
     except Exception as e:  # a user's loader may raise anything
         message = str(e) if isinstance(e, references.RefError) else f"{type(e).__name__}: {e}"
         raise BundleError(
-            f"{path}: cannot be loaded: {message}; the bundle was made with {', '.join(manifest.requirements)}"
+            f"{path}: cannot be loaded: {message}; the bundle was made with "
+            f"{', '.join(manifest.requirements)}"
         ) from e
     if not callable(getattr(model, "predict", None)):
         raise BundleError(
-            f"{path}: `{manifest.load}` returned a {type(model).__name__}, which has no method predict(DataFrame)"
+            f"{path}: `{manifest.load}` returned a {type(model).__name__}, which has no method "
+            "predict(DataFrame)"
         )
     return Bundle(path, manifest, model, fitted)
 
@@ -452,14 +476,17 @@ def label_output(manifest: Manifest, output: np.ndarray, index: pd.Index) -> pd.
 
     Args:
         manifest: the bundle's manifest.
-        output: the model's output. For a binary label, the probabilities of the second class, shape (n,), or of both classes, shape (n, 2).
-            For a multiclass label, the probabilities of all k classes, shape (n, k). For both tasks, integer class codes of shape (n,) are
-            also allowed. For regression, numbers of shape (n,). For several label columns, numbers, or the probability of 1, shape (n, k).
+        output: the model's output. For a binary label, the probabilities of the second class, shape
+            (n,), or of both classes, shape (n, 2). For a multiclass label, the probabilities of all
+            k classes, shape (n, k). For both tasks, integer class codes of shape (n,) are also
+            allowed. For regression, numbers of shape (n,). For several label columns, numbers, or
+            the probability of 1, shape (n, k).
         index: the index of the n rows.
 
     Returns:
-        A frame with the column `prediction`. If the output has probabilities, the frame also has a column `probability_<class>` for each
-        class. For several label columns, see `Bundle.predict`.
+        A frame with the column `prediction`. If the output has probabilities, the frame also has a
+        column `probability_<class>` for each class. For several label columns, see
+        `Bundle.predict`.
 
     Raises:
         BundleError: the output has none of the allowed shapes, or a class code is out of range.
@@ -526,5 +553,6 @@ def _check_shape(manifest: Manifest, holds: bool, output: np.ndarray, wanted: st
     if not holds:
         shape = f"an array of {output.dtype} with shape {output.shape}"
         raise BundleError(
-            f"`{manifest.load}`: `predict` returned {shape}, but for a {manifest.task} label the array must have {wanted}"
+            f"`{manifest.load}`: `predict` returned {shape}, but for a {manifest.task} label the "
+            f"array must have {wanted}"
         )

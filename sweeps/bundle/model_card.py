@@ -1,4 +1,7 @@
-"""Write `README.md` of a bundle: what the model is, how to use it, and how it was made. Pure functions, no I/O."""
+"""Write `README.md` of a bundle: what the model is, how to use it, and how it was made.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ def _single(manifest: Manifest) -> Iterator[str]:
         if key in facts
     ]
     yield f"# {cell(': '.join(names)) or 'A model'}"
-    yield "This folder is one model with its fitted preprocessor. It takes raw rows and returns predictions."
+    yield (
+        "This folder is one model with its fitted preprocessor. It takes raw rows and returns "
+        "predictions."
+    )
     rows = [[_code(name), _number(value)] for name, value in _values(facts).items()]
     if facts.get("test") is not None and "metric" in facts:
         rows.append([f"{_code(base_name(facts['metric']))} on test", _number(facts["test"])])
@@ -59,7 +65,10 @@ def _single(manifest: Manifest) -> Iterator[str]:
 
 
 def _values(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of the objectives, by metric. Empty if the manifest does not name the metric."""
+    """Return the values of the objectives, by metric.
+
+    Empty if the manifest does not name the metric.
+    """
     return facts.get("values") or (
         {facts["metric"]: facts.get("value")} if "metric" in facts else {}
     )
@@ -73,7 +82,10 @@ def _ensemble(manifest: Manifest) -> Iterator[str]:
     total = sum(m.weight for m in manifest.members)
     single = about["single"]
     yield f"# {cell(facts['sweep'])}: ensemble of {count} model{'s' * (count != 1)}"
-    yield "This folder is one model: it averages the predictions of its members. Each member has its own fitted preprocessor."
+    yield (
+        "This folder is one model: it averages the predictions of its members. Each member has "
+        "its own fitted preprocessor."
+    )
     scores = [["this ensemble", _number(facts["value"]), _number(facts["test"])]]
     scores += [
         [
@@ -98,8 +110,10 @@ def _ensemble(manifest: Manifest) -> Iterator[str]:
         ["trial", "weight", f"{metric} on valid", "on test", "preprocessor", "params"], members
     )
     yield (
-        f"The members were chosen on the {about['rows']} rows of valid, in {about['rounds']} rounds, from {len(about['candidates'])} "
-        "models of the sweep. Each round added the model with which the average scored best (Caruana et al., 2004). The choice looked at "
+        f"The members were chosen on the {about['rows']} rows of valid, in {about['rounds']} "
+        f"rounds, from {len(about['candidates'])} "
+        "models of the sweep. Each round added the model with which the average scored best "
+        "(Caruana et al., 2004). The choice looked at "
         "valid, so the scores on valid are optimistic. The scores on test are not."
     )
 
@@ -108,23 +122,34 @@ def _use(manifest: Manifest) -> Iterator[str]:
     """Yield the paragraphs about loading and serving the bundle, its input and its output."""
     yield "## Use"
     yield "```bash\nsweeps predict . rows.csv\nsweeps serve .\n```"
-    yield '```python\nimport sweeps\n\nbundle = sweeps.load_bundle(".")\nbundle.predict(rows)  # a pandas.DataFrame of raw rows\n```'
     yield (
-        "`mlflow.pyfunc.load_model` loads the folder too, without an installation of sweeps. Loading a bundle runs code that is inside it. "
+        '```python\nimport sweeps\n\nbundle = sweeps.load_bundle(".")\n'
+        "bundle.predict(rows)  # a pandas.DataFrame of raw rows\n"
+        "```"
+    )
+    yield (
+        "`mlflow.pyfunc.load_model` loads the folder too, without an installation of sweeps. "
+        "Loading a bundle runs code that is inside it. "
         "Load only bundles that you trust."
     )
     if manifest.columns:
         kinds = [f"{_code(column.name)} ({column.type})" for column in manifest.columns]
         yield f"Columns of the rows: {_listed(kinds, '`manifest.json`')}. Other columns are ignored."
     if manifest.label is not None:
-        yield f"The model predicts {' and '.join(_code(name) for name in label_columns(manifest.label))}{_output(manifest)}."
+        yield (
+            "The model predicts "
+            f"{' and '.join(_code(name) for name in label_columns(manifest.label))}{_output(manifest)}."
+        )
 
 
 def _output(manifest: Manifest) -> str:
     """Return the end of the sentence that says what the model predicts."""
     if manifest.classes is None:
         return ", numbers" if manifest.task == "regression" else ""
-    return f", one of these classes: {_listed([_code(each) for each in manifest.classes], '`manifest.json`')}"
+    return (
+        ", one of these classes: "
+        f"{_listed([_code(each) for each in manifest.classes], '`manifest.json`')}"
+    )
 
 
 def _versions(manifest: Manifest) -> Iterator[str]:
@@ -139,11 +164,17 @@ def _versions(manifest: Manifest) -> Iterator[str]:
     }
     known = [f"{name} {_code(value)}" for name, value in origin.items() if value]
     made = f"Made with {' and '.join(known)}. " if known else ""
-    yield f"{made}`manifest.json` has the space file, the fingerprint of the data, and the SHA-256 of every file."
+    yield (
+        f"{made}`manifest.json` has the space file, the fingerprint of the data, and the SHA-256 "
+        "of every file."
+    )
 
 
 def _listed(items: Sequence[str], place: str) -> str:
-    """Return items in one line, at most `LISTED` of them. `place` names the file that has all of them."""
+    """Return items in one line, at most `LISTED` of them.
+
+    `place` names the file that has all of them.
+    """
     more = [f"and {len(items) - LISTED} others, see {place}"] if len(items) > LISTED else []
     return ", ".join([*items[:LISTED], *more])
 

@@ -1,4 +1,7 @@
-"""Read a file of raw rows and write a file of predictions, in chunks. Both files may be larger than memory."""
+"""Read a file of raw rows and write a file of predictions, in chunks.
+
+Both files may be larger than memory.
+"""
 
 from __future__ import annotations
 
@@ -41,20 +44,22 @@ def predict_file(
         bundle: the bundle's folder, or a sweep's folder. For a loaded bundle, `Bundle.unseen_notes`
             afterwards has a text for each column with values that training never saw. With several
             processes, these values are not counted.
-        source: raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`, `hdfs`, `abfs`). Columns that the model does
-            not use, such as the label, are ignored.
+        source: raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`,
+            `hdfs`, `abfs`). Columns that the model does not use, such as the label, are ignored.
         target: path, URI or stream for the predictions. The suffix of a path decides the format. A
             stream gets CSV. The target is written completely or not at all. If `target` is None,
             nothing is written, and the function returns a frame.
-        on_progress: function that is called after each chunk, with the number of rows predicted so far.
-        workers: number of processes. With more than one, `source` must be a Parquet file, and Ray Data gives each process one row group at
-            a time.
+        on_progress: function that is called after each chunk, with the number of rows predicted so
+            far.
+        workers: number of processes. With more than one, `source` must be a Parquet file, and Ray
+            Data gives each process one row group at a time.
 
     Returns:
         The frame of predictions if `target` is None; otherwise `target`.
 
     Raises:
-        InputError: a file is missing, damaged or in an unknown format; a column is missing or has invalid values; or the disk is full.
+        InputError: a file is missing, damaged or in an unknown format; a column is missing or has
+            invalid values; or the disk is full.
         BundleError: the bundle is damaged.
     """
     if isinstance(target, str | Path):
@@ -90,7 +95,8 @@ def check_files(source: str | Path, target: str | Path | None = None) -> str | P
         `target`, as a `Path` unless it is a URI.
 
     Raises:
-        InputError: the input is missing, the path of the output cannot be written, or a name has an unknown suffix.
+        InputError: the input is missing, the path of the output cannot be written, or a name has an
+            unknown suffix.
     """
     _format(source)
     system, path = _filesystem(source)
@@ -155,7 +161,8 @@ def _is_same_file(source: str | Path, target: str | Path) -> bool:
 def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]:
     """Yield the rows of a file in chunks, with only the columns that the model uses.
 
-    If the bundle does not list the model's columns, the chunks have all columns. The first chunk is yielded even if the file has no rows.
+    If the bundle does not list the model's columns, the chunks have all columns. The first chunk is
+    yielded even if the file has no rows.
     """
     system, path = _filesystem(source)
     if file_format(path) == ".parquet":
@@ -201,7 +208,8 @@ def _read_parquet(
     import pyarrow.parquet as pq
 
     wanted = {c.name for c in manifest.columns}
-    # With a buffer and without pre-buffering, Arrow reads a row group in parts, so the row group may be larger than memory
+    # With a buffer and without pre-buffering, Arrow reads a row group in parts, so the row group
+    # may be larger than memory
     with (
         system.open_input_file(path) as opened,
         pq.ParquetFile(opened, buffer_size=BUFFER_BYTES, pre_buffer=False) as file,
@@ -216,14 +224,20 @@ def _read_parquet(
 
 
 def _to_pandas(rows: Any) -> pd.DataFrame:
-    """Convert Arrow rows to pandas. A named index that pandas stored in the file becomes a column, as in training."""
+    """Convert Arrow rows to pandas.
+
+    A named index that pandas stored in the file becomes a column, as in training.
+    """
     return rows.to_pandas(ignore_metadata=True)
 
 
 def _predict_distributed(
     loaded: Bundle, source: str | Path, workers: int
 ) -> Iterator[pd.DataFrame]:
-    """Check the columns of a file, and yield predictions that several processes make. For a file without rows, yield one empty frame."""
+    """Check the columns of a file, and yield predictions that several processes make.
+
+    For a file without rows, yield one empty frame.
+    """
     import pyarrow.parquet as pq
 
     from sweeps.bundle import distributed_predict
@@ -231,7 +245,8 @@ def _predict_distributed(
     if _format(source) != ".parquet":
         raise InputError(
             f"--workers {workers}",
-            f"needs a Parquet file, but {source} is another file; convert the file, or leave the option out",
+            f"needs a Parquet file, but {source} is another file; convert the file, or leave the "
+            "option out",
         )
     system, path = _filesystem(source)
     try:
@@ -265,7 +280,9 @@ def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Itera
 def predict_chunks(
     bundle: Bundle, chunks: Iterator[pd.DataFrame], before: int = 0
 ) -> Iterator[pd.DataFrame]:
-    """Yield the predictions of each chunk. Row numbers in error messages count from the beginning of the file.
+    """Yield the predictions of each chunk.
+
+    Row numbers in error messages count from the beginning of the file.
 
     Args:
         bundle: the loaded bundle.
@@ -295,7 +312,10 @@ def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
 def _with_progress(
     parts: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None
 ) -> Iterator[pd.DataFrame]:
-    """Yield the parts. After each part, call `on_progress` with the number of rows that were yielded so far."""
+    """Yield the parts.
+
+    After each part, call `on_progress` with the number of rows that were yielded so far.
+    """
     done = 0
     for part in parts:
         yield part
@@ -339,7 +359,10 @@ def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
         where = (
             tempfile.tempdir or "the temporary folder"
         )  # `tempdir` is None if no folder can be used; the error lists all folders
-        hint = "this folder stores the predictions until the last one is made; set $TMPDIR to another folder, or name an output file with -o"
+        hint = (
+            "this folder stores the predictions until the last one is made; set $TMPDIR to "
+            "another folder, or name an output file with -o"
+        )
         raise InputError(str(where), f"cannot be written: {first_line(e)}; {hint}") from e
 
 
@@ -362,7 +385,10 @@ def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any) -> None:
 
 @contextlib.contextmanager
 def _atomic_output(target: str | Path) -> Iterator[Any]:
-    """Open a temporary file beside `target`. When the block ends without an error, this file replaces `target`."""
+    """Open a temporary file beside `target`.
+
+    When the block ends without an error, this file replaces `target`.
+    """
     system, path = _filesystem(target)
     place = PurePosixPath(path)
     part = str(

@@ -30,8 +30,10 @@ class Requirements:
     """Modules and packages that some modules need.
 
     Attributes:
-        local_modules: files and package folders to copy. Maps the name of each file or folder to its full path.
-        sweeps_modules: files of the package `sweeps` to copy. Maps each file's path relative to the package to its full path.
+        local_modules: files and package folders to copy. Maps the name of each file or folder to
+            its full path.
+        sweeps_modules: files of the package `sweeps` to copy. Maps each file's path relative to the
+            package to its full path.
         packages: import names of the packages that must be installed.
         files: maps the dotted name of every local module to its source file.
     """
@@ -43,11 +45,14 @@ class Requirements:
 
 
 def find_requirements(modules: Iterable[str], roots: Iterable[Path] = ()) -> Requirements:
-    """Find all modules and packages that some modules need. Imports are followed through local modules, but not into installed packages.
+    """Find all modules and packages that some modules need.
 
-    In a user's module, imports inside functions are followed, because a `load` function may import its framework there. Imports of Ray
-    inside functions are skipped, because only the training loop needs Ray. In sweeps itself, imports inside functions are skipped, because
-    a bundle does not need them.
+    Imports are followed through local modules, but not into installed packages.
+
+    In a user's module, imports inside functions are followed, because a `load` function may import
+    its framework there. Imports of Ray inside functions are skipped, because only the training loop
+    needs Ray. In sweeps itself, imports inside functions are skipped, because a bundle does not
+    need them.
 
     Args:
         modules: dotted names of the modules.
@@ -132,8 +137,8 @@ def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
     Args:
         module: dotted name of the module.
         file: source file of the module.
-        top: `__init__.py` of the module's top-level package. None if the top-level package is a namespace package, which has no
-            `__init__.py`.
+        top: `__init__.py` of the module's top-level package. None if the top-level package is a
+            namespace package, which has no `__init__.py`.
     """
     if top is not None:
         return top.resolve().parent if top.name == "__init__.py" else top.resolve()
@@ -143,7 +148,8 @@ def _path_to_ship(module: str, file: Path, top: Path | None) -> Path:
 def pickled_modules(pickle_bytes: bytes) -> set[str]:
     """Return the names of the modules that a pickle refers to.
 
-    The function loads the pickle, which runs code. Call the function only for a pickle that this process wrote.
+    The function loads the pickle, which runs code. Call the function only for a pickle that this
+    process wrote.
     """
     modules: set[str] = set()
 
@@ -200,13 +206,16 @@ def _names_type_checking(test: ast.expr) -> bool:
 
 @functools.cache
 def _imports(file: Path, package: str, lazy: bool, modified: int) -> list[str]:
-    """List the modules that a source file imports. For `from a import b`, the list has `a` and `a.b`.
+    """List the modules that a source file imports.
+
+    For `from a import b`, the list has `a` and `a.b`.
 
     Args:
         file: the source file.
         package: the package that relative imports start from.
         lazy: True to include imports inside functions, except imports of Ray.
-        modified: time at which the file was modified, so that a file that has changed is read again.
+        modified: time at which the file was modified, so that a file that has changed is read
+            again.
     """
     if (tree := references.parse_source(file)) is None:
         return []

@@ -88,8 +88,9 @@ def enforce_schema(frame: pd.DataFrame, columns: Sequence[ColumnSchema]) -> pd.D
         The rows with the columns of the schema and the index of `frame`.
 
     Raises:
-        InputError: columns are missing or values are invalid. If columns are missing, one problem names the first of them. Otherwise the
-            error has an `InvalidValue` for the first invalid value of each column.
+        InputError: columns are missing or values are invalid. If columns are missing, one problem
+            names the first of them. Otherwise the error has an `InvalidValue` for the first invalid
+            value of each column.
     """
     present = {str(name): i for i, name in enumerate(frame.columns)}
     missing = [c.name for c in columns if c.name not in present]
@@ -147,7 +148,10 @@ def _convert(values: pd.Series, column: ColumnSchema) -> pd.Series:
 
 
 def _to_tensors(values: pd.Series, column: ColumnSchema) -> pd.Series:
-    """Convert the values of a column to NumPy arrays. Values may be missing only if the schema gives no shape for the column."""
+    """Convert the values of a column to NumPy arrays.
+
+    Values may be missing only if the schema gives no shape for the column.
+    """
     cells = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         if column.shape is None and (value is None or value is np.nan):

@@ -1,7 +1,9 @@
-"""Choose the models of an ensemble greedily, and with replacement, after Caruana et al. (2004). Pure functions, no I/O.
+"""Choose the models of an ensemble greedily, and with replacement, after Caruana et al. (2004).
 
-Rich Caruana, Alexandru Niculescu-Mizil, Geoff Crew and Alex Ksikes: Ensemble Selection from Libraries of Models. ICML 2004.
-https://doi.org/10.1145/1015330.1015432
+Pure functions, no I/O.
+
+Rich Caruana, Alexandru Niculescu-Mizil, Geoff Crew and Alex Ksikes: Ensemble Selection from
+Libraries of Models. ICML 2004. https://doi.org/10.1145/1015330.1015432
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ class Selection:
     """The models of an ensemble.
 
     Attributes:
-        weights: weight of each chosen model, by the model's index. The models are in the order in which the ensemble adds them up: the
-            largest weight first; among equal weights, the better model first. The weights have no common divisor.
+        weights: weight of each chosen model, by the model's index. The models are in the order in
+            which the ensemble adds them up: the largest weight first; among equal weights, the
+            better model first. The weights have no common divisor.
         value: score of the ensemble.
         single: index of the best single model.
         single_value: score of this model.
-        rounds: score of the ensemble after each round. A later round may be worse than an earlier one.
+        rounds: score of the ensemble after each round. A later round may be worse than an earlier
+            one.
     """
 
     weights: Mapping[int, int]
@@ -43,14 +47,17 @@ def select(
 ) -> Selection | None:
     """Choose the models of an ensemble.
 
-    Each round adds the model with which the average of all chosen models scores best. A model may be added again, which gives the model
-    more weight. The result is the ensemble of the round with the best score. It is never worse than the best single model, which is the
-    ensemble of the first round. Among equally good models, the better single model is added, and then the model with the lower index. Among
-    equally good rounds, the first one is the result.
+    Each round adds the model with which the average of all chosen models scores best. A model may
+    be added again, which gives the model more weight. The result is the ensemble of the round with
+    the best score. It is never worse than the best single model, which is the ensemble of the first
+    round. Among equally good models, the better single model is added, and then the model with the
+    lower index. Among equally good rounds, the first one is the result.
 
     Args:
-        predictions: predictions of each model for the same rows, as `averaging.to_numbers` returns them.
-        score: function that scores predictions. A model whose own score is NaN or infinite is never chosen.
+        predictions: predictions of each model for the same rows, as `averaging.to_numbers` returns
+            them.
+        score: function that scores predictions. A model whose own score is NaN or infinite is never
+            chosen.
         minimize: True if smaller scores are better.
         rounds: number of rounds, at least 1.
 
@@ -93,7 +100,8 @@ def select(
 def _reduced(chosen: Mapping[int, int], place: Mapping[int, int]) -> dict[int, int]:
     """Return the weights without a common divisor, in the order of `Selection.weights`.
 
-    Without this, a model that was chosen three times could get another score than the model alone, because sums are rounded.
+    Without this, a model that was chosen three times could get another score than the model alone,
+    because sums are rounded.
     """
     divisor = math.gcd(*chosen.values())
     return {i: chosen[i] // divisor for i in sorted(chosen, key=lambda i: (-chosen[i], place[i]))}

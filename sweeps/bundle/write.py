@@ -1,4 +1,8 @@
-"""Write a bundle. MLflow saves the bundle in a temporary folder, which is moved to its final path after a check in a fresh process."""
+"""Write a bundle.
+
+MLflow saves the bundle in a temporary folder, which is moved to its final path after a check in a
+fresh process.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +53,9 @@ if TYPE_CHECKING:
 CHECK_MODULE = (
     "sweeps.bundle.check"  # this module and its imports are the part of sweeps that a bundle needs
 )
-# Every bundle contains these modules, even if it does not need them. If a process loads two bundles, it imports the modules of sweeps only
-# from the first bundle, and the second bundle may need more of them
+# Every bundle contains these modules, even if it does not need them. If a process loads two
+# bundles, it imports the modules of sweeps only from the first bundle, and the second bundle may
+# need more of them
 SHIPPED_MODULES = (
     CHECK_MODULE,
     "sweeps.data.preprocessing.ray_steps",
@@ -58,7 +63,8 @@ SHIPPED_MODULES = (
     *trainer_modules(),
 )
 EXAMPLE_ROWS = 5
-# MLflow writes the example rows as JSON. If a row has more values than this number, as with large images, the example is a single row
+# MLflow writes the example rows as JSON. If a row has more values than this number, as with large
+# images, the example is a single row
 EXAMPLE_VALUES = 10_000
 CHECK_TIMEOUT = 300.0
 README = "README.md"
@@ -71,7 +77,8 @@ class TrainedModel:
 
     Attributes:
         checkpoint: folder of the checkpoint.
-        fitted: the fitted preprocessor, or None. It must be picklable and have a method `transform(DataFrame) -> DataFrame`.
+        fitted: the fitted preprocessor, or None. It must be picklable and have a method
+            `transform(DataFrame) -> DataFrame`.
     """
 
     checkpoint: Path
@@ -97,24 +104,32 @@ def write_bundle(
     training: dict[str, Any],
     missing: Mapping[str, Sequence[Any]] = MappingProxyType({}),
 ) -> Path:
-    """Write the bundle of a trained model. The bundle is kept only if a fresh process loads it and reproduces the predictions of training.
+    """Write the bundle of a trained model.
+
+    The bundle is kept only if a fresh process loads it and reproduces the predictions of training.
 
     Args:
         target: the bundle's folder. If it already contains a bundle, this bundle is replaced.
         checkpoint: folder of the checkpoint, which `load` reads. None for an ensemble.
-        fitted: the fitted preprocessor, or None. It must be picklable and have a method `transform(DataFrame) -> DataFrame`.
+        fitted: the fitted preprocessor, or None. It must be picklable and have a method
+            `transform(DataFrame) -> DataFrame`.
         members: the models of an ensemble, by the id of the trial. Empty for a single model.
         member_facts: what the manifest says about the models of an ensemble.
-        load: the trainer's function that loads a model from a checkpoint, in the form `module:attr`.
-        left_out: glob patterns of files in the checkpoint that are not copied. The `resume_files` of the module of `load` are never copied.
-        imports: names of other modules that `load` may import. The bundle also contains the user's modules among them, and requires the
-            packages among them.
+        load: the trainer's function that loads a model from a checkpoint, in the form
+            `module:attr`.
+        left_out: glob patterns of files in the checkpoint that are not copied. The `resume_files`
+            of the module of `load` are never copied.
+        imports: names of other modules that `load` may import. The bundle also contains the user's
+            modules among them, and requires the packages among them.
         roots: folders that are searched for the user's modules before `sys.path`.
         label: see `Splits.label`.
         task: see `Splits.task`.
-        classes: original values of the label, in the order of the model's class codes. See `Splits.classes`.
-        raw: at least one row of raw features without the label, as in training. None if the loop read its own data.
-        expected: the model's output for `raw` in training, of shape (n,) or (n, k). If None, the check does not compare predictions.
+        classes: original values of the label, in the order of the model's class codes. See
+            `Splits.classes`.
+        raw: at least one row of raw features without the label, as in training. None if the loop
+            read its own data.
+        expected: the model's output for `raw` in training, of shape (n,) or (n, k). If None, the
+            check does not compare predictions.
         training: facts of the sweep and the trial; see `Manifest.training`.
         missing: see `Splits.missing`.
 
@@ -122,15 +137,18 @@ def write_bundle(
         `target`.
 
     Raises:
-        BundleError: the bundle cannot be written, does not load in a fresh process, or predicts other values. No new files remain.
+        BundleError: the bundle cannot be written, does not load in a fresh process, or predicts
+            other values. No new files remain.
     """
     if target.exists() and not (target / manifest.FILE).is_file():
         raise BundleError(
-            f"{target}: already exists and is not a bundle, so sweeps does not replace it; name another folder"
+            f"{target}: already exists and is not a bundle, so sweeps does not replace it; name "
+            "another folder"
         )
     if raw is not None and expected is not None and len(expected) != len(raw):
         raise BundleError(
-            f"{target}: there must be one expected prediction for each row, but there are {len(expected)} for {len(raw)} rows"
+            f"{target}: there must be one expected prediction for each row, but there are "
+            f"{len(expected)} for {len(raw)} rows"
         )
     about = {
         "load": load,
@@ -174,7 +192,8 @@ def _build(
     Args:
         target: the bundle's folder.
         about: the fields of the manifest that are known before any file is written.
-        models: the models, by their folder in the bundle's data folder. The folder of a single model is "", the data folder itself.
+        models: the models, by their folder in the bundle's data folder. The folder of a single
+            model is "", the data folder itself.
         left_out: see `write_bundle`.
         imports: see `write_bundle`.
         roots: see `write_bundle`.
@@ -239,8 +258,8 @@ def _save_model(
     """Write MLflow's files, the data and the code into the bundle.
 
     Raises:
-        BundleError: MLflow cannot save the model. The message names `target`, the final folder, because `bundle` is only a temporary
-            folder.
+        BundleError: MLflow cannot save the model. The message names `target`, the final folder,
+            because `bundle` is only a temporary folder.
     """
     os.environ.setdefault(
         "MLFLOW_UV_AUTO_DETECT", "false"
@@ -261,7 +280,8 @@ def _save_model(
             )
     except Exception as e:
         raise BundleError(
-            f"{target}: the bundle was not written, because MLflow cannot save it: {type(e).__name__}: {first_line(e)}"
+            f"{target}: the bundle was not written, because MLflow cannot save it: "
+            f"{type(e).__name__}: {first_line(e)}"
         ) from e
     finally:
         logger.setLevel(level)
@@ -300,7 +320,8 @@ def _stage_model(
         place: path that the folder will have in the bundle.
 
     Returns:
-        The class of the object in each pickle of the preprocessor, by the pickle's path in the bundle.
+        The class of the object in each pickle of the preprocessor, by the pickle's path in the
+        bundle.
     """
     checkpoint, fitted = model.checkpoint, model.fitted
     if not checkpoint.is_dir():
@@ -323,7 +344,10 @@ def _stage_model(
 
 
 def _example(raw: pd.DataFrame) -> pd.DataFrame:
-    """Return the first rows, or only the first row if rows are large. MLflow stores these rows as the model's input example."""
+    """Return the first rows, or only the first row if rows are large.
+
+    MLflow stores these rows as the model's input example.
+    """
     values = sum(np.size(value) for value in raw.iloc[0]) if len(raw) else 0
     rows = raw.head(EXAMPLE_ROWS if values <= EXAMPLE_VALUES else 1)
     return rows.astype(dict.fromkeys(rows.select_dtypes("timedelta"), str))  # JSON has none
@@ -371,7 +395,8 @@ def _stage_code(
         data: the folders of the models, with their preprocessors.
 
     Returns:
-        The copied files and folders, and the pinned requirements of the packages that must be installed.
+        The copied files and folders, and the pinned requirements of the packages that must be
+        installed.
     """
     modules = {CHECK_MODULE, *imports}
     for place in data:
@@ -396,13 +421,17 @@ def _stage_code(
 
 
 def _signature(facts: Manifest) -> ModelSignature:
-    """Return the model's MLflow signature. The inputs are the raw columns. The outputs are the predictions and the probabilities."""
+    """Return the model's MLflow signature. The inputs are the raw columns.
+
+    The outputs are the predictions and the probabilities.
+    """
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, Schema
     from mlflow.types.schema import AnyType
 
-    # MLflow's typed columns refuse int64 for a double, missing values for a long, text for a datetime, digits for a string, and 0 or 1 for
-    # a boolean. `AnyType` accepts all of these, and `enforce_schema` checks the values.
+    # MLflow's typed columns refuse int64 for a double, missing values for a long, text for a
+    # datetime, digits for a string, and 0 or 1 for a boolean. `AnyType` accepts all of these, and
+    # `enforce_schema` checks the values.
     any_type: Any = AnyType()  # type: ignore[no-untyped-call]
     inputs: list[Any] = [
         ColSpec(any_type, column.name) for column in facts.columns
@@ -437,9 +466,13 @@ def _check_in_fresh_process(bundle: Path, target: Path) -> float | None:
     try:
         return check_process.check(bundle, CHECK_TIMEOUT)
     except subprocess.TimeoutExpired:
-        problem = f"loading the bundle and predicting in a new process took more than {CHECK_TIMEOUT:.0f} s"
+        problem = (
+            "loading the bundle and predicting in a new process took more than "
+            f"{CHECK_TIMEOUT:.0f} s"
+        )
         raise BundleError(f"{target}: the bundle was not written: {problem}") from None
     except BundleError as e:
         raise BundleError(
-            f"{target}: the bundle was not written, because its check in a new process failed: {str(e).splitlines()[-1]}"
+            f"{target}: the bundle was not written, because its check in a new process failed: "
+            f"{str(e).splitlines()[-1]}"
         ) from RuntimeError(str(e))

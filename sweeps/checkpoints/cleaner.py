@@ -1,4 +1,7 @@
-"""Delete checkpoints that a sweep does not need to keep. `retention` decides which checkpoints these are."""
+"""Delete checkpoints that a sweep does not need to keep.
+
+`retention` decides which checkpoints these are.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,8 @@ from sweeps.study.study_store import StudyStore
 
 log = logging.getLogger(__name__)
 
-# An ended trial: (number, number of the trial that it repeats or None, result, name of its latest checkpoint or None)
+# An ended trial: (number, number of the trial that it repeats or None, result, name of its latest
+# checkpoint or None)
 EndedTrial = tuple[int, int | None, Result, str | None]
 
 
@@ -54,7 +58,8 @@ class CleanupResult:
 class CheckpointCleaner:
     """Delete the checkpoints that a retention policy does not keep, each time a trial ends.
 
-    Checkpoints are deleted in a separate thread, because a slow disk takes seconds to delete a large checkpoint.
+    Checkpoints are deleted in a separate thread, because a slow disk takes seconds to delete a
+    large checkpoint.
 
     Args:
         folder: Folder of the sweep.
@@ -66,8 +71,8 @@ class CheckpointCleaner:
     Attributes:
         freed: Number and size of the checkpoints that were deleted so far.
         store: Address of the sweep's store; None if the checkpoints are on disk.
-        before_delete: Function that is called before checkpoints are deleted. It saves the study in the store, so that the study in the
-            store names no deleted checkpoint.
+        before_delete: Function that is called before checkpoints are deleted. It saves the study in
+            the store, so that the study in the store names no deleted checkpoint.
     """
 
     def __init__(
@@ -116,7 +121,8 @@ class CheckpointCleaner:
     def trial_ended(self, trial: EndedTrial) -> None:
         """Start to delete the checkpoints that are unnecessary now that a trial has ended.
 
-        Call this method after the study has recorded the end of the trial. The method does not wait for the deletion.
+        Call this method after the study has recorded the end of the trial. The method does not wait
+        for the deletion.
         """
         self._thread.submit(self._clean, trial)
 
@@ -143,7 +149,8 @@ class CheckpointCleaner:
             dry_run: True to delete nothing, and only compute the result.
 
         Returns:
-            Number and size of the checkpoints that were deleted so far. With `dry_run`, these are the checkpoints that would be deleted.
+            Number and size of the checkpoints that were deleted so far. With `dry_run`, these are
+            the checkpoints that would be deleted.
         """
         self._measure()
         ranking = rank_trials(

@@ -17,8 +17,8 @@ from sweeps.study.study_store import StudyStore
 def collect_garbage(folder: Path, policy: RetentionPolicy, dry_run: bool = False) -> CleanupResult:
     """Delete the checkpoints that a policy does not keep.
 
-    Trials that can be resumed keep all their checkpoints. The best trial always keeps its best checkpoint. With several objectives, every
-    trial on the Pareto front keeps its best checkpoint.
+    Trials that can be resumed keep all their checkpoints. The best trial always keeps its best
+    checkpoint. With several objectives, every trial on the Pareto front keeps its best checkpoint.
 
     Args:
         folder: Folder of the sweep.
@@ -26,7 +26,8 @@ def collect_garbage(folder: Path, policy: RetentionPolicy, dry_run: bool = False
         dry_run: True to delete nothing, and only compute the result.
 
     Returns:
-        Number and size of the checkpoints that were deleted. With `dry_run`, these are the checkpoints that would be deleted.
+        Number and size of the checkpoints that were deleted. With `dry_run`, these are the
+        checkpoints that would be deleted.
 
     Raises:
         InputError: The folder is not a sweep's folder.

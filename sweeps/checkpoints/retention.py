@@ -17,10 +17,12 @@ class TrialCheckpoints:
 
     Attributes:
         number: Number of the trial.
-        finished: True if the trial is finished, as `TrialRanking.finished` defines it. A resumed sweep never continues a finished trial.
+        finished: True if the trial is finished, as `TrialRanking.finished` defines it. A resumed
+            sweep never continues a finished trial.
         files: Size of each checkpoint in bytes, by the checkpoint's name.
         best: Name of the checkpoint that an export uses; None if the trial has no such checkpoint.
-        latest: Name of the latest checkpoint, from which the trial would continue; None if the trial has no such checkpoint.
+        latest: Name of the latest checkpoint, from which the trial would continue; None if the
+            trial has no such checkpoint.
     """
 
     number: int
@@ -35,8 +37,10 @@ class RetentionPolicy:
     """Rule that says which checkpoints a sweep keeps.
 
     Attributes:
-        per_trial: Number of checkpoints that a finished trial keeps: its best checkpoint and its `per_trial` - 1 latest checkpoints.
-        top: Number of finished trials that keep checkpoints, the best trials first. None if all trials keep checkpoints.
+        per_trial: Number of checkpoints that a finished trial keeps: its best checkpoint and its
+            `per_trial` - 1 latest checkpoints.
+        top: Number of finished trials that keep checkpoints, the best trials first. None if all
+            trials keep checkpoints.
         max_disk: Limit for the total size of all checkpoints in bytes; None if there is no limit.
     """
 
@@ -50,11 +54,13 @@ class TrialRanking:
     """Ranking that decides which trials keep their checkpoints.
 
     Attributes:
-        finished: Numbers of the finished trials. A trial is finished when all trials of its configuration have ended. Until then, each of
-            these trials may still become the winner.
-        ranked: Numbers of the finished trials that have a checkpoint and can be exported, the best first.
-        protected: Numbers of the finished trials that always keep their best checkpoint: the winner, and the first trial in `ranked`. With
-            several objectives, all trials on the Pareto front take the place of the winner.
+        finished: Numbers of the finished trials. A trial is finished when all trials of its
+            configuration have ended. Until then, each of these trials may still become the winner.
+        ranked: Numbers of the finished trials that have a checkpoint and can be exported, the best
+            first.
+        protected: Numbers of the finished trials that always keep their best checkpoint: the
+            winner, and the first trial in `ranked`. With several objectives, all trials on the
+            Pareto front take the place of the winner.
     """
 
     finished: frozenset[int]
@@ -65,8 +71,9 @@ class TrialRanking:
 def rank_trials(trials: Configurations, goals: Sequence[bool]) -> TrialRanking:
     """Rank the finished trials of a sweep.
 
-    The trial that finally wins never loses its best checkpoint, because this trial is always either protected or not finished yet. The
-    values of finished trials do not change, so a finished trial can never move up in the ranking.
+    The trial that finally wins never loses its best checkpoint, because this trial is always either
+    protected or not finished yet. The values of finished trials do not change, so a finished trial
+    can never move up in the ranking.
 
     Args:
         trials: All trials of the sweep. Running trials are ignored.
@@ -105,8 +112,9 @@ def select_deletable(
 ) -> list[tuple[int, str]]:
     """Select the checkpoints to delete, in the order of deletion.
 
-    A trial that is not finished keeps all its checkpoints, because the trial is running or a resumed sweep may continue it. A protected
-    trial keeps its best checkpoint under every policy. The total size of the kept checkpoints may therefore exceed `max_disk`.
+    A trial that is not finished keeps all its checkpoints, because the trial is running or a
+    resumed sweep may continue it. A protected trial keeps its best checkpoint under every policy.
+    The total size of the kept checkpoints may therefore exceed `max_disk`.
 
     Args:
         trials: All trials that have checkpoints.
@@ -119,7 +127,8 @@ def select_deletable(
     """
     trials = list(trials)
     place = {number: i for i, number in enumerate(ranked)}
-    # Finished trials in the order in which they lose checkpoints: first trials that are not ranked, then ranked trials, the worst first.
+    # Finished trials in the order in which they lose checkpoints: first trials that are not ranked,
+    # then ranked trials, the worst first.
     finished = sorted(
         (t for t in trials if t.finished),
         key=lambda t: (place.get(t.number, len(place)), t.number),

@@ -31,7 +31,8 @@ from sweeps.terminal import text
 def compare(sweeps: tuple[str, ...], html: Path | None, as_json: bool, root: Path | str) -> None:
     """Compare sweeps: the best values, the regret, the spaces, the importances and the best configurations.
 
-    Each SWEEP is a folder, a name, the beginning of a name, or `latest`. ROOT/NAME is a sweep in another root folder.
+    Each SWEEP is a folder, a name, the beginning of a name, or `latest`. ROOT/NAME is a sweep in
+    another root folder.
     """
     from sweeps.controller.sweep_comparison import compare_sweeps
     from sweeps.terminal.comparison_text import format_comparison

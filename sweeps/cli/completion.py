@@ -20,7 +20,9 @@ SHELLS = ("bash", "zsh", "fish")
 def complete_sweep(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the sweeps of the root folder whose names begin with a text, and `latest`. If there are none, the shell offers folders.
+    """Return the sweeps of the root folder whose names begin with a text, and `latest`.
+
+    If there are none, the shell offers folders.
 
     Sweeps in a store are not listed, because the storage may not answer for a minute.
     """

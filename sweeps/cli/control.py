@@ -34,9 +34,10 @@ timeout_option = click.option(
 def stop(sweep: str, trial: str | None, timeout: float, as_json: bool, root: Path | str) -> None:
     """Stop TRIAL of SWEEP at once, or stop SWEEP as after Ctrl-C.
 
-    A stopped trial counts as pruned. A stopped sweep keeps its finished trials and exports the best one; `sweeps resume` continues it.
-    Without TRIAL, the command waits until the sweep's process has ended. The exit code is 1 if no process runs the sweep, if the trial has
-    ended, or if the process does not answer.
+    A stopped trial counts as pruned. A stopped sweep keeps its finished trials and exports the best
+    one; `sweeps resume` continues it. Without TRIAL, the command waits until the sweep's process
+    has ended. The exit code is 1 if no process runs the sweep, if the trial has ended, or if the
+    process does not answer.
     """
     from sweeps.controller.control import SweepControl
 
@@ -51,7 +52,8 @@ def stop(sweep: str, trial: str | None, timeout: float, as_json: bool, root: Pat
 def pause(sweep: str, timeout: float, as_json: bool, root: Path | str) -> None:
     """Let SWEEP start no new trials until `sweeps resume SWEEP`. Running trials continue.
 
-    The exit code is 1 if no process runs the sweep, if a pause would change nothing, or if the process does not answer.
+    The exit code is 1 if no process runs the sweep, if a pause would change nothing, or if the
+    process does not answer.
     """
     from sweeps.controller.control import SweepControl
 
@@ -75,8 +77,9 @@ def enqueue(
 ) -> None:
     """Let the next trial of SWEEP have these values, and print the number of the trial.
 
-    The trial counts towards `limits.max_trials`. The exit code is 1 if no process runs the sweep, if the sweep takes no configurations, or
-    if the process does not answer. It is 2 if a name or a value is wrong.
+    The trial counts towards `limits.max_trials`. The exit code is 1 if no process runs the sweep,
+    if the sweep takes no configurations, or if the process does not answer. It is 2 if a name or a
+    value is wrong.
     """
     from sweeps.controller.control import SweepControl
     from sweeps.space.assignments import parse_assignments

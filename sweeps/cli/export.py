@@ -60,7 +60,8 @@ from sweeps.cli.group import main
     "--alias",
     default=None,
     metavar="ALIAS",
-    help="With --register: move this alias to the new version if this version is better than the version that has the alias.",
+    help="With --register: move this alias to the new version if this version is better than the "
+    "version that has the alias.",
 )
 @click.option(
     "--force",
@@ -80,7 +81,10 @@ def export(
     force: bool,
     **how: Any,
 ) -> None:
-    """Write the bundle of a trial of SWEEP, or of an ensemble. SWEEP is a folder, a name, the beginning of a name, or `latest`."""
+    """Write the bundle of a trial of SWEEP, or of an ensemble.
+
+    SWEEP is a folder, a name, the beginning of a name, or `latest`.
+    """
     from sweeps.controller import exports
     from sweeps.controller.stored_sweeps import fetched
     from sweeps.tracking.mlflow import registry
@@ -89,7 +93,8 @@ def export(
         raise click.UsageError("--alias and --force need --register NAME")
     if alias is not None and pareto:
         raise click.UsageError(
-            "--alias refers to one model, but --pareto exports several models, none of which is the best; use --trial ID"
+            "--alias refers to one model, but --pareto exports several models, none of which is "
+            "the best; use --trial ID"
         )
     if name is not None:
         registry.check_names(name, alias)

@@ -18,7 +18,8 @@ from sweeps.core.secrets import hide_in_output
 
 if not hasattr(sweeps, "SweepsError"):
     sys.exit(
-        f"sweeps: `sweeps/__init__.py` belongs to another package named `sweeps`: {installed_package.WAY_OUT}"
+        "sweeps: `sweeps/__init__.py` belongs to another package named `sweeps`: "
+        f"{installed_package.WAY_OUT}"
     )
 
 
@@ -40,7 +41,10 @@ class ErrorReportingGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def main(self, args: Any = None, *more: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        """Run the command line `args`, then exit. By default, these are the arguments of the process."""
+        """Run the command line `args`, then exit.
+
+        By default, these are the arguments of the process.
+        """
         run = functools.partial(super().main, args, *more, standalone_mode=False, **extra)
         if not standalone_mode:
             return run()

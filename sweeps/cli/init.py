@@ -144,7 +144,8 @@ def _from_data(file: Path, data: str | None, asked: Mapping[str, Any], force: bo
     if data is None and not asks:
         raise InputError(
             "--data",
-            "is required; give a CSV or Parquet file, such as `sweeps init --data rows.csv --label y`",
+            "is required; give a CSV or Parquet file, such as `sweeps init --data rows.csv "
+            "--label y`",
         )
     keys, read = read_table.read_keys(asked["read"] or "")
     open_table = functools.partial(read_table.open_table, folder=file.parent, read=keys)
@@ -158,7 +159,10 @@ def _from_data(file: Path, data: str | None, asked: Mapping[str, Any], force: bo
         names = table.column_names
         likely = read_table.likely_label(names)
         if not asks:
-            text = f"is required; name one of the {len(names)} columns, such as {likely}: {', '.join(names[:20])}"
+            text = (
+                f"is required; name one of the {len(names)} columns, such as {likely}: "
+                f"{', '.join(names[:20])}"
+            )
             raise InputError("--label", text + (", ..." if len(names) > 20 else ""))
         click.echo(printable(f"Columns: {', '.join(names)}"))
     found = describe(label) if label is not None else _ask("Column to predict", describe, likely)

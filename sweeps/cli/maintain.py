@@ -36,7 +36,8 @@ from sweeps.terminal import text
     "--max-disk",
     default=None,
     metavar="SIZE",
-    help="Size limit of all checkpoints together, such as 10GB; checkpoints of the worst trials are deleted first.  [default: no limit]",
+    help="Size limit of all checkpoints together, such as 10GB; checkpoints of the worst trials "
+    "are deleted first.  [default: no limit]",
 )
 @click.option(
     "--dry-run", is_flag=True, help="Print how much space would be freed, and delete nothing."
@@ -65,7 +66,10 @@ def gc(
 @options.as_json
 @options.root
 def repair(sweep: str, as_json: bool, root: Path) -> None:
-    """Rebuild the damaged study of SWEEP from the parts that can still be read. The damaged files are kept."""
+    """Rebuild the damaged study of SWEEP from the parts that can still be read.
+
+    The damaged files are kept.
+    """
     from sweeps.controller.repair import repair as repair_sweep
     from sweeps.controller.sweep_lookup import find
 
@@ -90,7 +94,8 @@ def remove_sweep(
 ) -> None:
     """Delete SWEEP: its folder, its files in a store, its study in a database, and its MLflow runs.
 
-    Before the question, the command says what it deletes. Bundles in other folders and registered models stay. A running sweep is refused.
+    Before the question, the command says what it deletes. Bundles in other folders and registered
+    models stay. A running sweep is refused.
     """
     from sweeps.controller.removal import prepared, remove
 
@@ -105,7 +110,10 @@ def remove_sweep(
 
 
 def _confirmed() -> bool:
-    """Ask whether to delete, and return the answer. Without an answer, such as at the end of a file, the answer is no."""
+    """Ask whether to delete, and return the answer.
+
+    Without an answer, such as at the end of a file, the answer is no.
+    """
     try:
         answer = click.confirm("delete all of this?", err=True)
     except click.Abort:

@@ -15,7 +15,8 @@ from sweeps.core.errors import InputError
 from sweeps.core.stores import check_address, is_address
 
 F = TypeVar("F", bound=Callable[..., Any])
-# When this process has started, apart from the start of Python, which takes a few hundredths of a second.
+# When this process has started, apart from the start of Python, which takes a few hundredths of a
+# second.
 STARTED = time.monotonic()
 # The type of an option or argument that names a file or a folder.
 PATH: Any = click.Path(path_type=Path)
@@ -60,7 +61,8 @@ bundle = click.argument("bundle", type=PATH, shell_complete=complete_sweep)
 trust = click.option(
     "--trust",
     is_flag=True,
-    help="Read pickles in the sweep's folder that your key has not signed. Reading a pickle can run code that it contains.",
+    help="Read pickles in the sweep's folder that your key has not signed. Reading a pickle can "
+    "run code that it contains.",
 )
 
 

@@ -21,7 +21,8 @@ from sweeps.core.errors import InputError
     "-o",
     "--output",
     default=None,
-    help="CSV, TSV, JSON lines or Parquet file to write, a path or a URI.  [default: CSV on standard output]",
+    help="CSV, TSV, JSON lines or Parquet file to write, a path or a URI.  [default: CSV on "
+    "standard output]",
 )
 @click.option(
     "--workers",
@@ -34,8 +35,9 @@ from sweeps.core.errors import InputError
 def predict(bundle: Path, source: str, output: str | None, workers: int, root: Path) -> None:
     """Predict with BUNDLE from the raw rows of INPUT, the path or URI of a CSV, TSV, JSON lines or Parquet file.
 
-    BUNDLE is the folder of a bundle. It can also be a sweep: its folder, its name, the beginning of its name, or `latest`. The bundle of
-    the sweep's best trial is then used. Ray starts only if there are several workers.
+    BUNDLE is the folder of a bundle. It can also be a sweep: its folder, its name, the beginning of
+    its name, or `latest`. The bundle of the sweep's best trial is then used. Ray starts only if
+    there are several workers.
     """
     from sweeps.bundle.model import load_bundle
     from sweeps.bundle.predict import check_files, predict_file
@@ -111,7 +113,8 @@ def predict(bundle: Path, source: str, output: str | None, workers: int, root: P
     "--replicas",
     type=click.IntRange(1),
     default=None,
-    help="Number of Ray Serve processes that answer requests.  [default: only this process, without Ray]",
+    help="Number of Ray Serve processes that answer requests.  [default: only this process, "
+    "without Ray]",
 )
 @click.option(
     "--address",
@@ -133,8 +136,9 @@ def serve(
 ) -> None:
     """Serve BUNDLE over HTTP until Ctrl-C: POST rows to /predict.
 
-    BUNDLE is the folder of a bundle. It can also be a sweep: its folder, its name, the beginning of its name, or `latest`. The bundle of
-    the sweep's best trial is then used. Ray starts only with --replicas or --address.
+    BUNDLE is the folder of a bundle. It can also be a sweep: its folder, its name, the beginning of
+    its name, or `latest`. The bundle of the sweep's best trial is then used. Ray starts only with
+    --replicas or --address.
     """
     from sweeps.controller.sweep_lookup import bundle_of
     from sweeps.serving.access import Access, token_of
@@ -144,7 +148,8 @@ def serve(
     under_ray = replicas is not None or address is not None
     if under_ray and options["max_connections"] is not None:
         text = (
-            "cannot be used with --replicas or --address, because Ray Serve's proxy has no limit on connections; put a "
+            "cannot be used with --replicas or --address, because Ray Serve's proxy has no limit "
+            "on connections; put a "
             "proxy with this limit in front of the server"
         )
         raise InputError("--max-connections", text)

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 @click.option(
     "--address",
     default=None,
-    help="Address of a Ray cluster.  [default: the cluster of the Ray job, else start Ray on this machine]",
+    help="Address of a Ray cluster.  [default: the cluster of the Ray job, else start Ray on this "
+    "machine]",
 )
 @click.option(
     "--tracking-uri",
@@ -116,10 +117,11 @@ def resume(
 ) -> None:
     """Continue SWEEP after an interruption, a crash or a pause.
 
-    If the sweep is paused and its process is alive, that process starts trials again, and the command ends. Only --dir, --json and --quiet
-    can be used then.
+    If the sweep is paused and its process is alive, that process starts trials again, and the
+    command ends. Only --dir, --json and --quiet can be used then.
 
-    To change the sweep's `limits`, pass a space FILE. The other sections of FILE must be the same as before.
+    To change the sweep's `limits`, pass a space FILE. The other sections of FILE must be the same
+    as before.
     """
     from sweeps.controller.api import resume as resume_sweep
     from sweeps.controller.control import SweepControl
@@ -154,7 +156,8 @@ def resume(
 def rerun(sweep: str, trial: str, as_json: bool, root: Path | str, **how: Any) -> None:
     """Run TRIAL of SWEEP again and check that the reports are equal.
 
-    The exit code is 1 if the new reports differ from the recorded ones. The new run itself is not recorded.
+    The exit code is 1 if the new reports differ from the recorded ones. The new run itself is not
+    recorded.
     """
     from sweeps.controller.rerun import rerun as rerun_trial
     from sweeps.controller.stored_sweeps import fetched

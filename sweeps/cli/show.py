@@ -82,7 +82,8 @@ def list_sweeps(root: Path, as_json: bool) -> None:
 def show(sweep: str, root: Path | str, watched: bool, **how: Any) -> None:
     """Show SWEEP and its trials, or one trial.
 
-    SWEEP is a folder, a name, the beginning of a name, or `latest`. If several sweeps have the name, the newest is shown.
+    SWEEP is a folder, a name, the beginning of a name, or `latest`. If several sweeps have the
+    name, the newest is shown.
     """
     from sweeps.controller.stored_sweeps import opened
 
@@ -97,7 +98,8 @@ def show(sweep: str, root: Path | str, watched: bool, **how: Any) -> None:
     if watched:
         if how["as_json"] or how["as_csv"] or how["trial"] is not None:
             raise click.UsageError(
-                "--watch shows the progress of the whole sweep, so it cannot be used with --json, --csv or --trial"
+                "--watch shows the progress of the whole sweep, so it cannot be used with --json, "
+                "--csv or --trial"
             )
         from sweeps.controller.watch import statuses
         from sweeps.terminal.watch import watch

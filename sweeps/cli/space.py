@@ -91,7 +91,9 @@ def plan(
     root: Path,
     **asked: Any,
 ) -> None:
-    """Show the trials, workers, fits, steps and disk space that the sweep in FILE needs. Nothing is started.
+    """Show the trials, workers, fits, steps and disk space that the sweep in FILE needs.
+
+    Nothing is started.
 
     FILE is a space file, or a table together with --label.
     """
@@ -138,13 +140,17 @@ def _print_notes(space: Space) -> None:
     own = [f"`{name}`" for name in space.trainer.references if not name.startswith("sklearn.")]
     if own and space.trainer_definition.check is not None:
         click.echo(
-            f"note: params: only `sweeps run` checks the names of parameters, because this calls {', '.join(own)}",
+            "note: params: only `sweeps run` checks the names of parameters, because this calls "
+            f"{', '.join(own)}",
             err=True,
         )
 
 
 def _earlier_sweeps(space: Space, root: Path) -> tuple[EarlierSweep, ...]:
-    """Read the sweeps that `search.from` names. Reading a study imports Optuna, so nothing is imported if there are none."""
+    """Read the sweeps that `search.from` names.
+
+    Reading a study imports Optuna, so nothing is imported if there are none.
+    """
     if not space.search.earlier:
         return ()
     from sweeps.controller.earlier_sweeps import read_earlier_sweeps

@@ -74,39 +74,51 @@ def run(
     """Search a space and export the best trial.
 
     Args:
-        space: A space file; a dict with the same keys; or a `Space` that `sweeps.load` returned. A dict may have domains such as
-            `sweeps.loguniform(1e-4, 1)`, tables under `data`, and functions or classes wherever a file has `module:attr`.
-            With `label`: a table, which is a file of data or a frame. The space is then the one that `sweeps init` would write.
+        space: A space file; a dict with the same keys; or a `Space` that `sweeps.load` returned. A
+            dict may have domains such as `sweeps.loguniform(1e-4, 1)`, tables under `data`, and
+            functions or classes wherever a file has `module:attr`. With `label`: a table, which is
+            a file of data or a frame. The space is then the one that `sweeps init` would write.
         label: Column to predict, if `space` is a table.
-        task: Task of a table: "binary", "multiclass" or "regression". By default, it is inferred from the label.
-        metric: Metric to optimize for a table, such as "auc". By default, "logloss" ("mlogloss" for several classes) or "rmse".
+        task: Task of a table: "binary", "multiclass" or "regression". By default, it is inferred
+            from the label.
+        metric: Metric to optimize for a table, such as "auc". By default, "logloss" ("mlogloss" for
+            several classes) or "rmse".
         trainer: Trainer for a table: "xgboost", "lightgbm" or "catboost". By default, "xgboost".
-        read: How the text file of a table is read: keys of `data.read` in YAML, such as '{separator: ";"}'.
-        data: Table to use as `data.train`; or a dict with tables for `train`, `valid` and `test`. A table is a frame of pandas, Polars or
-            Dask, an Arrow table, a Ray Dataset, or a dataset of Hugging Face. A table in memory is copied to the sweep's folder. A lazy
-            table stays lazy: only its recipe is stored.
-        dir: Root folder of all sweeps; by default `sweeps-runs` in the working directory. With `s3://BUCKET/PREFIX`, checkpoints, reports
-            and bundles are stored there, and `sweeps-runs` in the working directory has the files with which this process works.
-        overrides: Changes to the space file, each in the form `key.path=YAML value`, as for the option `--set`.
-        address: Address of a Ray cluster. By default, sweeps uses the Ray cluster that this process is connected to, or the cluster of
-            the Ray job in which this process runs. If there is none, sweeps starts Ray on this machine.
-        tracking_uri: MLflow tracking URI. By default, the value of the environment variable `MLFLOW_TRACKING_URI`. If the variable is not
-            set, a SQLite file in `dir`.
-        storage: URL of a database for the study, `postgresql://...`. By default, the study is a journal in the sweep's folder.
-        cpus: Largest number of CPUs that the sweep uses at once, on this machine or on the cluster. By default, all CPUs that other sweeps
-            on this machine leave free.
-        gpus: Largest number of GPUs that the sweep uses at once. By default, all GPUs that other sweeps on this machine leave free.
-        minutes: When this call must end, with the export and the final training. The earlier of this time and `limits.timeout` ends the
-            search. By default, only `limits` count.
-        on_progress: Called with a `SweepStatus` a few times a second. By default, a notebook shows a live view, and a script shows nothing.
+        read: How the text file of a table is read: keys of `data.read` in YAML, such as
+            '{separator: ";"}'.
+        data: Table to use as `data.train`; or a dict with tables for `train`, `valid` and `test`. A
+            table is a frame of pandas, Polars or Dask, an Arrow table, a Ray Dataset, or a dataset
+            of Hugging Face. A table in memory is copied to the sweep's folder. A lazy table stays
+            lazy: only its recipe is stored.
+        dir: Root folder of all sweeps; by default `sweeps-runs` in the working directory. With
+            `s3://BUCKET/PREFIX`, checkpoints, reports and bundles are stored there, and
+            `sweeps-runs` in the working directory has the files with which this process works.
+        overrides: Changes to the space file, each in the form `key.path=YAML value`, as for the
+            option `--set`.
+        address: Address of a Ray cluster. By default, sweeps uses the Ray cluster that this process
+            is connected to, or the cluster of the Ray job in which this process runs. If there is
+            none, sweeps starts Ray on this machine.
+        tracking_uri: MLflow tracking URI. By default, the value of the environment variable
+            `MLFLOW_TRACKING_URI`. If the variable is not set, a SQLite file in `dir`.
+        storage: URL of a database for the study, `postgresql://...`. By default, the study is a
+            journal in the sweep's folder.
+        cpus: Largest number of CPUs that the sweep uses at once, on this machine or on the cluster.
+            By default, all CPUs that other sweeps on this machine leave free.
+        gpus: Largest number of GPUs that the sweep uses at once. By default, all GPUs that other
+            sweeps on this machine leave free.
+        minutes: When this call must end, with the export and the final training. The earlier of
+            this time and `limits.timeout` ends the search. By default, only `limits` count.
+        on_progress: Called with a `SweepStatus` a few times a second. By default, a notebook shows
+            a live view, and a script shows nothing.
 
     Returns:
         The result of the sweep.
 
     Raises:
-        InputError: The space or the data is wrong, a trial needs more resources than Ray has, or other sweeps on this machine use all
-            CPUs. The message lists all problems.
-        SweepFailed: No trial has a value. The message contains the error of the first trial that failed.
+        InputError: The space or the data is wrong, a trial needs more resources than Ray has, or
+            other sweeps on this machine use all CPUs. The message lists all problems.
+        SweepFailed: No trial has a value. The message contains the error of the first trial that
+            failed.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
     ends = _end_of(minutes)
@@ -193,7 +205,10 @@ def run(
 
 
 def _end_of(minutes: float | None) -> float | None:
-    """Return when a call with this number of minutes must end, by the monotonic clock. None if there is no limit."""
+    """Return when a call with this number of minutes must end, by the monotonic clock.
+
+    None if there is no limit.
+    """
     if minutes is None:
         return None
     if not minutes >= LEAST_MINUTES:  # also if it is NaN
@@ -203,7 +218,10 @@ def _end_of(minutes: float | None) -> float | None:
 
 
 def _earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, ...]:
-    """Read the sweeps from which this one learns. Optuna takes long to import, so a command that is refused does not import it."""
+    """Read the sweeps from which this one learns.
+
+    Optuna takes long to import, so a command that is refused does not import it.
+    """
     if not space.search.earlier:
         return ()
     from sweeps.controller.earlier_sweeps import read_earlier_sweeps
@@ -216,7 +234,11 @@ def _load(
     overrides: tuple[str, ...],
     tables: tuple[str, ...],
 ) -> Space:
-    """Load a space. The overrides `tables` name the tables that the script passed; they are not recorded in the space."""
+    """Load a space.
+
+    The overrides `tables` name the tables that the script passed; they are not recorded in the
+    space.
+    """
     if isinstance(space, Space):
         overrides, space = (*space.overrides, *overrides), dataclasses.replace(space, overrides=())
     return dataclasses.replace(load(space, (*tables, *overrides)), overrides=tuple(overrides))
@@ -229,7 +251,10 @@ def _save(
     storage: str | None,
     **options: str | int | list[str] | None,
 ) -> None:
-    """Save the space file and the options of a new sweep. A database that cannot be reached is reported before Ray starts."""
+    """Save the space file and the options of a new sweep.
+
+    A database that cannot be reached is reported before Ray starts.
+    """
     study_place = {} if storage is None else storages.new_settings(storage, folder.name)
     save_space(folder, space, began, **options, **study_place)
     if storage is not None:
@@ -258,7 +283,8 @@ def _check(
 ) -> None:
     """Raise an InputError that lists the problems that can be found before Ray starts.
 
-    If the script passed tables (`has_tables`), the data is not checked, because the tables are not yet in the sweep's folder.
+    If the script passed tables (`has_tables`), the data is not checked, because the tables are not
+    yet in the sweep's folder.
     """
     if storage is not None:
         storages.check(storage)
@@ -276,7 +302,11 @@ def _check(
 
 
 def _logged(sweep: SweepRun) -> SweepResult:
-    """Run a sweep. Log its folder before and its result afterwards, at the level INFO, which a script shows only if it asks for it."""
+    """Run a sweep.
+
+    Log its folder before and its result afterwards, at the level INFO, which a script shows only if
+    it asks for it.
+    """
     log = logging.getLogger("sweeps")
     log.info("%s: starting; folder %s", sweep.folder.name, sweep.folder)
     result = sweep.run()
@@ -293,7 +323,9 @@ def _logged(sweep: SweepRun) -> SweepResult:
 
 
 def _remove_folder(folder: Path, root: Path | None) -> None:
-    """Remove the folder of a sweep. Also remove `root` if nothing is left in it, except files of MLflow.
+    """Remove the folder of a sweep.
+
+    Also remove `root` if nothing is left in it, except files of MLflow.
 
     Pass None as `root` if the root folder existed before the sweep.
     """
@@ -320,34 +352,48 @@ def resume(
     trust: bool = False,
     on_progress: Callable[[SweepStatus], None] | None = None,
 ) -> SweepResult:
-    """Continue a sweep that was interrupted or whose process died. Its study and its checkpoints are reused.
+    """Continue a sweep that was interrupted or whose process died.
+
+    Its study and its checkpoints are reused.
 
     Args:
         sweep: The sweep's folder, or its address, such as `s3://BUCKET/PREFIX/SWEEP`.
-        file: Space file with new `limits`. Its other sections must be the same as when the sweep started. None keeps the limits.
-        overrides: Changes to `limits`, each in the form `limits.key=YAML value`, as for the option `--set`.
+        file: Space file with new `limits`. Its other sections must be the same as when the sweep
+            started. None keeps the limits.
+        overrides: Changes to `limits`, each in the form `limits.key=YAML value`, as for the option
+            `--set`.
         add_trials: Number of trials to run in addition to the planned ones.
         address: Address of a Ray cluster. By default, the address with which the sweep started.
         tracking_uri: MLflow tracking URI. By default, the URI with which the sweep started.
-        storage: URL of the study's database. It is needed only if the database requires a password, which the folder does not store.
-        cpus: Largest number of CPUs that the sweep uses at once. By default, the number with which the sweep started.
-        gpus: Largest number of GPUs that the sweep uses at once. By default, the number with which the sweep started.
-        minutes: When this call must end; see `run`. By default, only `limits` count, also if the sweep started with `minutes`.
-        trust: True to read pickles in the sweep's folder that this user's key has not signed. Reading a pickle runs the code inside it.
-        on_progress: Called with a `SweepStatus` a few times a second. By default, a notebook shows a live view, and a script shows nothing.
+        storage: URL of the study's database. It is needed only if the database requires a password,
+            which the folder does not store.
+        cpus: Largest number of CPUs that the sweep uses at once. By default, the number with which
+            the sweep started.
+        gpus: Largest number of GPUs that the sweep uses at once. By default, the number with which
+            the sweep started.
+        minutes: When this call must end; see `run`. By default, only `limits` count, also if the
+            sweep started with `minutes`.
+        trust: True to read pickles in the sweep's folder that this user's key has not signed.
+            Reading a pickle runs the code inside it.
+        on_progress: Called with a `SweepStatus` a few times a second. By default, a notebook shows
+            a live view, and a script shows nothing.
 
     Returns:
         The result of the sweep. If no work is left, this is the earlier result with a note.
 
     Raises:
-        InputError: The sweep does not exist, its data has changed, or the space file has changed outside `limits`.
+        InputError: The sweep does not exist, its data has changed, or the space file has changed
+            outside `limits`.
         SweepLocked: Another process runs the sweep.
         SweepFailed: No trial has a value.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
     ends = _end_of(minutes)
     if file is not None and not isinstance(file, (str, os.PathLike)):
-        text = "a sweep keeps the space and the functions with which it began; to change its limits, pass overrides or add_trials"
+        text = (
+            "a sweep keeps the space and the functions with which it began; to change its limits, "
+            "pass overrides or add_trials"
+        )
         raise InputError(
             "file", f"must be the path of a space file, got {type(file).__name__}; {text}"
         )
@@ -379,7 +425,9 @@ def resume(
         if earlier is not None:
             with mirrored(
                 folder
-            ):  # The driver may have been killed before it had copied the last files to the sweep's store.
+                # The driver may have been killed before it had copied the last files to the sweep's
+                # store.
+            ):
                 return earlier
         prepare_ray(address)
         with reserve(folder.name, folder, address, cpus, gpus, origin) as continued.share:
@@ -394,7 +442,8 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
         place = origin.get("storage") or "the sweep's folder"
         raise InputError(
             "--storage",
-            f"the study of this sweep is in {place}, not in {without_password(storage)}; leave the option out",
+            f"the study of this sweep is in {place}, not in {without_password(storage)}; leave "
+            "the option out",
         )
     store_of(folder)  # Raises an error if the user has given the folder of a sweep in a store.
     refuse_other_entries(folder)
@@ -403,10 +452,12 @@ def _check_folder(folder: Path, storage: str | None, trust: bool) -> dict[str, A
 
 
 def _resumed_tracking_uri(given: str | None, saved: str | None, has_mlflow: bool) -> str | None:
-    """Return the given MLflow tracking URI, or else the URI with which the sweep started. Return None if neither exists.
+    """Return the given MLflow tracking URI, or else the URI with which the sweep started.
 
-    The URI with which the sweep started is stored without a password. The password is taken from `MLFLOW_TRACKING_URI` if this variable
-    names the same server.
+    Return None if neither exists.
+
+    The URI with which the sweep started is stored without a password. The password is taken from
+    `MLFLOW_TRACKING_URI` if this variable names the same server.
     """
     if given:
         return _tracking_uri(given, has_mlflow)
@@ -414,17 +465,23 @@ def _resumed_tracking_uri(given: str | None, saved: str | None, has_mlflow: bool
 
 
 def _tracking_uri(given: str | None, has_mlflow: bool) -> str | None:
-    """Return the given MLflow tracking URI, or else the value of `MLFLOW_TRACKING_URI`. Return None if neither is set.
+    """Return the given MLflow tracking URI, or else the value of `MLFLOW_TRACKING_URI`.
+
+    Return None if neither is set.
 
     Args:
         given: The given URI; None if there is none.
         has_mlflow: True if the space file lists MLflow.
 
     Raises:
-        InputError: MLflow has no store for the URI, or a URI is given although the space file does not list MLflow.
+        InputError: MLflow has no store for the URI, or a URI is given although the space file does
+            not list MLflow.
     """
     if given and not has_mlflow:
-        text = "sets the tracking URI of MLflow, but `trackers` in the space file does not list `mlflow`; add `mlflow` to `trackers`"
+        text = (
+            "sets the tracking URI of MLflow, but `trackers` in the space file does not list "
+            "`mlflow`; add `mlflow` to `trackers`"
+        )
         raise InputError("--tracking-uri", text)
     uri, place = (
         (given, "--tracking-uri")

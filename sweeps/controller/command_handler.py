@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class CommandHandler:
     """Carries out the commands to one sweep.
 
-    A pause lasts until `sweeps resume`, or until the process that runs the sweep ends. The study says whether the sweep is paused, so that
-    other processes can show it.
+    A pause lasts until `sweeps resume`, or until the process that runs the sweep ends. The study
+    says whether the sweep is paused, so that other processes can show it.
 
     Args:
         controller: The controller of the sweep.
@@ -101,7 +101,8 @@ class CommandHandler:
         stopped = name in self._stopping and record.latest_progress(found).get("reason") == STOPPED
         if found.state.is_finished() and not stopped:
             raise CommandError(
-                f"trial {trial} has ended already ({'GIVEN' if record.is_given(found) else found.state.name})"
+                f"trial {trial} has ended already "
+                f"({'GIVEN' if record.is_given(found) else found.state.name})"
             )
         if not found.state.is_finished():
             self._stopping.add(name)
@@ -132,7 +133,8 @@ class CommandHandler:
             raise CommandError(f"no trial `{trial}`; {shown}", invalid=True)
         if "begun" not in found.user_attrs:
             raise CommandError(
-                f"trial {trial} is enqueued, but has not started yet; only a trial that has started can be stopped"
+                f"trial {trial} is enqueued, but has not started yet; only a trial that has "
+                "started can be stopped"
             )
         return found
 
@@ -141,7 +143,8 @@ class CommandHandler:
         if scheduler.perturbs:
             name = self._search.space.scheduler.name
             raise CommandError(
-                f"the scheduler {name} starts all trials at once, so a pause would change nothing; use `sweeps stop`"
+                f"the scheduler {name} starts all trials at once, so a pause would change "
+                "nothing; use `sweeps stop`"
             )
         if not self._controller.may_start_trials():
             raise CommandError("all trials have started already, so a pause would change nothing")
@@ -173,7 +176,8 @@ class CommandHandler:
         if number is None:
             limit = self._search.space.limits.max_trials
             raise CommandError(
-                f"all {limit} trials of limits.max_trials have started; `sweeps resume --add-trials` adds trials later"
+                f"all {limit} trials of limits.max_trials have started; `sweeps resume "
+                "--add-trials` adds trials later"
             )
         trial = format_trial_id(number)
         place = (

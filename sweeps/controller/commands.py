@@ -1,15 +1,18 @@
 """Commands to a running sweep: stop, pause, resume and enqueue.
 
-Each command is a JSON file in the folder `commands` of the sweep. The sender writes the file atomically. The file's name begins with the
-time, so the names sort in the order in which the commands were sent. The controller polls the folder and handles each command. It then
-writes an answer beside the command and deletes the command. The sender reads the answer and deletes it. `sweeps.controller.control` is the
-sender's side.
+Each command is a JSON file in the folder `commands` of the sweep. The sender writes the file
+atomically. The file's name begins with the time, so the names sort in the order in which the
+commands were sent. The controller polls the folder and handles each command. It then writes an
+answer beside the command and deletes the command. The sender reads the answer and deletes it.
+`sweeps.controller.control` is the sender's side.
 
-Anyone who can write to the sweep's folder can put files there. Both sides therefore read only regular files of their own user, and never
-follow a link. Any other entry stays in the folder, and the controller reports the entry once.
+Anyone who can write to the sweep's folder can put files there. Both sides therefore read only
+regular files of their own user, and never follow a link. Any other entry stays in the folder, and
+the controller reports the entry once.
 
-A command is meant for the process that runs the sweep when it is sent. A new process therefore remembers the names of the commands that it
-finds, and never carries them out, even if their files cannot be deleted. Only configurations of `enqueue` stay in the queue.
+A command is meant for the process that runs the sweep when it is sent. A new process therefore
+remembers the names of the commands that it finds, and never carries them out, even if their files
+cannot be deleted. Only configurations of `enqueue` stay in the queue.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ log = logging.getLogger(__name__)
 
 FOLDER = COMMANDS
 MAX_BYTES = 1 << 16
-# Name of a command's file: nanoseconds since the epoch and the sender's process, such as `01764000000000000000-4711.json`.
+# Name of a command's file: nanoseconds since the epoch and the sender's process, such as
+# `01764000000000000000-4711.json`.
 _NAME = re.compile(r"\d{20}-\d{1,10}\.json")
 _ANSWER = re.compile(r"\d{20}-\d{1,10}\.answer")
 # The controller deletes the oldest answers if more answers than this have not been read.
@@ -53,8 +57,8 @@ class CommandError(Exception):
 
     Args:
         problems: The reasons, one line each.
-        invalid: True if the command itself is wrong, such as a value outside the bounds of its dimension. False if only the state of the
-            sweep does not allow the command.
+        invalid: True if the command itself is wrong, such as a value outside the bounds of its
+            dimension. False if only the state of the sweep does not allow the command.
     """
 
     def __init__(self, *problems: str, invalid: bool = False):
@@ -93,8 +97,8 @@ class Enqueue:
     """Add a configuration to the trial queue.
 
     Attributes:
-        parameters: Values of dimensions by name, such as `{"params.eta": 0.1}`. `params.` may be left out. The sampler chooses the values
-            of the other dimensions.
+        parameters: Values of dimensions by name, such as `{"params.eta": 0.1}`. `params.` may be
+            left out. The sampler chooses the values of the other dimensions.
     """
 
     parameters: dict[str, JsonValue]
@@ -111,9 +115,11 @@ class Answer:
 
     Attributes:
         text: What happened, in one line; "" if the command was refused.
-        trial: Id of the trial that the command was about, or that it created; None if there is none.
+        trial: Id of the trial that the command was about, or that it created; None if there is
+            none.
         problems: Why the command was refused, one line each; () if the command was carried out.
-        invalid: True if the command itself is wrong. False if only the state of the sweep does not allow the command.
+        invalid: True if the command itself is wrong. False if only the state of the sweep does not
+            allow the command.
     """
 
     text: str = ""
@@ -240,11 +246,14 @@ class CommandQueue:
         )  # the answers that may not have been read yet, the oldest first
 
     def poll(self, handle: Callable[[Command, str], Answer | None]) -> None:
-        """Pass each new command to `handle`, in the order in which the commands were sent. Write the answer, and delete the command.
+        """Pass each new command to `handle`, in the order in which the commands were sent.
+
+        Write the answer, and delete the command.
 
         Args:
-            handle: Carries out a command. Its arguments are the command and the command's id. It returns the answer, or None to leave the
-                command in the queue. If it raises a CommandError, the command is reported and refused.
+            handle: Carries out a command. Its arguments are the command and the command's id. It
+                returns the answer, or None to leave the command in the queue. If it raises a
+                CommandError, the command is reported and refused.
         """
         for file in self._new_files():
             try:
@@ -264,7 +273,9 @@ class CommandQueue:
             discard(file)
 
     def discard_stale(self) -> None:
-        """Refuse the commands that were meant for an earlier process, and delete all answers. Configurations of `enqueue` stay.
+        """Refuse the commands that were meant for an earlier process, and delete all answers.
+
+        Configurations of `enqueue` stay.
 
         Call this method when a process starts to run the sweep.
         """
@@ -275,7 +286,8 @@ class CommandQueue:
             if isinstance(command, Enqueue):
                 return None
             raise CommandError(
-                "the command was sent to an earlier process of this sweep; if it is still needed, send it again"
+                "the command was sent to an earlier process of this sweep; if it is still needed, "
+                "send it again"
             )
 
         self.poll(refuse)
@@ -302,12 +314,16 @@ class CommandQueue:
             log.warning("%s is ignored: %s", description, reason)
 
     def _names(self) -> list[str]:
-        """Return the names of all files in the queue's folder. Return [] if the folder does not exist, or is not a folder of this user."""
+        """Return the names of all files in the queue's folder.
+
+        Return [] if the folder does not exist, or is not a folder of this user.
+        """
         try:
             own = self._folder.lstat()
             if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.getuid():
                 raise PermissionError(
-                    f"{self._folder} must be a folder, and must belong to the user who runs the sweep"
+                    f"{self._folder} must be a folder, and must belong to the user who runs the "
+                    "sweep"
                 )
             return sorted(os.listdir(self._folder))
         except FileNotFoundError:
@@ -327,7 +343,8 @@ class CommandQueue:
                 self._ignore(
                     name,
                     f"the file {self._folder / name}",
-                    "the name of a command file must be TIME-PROCESS.json, with 20 digits for the time",
+                    "the name of a command file must be TIME-PROCESS.json, with 20 digits for the "
+                    "time",
                 )
 
 

@@ -108,7 +108,8 @@ def _export(
 ) -> Exported:
     """Export the best trial. If the space asks for it, first train the trial again on all rows.
 
-    If this training fails, export the model of the search. After a cross-validation, there is no such model.
+    If this training fails, export the model of the search. After a cross-validation, there is no
+    such model.
     """
     from sweeps.bundle import export as trial_export
     from sweeps.controller import trial_refit
@@ -154,7 +155,8 @@ def _export(
 def count_trials(results: Iterable[Result]) -> dict[str, int]:
     """Return the number of trials by state, in the format of `SweepResult.trials`.
 
-    Initial points are not counted if the space file gives their value, because no trial ran for them.
+    Initial points are not counted if the space file gives their value, because no trial ran for
+    them.
     """
     ran = [r for r in results if not r.given]
     states = [r.state for r in ran]
@@ -182,23 +184,29 @@ def result_notes(
         failures: Id and traceback of each failed trial, in the order in which the trials failed.
         constraints: The constraints of the space.
         best: Result of the best trial; None if there is none.
-        front: True if the sweep has several objectives, and therefore a Pareto front instead of a best trial.
+        front: True if the sweep has several objectives, and therefore a Pareto front instead of a
+            best trial.
     """
     lines = []
     if failures:
         number, first, error = _describe_failures(counts, failures)
         lines.append(
-            f"{number} failed; the error of {first}: {error.splitlines()[-1]} (all tracebacks are in sweep.log)"
+            f"{number} failed; the error of {first}: {error.splitlines()[-1]} (all tracebacks are "
+            "in sweep.log)"
         )
     if best is not None and not best.feasible:
         unreported = [c.metric for c in constraints if c.metric not in best.metrics]
         never = f"; this trial never reported {', '.join(unreported)}" if unreported else ""
         broken = ", ".join(map(str, constraints))
         lines.append(
-            f"no trial meets the constraints ({broken}); the result is the best trial that violates them{never}"
+            f"no trial meets the constraints ({broken}); the result is the best trial that "
+            f"violates them{never}"
         )
     if front:
-        how = "`sweeps export --trial ID` exports one trial, and `sweeps export --pareto` exports the Pareto front"
+        how = (
+            "`sweeps export --trial ID` exports one trial, and `sweeps export --pareto` exports "
+            "the Pareto front"
+        )
         lines.append(f"no bundle was written, because the sweep has several objectives; {how}")
     return tuple(lines)
 
@@ -206,7 +214,9 @@ def result_notes(
 def failure_of(
     counts: Mapping[str, int], failures: Sequence[tuple[str, str]], reason: str | None, folder: Path
 ) -> SweepFailed | None:
-    """Return the error of a sweep in which no trial has a value. Return None if the sweep was interrupted before any trial failed.
+    """Return the error of a sweep in which no trial has a value.
+
+    Return None if the sweep was interrupted before any trial failed.
 
     Args:
         counts: Number of trials by state; see `count_trials`.
@@ -217,7 +227,8 @@ def failure_of(
     if failures:
         number, first, error = _describe_failures(counts, failures)
         return SweepFailed(
-            f"{number} failed, and no trial has a value of the objective; the error of {first}:\n{error}\n\nfolder  {folder}"
+            f"{number} failed, and no trial has a value of the objective; the error of {first}:\n"
+            f"{error}\n\nfolder  {folder}"
         )
     if reason != "interrupted":
         limit, hint = str(reason).partition(":")[0], ""
@@ -260,7 +271,10 @@ def has_work_left(earlier: Mapping[str, Any], to_run: int, changed: bool) -> boo
 
 
 def nothing_left_note(reason: str | None) -> str:
-    """Return the note for a resume that has no work left. The note says why the sweep ended, and how the user can continue the sweep."""
+    """Return the note for a resume that has no work left.
+
+    The note says why the sweep ended, and how the user can continue the sweep.
+    """
     if reason:
         hint = ""
         if reason.startswith("limits."):

@@ -1,7 +1,8 @@
 """Control a running sweep from another process: stop it or one of its trials, pause it, continue it, or enqueue a configuration.
 
-Each function sends a command to the process that runs the sweep, and waits for its answer. The process may run on another machine: then the
-command goes through the shared folder, or through the sweep's store.
+Each function sends a command to the process that runs the sweep, and waits for its answer. The
+process may run on another machine: then the command goes through the shared folder, or through the
+sweep's store.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ class FolderChannel:
 
         Raises:
             InputError: The file of the command cannot be written.
-            SweepsError: The process that runs the sweep belongs to another user, so it would ignore the command.
+            SweepsError: The process that runs the sweep belongs to another user, so it would ignore
+                the command.
         """
         if (user := SweepFolder(self._folder).lock.stat().st_uid) != os.getuid():
             text = f"user {user} runs this sweep, and only this user can send commands to it"
@@ -152,7 +154,8 @@ class SweepControl:
         """Return the control of a sweep.
 
         Args:
-            sweep: The sweep's folder, its name, the beginning of its name, `latest`, or its address in a store.
+            sweep: The sweep's folder, its name, the beginning of its name, `latest`, or its address
+                in a store.
             root: Root folder of all sweeps, or the address of all sweeps.
             timeout: Seconds to wait for an answer.
 
@@ -177,14 +180,17 @@ class SweepControl:
         return str(self.sweep).rpartition("/")[2]
 
     def stop(self, trial: str | int | None = None) -> Outcome:
-        """Stop one trial, or the whole sweep. In the second case, wait until the process that runs the sweep has ended.
+        """Stop one trial, or the whole sweep.
+
+        In the second case, wait until the process that runs the sweep has ended.
 
         Args:
             trial: Id or number of the trial; None for the whole sweep.
 
         Raises:
             InputError: The sweep has no such trial.
-            SweepsError: No process runs the sweep, the trial has ended, or the process does not answer.
+            SweepsError: No process runs the sweep, the trial has ended, or the process does not
+                answer.
         """
         if trial is not None:
             self._refuse_unknown(str(trial))
@@ -197,7 +203,8 @@ class SweepControl:
             while self.channel.is_driven():
                 if time.monotonic() > deadline:
                     raise SweepsError(
-                        f"{self.name} is stopping, but its process has not ended within {self.timeout:g} s"
+                        f"{self.name} is stopping, but its process has not ended within "
+                        f"{self.timeout:g} s"
                     )
                 time.sleep(self.channel.interval)
         with self._files() as folder:
@@ -211,7 +218,8 @@ class SweepControl:
         """Let no new trial start. Running trials continue.
 
         Raises:
-            SweepsError: No process runs the sweep, a pause would change nothing, or the process does not answer.
+            SweepsError: No process runs the sweep, a pause would change nothing, or the process
+                does not answer.
         """
         return self._send(Pause())
 
@@ -219,12 +227,15 @@ class SweepControl:
         """Let trials start again after a pause.
 
         Raises:
-            SweepsError: No process runs the sweep, the sweep is not paused, or the process does not answer.
+            SweepsError: No process runs the sweep, the sweep is not paused, or the process does not
+                answer.
         """
         return self._send(Resume())
 
     def enqueue(self, params: Mapping[str, Any], place: str = "params") -> Outcome:
-        """Let the next trial have these values. The search chooses the values of the other dimensions.
+        """Let the next trial have these values.
+
+        The search chooses the values of the other dimensions.
 
         Args:
             params: Values of dimensions by name, such as `{"eta": 0.1}`.
@@ -235,7 +246,8 @@ class SweepControl:
 
         Raises:
             InputError: A name or a value is wrong. There is one problem for each.
-            SweepsError: No process runs the sweep, the sweep takes no configurations, or the process does not answer.
+            SweepsError: No process runs the sweep, the sweep takes no configurations, or the
+                process does not answer.
         """
         try:
             command = Enqueue(
@@ -294,7 +306,8 @@ class SweepControl:
         except TimeoutError:
             later = "the process has the command, and carries it out when it can"
             raise SweepsError(
-                f"{self.name}: the sweep's process has not answered within {self.timeout:g} s; {later}"
+                f"{self.name}: the sweep's process has not answered within {self.timeout:g} s; "
+                f"{later}"
             ) from None
         except CommandError as e:
             raise SweepsError(
@@ -310,11 +323,15 @@ class SweepControl:
                 f"; if another machine runs it, give its address, {elsewhere}" if elsewhere else ""
             )
             raise SweepsError(
-                f"{self.name}: no process runs this sweep ({state}), so it takes no commands; {self._way_out(state)}{hint}"
+                f"{self.name}: no process runs this sweep ({state}), so it takes no commands; "
+                f"{self._way_out(state)}{hint}"
             )
 
     def _refuse_unknown(self, trial: str) -> None:
-        """Raise an error if a running sweep in a folder has no such trial. The sweep's process may be too busy to say so soon."""
+        """Raise an error if a running sweep in a folder has no such trial.
+
+        The sweep's process may be too busy to say so soon.
+        """
         if isinstance(self.sweep, str) or not self.channel.is_driven():
             return
         study = None

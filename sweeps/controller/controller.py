@@ -1,6 +1,7 @@
 """Control a sweep while it runs: decide which trials start, continue and stop, and notice when the sweep is over.
 
-The study records everything, and every decision is a function of the study. `trial_lifecycle` carries the decisions out.
+The study records everything, and every decision is a function of the study. `trial_lifecycle`
+carries the decisions out.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ log = logging.getLogger(__name__)
 
 # Seconds between two status updates. Commands and the pool's usage are polled at the same interval.
 STATUS_INTERVAL = 0.25
-# After this many deaths of the worker pool in a row, without the end of a trial in between, the sweep ends.
+# After this many deaths of the worker pool in a row, without the end of a trial in between, the
+# sweep ends.
 MAX_POOL_DEATHS = 10
 
 
@@ -65,22 +67,29 @@ def _keep_error(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class SweepController:
-    """Controller of one sweep. The adapters of Ray Tune call its methods in the main thread; see `sweeps.execution.tune_bridge`.
+    """Controller of one sweep.
+
+    The adapters of Ray Tune call its methods in the main thread; see
+    `sweeps.execution.tune_bridge`.
 
     Args:
-        search: The sweep's search, which holds the study, the trial queue, the sampler and the scheduler.
+        search: The sweep's search, which holds the study, the trial queue, the sampler and the
+            scheduler.
         pool: Handle of the worker pool.
         trackers: Hub that receives the events of the sweep.
         began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks
             between runs.
         interrupted: Function that returns whether the user has asked to stop the sweep.
         publish_status: Function that is called with a `SweepStatus` a few times a second.
-        configure_pool: Function that passes the data actor and a description of the label column to a pool that Ray has restarted.
-        prefit: Ray reference that resolves when the first preprocessing chains are fitted. These are the chains that are known before the
-            first trial. None if there are no such chains.
-        slots: Largest number of trials that run at the same time, until `slots_of` changes it. None if Ray Tune alone limits the number.
-        slots_of: Function that takes the resources of the cluster, by name, and returns the new largest number. The controller calls it
-            again and again, because nodes may join or leave. None if the number does not change.
+        configure_pool: Function that passes the data actor and a description of the label column to
+            a pool that Ray has restarted.
+        prefit: Ray reference that resolves when the first preprocessing chains are fitted. These
+            are the chains that are known before the first trial. None if there are no such chains.
+        slots: Largest number of trials that run at the same time, until `slots_of` changes it. None
+            if Ray Tune alone limits the number.
+        slots_of: Function that takes the resources of the cluster, by name, and returns the new
+            largest number. The controller calls it again and again, because nodes may join or
+            leave. None if the number does not change.
         deadline: When the whole command must end. None if the user gave no `--minutes`.
 
     Attributes:
@@ -88,7 +97,8 @@ class SweepController:
         progress: Object that follows the running trials and the best value.
         reason: Reason why no more trials start; None while trials can still start.
         refused: Error in the space file that ended the sweep; None if no such error was found.
-        error: First error that a method of the controller raised, which ends the search; None if there is no error.
+        error: First error that a method of the controller raised, which ends the search; None if
+            there is no error.
         commands: Object that carries out the commands of users, such as `sweeps pause`.
     """
 
@@ -118,7 +128,8 @@ class SweepController:
         self.refused: InputError | None = None
         self.error: Exception | None = None
         self.population: deque[str] | None = (
-            None  # members of PBT's population that are started, but that Ray Tune has not asked for yet
+            # members of PBT's population that are started, but that Ray Tune has not asked for yet
+            None
         )
         self._interrupted, self._publish_status, self._configure_pool = (
             interrupted,
@@ -132,7 +143,8 @@ class SweepController:
             slots  # Largest number of running trials; None for no limit other than Ray Tune's.
         )
         self._deadline = deadline
-        # The best trial so far, and whether it could be trained again in time when it became the best.
+        # The best trial so far, and whether it could be trained again in time when it became the
+        # best.
         self._leader: tuple[str, bool] | None = None
         self.commands = CommandHandler(self)
         self._pool_deaths = 0  # since a trial last ended
@@ -145,25 +157,32 @@ class SweepController:
         )  # state to record for the trials that are running when the sweep stops
         search.store.clock = lambda: time.monotonic() - began
         ended = search.budget.ended
-        # If an earlier driver stopped because its first trials all failed, this driver counts failures from zero.
+        # If an earlier driver stopped because its first trials all failed, this driver counts
+        # failures from zero.
         self._earlier_ended = len(ended) if ranking.should_abort(ended) else 0
         search.budget.forgive_failures(self.space.limits)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the controller as None. Ray Tune pickles its searcher so that it can restore a run; sweeps never restores one."""
+        """Pickle the controller as None.
+
+        Ray Tune pickles its searcher so that it can restore a run; sweeps never restores one.
+        """
         return type(None), ()
 
     # Start trials
 
     @_keep_error
     def start_trial(self) -> str | None:
-        """Start the next trial and return its id. Return None if no trial starts now but one may start later.
+        """Start the next trial and return its id.
+
+        Return None if no trial starts now but one may start later.
 
         Raises:
             StopIteration: No more trials start.
         """
         if self.commands.paused:
-            self._poll()  # Ray Tune does not call `poll` while no trial runs and Ray Tune waits for a trial.
+            # Ray Tune does not call `poll` while no trial runs and Ray Tune waits for a trial.
+            self._poll()
             if self.commands.paused and self._trials_left():
                 return None
         if self._slots is not None and len(self.running) >= self._slots and self.reason is None:
@@ -190,7 +209,8 @@ class SweepController:
     def _stop_paused(self) -> None:
         """Stop all paused trials, because no other trial is left whose results could let a paused trial continue.
 
-        If the sweep itself stops, the trials stay paused, so that a resumed sweep can continue them.
+        If the sweep itself stops, the trials stay paused, so that a resumed sweep can continue
+        them.
         """
         for number, rung in () if self.reason else tuple(self.search.view.paused.items()):
             self._end_without_run(
@@ -198,7 +218,9 @@ class SweepController:
             )
 
     def _start_population(self) -> deque[str]:
-        """Start all trials of a population, and return their ids. The trials take turns on the workers.
+        """Start all trials of a population, and return their ids.
+
+        The trials take turns on the workers.
 
         Interrupted trials come first, ordered by the step that they reached, the lowest first.
         """
@@ -232,7 +254,8 @@ class SweepController:
             return
         for number in list(self.search.interrupted):
             live = self.study_store.live_trial(number)
-            # With several ranks, one rank may not have written its part of the last checkpoint, so the last complete checkpoint counts.
+            # With several ranks, one rank may not have written its part of the last checkpoint, so
+            # the last complete checkpoint counts.
             alone = live.trial.shape.sizes == range(1, 2)
             steps = live.steps if alone else live.checkpoint.step if live.checkpoint else 0
             if self.scheduler.max_t is not None and steps >= self.scheduler.max_t:
@@ -244,12 +267,14 @@ class SweepController:
                     self.search.interrupted.remove(number)
                 continue
             self._end_without_run(number, state, reason)
-        self._check_budgets()  # The earlier driver may have spent a budget and died before it stopped the sweep.
+        # The earlier driver may have spent a budget and died before it stopped the sweep.
+        self._check_budgets()
 
     def _leftover_action(self, live: LiveTrial) -> Action:
         """Return what happens to an interrupted trial whose latest step is a rung, and record it; CONTINUE for any other trial.
 
-        A trial that may be paused needs a checkpoint of this step. Without one, the trial reaches the rung again.
+        A trial that may be paused needs a checkpoint of this step. Without one, the trial reaches
+        the rung again.
         """
         stops, pauses = self.scheduler.stops, self.scheduler.pauses
         saved = live.checkpoint is not None and live.checkpoint.step == live.steps
@@ -266,7 +291,10 @@ class SweepController:
 
     @_keep_error
     def on_trial_progress(self, trial: str, progress: Progress) -> Action:
-        """Record a trial's progress. If the trial waits at a rung, decide whether the trial continues, and send the decision to the pool.
+        """Record a trial's progress.
+
+        If the trial waits at a rung, decide whether the trial continues, and send the decision to
+        the pool.
 
         Args:
             trial: The trial's id.
@@ -312,7 +340,8 @@ class SweepController:
     def _has_checkpoint(self, trial: str, step: int) -> bool:
         """Return whether a trial reported the checkpoint that the scheduler needs at a rung.
 
-        If not, the trial fails. If no trial has ended yet, the sweep ends, because every other trial would fail in the same way.
+        If not, the trial fails. If no trial has ended yet, the sweep ends, because every other
+        trial would fail in the same way.
         """
         live = self.study_store.live_trial(self.running[trial].trial.number)
         if step <= live.decided_rung or (
@@ -336,7 +365,10 @@ class SweepController:
 
     @_keep_error
     def poll(self) -> None:
-        """Check budgets, commands, the pool and Ctrl-C. Ray Tune calls this in every round of its loop."""
+        """Check budgets, commands, the pool and Ctrl-C.
+
+        Ray Tune calls this in every round of its loop.
+        """
         self._poll()
 
     def _poll(self) -> None:
@@ -414,7 +446,8 @@ class SweepController:
             seconds * dict(trial.shape.per_worker).get("GPU", 0.0) for seconds, trial in used
         )
         if (reason := budgets.exhausted(limits, budget, gpus)) is not None:
-            # After too many failures, the running trials stay resumable, because they did not fail themselves.
+            # After too many failures, the running trials stay resumable, because they did not fail
+            # themselves.
             self.stop(
                 reason, State.RUNNING if reason.startswith("limits.max_failures") else State.PRUNED
             )
@@ -448,8 +481,8 @@ class SweepController:
     def _can_win(self, number: int) -> bool:
         """Return whether a trial that time ends may win.
 
-        Its value must be that of one model that was trained on all rows. If the winner has a bundle,
-        the trial must have a checkpoint.
+        Its value must be that of one model that was trained on all rows. If the winner has a
+        bundle, the trial must have a checkpoint.
         """
         space = self.space
         parts = space.data.folds or space.scheduler.counts_rows or space.repeats.count > 1
@@ -479,19 +512,24 @@ class SweepController:
             self.refuse(error)
 
     def _restart_trials(self) -> None:
-        """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints.
+        """Pass all running trials to a pool that Ray has restarted.
+
+        They continue from their checkpoints.
 
         Raises:
-            SweepsError: The pool's process has died `MAX_POOL_DEATHS` times, and no trial ended in between.
+            SweepsError: The pool's process has died `MAX_POOL_DEATHS` times, and no trial ended in
+                between.
         """
         self._pool_deaths += 1
         if self._pool_deaths == MAX_POOL_DEATHS:
             count = f"{MAX_POOL_DEATHS} times, and no trial ended in between"
             raise SweepsError(
-                f"the process of the worker pool died {count}; find the cause in sweep.log, then run `{resume_command(self.folder)}`"
+                f"the process of the worker pool died {count}; find the cause in sweep.log, then "
+                f"run `{resume_command(self.folder)}`"
             )
         log.warning(
-            "the process of the worker pool died and was restarted; %d trials continue from their checkpoints",
+            "the process of the worker pool died and was restarted; %d trials continue from their "
+            "checkpoints",
             len(self.running),
         )
         self._configure_pool()
@@ -552,10 +590,12 @@ class SweepController:
         self._finish(trial.id, state, None, reason)
 
     def stop_trial(self, number: int) -> None:
-        """End one trial, because the user has asked for it. The trial may be running, paused or interrupted.
+        """End one trial, because the user has asked for it.
 
-        A running trial ends when the pool has returned the trial's last reports. If the pool has been restarted meanwhile, call this method
-        again.
+        The trial may be running, paused or interrupted.
+
+        A running trial ends when the pool has returned the trial's last reports. If the pool has
+        been restarted meanwhile, call this method again.
         """
         trial = self.study_store.live_trial(number).trial.id
         if trial in self.running:
@@ -569,7 +609,8 @@ class SweepController:
 
         Args:
             reason: Reason why the sweep stops.
-            state: State to record for the trials that are running. With RUNNING, a resume continues them; with PRUNED, they have ended.
+            state: State to record for the trials that are running. With RUNNING, a resume continues
+                them; with PRUNED, they have ended.
         """
         if self.reason is None:
             self.commands.end_pause()
@@ -579,9 +620,11 @@ class SweepController:
     def close(self) -> None:
         """Record the end of all running trials.
 
-        After a call of `stop` with PRUNED, the interrupted and paused trials that this driver did not continue are recorded as PRUNED too.
+        After a call of `stop` with PRUNED, the interrupted and paused trials that this driver did
+        not continue are recorded as PRUNED too.
         """
-        # If an earlier write to the study failed, this one may fail too. The study is then the same as after a killed driver.
+        # If an earlier write to the study failed, this one may fail too. The study is then the same
+        # as after a killed driver.
         with contextlib.nullcontext() if self.error is None else contextlib.suppress(Exception):
             for trial in list(self.running):
                 self._finish(trial, State.RUNNING, None)
@@ -593,11 +636,17 @@ class SweepController:
         self.trials.close()
 
     def publish_stage(self, stage: str | None) -> None:
-        """Publish the status of the sweep. `stage` is the current phase if no trials run, such as "exporting the winner"."""
+        """Publish the status of the sweep.
+
+        `stage` is the current phase if no trials run, such as "exporting the winner".
+        """
         self._publish_status(self.status(stage))
 
     def status(self, stage: str | None = None) -> SweepStatus:
-        """Return the current status of the sweep. `stage` is the current phase if no trials run, such as "exporting the winner"."""
+        """Return the current status of the sweep.
+
+        `stage` is the current phase if no trials run, such as "exporting the winner".
+        """
         return dataclasses.replace(
             self.progress.status(self.reason, stage), paused=self.commands.paused
         )

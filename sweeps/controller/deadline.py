@@ -1,4 +1,7 @@
-"""Predict when a search must end, so that the whole command ends in time (`--minutes`). Pure: nothing here reads a clock."""
+"""Predict when a search must end, so that the whole command ends in time (`--minutes`).
+
+Pure: nothing here reads a clock.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# Seconds of the start of Ray on an idle machine with two cores. A longer start shows a slower or busier machine.
+# Seconds of the start of Ray on an idle machine with two cores. A longer start shows a slower or
+# busier machine.
 START = 2.5
-# Seconds from the end of the search to the end of the command on this machine: export, check, report and shutdown.
+# Seconds from the end of the search to the end of the command on this machine: export, check,
+# report and shutdown.
 CLOSING = 4.0
-# A start that takes many times as long had other causes, such as a machine that was busy for a moment.
+# A start that takes many times as long had other causes, such as a machine that was busy for a
+# moment.
 MOST_SLOWNESS = 5.0
 # The part of `CLOSING` that remains after the trackers are closed.
 EXIT = 0.5
@@ -28,7 +34,8 @@ class Deadline:
     Attributes:
         end: When the command must end, by the monotonic clock.
         start: Seconds that the start of Ray took in this command.
-        growth: Time of the final training, divided by that of a trial. None without a final training.
+        growth: Time of the final training, divided by that of a trial. None without a final
+            training.
     """
 
     end: float
@@ -97,7 +104,8 @@ def row_growth(rows: Mapping[str, int], splits: Sequence[str], folds: int) -> fl
     Args:
         rows: Number of rows by split. In a cross-validation, `train` has the rows of all folds.
         splits: See `Space.refit_splits`.
-        folds: Number of folds of a cross-validation, each of which a trial leaves out once. 0 without a cross-validation.
+        folds: Number of folds of a cross-validation, each of which a trial leaves out once. 0
+            without a cross-validation.
     """
     if not folds:
         return sum(rows[name] for name in splits) / rows["train"]

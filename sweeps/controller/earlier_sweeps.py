@@ -1,4 +1,7 @@
-"""Read the earlier sweeps from which a new sweep learns (`search.from`). Nothing is written, and no code of these sweeps runs."""
+"""Read the earlier sweeps from which a new sweep learns (`search.from`).
+
+Nothing is written, and no code of these sweeps runs.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 NO_VALUE, UNREADABLE_TRIAL = "without a value", "that cannot be read"
-# Larger values are not used. A violation of this size stands for a constraint whose metric is unknown.
+# Larger values are not used. A violation of this size stands for a constraint whose metric is
+# unknown.
 LARGEST = 1e299
 
 
@@ -37,7 +41,8 @@ def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, .
         root: Root folder or address of all sweeps.
 
     Raises:
-        InputError: A sweep does not exist, is named twice, has another objective, or has no trial from which the new sweep can learn.
+        InputError: A sweep does not exist, is named twice, has another objective, or has no trial
+            from which the new sweep can learn.
     """
     found: list[EarlierSweep] = []
     problems: list[Problem] = []
@@ -48,7 +53,8 @@ def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, .
             if any(earlier.place == other.place for other in found):
                 raise InputError(
                     "",
-                    f"`{sweep}` is the sweep {earlier.name}, which is named twice; name each sweep once",
+                    f"`{sweep}` is the sweep {earlier.name}, which is named twice; name each "
+                    "sweep once",
                 )
             found.append(earlier)
         except InputError as e:
@@ -60,7 +66,8 @@ def read_earlier_sweeps(space: Space, root: str | Path) -> tuple[EarlierSweep, .
             problems.append(
                 Problem(
                     f"search.from.{i}",
-                    f"the record of `{sweep}` cannot be read ({e}); leave it out, or try `sweeps repair`",
+                    f"the record of `{sweep}` cannot be read ({e}); leave it out, or try `sweeps "
+                    "repair`",
                 )
             )
     if problems:
@@ -100,7 +107,8 @@ def _read(folder: Path, space: Space) -> EarlierSweep:
         )
         raise InputError(
             "",
-            f"no trial of {folder.name} fits this space ({reasons}); name another sweep, or leave it out",
+            f"no trial of {folder.name} fits this space ({reasons}); name another sweep, or leave "
+            "it out",
         )
     new = tuple(dimension.name for dimension in space.dimensions if dimension.name not in known)
     return EarlierSweep(
@@ -118,7 +126,8 @@ def _check_objectives(sweep: str, theirs: Sequence[Objective], ours: Sequence[Ob
         rule = "a sweep learns only from sweeps with the same objective"
         raise InputError(
             "",
-            f"{sweep} has the objective {text}, but this sweep has {own}; {rule}, so leave {sweep} out",
+            f"{sweep} has the objective {text}, but this sweep has {own}; {rule}, so leave "
+            f"{sweep} out",
         )
 
 
@@ -140,7 +149,9 @@ def _configurations(
 
 
 def _earlier_trial(keys: dict[str, Any], trial: FrozenTrial) -> EarlierTrial:
-    """Return a trial for the new sweep. If PBT changed the trial's parameters, its values at rungs are left out.
+    """Return a trial for the new sweep.
+
+    If PBT changed the trial's parameters, its values at rungs are left out.
 
     A trial whose final value is not finite counts as failed.
     """

@@ -1,8 +1,9 @@
 """Estimate how long a sweep still takes. The functions are pure: they do no I/O and read no clock.
 
-The mean duration of a trial is misleading. Trials run in parallel, the scheduler stops most of them early, the survivors hold their
-workers, and the first trials wait for processes to start. The estimate therefore uses two sources. For trials that have not started, the
-source is the recent interval between the ends of trials. For running trials, it is the pace of each trial's own reports.
+The mean duration of a trial is misleading. Trials run in parallel, the scheduler stops most of them
+early, the survivors hold their workers, and the first trials wait for processes to start. The
+estimate therefore uses two sources. For trials that have not started, the source is the recent
+interval between the ends of trials. For running trials, it is the pace of each trial's own reports.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 
 # The interval is computed only if at least this many trials have ended.
 MIN_ENDED = 3
-# The interval is the mean over the later half of the ended trials, but over at least this many trials.
+# The interval is the mean over the later half of the ended trials, but over at least this many
+# trials.
 MIN_WINDOW = 8
 
 
@@ -37,8 +39,8 @@ class RunningTrial:
 
     Attributes:
         seconds: Seconds since the trial started.
-        time_to_stops: Two durations in seconds: until the next step at which the trial can end, and until the step at which it must end.
-            None if they are unknown.
+        time_to_stops: Two durations in seconds: until the next step at which the trial can end, and
+            until the step at which it must end. None if they are unknown.
     """
 
     seconds: float
@@ -47,7 +49,8 @@ class RunningTrial:
     def time_left(self, usual: float) -> float:
         """Return the estimated number of seconds until the trial ends.
 
-        The estimate is halfway between the earliest and the latest end. If these are unknown, it is the rest of the usual duration.
+        The estimate is halfway between the earliest and the latest end. If these are unknown, it is
+        the rest of the usual duration.
         """
         return sum(self.time_to_stops) / 2 if self.time_to_stops else max(0.0, usual - self.seconds)
 
@@ -109,7 +112,10 @@ def _estimate(
     running: Sequence[RunningTrial],
     concurrency: int,
 ) -> TimeLeft | None:
-    """Estimate the time left as if there were no timeout. `unfinished` is the number of trials that run or have not started."""
+    """Estimate the time left as if there were no timeout.
+
+    `unfinished` is the number of trials that run or have not started.
+    """
     interval = mean_interval([end for _, end in ended], concurrency)
     not_started = unfinished - len(running)
     paces_known = all(r.time_to_stops for r in running)
@@ -127,12 +133,15 @@ def _estimate(
     else:
         every, count = interval
         rests = [r.time_left(every * concurrency) for r in running]
-        # At the end, one long trial may run while the other slots are idle. On average, this takes half of the time by which that trial is
-        # longer than the others.
+        # At the end, one long trial may run while the other slots are idle. On average, this takes
+        # half of the time by which that trial is longer than the others.
         longest = max(end - begin for begin, end in ended[-count:])
         tail = max(0.0, longest - every * concurrency) * (1 - 1 / concurrency) / 2
         seconds = max([not_started * every + sum(rests) / concurrency + tail, *rests])
-        how = f"{unfinished} trials left, one every {_seconds_text(every)} s (mean of the last {count})"
+        how = (
+            f"{unfinished} trials left, one every {_seconds_text(every)} s (mean of the last "
+            f"{count})"
+        )
     if seconds < 1 and not paces_known:  # The last trial already takes longer than the usual trial.
         return None
     return TimeLeft(max(1.0, seconds), how)
@@ -141,8 +150,8 @@ def _estimate(
 def mean_interval(ends: Sequence[float], concurrency: int) -> tuple[float, int] | None:
     """Return the mean seconds between the ends of trials, and the number of ends that the mean covers.
 
-    Trials that start together end together, so the mean covers whole rounds of `concurrency` trials. The first round is left out, because
-    its trials also waited for processes to start.
+    Trials that start together end together, so the mean covers whole rounds of `concurrency`
+    trials. The first round is left out, because its trials also waited for processes to start.
 
     Args:
         ends: When trials ended, ascending.

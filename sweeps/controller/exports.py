@@ -41,7 +41,10 @@ EXCLUSIVE = (
     *(("--ensemble", other) for other in ("--trial", "--top", "--pareto", "--latest")),
 )
 # Why an ensemble cannot be refitted.
-NO_REFIT = "cannot be combined with --ensemble, which chooses models on the rows of valid; a refit would train on these rows"
+NO_REFIT = (
+    "cannot be combined with --ensemble, which chooses models on the rows of valid; a refit would "
+    "train on these rows"
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ class Written:
     """Result of one export.
 
     Attributes:
-        path: Folder of the bundle. If the trainer has no `load`, this is the folder of the exported checkpoint.
+        path: Folder of the bundle. If the trainer has no `load`, this is the folder of the exported
+            checkpoint.
         notes: Notes for the user.
     """
 
@@ -79,27 +83,34 @@ def export(
         trial: Id of the trial to export. The default is the best trial.
         top: Number of trials to export, the best first.
         pareto: True to export all trials of the Pareto front. This needs several objectives.
-        refit: True to train the trial again on the train and valid rows together. The training ends at the step of the model that an
-            export without `refit` would contain. After a cross-validation, every export is a refit. With `bundle: {train_on: all}`, every
-            export without `latest` is one, and test may be one of the splits. The training runs on the Ray cluster
-            with which the sweep started, or on this machine if the sweep started without one.
+        refit: True to train the trial again on the train and valid rows together. The training ends
+            at the step of the model that an export without `refit` would contain. After a
+            cross-validation, every export is a refit. With `bundle: {train_on: all}`, every export
+            without `latest` is one, and test may be one of the splits. The training runs on the Ray
+            cluster with which the sweep started, or on this machine if the sweep started without
+            one.
         latest: True to export the latest checkpoint of each trial instead of the best checkpoint.
-        ensemble: Number of rounds in which models are chosen for an ensemble, at least 1. Each round adds one model, so this is also the
-            largest number of members. None to export single models.
-        output: Folder to write. The default is SWEEP/exports/ID; `refit` adds the suffix `-refit`, and `latest` adds `-latest`. With `top`
-            or `pareto`, each trial gets a subfolder. With `ensemble`, the default is SWEEP/exports/ensemble-ROUNDS.
+        ensemble: Number of rounds in which models are chosen for an ensemble, at least 1. Each
+            round adds one model, so this is also the largest number of members. None to export
+            single models.
+        output: Folder to write. The default is SWEEP/exports/ID; `refit` adds the suffix `-refit`,
+            and `latest` adds `-latest`. With `top` or `pareto`, each trial gets a subfolder. With
+            `ensemble`, the default is SWEEP/exports/ensemble-ROUNDS.
         reuse: True to reuse a valid earlier export of the same model in SWEEP/exports.
-        trust: True to read pickles in the sweep's folder even if this user's key has not signed them. Reading a pickle runs the code inside
-            it.
-        cpus: Largest number of CPUs that the refit uses. The default is the number with which the sweep started.
-        gpus: Largest number of GPUs that the refit uses. The default is the number with which the sweep started.
+        trust: True to read pickles in the sweep's folder even if this user's key has not signed
+            them. Reading a pickle runs the code inside it.
+        cpus: Largest number of CPUs that the refit uses. The default is the number with which the
+            sweep started.
+        gpus: Largest number of GPUs that the refit uses. The default is the number with which the
+            sweep started.
 
     Returns:
         The exports, the best trial first.
 
     Raises:
-        InputError: The arguments contradict each other, or the sweep or the trial does not exist. Also raised if the trial has no
-            checkpoint, or if the output folder exists or cannot be written.
+        InputError: The arguments contradict each other, or the sweep or the trial does not exist.
+            Also raised if the trial has no checkpoint, or if the output folder exists or cannot be
+            written.
         SweepLocked: The sweep runs.
         BundleError: The predictions of the bundle differ from the predictions during training.
         SweepFailed: The training loop failed during the refit.
@@ -152,7 +163,9 @@ def export(
 
 @dataclass(frozen=True)
 class _Export:
-    """One call of `export`. `folder` is the sweep's folder. `roots` are the folders of the user's modules.
+    """One call of `export`. `folder` is the sweep's folder.
+
+    `roots` are the folders of the user's modules.
 
     `wanted` has the CPUs and GPUs of a refit. The other fields are arguments of `export`.
     """
@@ -177,7 +190,8 @@ class _Export:
         if refit and not space.data.given:
             raise InputError(
                 "--refit",
-                "trains on the rows of train and valid, which sweeps knows only if the space file has the section `data`",
+                "trains on the rows of train and valid, which sweeps knows only if the space file "
+                "has the section `data`",
             )
         if space.data.folds and latest:
             raise InputError(
@@ -307,7 +321,10 @@ class _Export:
         except Exception as e:
             if (reason := disk_error(e)) is None:
                 raise
-            text = f"{target} cannot be written: {reason}; free some space, or name another folder with -o"
+            text = (
+                f"{target} cannot be written: {reason}; free some space, or name another folder "
+                "with -o"
+            )
             raise InputError("--output", text) from e
         finally:
             shutil.rmtree(work, ignore_errors=True)
@@ -341,7 +358,10 @@ class _Export:
 
 
 def _refit_notes(best: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return notes about a model that was trained again: its rows, and a test score. The score of any other model stands in the sweep's result."""
+    """Return notes about a model that was trained again: its rows, and a test score.
+
+    The score of any other model stands in the sweep's result.
+    """
     if (refit := best.get("refit")) is None:
         return ()
     model = "the model before" if "test" in refit["on"] else "the new model"
@@ -360,7 +380,8 @@ def holds_ensemble(target: Path, rounds: int, candidates: Mapping[str, int]) -> 
     Args:
         target: The folder.
         rounds: Number of rounds of the selection.
-        candidates: The step of each model from which the selection would choose now, by the id of its trial.
+        candidates: The step of each model from which the selection would choose now, by the id of
+            its trial.
     """
     about = (_training_of(target) or {}).get("ensemble", {})
     return (about.get("rounds"), about.get("candidates")) == (rounds, dict(candidates))
@@ -445,12 +466,14 @@ def register(
     if tracked == {}:
         raise InputError(
             "--register",
-            f"{sweep}: MLflow has no runs of this sweep, because `trackers` in its space file does not list `mlflow`",
+            f"{sweep}: MLflow has no runs of this sweep, because `trackers` in its space file "
+            "does not list `mlflow`",
         )
     if not tracked or not tracked.get("tracking_uri") or not tracked.get("parent_run"):
         raise InputError(
             "--register",
-            f"{sweep}: there is no {RESULT} that says where MLflow recorded the sweep; wait until the sweep has ended",
+            f"{sweep}: there is no {RESULT} that says where MLflow recorded the sweep; wait until "
+            "the sweep has ended",
         )
     digest = integrity.sha256(bundle / integrity.MANIFEST)
     return registry.register(

@@ -17,7 +17,9 @@ POLL_INTERVAL = 0.3
 
 
 def read_logs(folder: Path, trial_id: str, rank: int | None, follow: bool) -> Iterator[str]:
-    """Yield the lines of a trial's logs, rank by rank. If there are several ranks, each line starts with its rank.
+    """Yield the lines of a trial's logs, rank by rank.
+
+    If there are several ranks, each line starts with its rank.
 
     Args:
         folder: The sweep's folder.
@@ -64,8 +66,10 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
 
     Args:
         file: The log.
-        offsets: Number of bytes of each log that earlier calls have read. This function updates the numbers.
-        ended: True if the log is complete. If False, an unfinished last line is left for the next call.
+        offsets: Number of bytes of each log that earlier calls have read. This function updates the
+            numbers.
+        ended: True if the log is complete. If False, an unfinished last line is left for the next
+            call.
     """
     with open(file, "rb", opener=open_regular) as opened:
         start = opened.seek(
@@ -78,7 +82,10 @@ def _new_lines(file: Path, offsets: dict[Path, int], ended: bool) -> list[str]:
 
 
 def _log_files(logs: Path) -> list[Path]:
-    """Return the log files of a trial, ordered by rank. Links and pipes are skipped, because another user may have made the folder."""
+    """Return the log files of a trial, ordered by rank.
+
+    Links and pipes are skipped, because another user may have made the folder.
+    """
     if logs.is_symlink() or logs.parent.is_symlink() or logs.parent.parent.is_symlink():
         return []
     files = [path for path in logs.glob("rank-*.log") if re.fullmatch(r"rank-\d{1,9}", path.stem)]

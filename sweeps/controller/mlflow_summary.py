@@ -1,4 +1,7 @@
-"""Record in the sweep's result where in MLflow the sweep is. Also send MLflow the events that it missed."""
+"""Record in the sweep's result where in MLflow the sweep is.
+
+Also send MLflow the events that it missed.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +68,8 @@ def send_again(
         fingerprint: Hash of the data.
         result: The sweep's result, as `add_mlflow` wrote it after MLflow had missed events.
         best: The best trial; None if there is none.
-        others: Numbers of the trials that MLflow may still show on the Pareto front, because these trials were on the front when an earlier
-            driver ended.
+        others: Numbers of the trials that MLflow may still show on the Pareto front, because these
+            trials were on the front when an earlier driver ended.
 
     Returns:
         The updated result, as `add_mlflow` returns it.
@@ -96,7 +99,9 @@ def send_again(
 def add_mlflow(
     tracker: MlflowTracker, complete: bool, result: SweepResult, ended: float
 ) -> SweepResult:
-    """Set the field `mlflow` of a result, and add a note if MLflow missed events. Write the result to the sweep's folder and return it.
+    """Set the field `mlflow` of a result, and add a note if MLflow missed events.
+
+    Write the result to the sweep's folder and return it.
 
     Args:
         tracker: The MLflow tracker. It must be closed.
@@ -110,9 +115,13 @@ def add_mlflow(
             result.mlflow
         )  # The server does not answer now, but it answered an earlier driver.
     if not complete or tracker.error:
-        problem = f"{MISSED}{mlflow['tracking_uri']} did not receive all data of the sweep: {tracker.error or 'the server did not answer'}"
+        problem = (
+            f"{MISSED}{mlflow['tracking_uri']} did not receive all data of the sweep: "
+            f"{tracker.error or 'the server did not answer'}"
+        )
         notes.append(
-            f"{problem}; the study has all data, and this command sends the data again: {resume_command(result.dir)}"
+            f"{problem}; the study has all data, and this command sends the data again: "
+            f"{resume_command(result.dir)}"
         )
         mlflow |= {"missed": True, "ended": ended}
     result = dataclasses.replace(result, notes=tuple(notes), mlflow=mlflow)
@@ -128,7 +137,8 @@ def renew_report(folder: Path, files: Collection[Path]) -> tuple[str, ...]:
         files: The files of the report. If there are none, nothing is done.
 
     Returns:
-        A note for the user if MLflow still has the old report. Empty if the report was replaced, or if MLflow has no run of the sweep.
+        A note for the user if MLflow still has the old report. Empty if the report was replaced, or
+        if MLflow has no run of the sweep.
     """
     recorded = (read_result(folder) or {}).get("mlflow") or {}
     named, run = recorded.get("tracking_uri"), recorded.get("parent_run")
@@ -138,7 +148,10 @@ def renew_report(folder: Path, files: Collection[Path]) -> tuple[str, ...]:
     reason: str | None
     if uri is None:
         shown = without_password(named)
-        reason = f"set MLFLOW_TRACKING_URI={shown} to let `export` replace it; only the sweep's folder names this server"
+        reason = (
+            f"set MLFLOW_TRACKING_URI={shown} to let `export` replace it; only the sweep's folder "
+            "names this server"
+        )
     else:
         reason = replace_report(
             uri, run, folder, SweepFolder(folder).report("md"), SweepFolder(folder).report("html")

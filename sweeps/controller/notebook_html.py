@@ -35,7 +35,10 @@ def status_html(s: SweepStatus, messages: Sequence[str] = ()) -> str:
         f"<div><b>{html.escape(s.name)}</b> &nbsp; {format_clock(s.seconds)}{_phase(s)}</div>"
     )
     counts = ", ".join(f"{number} {STATES[state]}" for state, number in s.counts.items())
-    bar = f'<progress max="{max(1, s.total)}" value="{s.ended}" style="width: 16em; vertical-align: middle"></progress>'
+    bar = (
+        f'<progress max="{max(1, s.total)}" value="{s.ended}" style="width: 16em; vertical-align: '
+        'middle"></progress>'
+    )
     lines.append(f"<div>{bar} <b>{s.ended}/{s.total}</b> trials: {counts}</div>")
     lines += [f"<div>{text}</div>" for text in _facts(s)]
     if s.rows:
@@ -55,14 +58,20 @@ def _phase(s: SweepStatus) -> str:
     if s.paused:
         return " &nbsp; paused: running trials continue, and no new trial starts"
     if s.left is not None:
-        return f" &nbsp; {'at most' if s.left.at_most else 'about'} {format_clock(s.left.seconds)} left"
+        return (
+            f" &nbsp; {'at most' if s.left.at_most else 'about'} {format_clock(s.left.seconds)} "
+            "left"
+        )
     return ""
 
 
 def _facts(s: SweepStatus) -> Iterator[str]:
     if s.best is not None:
         where = f"trial {s.best.trial}" + (f", step {s.best.step}" if s.best.step else "")
-        yield f"best <b>{s.best.value:.6g}</b> {html.escape(s.metric)} &nbsp; {where} &nbsp; {_pairs(s.best.configuration)}"
+        yield (
+            f"best <b>{s.best.value:.6g}</b> {html.escape(s.metric)} &nbsp; {where} &nbsp; "
+            f"{_pairs(s.best.configuration)}"
+        )
     if s.front:
         yield f"{s.front} trial{'s' * (s.front != 1)} on the Pareto front"
     if s.failure is not None:

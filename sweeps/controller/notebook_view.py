@@ -118,7 +118,9 @@ class NotebookView:
 
 
 def best_of(result: SweepResult, latest: BestTrial | None) -> BestTrial | None:
-    """Return the best trial of a result. While a sweep runs, the best trial may be one that was stopped early, which never wins.
+    """Return the best trial of a result.
+
+    While a sweep runs, the best trial may be one that was stopped early, which never wins.
 
     Args:
         result: The result.

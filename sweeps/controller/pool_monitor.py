@@ -22,12 +22,14 @@ class PoolMonitor:
     Args:
         pool: Handle of the pool.
         folder: The sweep's folder. The monitor writes `stages.json` into it (see `_save_stages`).
-        prefit: Ray reference that resolves when the chains that are known before the first trial are fitted; None if there are no such
-            chains.
+        prefit: Ray reference that resolves when the chains that are known before the first trial
+            are fitted; None if there are no such chains.
 
     Attributes:
-        usage: The pool's latest report: the resources that it uses, and what its trials are doing. None before the first report.
-        data_error: Error if the process that held the data has died, and the data has changed since the sweep began; else None.
+        usage: The pool's latest report: the resources that it uses, and what its trials are doing.
+            None before the first report.
+        data_error: Error if the process that held the data has died, and the data has changed since
+            the sweep began; else None.
     """
 
     def __init__(self, pool: PoolHandle, folder: Path, prefit: Any = None):
@@ -54,7 +56,9 @@ class PoolMonitor:
         )  # If the pool was lost, the chains are fitted when trials need them.
 
     def pool_was_restarted(self) -> bool:
-        """Return whether the pool's process was lost since the last call. If so, Ray has started a new process, which knows no trials.
+        """Return whether the pool's process was lost since the last call.
+
+        If so, Ray has started a new process, which knows no trials.
 
         If the pool reports that the data has changed, set `data_error`.
         """
@@ -94,8 +98,8 @@ class PoolMonitor:
 
         A silent rank has not reported for a long time.
 
-        A stage says what the trial is doing, such as "waiting for workers". `sweeps show` reads the file, because the study does not have
-        this information.
+        A stage says what the trial is doing, such as "waiting for workers". `sweeps show` reads the
+        file, because the study does not have this information.
         """
         stages = {
             trial: stage.value
@@ -115,7 +119,10 @@ def _is_ready(reference: Any) -> bool:
 
 
 def _input_error(reference: Any) -> InputError | None:
-    """Return the `InputError` that a call to the pool raised. Return None if it raised no such error, or if the pool was lost."""
+    """Return the `InputError` that a call to the pool raised.
+
+    Return None if it raised no such error, or if the pool was lost.
+    """
     try:
         ray.get(reference)
     except ray.exceptions.RayActorError:

@@ -9,7 +9,10 @@ class RemoteMethod(Protocol):
     """Method of a Ray actor."""
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method and return a reference to its result. The call does not wait for the result."""
+        """Call the method and return a reference to its result.
+
+        The call does not wait for the result.
+        """
 
 
 class PoolHandle(Protocol):
@@ -18,15 +21,18 @@ class PoolHandle(Protocol):
     Attributes:
         start: Start or continue a trial.
         answer: Send a decision (continue or stop) to a trial that waits at a rung.
-        renew: Continue a trial that waits at a rung, with other parameters and from another checkpoint.
+        renew: Continue a trial that waits at a rung, with other parameters and from another
+            checkpoint.
         prepare_refit: Change the settings and the rows for a trial that is trained again.
         forget: Delete the pool's state of a trial whose end the driver has recorded.
-        cancel: End a trial immediately, and close its gang (the workers that train the trial together).
+        cancel: End a trial immediately, and close its gang (the workers that train the trial
+            together).
         stop: Do the same, but let the driver get the trial's last reports.
         interrupt: End all trials immediately.
         usage: Return the resources that the pool uses, and what each trial is doing.
         set_all_started: Set whether all trials of the sweep have started.
-        life: Wait forever. The call fails when the pool's process is lost, or when the data has changed.
+        life: Wait forever. The call fails when the pool's process is lost, or when the data has
+            changed.
         prefit: Fit preprocessing chains ahead of the trials.
         warm: Start workers ahead of the trials.
         configure: Pass the data actor and a description of the label column to the pool.

@@ -37,8 +37,10 @@ class TrialProgress:
         trial: The trial.
         began: When the trial started, in seconds since the start of the sweep.
         configuration: Short form of the trial's configuration, for display.
-        first_report: The first report that this driver received from the trial; None before the first report.
-        last_report: The latest report that this driver received from the trial; None before the first report.
+        first_report: The first report that this driver received from the trial; None before the
+            first report.
+        last_report: The latest report that this driver received from the trial; None before the
+            first report.
         reported_at: When this driver received the latest report, by the monotonic clock.
         metrics: The latest value of each metric.
         best: The value at the best step among the trial's reports; None before the first value.
@@ -70,13 +72,15 @@ class SweepProgress:
 
     Attributes:
         running: Running trials by id, in the order in which they started.
-        failures: Trial id and error of each failed trial. The trial that failed last is the last entry.
+        failures: Trial id and error of each failed trial. The trial that failed last is the last
+            entry.
         best: The best trial; None before the first value.
-        spans: (start, end) of each run of a trial that ended under this driver, in seconds since the start of the sweep. A trial that is
-            paused and continues has several runs.
+        spans: (start, end) of each run of a trial that ended under this driver, in seconds since
+            the start of the sweep. A trial that is paused and continues has several runs.
         concurrency: The largest number of trials that have run in parallel.
         usage: The latest report of the pool; None before the first report.
-        timeout: When a time limit ends the search, in seconds since the start of the sweep. None without a time limit.
+        timeout: When a time limit ends the search, in seconds since the start of the sweep. None
+            without a time limit.
     """
 
     def __init__(self, search: SearchLoop, began: float):
@@ -285,7 +289,8 @@ class SweepProgress:
     def _runs_left(self) -> int:
         """Return the number of runs of trials that have not ended. See `spans`.
 
-        If the scheduler pauses trials, each trial that has not started counts as many runs as the trials so far had on average.
+        If the scheduler pauses trials, each trial that has not started counts as many runs as the
+        trials so far had on average.
         """
         queue = self._search.queue
         if not self._search.scheduler.pauses:

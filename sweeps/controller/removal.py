@@ -26,7 +26,8 @@ from sweeps.tracking.mlflow import uris
 from sweeps.tracking.mlflow.deletion import SweepRuns, delete_runs, find_runs
 from sweeps.tracking.mlflow.tracker import default_uri
 
-# Parts of a sweep's folder whose sizes are shown, in this order. Everything else is shown as `other files`.
+# Parts of a sweep's folder whose sizes are shown, in this order. Everything else is shown as `other
+# files`.
 PARTS = (
     "trials",
     "bundle",
@@ -47,11 +48,13 @@ class Removal:
         name: Name of the sweep.
         folder: The local folder; None if the sweep is only in a store.
         sizes: Size in bytes of each part of the folder.
-        foreign: Names of files and folders in the sweep's folder that sweeps did not write. They stay.
+        foreign: Names of files and folders in the sweep's folder that sweeps did not write. They
+            stay.
         store: Address of the sweep in a store; None if it has none.
         store_files: Number of files in the store.
         store_bytes: Their size in bytes.
-        study: URL and name of the study in a database; None if the study is a file in the folder, or stays.
+        study: URL and name of the study in a database; None if the study is a file in the folder,
+            or stays.
         runs: The sweep's MLflow runs; None if they stay or there are none.
         artifact_bytes: Size of the runs' artifacts in bytes, as far as these are local files.
         notes: What stays, and why.
@@ -79,8 +82,9 @@ def prepared(
     Args:
         sweep: The sweep, in any form that `stored_sweeps.find` accepts.
         root: Root folder or address of all sweeps.
-        tracking_uri: MLflow's tracking URI. A URI that only the sweep's folder names is not used, because the folder may come from a
-            stranger. Without this argument, the URI may be `MLFLOW_TRACKING_URI` or the file `mlflow.db` in the root.
+        tracking_uri: MLflow's tracking URI. A URI that only the sweep's folder names is not used,
+            because the folder may come from a stranger. Without this argument, the URI may be
+            `MLFLOW_TRACKING_URI` or the file `mlflow.db` in the root.
         keep_runs: True to leave the MLflow runs alone. MLflow is then not asked.
 
     Raises:
@@ -200,7 +204,10 @@ def _mlflow(
     experiment = (recorded or {}).get("experiment") or origin.get("name")
     if not experiment or origin.get("began") is None:
         return None, [
-            "the MLflow runs stay, because the sweep's folder does not say which runs are the sweep's"
+            (
+                "the MLflow runs stay, because the sweep's folder does not say which runs are the "
+                "sweep's"
+            )
         ]
     runs = find_runs(uri, experiment, folder.name, origin["began"])
     if runs is None:
@@ -238,7 +245,10 @@ def _size(path: Path) -> int:
 
 
 def remove(removal: Removal) -> list[str]:
-    """Delete a sweep. If this fails or is interrupted, the same command can be repeated: `origin.json` is deleted last.
+    """Delete a sweep.
+
+    If this fails or is interrupted, the same command can be repeated: `origin.json` is deleted
+    last.
 
     Returns:
         Notes for the user about what stays.
@@ -281,7 +291,10 @@ def _delete_store(address: str) -> None:
 
 
 def _delete_folder(folder: Path) -> None:
-    """Delete everything in a sweep's folder that sweeps wrote. A link is deleted, and what the link leads to stays."""
+    """Delete everything in a sweep's folder that sweeps wrote.
+
+    A link is deleted, and what the link leads to stays.
+    """
     own = [path for path in folder.iterdir() if is_own(path.name)]
     origin = SweepFolder(folder).origin
     try:

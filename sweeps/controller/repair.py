@@ -1,4 +1,7 @@
-"""Rebuild the damaged study of a sweep from its readable parts. The damaged files are kept under other names."""
+"""Rebuild the damaged study of a sweep from its readable parts.
+
+The damaged files are kept under other names.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +44,11 @@ class RepairResult:
     Attributes:
         folder: The sweep's folder.
         lines: Number of lines of the journal before the repair.
-        rebuilt: The new journal, with what the repair did to each trial. None if the journal needed no repair.
+        rebuilt: The new journal, with what the repair did to each trial. None if the journal needed
+            no repair.
         kept: Paths under which the damaged files and folders are kept.
-        problems: Description of each problem that was found, in one line; () if nothing was damaged.
+        problems: Description of each problem that was found, in one line; () if nothing was
+            damaged.
     """
 
     folder: Path
@@ -71,8 +76,8 @@ class RepairResult:
 def repair(sweep: str | os.PathLike[str]) -> RepairResult:
     """Rebuild the study of a sweep from the readable lines of its journal and from its result.
 
-    The damaged files are kept under other names. If the result is damaged or contradicts the study, it is also renamed, so that the
-    sweep can be resumed. If nothing is damaged, no file is changed.
+    The damaged files are kept under other names. If the result is damaged or contradicts the study,
+    it is also renamed, so that the sweep can be resumed. If nothing is damaged, no file is changed.
 
     Args:
         sweep: The sweep's folder. The sweep must not be running.
@@ -81,17 +86,23 @@ def repair(sweep: str | os.PathLike[str]) -> RepairResult:
         The problems that were found, and the changes that were made.
 
     Raises:
-        InputError: There is no such sweep, its study is in a database, the folder belongs to another user, or its space file cannot be
-            read.
+        InputError: There is no such sweep, its study is in a database, the folder belongs to
+            another user, or its space file cannot be read.
         SweepLocked: The sweep runs.
     """
     folder = Path(sweep).resolve()
     read_origin(folder)
     if (place := place_of(folder)) is not None:
-        text = f"the study is in {without_password(place[0])}, but only a journal file can be repaired; restore the database from a backup"
+        text = (
+            f"the study is in {without_password(place[0])}, but only a journal file can be "
+            "repaired; restore the database from a backup"
+        )
         raise InputError(str(folder), text)
     if (store := recorded_store(folder)) is not None:
-        text = f"the sweep is stored in {store}; `{resume_command(folder)}` replaces a damaged study by the study in the store"
+        text = (
+            f"the sweep is stored in {store}; `{resume_command(folder)}` replaces a damaged study "
+            "by the study in the store"
+        )
         raise InputError(str(folder), text)
     _check_owner(folder)
     with FolderLock(folder):
@@ -134,7 +145,10 @@ def _repair(folder: Path) -> RepairResult:
 
 
 def _contradiction(folder: Path) -> str | None:
-    """Return how the study contradicts the sweep's result, or why the study cannot be read. Return None if there is no problem."""
+    """Return how the study contradicts the sweep's result, or why the study cannot be read.
+
+    Return None if there is no problem.
+    """
     from sweeps.core.errors import DamagedStudy
     from sweeps.study import record
 
@@ -182,8 +196,9 @@ def _rebuild(folder: Path, lines: list[bytes], shown: Mapping[str, Any] | None) 
 def _best_checkpoint(folder: Path, trial: str) -> Checkpoint | None:
     """Return the checkpoint that most likely has the best model of a trial.
 
-    This is the checkpoint from which the sweep's bundle was made. If there is no bundle, or the bundle is of another trial, it is the
-    latest checkpoint. Return None if the trial has no checkpoint.
+    This is the checkpoint from which the sweep's bundle was made. If there is no bundle, or the
+    bundle is of another trial, it is the latest checkpoint. Return None if the trial has no
+    checkpoint.
     """
     if (trial_folder := _trial_folder(folder, trial)) is None:
         return None

@@ -50,8 +50,8 @@ class Comparison:
 
     Attributes:
         trial: The trial's id.
-        before: Reports of the trial in the sweep, with the metrics of objectives and constraints. If all objectives and constraints are
-            costs, the reports have all metrics.
+        before: Reports of the trial in the sweep, with the metrics of objectives and constraints.
+            If all objectives and constraints are costs, the reports have all metrics.
         now: Reports of the new run, with the same metrics.
         error: Error of the loop in the new run; None if the loop did not fail.
         failed: True if the trial failed in the sweep.
@@ -92,18 +92,26 @@ class Comparison:
             )
         if self.difference is None:
             fixed = "failed in the original run, but does not fail now"
-            return f"trial {self.trial}: {fixed if self.failed else f'did not fail in the original run, but fails now: {self.error}'}"
+            return (
+                f"trial {self.trial}: "
+                f"{fixed if self.failed else f'did not fail in the original run, but fails now: {self.error}'}"
+            )
         step, metric = self.difference
         then, now = (
             dict(reports).get(step, {}).get(metric, "missing")
             for reports in (self.before, self.now)
         )
         error = f"\n{self.error}" if self.error else ""
-        return f"trial {self.trial}: differs from step {step} on: {metric} was {then} and is now {now}{error}"
+        return (
+            f"trial {self.trial}: differs from step {step} on: {metric} was {then} and is now "
+            f"{now}{error}"
+        )
 
 
 def first_difference(before: Reports, now: Reports) -> tuple[int, str] | None:
-    """Return the first step at which two runs differ bit by bit, and the first metric that differs. NaN equals NaN.
+    """Return the first step at which two runs differ bit by bit, and the first metric that differs.
+
+    NaN equals NaN.
 
     Return None if the runs do not differ.
     """
@@ -131,19 +139,24 @@ def rerun(
 ) -> Comparison:
     """Run a trial of a sweep again and compare the new reports with the recorded ones.
 
-    Both runs have the same parameters, seed, data and number of workers. An elastic trial changes its number of workers at the recorded
-    steps. Neither the study nor MLflow changes.
+    Both runs have the same parameters, seed, data and number of workers. An elastic trial changes
+    its number of workers at the recorded steps. Neither the study nor MLflow changes.
 
     Args:
         sweep: The sweep's folder, or its address, such as `s3://BUCKET/PREFIX/SWEEP`.
-        trial: The trial's id. A trial that was stopped or interrupted runs up to the step where it stopped.
+        trial: The trial's id. A trial that was stopped or interrupted runs up to the step where it
+            stopped.
         address: Address of a Ray cluster. The default is the address with which the sweep started.
-        cpus: Largest number of CPUs that the trial uses. The default is the number with which the sweep started.
-        gpus: Largest number of GPUs that the trial uses. The default is the number with which the sweep started.
-        trust: True to run functions that a script passed, and to read lazy tables, even if this user's key has not signed them.
+        cpus: Largest number of CPUs that the trial uses. The default is the number with which the
+            sweep started.
+        gpus: Largest number of GPUs that the trial uses. The default is the number with which the
+            sweep started.
+        trust: True to run functions that a script passed, and to read lazy tables, even if this
+            user's key has not signed them.
 
     Raises:
-        InputError: There is no such sweep or trial, the data has changed, or the trial needs more resources than Ray has.
+        InputError: There is no such sweep or trial, the data has changed, or the trial needs more
+            resources than Ray has.
         SweepsError: The process of the data actor was lost.
     """
     from sweeps.controller import sweep_lookup
@@ -206,14 +219,16 @@ def _refuse_unrepeatable(trial: TrialRecord) -> None:
     """Raise an error if a trial cannot be repeated.
 
     Raises:
-        InputError: The trial never ran, reported nothing, or continued from checkpoints of other trials.
+        InputError: The trial never ran, reported nothing, or continued from checkpoints of other
+            trials.
     """
     from sweeps.study.record import lineage_text
 
     if trial.result.given:
         raise InputError(
             "trial",
-            f"trial {trial.id} is an initial point whose result the space file gives, so the trial never ran",
+            f"trial {trial.id} is an initial point whose result the space file gives, so the "
+            "trial never ran",
         )
     if trial.result.state in (State.PRUNED, State.RUNNING) and not trial.result.steps:
         raise InputError(
@@ -221,7 +236,10 @@ def _refuse_unrepeatable(trial: TrialRecord) -> None:
             f"trial {trial.id} was stopped before its first report, so there is nothing to compare",
         )
     if trial.lineage:
-        text = f"trial {trial.id} copied checkpoints of other trials under pbt ({lineage_text(trial.lineage)}), so it cannot be trained alone"
+        text = (
+            f"trial {trial.id} copied checkpoints of other trials under pbt "
+            f"({lineage_text(trial.lineage)}), so it cannot be trained alone"
+        )
         raise InputError("trial", text)
 
 
@@ -255,7 +273,9 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
 
 
 def _copy_origin(folder: Path, scratch: Path) -> None:
-    """Copy `origin.json` to a temporary folder. Each node of a cluster reads this file to check that it sees the folder.
+    """Copy `origin.json` to a temporary folder.
+
+    Each node of a cluster reads this file to check that it sees the folder.
 
     The temporary folder has its own part of the sweep's store.
     """
@@ -266,7 +286,10 @@ def _copy_origin(folder: Path, scratch: Path) -> None:
 
 
 def _delete_stored(store: str) -> None:
-    """Delete the files of a temporary folder in the sweep's store. If this fails, the next resume deletes them."""
+    """Delete the files of a temporary folder in the sweep's store.
+
+    If this fails, the next resume deletes them.
+    """
     with contextlib.suppress(StoreError):
         open_store(store).delete("")
 
@@ -342,17 +365,21 @@ def train_once(
     trains_at: tuple[int, ...] = (),
     why_stop: Callable[[], str | None] = lambda: None,
 ) -> tuple[list[Report], Progress]:
-    """Train one trial outside of any sweep. The trial stops at its first rung. The rungs are in the session's `job`.
+    """Train one trial outside of any sweep. The trial stops at its first rung.
+
+    The rungs are in the session's `job`.
 
     Args:
-        session: The session (Ray, worker pool and data actor) in which the trial runs. It has loaded the data.
+        session: The session (Ray, worker pool and data actor) in which the trial runs. It has
+            loaded the data.
         trial: The trial.
         folder: Folder for the trial's files, which this function creates.
-        sizes: Recorded numbers of workers of an elastic trial. () to give an elastic trial as many workers as there is room for, up to its
-            upper limit.
-        trains_at: The steps at which the trial trains, each time on more rows; see `row_steps` in `search.schedulers.base`. () to train
-            once on all rows.
-        why_stop: Function that is called again and again. It returns a text if the training must stop before its end, and says why.
+        sizes: Recorded numbers of workers of an elastic trial. () to give an elastic trial as many
+            workers as there is room for, up to its upper limit.
+        trains_at: The steps at which the trial trains, each time on more rows; see `row_steps` in
+            `search.schedulers.base`. () to train once on all rows.
+        why_stop: Function that is called again and again. It returns a text if the training must
+            stop before its end, and says why.
 
     Returns:
         The trial's reports, and its last progress.

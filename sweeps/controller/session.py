@@ -71,26 +71,29 @@ def reserve(
     gpus: int | None,
     origin: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Share]:
-    """Reserve CPUs and GPUs of this machine for a session, while the `with` block runs. Call `prepare_ray` first.
+    """Reserve CPUs and GPUs of this machine for a session, while the `with` block runs.
 
-    A note is logged for every other sweep of this user that runs on this machine. If the session uses a Ray cluster that already runs,
-    nothing is reserved, and no note is logged.
+    Call `prepare_ray` first.
+
+    A note is logged for every other sweep of this user that runs on this machine. If the session
+    uses a Ray cluster that already runs, nothing is reserved, and no note is logged.
 
     Args:
         name: Name of the sweep, or the command that needs the session.
         folder: The sweep's folder.
         address: Address of a Ray cluster; None for this machine.
-        cpus: Number of CPUs that the session may use. None means the number in `origin`. If `origin` has no number either, the session may
-            use all CPUs that the other sweeps leave.
+        cpus: Number of CPUs that the session may use. None means the number in `origin`. If
+            `origin` has no number either, the session may use all CPUs that the other sweeps leave.
         gpus: Number of GPUs that the session may use. None has the same meaning as for `cpus`.
-        origin: Content of the sweep's `origin.json`. Its keys `cpus` and `gpus` are the values of `--cpus` and `--gpus` with which the
-            sweep started. Leave it out for a new sweep.
+        origin: Content of the sweep's `origin.json`. Its keys `cpus` and `gpus` are the values of
+            `--cpus` and `--gpus` with which the sweep started. Leave it out for a new sweep.
 
     Yields:
         The CPUs and GPUs that the session may use.
 
     Raises:
-        InputError: This machine has fewer CPUs than `cpus` or fewer GPUs than `gpus`, or other sweeps use all CPUs.
+        InputError: This machine has fewer CPUs than `cpus` or fewer GPUs than `gpus`, or other
+            sweeps use all CPUs.
     """
     import ray
 
@@ -113,15 +116,22 @@ def reserve(
 
 
 class SweepSession:
-    """Starts Ray, the pool and the data actor for one sweep, and shuts them down. Use a session in a `with` statement.
+    """Starts Ray, the pool and the data actor for one sweep, and shuts them down.
+
+    Use a session in a `with` statement.
 
     Args:
-        space: The search space. Its `shapes` are the numbers of workers, with their resources, that trials may have.
-        folder: The sweep's folder, or the temporary folder of a rerun or a refit. The fitted preprocessing chains are stored in it.
+        space: The search space. Its `shapes` are the numbers of workers, with their resources, that
+            trials may have.
+        folder: The sweep's folder, or the temporary folder of a rerun or a refit. The fitted
+            preprocessing chains are stored in it.
         roots: Folders from which the user's modules are imported.
-        address: Address of a Ray cluster. None starts Ray on this machine, unless this process is already connected to Ray.
-        job: Values that replace fields of the `Job` that `job_of` returns, by the name of the field.
-        max_failures: Value of `limits.max_failures`: how often a trial may be retried after a failed attempt.
+        address: Address of a Ray cluster. None starts Ray on this machine, unless this process is
+            already connected to Ray.
+        job: Values that replace fields of the `Job` that `job_of` returns, by the name of the
+            field.
+        max_failures: Value of `limits.max_failures`: how often a trial may be retried after a
+            failed attempt.
         share: The CPUs and GPUs that the session may use; see `reserve`.
         fingerprint: Fingerprint of the data when the sweep started; None if the sweep is new.
 
@@ -131,8 +141,8 @@ class SweepSession:
         dataset: Information about the data; set by `load_data`.
 
     Raises:
-        InputError: On entering the `with` block: a trial needs more resources than the cluster has, or `trainer.backend` names an object
-            that is no backend.
+        InputError: On entering the `with` block: a trial needs more resources than the cluster has,
+            or `trainer.backend` names an object that is no backend.
     """
 
     cluster: cluster.RayConnection
@@ -189,7 +199,10 @@ class SweepSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Shut everything down. After an error, processes are killed, and the session does not wait for them to end."""
+        """Shut everything down.
+
+        After an error, processes are killed, and the session does not wait for them to end.
+        """
         try:
             if kind is None:
                 self.close_workers()
@@ -197,7 +210,10 @@ class SweepSession:
             self._resources.__exit__(kind, error, trace)
 
     def _check_backend(self) -> None:
-        """If `trainer.backend` is a reference to the user's own backend, import the backend. Raise InputError if it is invalid."""
+        """If `trainer.backend` is a reference to the user's own backend, import the backend.
+
+        Raise InputError if it is invalid.
+        """
         backend = self.space.trainer.backend
         if ":" in backend:
             from sweeps.execution.backends import user_problem
@@ -226,7 +242,10 @@ class SweepSession:
             self.space, connection.total, list(connection.nodes), can_fit
         ):
             if connection.stream_cpus and not connection.ours:
-                left = f"; {connection.stream_cpus} of the cluster's CPUs are left to Ray Data (data.ingest: stream)"
+                left = (
+                    f"; {connection.stream_cpus} of the cluster's CPUs are left to Ray Data "
+                    "(data.ingest: stream)"
+                )
                 problems = [Problem(problem.place, problem.text + left) for problem in problems]
             raise InputError(problems)
 
@@ -289,7 +308,8 @@ class SweepSession:
     def _start_data_actor(self, here: Any) -> Any:
         from sweeps.data import data_actor
 
-        # The scikit-learn modules of the chains that are known before the first trial are imported early.
+        # The scikit-learn modules of the chains that are known before the first trial are imported
+        # early.
         names = {
             step.name.partition(":")[0] for _, chain in known_fits(self.space) for step in chain
         }
@@ -317,7 +337,8 @@ class SweepSession:
     def warm_workers(self, shapes: Sequence[Shape]) -> None:
         """Start the workers of the first trials while the data is read.
 
-        On a cluster that this session did not start, do nothing, because reading the data needs the CPUs.
+        On a cluster that this session did not start, do nothing, because reading the data needs the
+        CPUs.
 
         Args:
             shapes: Number of workers and their resources, for each of the first trials.
@@ -326,7 +347,9 @@ class SweepSession:
             self.pool.warm.remote(shapes)
 
     def load_data(self, fingerprint: str | None) -> DatasetInfo:
-        """Load the data, and tell the pool which column is the label. Return information about the data.
+        """Load the data, and tell the pool which column is the label.
+
+        Return information about the data.
 
         Args:
             fingerprint: Fingerprint of the data when the sweep started; None if the sweep is new.
@@ -349,8 +372,9 @@ class SweepSession:
     def _without_data(self, fingerprint: str | None) -> DatasetInfo:
         """Return the dataset information of a space without a `data` section, whose loop reads its own data.
 
-        In place of the data, the loop's code is fingerprinted. If the code has changed since the sweep started, the information contains a
-        note. The change is no error, because the new code may read the same data.
+        In place of the data, the loop's code is fingerprinted. If the code has changed since the
+        sweep started, the information contains a note. The change is no error, because the new code
+        may read the same data.
 
         Args:
             fingerprint: Fingerprint of the code when the sweep started; None if the sweep is new.
@@ -367,7 +391,8 @@ class SweepSession:
         if fingerprint is not None and now != fingerprint:
             change = f"its fingerprint was {fingerprint[:12]} and is now {now[:12]}"
             notes = (
-                f"the code of `{loop}` has changed since the sweep began ({change}); trials before and after the change "
+                f"the code of `{loop}` has changed since the sweep began ({change}); trials "
+                "before and after the change "
                 "may not be comparable",
             )
             log.warning(notes[0])
@@ -394,8 +419,9 @@ class SweepSession:
         """Fit those preprocessing chains that are known before the first trial is sampled.
 
         Args:
-            shapes: Number of workers and their resources, for each of the first trials. On a cluster that this session did not start, these
-                workers start as soon as no fit needs the CPUs. Otherwise, `warm_workers` has started them.
+            shapes: Number of workers and their resources, for each of the first trials. On a
+                cluster that this session did not start, these workers start as soon as no fit needs
+                the CPUs. Otherwise, `warm_workers` has started them.
 
         Returns:
             Reference to a Ray task that ends when these chains are fitted.
@@ -421,7 +447,8 @@ class SweepSession:
 
         Their memory is then free for the export.
 
-        If this session started Ray, this call does not wait until the workers are closed, because Ray is shut down as a whole later.
+        If this session started Ray, this call does not wait until the workers are closed, because
+        Ray is shut down as a whole later.
         """
         import ray
 
@@ -434,7 +461,10 @@ class SweepSession:
             ray.get(closed)
 
     def _end_processes(self) -> None:
-        """Kill the session's actors, and its workers on this machine. Delete the files with which Ray Tune and Ray Train could resume."""
+        """Kill the session's actors, and its workers on this machine.
+
+        Delete the files with which Ray Tune and Ray Train could resume.
+        """
         import ray
 
         for actor in self._actors:

@@ -1,4 +1,7 @@
-"""Read the rows of a sweep's splits again, for `export --ensemble`. The sweep's folder has only the rows of test."""
+"""Read the rows of a sweep's splits again, for `export --ensemble`.
+
+The sweep's folder has only the rows of test.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ def read_splits(
 ) -> DataVariants:
     """Read and split the data of a sweep again, in this process.
 
-    Ray runs meanwhile if it may read the files: on the cluster with which the sweep started, or on this machine.
+    Ray runs meanwhile if it may read the files: on the cluster with which the sweep started, or on
+    this machine.
 
     Args:
         folder: The sweep's folder.
@@ -54,7 +58,10 @@ def read_splits(
     except InputError as e:
         raise locate_problems(space, e.problems) from None
     if fingerprint is not None and found.fingerprint != fingerprint:
-        text = f"the data has changed since the sweep began: its fingerprint was {fingerprint[:12]} and is now {found.fingerprint[:12]}"
+        text = (
+            f"the data has changed since the sweep began: its fingerprint was {fingerprint[:12]} "
+            f"and is now {found.fingerprint[:12]}"
+        )
         raise InputError("data.train", text)
     return found
 

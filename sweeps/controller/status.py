@@ -1,4 +1,7 @@
-"""Status of a sweep at one moment, for the live view. The controller publishes a new status a few times a second."""
+"""Status of a sweep at one moment, for the live view.
+
+The controller publishes a new status a few times a second.
+"""
 
 from __future__ import annotations
 
@@ -45,17 +48,21 @@ class TrialRow:
 
     Attributes:
         trial: The trial's id.
-        stage: What the trial is doing, such as "waiting for workers". The stage is "training" from the first report on.
+        stage: What the trial is doing, such as "waiting for workers". The stage is "training" from
+            the first report on.
         step: Number of the trial's reports so far.
         max_t: Step at which the scheduler ends the trial; None if there is no such step.
         value: Objective in the latest report; None before the first report.
         best: Best objective among all reports of the trial; None before the first report.
         shape: Number of the trial's workers, and their resources.
         seconds: Seconds since the trial started.
-        attempt: Number of the current attempt: 1, 2, ... A new attempt starts, for example, after the trial has lost its workers.
-        configuration: Names and values of the trial's dimensions, for display; see `short_configuration`.
-        notice: Text that explains why the trial does not train. It names the resources that the cluster lacks. Or it names the ranks that
-            have not reported for a long time, each with the line of code that it executes. "" if there is nothing to explain.
+        attempt: Number of the current attempt: 1, 2, ... A new attempt starts, for example, after
+            the trial has lost its workers.
+        configuration: Names and values of the trial's dimensions, for display; see
+            `short_configuration`.
+        notice: Text that explains why the trial does not train. It names the resources that the
+            cluster lacks. Or it names the ranks that have not reported for a long time, each with
+            the line of code that it executes. "" if there is nothing to explain.
     """
 
     trial: str
@@ -97,19 +104,24 @@ class SweepStatus:
         metric: Metric of the first objective.
         goal: Goal of the first objective: "minimize" or "maximize".
         states: Number of trials by state: COMPLETE, PRUNED, FAIL, RUNNING, PAUSED.
-        total: Expected number of trials in the whole sweep. It may change while the sweep runs; see `sweeps.study.repeats.known_total`.
+        total: Expected number of trials in the whole sweep. It may change while the sweep runs; see
+            `sweeps.study.repeats.known_total`.
         best: The best trial. None before the first value, and always None with several objectives.
         front: Number of trials on the Pareto front; 0 with a single objective.
-        failure: Id of the trial that failed last, and the last line of its error. None if no trial has failed.
+        failure: Id of the trial that failed last, and the last line of its error. None if no trial
+            has failed.
         rows: The running trials, ordered by number.
-        use: Use of CPU, GPU and every resource that the sweep requests; empty until the pool has reported.
+        use: Use of CPU, GPU and every resource that the sweep requests; empty until the pool has
+            reported.
         fits: Number of preprocessing chains fitted so far.
         seconds: Seconds since the sweep started.
         left: Estimated time left; None while it is unknown.
-        stage: Current phase of the sweep while no trials run, such as "exporting the winner"; else None.
+        stage: Current phase of the sweep while no trials run, such as "exporting the winner"; else
+            None.
         reason: Reason why the sweep is ending early; None if it is not ending early.
         paused: True if `sweeps pause` keeps new trials from starting.
-        from_outside: True if another process has read the status from the sweep's folder. `use` and `left` are not known then.
+        from_outside: True if another process has read the status from the sweep's folder. `use` and
+            `left` are not known then.
         messages: Lines to print once above the live view: what the data is, and warnings about it.
     """
 
@@ -210,7 +222,10 @@ def shape_text(shape: Shape) -> str:
 
 
 def short_configuration(trial: Trial) -> Pairs:
-    """Return (name, value) pairs for the trial's preprocessor and for each other dimension. The section `scaling` is left out."""
+    """Return (name, value) pairs for the trial's preprocessor and for each other dimension.
+
+    The section `scaling` is left out.
+    """
     pairs = (
         [("preprocessor", without_repetition(trial.chain))]
         if trial.preprocessor or "preprocessor" in trial.labels

@@ -1,7 +1,8 @@
 """Pass commands to a sweep in S3-compatible storage whose process runs on another machine.
 
-The sender puts the command into the folder `commands` of the sweep's store. The process that runs the sweep looks there every few seconds.
-This process moves new commands to its local folder, where the controller finds them, and moves the answers to the store.
+The sender puts the command into the folder `commands` of the sweep's store. The process that runs
+the sweep looks there every few seconds. This process moves new commands to its local folder, where
+the controller finds them, and moves the answers to the store.
 """
 
 from __future__ import annotations
@@ -96,7 +97,10 @@ class CommandExchange:
                 self._unanswered.discard(name)
 
     def _fetch(self, store: Store, name: str) -> None:
-        """Move a command to the sweep's folder. If it was moved before, and only its deletion in the store failed, it is moved again."""
+        """Move a command to the sweep's folder.
+
+        If it was moved before, and only its deletion in the store failed, it is moved again.
+        """
         part = self._folder / f".{name}"
         try:
             self._folder.mkdir(exist_ok=True)

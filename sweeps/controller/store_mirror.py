@@ -1,10 +1,11 @@
 """Copy the files of a sweep's folder to the sweep's store while the sweep runs.
 
-Workers and the pool write, read and delete the checkpoints in the store. This module copies everything else: the study, the space file, the
-prepared data, the report, the bundle and the result. If the storage does not answer, the sweep continues, and the files follow later.
+Workers and the pool write, read and delete the checkpoints in the store. This module copies
+everything else: the study, the space file, the prepared data, the report, the bundle and the
+result. If the storage does not answer, the sweep continues, and the files follow later.
 
-The study in the store is a few seconds old. It must not name a checkpoint that the store no longer has. So checkpoints are deleted only
-after a study that does not name them is in the store.
+The study in the store is a few seconds old. It must not name a checkpoint that the store no longer
+has. So checkpoints are deleted only after a study that does not name them is in the store.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ INTERVAL = 5.0
 LIST_EVERY = 60.0
 # Seconds to wait for an answer of the pool.
 POOL_ANSWERS = 30.0
-# (size, time of the last change in nanoseconds) of each file, by its name relative to the sweep's folder.
+# (size, time of the last change in nanoseconds) of each file, by its name relative to the sweep's
+# folder.
 Files = dict[str, tuple[int, int]]
 
 
@@ -84,7 +86,9 @@ def find_files(folder: Path) -> Files:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Return names in the order in which files are copied. A file that says that others are complete comes after these others.
+    """Return names in the order in which files are copied.
+
+    A file that says that others are complete comes after these others.
 
     >>> in_order(["result.json", "origin.json", "study.journal", "bundle/manifest.json", "report.html"])
     ['report.html', 'bundle/manifest.json', 'origin.json', 'study.journal', 'result.json']
@@ -102,9 +106,10 @@ def changed_files(
 
     Args:
         before: The files that the store has.
-        now: The files of the sweep's folder. The study is left out, because it changes all the time.
-        result_before: `result.json` as it was before the study was read. A newer `result.json` must wait, because it may count trials that
-            are missing in this study.
+        now: The files of the sweep's folder. The study is left out, because it changes all the
+            time.
+        result_before: `result.json` as it was before the study was read. A newer `result.json` must
+            wait, because it may count trials that are missing in this study.
     """
     waits = {JOURNAL} | ({RESULT} if now.get(RESULT) != result_before else set())
     changed = [
@@ -114,7 +119,9 @@ def changed_files(
 
 
 class StoreMirror:
-    """Copies the files of one sweep to its store in a thread. A second thread renews `driver.json`, because a large file takes minutes.
+    """Copies the files of one sweep to its store in a thread.
+
+    A second thread renews `driver.json`, because a large file takes minutes.
 
     Args:
         folder: The sweep's folder.
@@ -123,7 +130,8 @@ class StoreMirror:
     Attributes:
         problem: Note for the user if the store does not have all files at the end; None if it has.
         taken_over: True if another process has continued the sweep, so that this process must stop.
-        pool: Handle of the pool, which deletes checkpoints that are no longer needed. None before the pool starts, and after it has ended.
+        pool: Handle of the pool, which deletes checkpoints that are no longer needed. None before
+            the pool starts, and after it has ended.
     """
 
     def __init__(self, folder: Path, store: str):
@@ -188,7 +196,10 @@ class StoreMirror:
             self._end_renewals()
             self._save_driver(store, ended=True)
         except StoreError as e:
-            advice = f"the newest files are only in {self.folder}; to copy them, resume the sweep on this machine"
+            advice = (
+                f"the newest files are only in {self.folder}; to copy them, resume the sweep on "
+                "this machine"
+            )
             self.problem = f"{e}; {'this process has stopped' if self.taken_over else advice}"
             log.warning("%s", self.problem)
         finally:
@@ -204,7 +215,8 @@ class StoreMirror:
             except StoreError as e:
                 if not self._failing:
                     log.warning(
-                        "%s; the sweep continues, and sweeps copies its files when the storage answers",
+                        "%s; the sweep continues, and sweeps copies its files when the storage "
+                        "answers",
                         e,
                     )
                 self._failing = True
@@ -264,9 +276,10 @@ class StoreMirror:
     def _refuse_other_driver(self, store: Store) -> None:
         """Raise a StoreError if another process runs the sweep, or has run it since this process wrote `driver.json`.
 
-        This happens after this process was silent for a minute, for example because its machine slept. The other process may have ended.
-        A deleted `driver.json` alone does not mean this. But if the study in the store has other
-        lines than the study of this process, another process has written these lines.
+        This happens after this process was silent for a minute, for example because its machine
+        slept. The other process may have ended. A deleted `driver.json` alone does not mean this.
+        But if the study in the store has other lines than the study of this process, another
+        process has written these lines.
         """
         driver = read_driver(store)
         if driver is None and self._is_driver:
@@ -328,7 +341,9 @@ class StoreMirror:
 
 @contextlib.contextmanager
 def mirrored(folder: Path) -> Iterator[StoreMirror | None]:
-    """Within the `with` block, copy the files of a sweep to its store. Yield None if the sweep has no store.
+    """Within the `with` block, copy the files of a sweep to its store.
+
+    Yield None if the sweep has no store.
 
     Raises:
         InputError: The storage does not answer at the start, or refuses the files.
@@ -358,7 +373,8 @@ def refuse_running(store: Store) -> None:
     """Raise an error if another process runs the sweep in a store.
 
     Raises:
-        SweepLocked: A process has renewed `driver.json` less than a minute ago. A dead process of this machine does not count.
+        SweepLocked: A process has renewed `driver.json` less than a minute ago. A dead process of
+            this machine does not count.
     """
     driver = find_driver(store)
     if driver is None:

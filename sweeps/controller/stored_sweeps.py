@@ -42,10 +42,12 @@ def fetch(sweep: str | os.PathLike[str], root: str | os.PathLike[str] | None = N
 
     Args:
         sweep: The sweep's folder, or the address of a sweep in a store.
-        root: Local root folder of all sweeps; by default `sweeps-runs`. A sweep of a store gets a folder in this root.
+        root: Local root folder of all sweeps; by default `sweeps-runs`. A sweep of a store gets a
+            folder in this root.
 
     Raises:
-        InputError: The address has no sweep, or the local folder of this name belongs to another sweep.
+        InputError: The address has no sweep, or the local folder of this name belongs to another
+            sweep.
         SweepLocked: A process on another machine runs the sweep.
         StoreError: The storage does not answer.
     """
@@ -171,7 +173,8 @@ def new_store(address: str, folder: Path) -> str:
         folder: The sweep's local folder.
 
     Raises:
-        InputError: The storage does not answer or refuses requests, or a sweep of this name is there.
+        InputError: The storage does not answer or refuses requests, or a sweep of this name is
+            there.
     """
     store = f"{address}/{folder.name}"
     try:
@@ -191,7 +194,9 @@ def delete_store(store: str) -> None:
 
 
 def save_exports(folder: Path, exports: Iterable[Path]) -> None:
-    """Copy exports in a sweep's folder to the sweep's store. Exports in other folders, and sweeps without a store, are left alone.
+    """Copy exports in a sweep's folder to the sweep's store.
+
+    Exports in other folders, and sweeps without a store, are left alone.
 
     Args:
         folder: The sweep's folder.
@@ -258,7 +263,10 @@ def _check_origin(folder: Path, address: str) -> None:
 
 
 def _replace(folder: Path, new: Path, names: list[str]) -> None:
-    """Replace the files of a local folder by those in `new`. Files that are never copied to a store, such as logs, stay."""
+    """Replace the files of a local folder by those in `new`.
+
+    Files that are never copied to a store, such as logs, stay.
+    """
     if not folder.exists():
         new_folder = new.with_name(f"{new.name}-new")
         new.rename(new_folder)

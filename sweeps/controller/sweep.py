@@ -38,10 +38,12 @@ class Best:
     Attributes:
         number: Number of the trial in the sweep: 0, 1, ...
         id: Id of the trial, such as `0007`. Commands take this id as an argument.
-        value: Objective at the trial's best step. If the configuration was trained several times (`repeats`), the mean of the values of
-            these trials, or the other aggregate that the space file names.
+        value: Objective at the trial's best step. If the configuration was trained several times
+            (`repeats`), the mean of the values of these trials, or the other aggregate that the
+            space file names.
         params: The `config` that the training loop received.
-        dimensions: Values of the active dimensions by name, with the same names as the columns of `Sweep.trials`.
+        dimensions: Values of the active dimensions by name, with the same names as the columns of
+            `Sweep.trials`.
     """
 
     number: int
@@ -56,10 +58,13 @@ class Best:
 
 
 class Sweep:
-    """A sweep, read from its folder. The sweep may be running, paused, finished, interrupted, killed or failed.
+    """A sweep, read from its folder.
 
-    A property reads the folder each time that you access it, so the value is up to date while the sweep runs. Only `bundle` is loaded once
-    and kept. Properties write nothing to the folder. No user code runs, unless you access `bundle` or call `export` or `resume`.
+    The sweep may be running, paused, finished, interrupted, killed or failed.
+
+    A property reads the folder each time that you access it, so the value is up to date while the
+    sweep runs. Only `bundle` is loaded once and kept. Properties write nothing to the folder. No
+    user code runs, unless you access `bundle` or call `export` or `resume`.
 
     Attributes:
         folder: The sweep's folder.
@@ -91,12 +96,16 @@ class Sweep:
             A frame with these columns:
 
             - `number`: the number of the trial in the sweep: 0, 1, ...
-            - `state`: COMPLETE, PRUNED, FAIL, RUNNING, PAUSED (the scheduler paused the trial), INTERRUPTED (a resume continues the trial)
-              or GIVEN (an initial point with a known result).
-            - `value`: the objective, or NaN if the trial has no value. With several objectives, each has a column `value.METRIC`.
-            - One column for each dimension that was active in any trial, such as `params.eta`. The type is Int64, float64, boolean, str or
-              object. In the row of a trial in which the dimension was not active, the value is missing.
-            - `seconds`: how long the trial ran on its workers, in seconds, summed over all attempts.
+            - `state`: COMPLETE, PRUNED, FAIL, RUNNING, PAUSED (the scheduler paused the trial),
+              INTERRUPTED (a resume continues the trial) or GIVEN (an initial point with a known
+              result).
+            - `value`: the objective, or NaN if the trial has no value. With several objectives,
+              each has a column `value.METRIC`.
+            - One column for each dimension that was active in any trial, such as `params.eta`. The
+              type is Int64, float64, boolean, str or object. In the row of a trial in which the
+              dimension was not active, the value is missing.
+            - `seconds`: how long the trial ran on its workers, in seconds, summed over all
+              attempts.
         """
         running = folder_lock.is_driven(self.folder)
         study = record.read(self.folder)
@@ -120,7 +129,10 @@ class Sweep:
 
     @property
     def best(self) -> Best | None:
-        """The best trial so far. None if no trial has a value or if the sweep has several objectives."""
+        """The best trial so far.
+
+        None if no trial has a value or if the sweep has several objectives.
+        """
         study = record.read(self.folder)
         best = study.best if study is not None else None
         if study is None or best is None:
@@ -130,22 +142,26 @@ class Sweep:
 
     @property
     def study(self) -> optuna.Study | None:
-        """An in-memory copy of the sweep's Optuna study, for Optuna's own analyses and plots. None before the first trial."""
+        """An in-memory copy of the sweep's Optuna study, for Optuna's own analyses and plots.
+
+        None before the first trial.
+        """
         study: optuna.Study | None = record.copy_study(self.folder)
         return study
 
     def curves(self, trial: int | str | None = None) -> pd.DataFrame:
         """Return the values that trials reported for the leading metric, by step.
 
-        The leading metric is the metric of the first objective that the loop reports. Costs such as `seconds` are not reported by the loop.
+        The leading metric is the metric of the first objective that the loop reports. Costs such as
+        `seconds` are not reported by the loop.
 
         Args:
             trial: Number or id of one trial, or `best`. By default, all trials.
 
         Returns:
-            A frame with one row for each report and the columns `trial` (the number), `step` (1 for the first report) and `value`. If the
-            scheduler `pbt` let a trial continue from another trial's checkpoint, the rows up to this checkpoint have the other trial's
-            values.
+            A frame with one row for each report and the columns `trial` (the number), `step` (1 for
+            the first report) and `value`. If the scheduler `pbt` let a trial continue from another
+            trial's checkpoint, the rows up to this checkpoint have the other trial's values.
 
         Raises:
             InputError: There is no such trial.
@@ -161,7 +177,8 @@ class Sweep:
     def stop(self, trial: int | str | None = None, *, timeout: float = TIMEOUT) -> None:
         """Stop one trial at once, or stop the whole sweep and wait until its process has ended.
 
-        A stopped trial counts as pruned. A stopped sweep keeps its finished trials and exports the best one. It can be resumed.
+        A stopped trial counts as pruned. A stopped sweep keeps its finished trials and exports the
+        best one. It can be resumed.
 
         Args:
             trial: Number or id of the trial; None for the whole sweep.
@@ -169,7 +186,8 @@ class Sweep:
 
         Raises:
             InputError: There is no such trial.
-            SweepsError: No process runs the sweep, the trial has ended, or the process does not answer.
+            SweepsError: No process runs the sweep, the trial has ended, or the process does not
+                answer.
         """
         self._control(timeout).stop(trial)
 
@@ -180,15 +198,16 @@ class Sweep:
             timeout: Seconds to wait for the process that runs the sweep.
 
         Raises:
-            SweepsError: No process runs the sweep, a pause would change nothing, or the process does not answer.
+            SweepsError: No process runs the sweep, a pause would change nothing, or the process
+                does not answer.
         """
         self._control(timeout).pause()
 
     def resume(self, **how: Any) -> SweepResult | None:
         """Continue the sweep.
 
-        If the sweep is paused and its process is alive, that process starts trials again, and this method returns None. Otherwise, this
-        process continues the sweep, as `sweeps.resume` does.
+        If the sweep is paused and its process is alive, that process starts trials again, and this
+        method returns None. Otherwise, this process continues the sweep, as `sweeps.resume` does.
 
         Args:
             how: Arguments of `sweeps.resume`, such as `add_trials`.
@@ -206,7 +225,9 @@ class Sweep:
         return resume(self.folder, **how)
 
     def enqueue(self, params: Mapping[str, Any], *, timeout: float = TIMEOUT) -> str:
-        """Let the next trial have these values. The search chooses the values of the other dimensions.
+        """Let the next trial have these values.
+
+        The search chooses the values of the other dimensions.
 
         Args:
             params: Values of dimensions by name, such as `{"eta": 0.1, "max_depth": 4}`.
@@ -217,7 +238,8 @@ class Sweep:
 
         Raises:
             InputError: A name or a value is wrong. There is one problem for each.
-            SweepsError: No process runs the sweep, the sweep takes no configurations, or the process does not answer.
+            SweepsError: No process runs the sweep, the sweep takes no configurations, or the
+                process does not answer.
         """
         trial = self._control(timeout).enqueue(params).trial
         assert trial is not None
@@ -230,8 +252,9 @@ class Sweep:
         """Return the importance of each dimension for the first objective, by Optuna's PED-ANOVA.
 
         Returns:
-            The importances by dimension, the largest first. They add up to 1. `attrs["basis"]` describes the values from which they were
-            computed. If the importances are unknown, the series is empty, and `attrs["unknown"]` gives the reason.
+            The importances by dimension, the largest first. They add up to 1. `attrs["basis"]`
+            describes the values from which they were computed. If the importances are unknown, the
+            series is empty, and `attrs["unknown"]` gives the reason.
         """
         from sweeps.controller.sweep_comparison import sweep_importance
 
@@ -243,11 +266,13 @@ class Sweep:
     def plot_history(self) -> plotly.graph_objects.Figure:
         """Plot the value of each trial in the order of the trials, and the best value so far.
 
-        As in every plot, a point, a line or a bar has the trial's id, which a notebook shows when the mouse is over it. If there is nothing
-        to draw yet, the figure is empty, and its caption gives the reason.
+        As in every plot, a point, a line or a bar has the trial's id, which a notebook shows when
+        the mouse is over it. If there is nothing to draw yet, the figure is empty, and its caption
+        gives the reason.
 
         Returns:
-            A figure of the package Plotly. `show()` shows it, and `write_html(file)` and `write_image(file)` write it to a file.
+            A figure of the package Plotly. `show()` shows it, and `write_html(file)` and
+            `write_image(file)` write it to a file.
         """
         return self._plot("history")
 
@@ -255,7 +280,8 @@ class Sweep:
         """Plot the values that trials reported for the leading metric, by step.
 
         Args:
-            trials: Numbers or ids of trials, or `best`. By default, the running trials and the best 30 trials.
+            trials: Numbers or ids of trials, or `best`. By default, the running trials and the best
+                30 trials.
 
         Raises:
             InputError: There is no such trial.
@@ -272,8 +298,9 @@ class Sweep:
     def plot_parallel_coordinates(self) -> plotly.graph_objects.Figure:
         """Plot parallel coordinates: one line for each trial, and one axis for the objective and for each dimension.
 
-        If there are more than 10 dimensions, the 10 most important ones are shown.
-        Dimensions like `loguniform` have logarithmic axes. A trial in which a dimension was not active is at `not set`.
+        If there are more than 10 dimensions, the 10 most important ones are shown. Dimensions like
+        `loguniform` have logarithmic axes. A trial in which a dimension was not active is at `not
+        set`.
         """
         return self._plot("parallel")
 
@@ -281,7 +308,8 @@ class Sweep:
         """Plot the objective by the value of one dimension.
 
         Args:
-            dimension: Name of the dimension, such as `params.eta` or `eta`. By default, the most important one.
+            dimension: Name of the dimension, such as `params.eta` or `eta`. By default, the most
+                important one.
 
         Raises:
             InputError: The space has no such dimension.
@@ -294,7 +322,8 @@ class Sweep:
         """Plot the objective by the values of two dimensions, as a contour.
 
         Args:
-            x: Name of one dimension, such as `params.eta` or `eta`. By default, the most important one.
+            x: Name of one dimension, such as `params.eta` or `eta`. By default, the most important
+                one.
             y: Name of the other dimension. By default, the next most important one.
 
         Raises:
@@ -323,10 +352,12 @@ class Sweep:
         """Compare this sweep with others: results, regret, spaces, importances and best configurations.
 
         Args:
-            others: The other sweeps, as `sweeps.open` returns or takes them. Names are looked up in the folder that has this sweep.
+            others: The other sweeps, as `sweeps.open` returns or takes them. Names are looked up in
+                the folder that has this sweep.
 
         Returns:
-            The comparison. `frames()` returns its parts as DataFrames, and a notebook shows it as tables.
+            The comparison. `frames()` returns its parts as DataFrames, and a notebook shows it as
+            tables.
         """
         from sweeps.controller.sweep_comparison import compared
         from sweeps.sweep_report.comparison import compare
@@ -342,14 +373,17 @@ class Sweep:
 
         Args:
             trial: Number or id of the trial. The default is the best trial.
-            how: Options of the command `sweeps export`: `top`, `pareto`, `refit`, `latest`, `ensemble`, `output`, `trust`, `cpus` and
-                `gpus`. For example, `refit=True` trains the trial again on the train and valid rows together.
+            how: Options of the command `sweeps export`: `top`, `pareto`, `refit`, `latest`,
+                `ensemble`, `output`, `trust`, `cpus` and `gpus`. For example, `refit=True` trains
+                the trial again on the train and valid rows together.
 
         Returns:
-            The bundles, the best trial first. Each has the `path` of its folder, which `sweeps.load_bundle` takes, and `notes`.
+            The bundles, the best trial first. Each has the `path` of its folder, which
+            `sweeps.load_bundle` takes, and `notes`.
 
         Raises:
-            InputError: There is no such trial, its checkpoint was deleted, the options contradict each other, or the output exists.
+            InputError: There is no such trial, its checkpoint was deleted, the options contradict
+                each other, or the output exists.
             SweepLocked: The sweep is running.
             BundleError: The predictions of the bundle differ from the predictions during training.
             SweepFailed: The training loop failed during the refit.
@@ -380,9 +414,11 @@ def open(sweep: str | os.PathLike[str], *, dir: str | os.PathLike[str] | None = 
     """Open a sweep for reading.
 
     Args:
-        sweep: The sweep's folder, its name in the root (or the beginning of its name), or `latest`. Or the address of a sweep in a store,
-            such as `s3://BUCKET/PREFIX/SWEEP`, whose files are then copied to a folder in the root.
-        dir: Root folder of all sweeps, or the address of all sweeps; by default `sweeps-runs` in the working directory.
+        sweep: The sweep's folder, its name in the root (or the beginning of its name), or `latest`.
+            Or the address of a sweep in a store, such as `s3://BUCKET/PREFIX/SWEEP`, whose files
+            are then copied to a folder in the root.
+        dir: Root folder of all sweeps, or the address of all sweeps; by default `sweeps-runs` in
+            the working directory.
 
     Raises:
         InputError: No sweep matches, or several sweeps match.
@@ -392,7 +428,10 @@ def open(sweep: str | os.PathLike[str], *, dir: str | os.PathLike[str] | None = 
 
 
 def _column(values: list[Any]) -> pd.Series:
-    """Return a dimension's values as a column of type boolean, Int64, float64, str or object. None becomes a missing value."""
+    """Return a dimension's values as a column of type boolean, Int64, float64, str or object.
+
+    None becomes a missing value.
+    """
     kinds = {type(v) for v in values if v is not None}
     if kinds == {bool}:
         return pd.Series(values, dtype="boolean")

@@ -29,7 +29,8 @@ def compare_sweeps(sweeps: Sequence[str], root: str | Path) -> Comparison:
         root: Root folder or address of all sweeps.
 
     Raises:
-        InputError: There are fewer than two sweeps, a sweep does not exist or is given twice, or no sweep has a trial.
+        InputError: There are fewer than two sweeps, a sweep does not exist or is given twice, or no
+            sweep has a trial.
     """
     found = [find(sweep, root) for sweep in sweeps]
     if len(found) < 2:
@@ -46,7 +47,10 @@ def compare_sweeps(sweeps: Sequence[str], root: str | Path) -> Comparison:
 
 
 def compared(folder: Path) -> ComparedSweep:
-    """Read a sweep from its folder, to compare it with others. A file that cannot be read becomes a problem in the comparison."""
+    """Read a sweep from its folder, to compare it with others.
+
+    A file that cannot be read becomes a problem in the comparison.
+    """
     summary, problems = summarize(folder), list[str]()
     problems += [str(problem) for problem in summary.problems]
     study: Record | None = None
@@ -78,7 +82,10 @@ def sweep_importance(study: Record | None, space: Space) -> Importance:
 
 
 def space_or_none(folder: Path, problems: list[str]) -> Space | None:
-    """Return the saved space of a sweep; None if it cannot be read. The reason is then added to `problems`."""
+    """Return the saved space of a sweep; None if it cannot be read.
+
+    The reason is then added to `problems`.
+    """
     try:
         return recorded_space(folder)
     except InputError as e:

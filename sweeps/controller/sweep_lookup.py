@@ -23,9 +23,10 @@ def find(sweep: str | Path, root: Path) -> Path:
     """Return the folder of a sweep.
 
     Args:
-        sweep: The sweep's folder; the name of this folder in the root, such as `churn-20260102-120000`; the beginning of this name; or
-            `latest`. A name without date and time, such as `churn`, selects the newest sweep of that name. `ROOT/NAME` selects a sweep in
-            another root folder.
+        sweep: The sweep's folder; the name of this folder in the root, such as
+            `churn-20260102-120000`; the beginning of this name; or `latest`. A name without date
+            and time, such as `churn`, selects the newest sweep of that name. `ROOT/NAME` selects a
+            sweep in another root folder.
         root: Root folder of all sweeps.
 
     Raises:
@@ -48,7 +49,10 @@ def _find(sweep: str | Path, root: Path) -> Path:
 
 
 def _find_name(name: str, root: Path, given: str) -> Path:
-    """Return the folder of a sweep in a root folder; see `find`. `given` is the user's text for messages."""
+    """Return the folder of a sweep in a root folder; see `find`.
+
+    `given` is the user's text for messages.
+    """
     names = sorted(f.parent.name for f in root.glob(f"*/{ORIGIN}")) if root.is_dir() else []
     if name == "latest" and names:
         return _newest(root / n for n in names)
@@ -63,7 +67,8 @@ def _find_name(name: str, root: Path, given: str) -> Path:
     if matching:
         raise InputError(
             given,
-            f"the names of several sweeps in {root} start with this text: {', '.join(matching[:5])}; give more of the name",
+            f"the names of several sweeps in {root} start with this text: "
+            f"{', '.join(matching[:5])}; give more of the name",
         )
     hint = did_you_mean(name, names[-5:]) if names else f"{root} has no sweeps"
     raise InputError(
@@ -72,10 +77,13 @@ def _find_name(name: str, root: Path, given: str) -> Path:
 
 
 def bundle_of(bundle: str | Path, root: Path) -> Path:
-    """Return the folder of a bundle. This function does not check that the folder holds a valid bundle.
+    """Return the folder of a bundle.
+
+    This function does not check that the folder holds a valid bundle.
 
     Args:
-        bundle: The bundle's folder, or a sweep in any form that `find` accepts. A sweep selects the bundle of its best trial.
+        bundle: The bundle's folder, or a sweep in any form that `find` accepts. A sweep selects the
+            bundle of its best trial.
         root: Root folder of all sweeps.
 
     Raises:
@@ -123,7 +131,8 @@ def _refuse_long_path(name: str) -> None:
     ):
         raise InputError(
             f"{name[:40]}...",
-            f"the path has {len(name):,} characters, but a path may have at most 4,095 bytes, and each name in it at most 255",
+            f"the path has {len(name):,} characters, but a path may have at most 4,095 bytes, and "
+            "each name in it at most 255",
         )
 
 

@@ -21,15 +21,19 @@ DIMENSIONS = ("name", "x", "y")
 
 
 def plot(folder: Path, key: str, **options: Any) -> plotly.graph_objects.Figure:
-    """Return a figure of a sweep. If there is nothing to draw, the figure is empty, and its caption gives the reason.
+    """Return a figure of a sweep.
+
+    If there is nothing to draw, the figure is empty, and its caption gives the reason.
 
     Args:
         folder: The sweep's folder.
         key: A key of `sweep_report.plots.FIGURES`.
-        options: Options of the figure. Dimensions are given by their names, such as `params.eta`, or by their short names, such as `eta`.
+        options: Options of the figure. Dimensions are given by their names, such as `params.eta`,
+            or by their short names, such as `eta`.
 
     Raises:
-        InputError: The space has no such dimension, or its number of objectives does not fit the figure.
+        InputError: The space has no such dimension, or its number of objectives does not fit the
+            figure.
     """
     from sweeps.sweep_report import plots
     from sweeps.sweep_report.figures import Figure, read_plot_data
@@ -40,16 +44,25 @@ def plot(folder: Path, key: str, **options: Any) -> plotly.graph_objects.Figure:
         return Figure(key, key.capitalize(), note=plots.NO_VALUES).to_plotly()
     chosen = [checked[name] for name in DIMENSIONS if checked.get(name) is not None]
     if absent := set(chosen) - {d.name for d in data.sampled}:
-        note = f"There is nothing to draw, because no trial with a value has the dimension {', '.join(sorted(absent))}."
+        note = (
+            "There is nothing to draw, because no trial with a value has the dimension "
+            f"{', '.join(sorted(absent))}."
+        )
         return Figure(key, key.capitalize(), note=note).to_plotly()
     return plots.figure(data, key, **checked).to_plotly()
 
 
 def check_options(space: Space, key: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a figure with full names of dimensions. Raise InputError if the figure cannot be made for this space."""
+    """Return the options of a figure with full names of dimensions.
+
+    Raise InputError if the figure cannot be made for this space.
+    """
     count = len(space.objectives)
     if key == "pareto" and count not in (2, 3):
-        text = f"needs a sweep with two or three objectives, but this sweep has {count}; `plot_history()` shows the first objective"
+        text = (
+            f"needs a sweep with two or three objectives, but this sweep has {count}; "
+            "`plot_history()` shows the first objective"
+        )
         raise InputError("plot_pareto", text)
     checked = {
         name: dimension_of(space, name, value) if name in DIMENSIONS else value
@@ -63,7 +76,9 @@ def check_options(space: Space, key: str, options: Mapping[str, Any]) -> dict[st
 
 
 def dimension_of(space: Space, place: str, name: str | None) -> str | None:
-    """Return the full name of a dimension. Return None if `name` is None, which stands for a default.
+    """Return the full name of a dimension.
+
+    Return None if `name` is None, which stands for a default.
 
     Args:
         space: The search space.

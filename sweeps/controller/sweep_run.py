@@ -69,12 +69,15 @@ class SweepRun:
         first_began: When the first process started the sweep, in seconds since the epoch.
         address: Address of a Ray cluster; None starts Ray on this machine.
         tracking_uri: MLflow tracking URI; None selects a SQLite file in the root.
-        on_progress: Function to call with a `SweepStatus` a few times a second. None shows a live view in notebooks only.
-        trust: True to read pickles in the sweep's folder even if they are not signed with this user's key.
+        on_progress: Function to call with a `SweepStatus` a few times a second. None shows a live
+            view in notebooks only.
+        trust: True to read pickles in the sweep's folder even if they are not signed with this
+            user's key.
         trackers: All trackers except MLflow.
         share: The CPUs and GPUs that the sweep may use. Set it before `run`.
         notes: Lines that the live view of a notebook shows above the sweep.
-        ends: When the whole command must end, by the monotonic clock. None if only the limits of the space count.
+        ends: When the whole command must end, by the monotonic clock. None if only the limits of
+            the space count.
     """
 
     space: Space
@@ -111,16 +114,20 @@ class SweepRun:
     # Resume
 
     def resume(self, changed: bool) -> SweepResult | None:
-        """Open the study, and clean up after the process that ran the sweep before. If the sweep is not new, call this method before `run`.
+        """Open the study, and clean up after the process that ran the sweep before.
+
+        If the sweep is not new, call this method before `run`.
 
         Args:
             changed: True if the user passed new limits or additional trials.
 
         Returns:
-            The result that an earlier process saved, if there are no more trials to run. None if `run` must be called.
+            The result that an earlier process saved, if there are no more trials to run. None if
+            `run` must be called.
 
         Raises:
-            UntrustedFile: A trial would continue from a checkpoint with a pickle that this user's key has not signed.
+            UntrustedFile: A trial would continue from a checkpoint with a pickle that this user's
+                key has not signed.
         """
         with logging_setup.redirect_to_file(self.folder / "sweep.log"):
             ended = crash_cleanup.end_leftover_ray(self.folder) + child_processes.end(
@@ -161,12 +168,15 @@ class SweepRun:
     def _earlier_result(
         self, search: SearchLoop, earlier: dict[str, Any], limit: str | None
     ) -> SweepResult:
-        """Return the saved result with a note that no trials are left. Send MLflow the data that its server did not receive.
+        """Return the saved result with a note that no trials are left.
+
+        Send MLflow the data that its server did not receive.
 
         Args:
             search: The sweep's search, opened again.
             earlier: Content of `result.json`.
-            limit: The limit that forbids further trials, such as `limits.timeout`. None if there is no such limit.
+            limit: The limit that forbids further trials, such as `limits.timeout`. None if there is
+                no such limit.
         """
         reason: str | None = earlier.get("reason")
         if (
@@ -216,7 +226,10 @@ class SweepRun:
     # Run
 
     def run(self) -> SweepResult:
-        """Run the sweep. This process must hold the lock on the sweep's folder. While the sweep runs, stdout goes to its log."""
+        """Run the sweep. This process must hold the lock on the sweep's folder.
+
+        While the sweep runs, stdout goes to its log.
+        """
         with live_view(self.on_progress, self.notes) as show:
             self._publish_status = _with_stdout(show) if show else self._publish_status
             result = self._run_logged()
@@ -225,7 +238,10 @@ class SweepRun:
             return result
 
     def _run_logged(self) -> SweepResult:
-        hint = f"everything that the study has recorded is safe; to continue the sweep: {resume_command(self.folder)}"
+        hint = (
+            "everything that the study has recorded is safe; to continue the sweep: "
+            f"{resume_command(self.folder)}"
+        )
         with logging_setup.redirect_to_file(self.folder / "sweep.log"), self._interrupt.listening():
             try:
                 with mirrored(self.folder) as self._mirror:
@@ -335,13 +351,17 @@ class SweepRun:
         return self._search_loop.store.data if self._search_loop is not None else None
 
     def _search(self, session: SweepSession, trackers: TrackerHub, start: float) -> Conclusion:
-        """Search the space and export the best trial. `start` is how long the start of the session took, in seconds."""
+        """Search the space and export the best trial.
+
+        `start` is how long the start of the session took, in seconds.
+        """
         from sweeps.controller import tune_search
         from sweeps.controller.controller import SweepController
         from sweeps.search.cells import first_shapes
 
         space, max_trials = self.space, most_trials(self.space)
-        # If trials differ in size, one more than fits waits for workers, because a small trial may start before a large one that waits.
+        # If trials differ in size, one more than fits waits for workers, because a small trial may
+        # start before a large one that waits.
         waiting = int(len({frozenset(shape.total.items()) for shape in space.shapes}) > 1)
 
         def slots_of(total: Mapping[str, float]) -> int:
@@ -402,7 +422,10 @@ class SweepRun:
         )
 
     def _deadline(self, session: SweepSession, start: float) -> Deadline | None:
-        """Return when the command must end, and how large the final training is. None if the user gave no `--minutes`."""
+        """Return when the command must end, and how large the final training is.
+
+        None if the user gave no `--minutes`.
+        """
         if self.ends is None:
             return None
         growth = None
@@ -457,7 +480,10 @@ class SweepRun:
         self._publish_stage("reading the data", messages)
 
     def _publish_stage(self, stage: str, messages: tuple[str, ...] = ()) -> None:
-        """Publish a status with the current phase of the sweep, and messages. Call this method only before the first trial starts."""
+        """Publish a status with the current phase of the sweep, and messages.
+
+        Call this method only before the first trial starts.
+        """
         if self._search_loop is not None:
             total = self._search_loop.queue.known_total
         else:
@@ -481,7 +507,10 @@ class SweepRun:
     def _save_result(
         self, concluded: Conclusion, notes: tuple[str, ...], trackers: TrackerHub
     ) -> SweepResult:
-        """Add `notes` to the result, write `result.json`, and return the result. The notes name the trackers that missed events."""
+        """Add `notes` to the result, write `result.json`, and return the result.
+
+        The notes name the trackers that missed events.
+        """
         result = concluded.result
         for note in notes:
             result = result.with_note(note)
@@ -490,7 +519,8 @@ class SweepRun:
                 trackers.mlflow, trackers.mlflow_complete, result, concluded.ended
             )
         result = result.with_note(
-            "MLflow has no runs of this sweep, because `trackers` in the space file does not list `mlflow`"
+            "MLflow has no runs of this sweep, because `trackers` in the space file does not list "
+            "`mlflow`"
         )
         write_text(SweepFolder(self.folder).result, result.as_text())
         return result
@@ -511,7 +541,11 @@ class SweepRun:
 
     @property
     def _absolute_tracking_uri(self) -> str:
-        """MLflow's tracking URI. The path of a SQLite file is made absolute, because workers run in other working directories."""
+        """MLflow's tracking URI.
+
+        The path of a SQLite file is made absolute, because workers run in other working
+        directories.
+        """
         from sweeps.tracking import default_uri
 
         uri = self.tracking_uri or default_uri(self.root)
@@ -551,7 +585,8 @@ def _with_stdout(callback: StatusCallback) -> StatusCallback:
 def _open_search(folder: Path, space: Space) -> SearchLoop:
     from sweeps.search.search_loop import SearchLoop
 
-    # With 10,000 trials, garbage collection takes a quarter of the time, because each collection scans all loaded trials.
+    # With 10,000 trials, garbage collection takes a quarter of the time, because each collection
+    # scans all loaded trials.
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,7 @@
-"""Summarize sweeps from their folders, for `ls` and `show`. The functions write nothing, and the sweeps may be running."""
+"""Summarize sweeps from their folders, for `ls` and `show`.
+
+The functions write nothing, and the sweeps may be running.
+"""
 
 from __future__ import annotations
 
@@ -37,20 +40,24 @@ class SweepSummary:
         state: "running", "paused", "finished", "failed", "interrupted", "killed" if the process
             that ran the sweep died, or "unreadable" if the folder has another format than this
             version reads.
-        trials: Number of trials by state: `completed`, `pruned`, `failed`, `running`, `interrupted`, or `paused` if the scheduler has
-            paused trials. It is empty before the first trial. In a running sweep, trials that do not train yet are counted under the first
-            word of their stage, such as `waiting`.
-        total: Expected number of trials in the whole sweep. It may change while the sweep runs. None if it is not known.
-        best: Id and value of the best trial. None if no trial has a value yet, or if there are several objectives.
+        trials: Number of trials by state: `completed`, `pruned`, `failed`, `running`,
+            `interrupted`, or `paused` if the scheduler has paused trials. It is empty before the
+            first trial. In a running sweep, trials that do not train yet are counted under the
+            first word of their stage, such as `waiting`.
+        total: Expected number of trials in the whole sweep. It may change while the sweep runs.
+            None if it is not known.
+        best: Id and value of the best trial. None if no trial has a value yet, or if there are
+            several objectives.
         metric: Metric of the first objective; None if no file in the folder names it.
         began: When the sweep started, in seconds since the epoch.
         result: The JSON object that `sweeps run --json` printed; None if the sweep has not ended.
         algorithm: Algorithm of the search, such as `tpe`; None if no file in the folder names it.
-        stages: Stage of each trial that does not train yet or is silent, by id, such as `waiting for workers`,
-            `waiting since 14:03:12 for nodes: ...` or `silent: rank 1 has not reported for 310 s; ...`. It is empty if the sweep does
-            not run.
+        stages: Stage of each trial that does not train yet or is silent, by id, such as `waiting
+            for workers`, `waiting since 14:03:12 for nodes: ...` or `silent: rank 1 has not
+            reported for 310 s; ...`. It is empty if the sweep does not run.
         problems: Messages about the damaged files in the folder.
-        store: Address of the sweep in S3-compatible storage; None if the sweep is only in its folder.
+        store: Address of the sweep in S3-compatible storage; None if the sweep is only in its
+            folder.
         learned_from: Text about each earlier sweep from which the sweep learns.
         is_copy: True if the folder is a temporary copy of the sweep in the store.
     """
@@ -77,7 +84,10 @@ class SweepSummary:
         return self.state in ("running", "paused")
 
     def state_of(self, trial: TrialRecord) -> str:
-        """Return a trial's state in one word. This is `WAITING`, for example, if the trial waits for workers (see `stages`)."""
+        """Return a trial's state in one word.
+
+        This is `WAITING`, for example, if the trial waits for workers (see `stages`).
+        """
         state = trial_state(trial, self.is_running)
         return (
             _first_word(self.stages.get(trial.id, state)).upper() if state == "RUNNING" else state
@@ -210,7 +220,10 @@ def _state(running: bool, study: Record | None, result: dict[str, Any] | None) -
 def _read_study(
     folder: Path, reader: RecordReader | None
 ) -> tuple[Record | None, tuple[Problem, ...]]:
-    """Return the study and its problems. The study is None if it does not exist yet, is damaged, or its database cannot be reached."""
+    """Return the study and its problems.
+
+    The study is None if it does not exist yet, is damaged, or its database cannot be reached.
+    """
     from sweeps.study import record
 
     try:
@@ -259,5 +272,6 @@ def _damaged_files(folder: Path) -> Iterator[Problem]:
     if error := result_file_error(paths.result):
         yield Problem(
             str(paths.result),
-            f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be resumed",
+            f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be "
+            "resumed",
         )

@@ -1,4 +1,7 @@
-"""The columns of a sweep's table of trials, and the order of its rows. The terminal and notebooks show this table."""
+"""The columns of a sweep's table of trials, and the order of its rows.
+
+The terminal and notebooks show this table.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,8 @@ def further_columns(study: Record) -> list[Column]:
     return columns + [Column(name, _short(name), _param(name)) for name in constants]
 
 
-# Each of these functions returns a function, so that a loop does not change the name that an earlier column uses.
+# Each of these functions returns a function, so that a loop does not change the name that an
+# earlier column uses.
 
 
 def _objective(i: int) -> Callable[[TrialRecord], Any]:
@@ -163,8 +167,9 @@ def sorted_trials(study: Record, sweep: SweepSummary, by: str | None = None) -> 
     Args:
         study: Record of the sweep's trials.
         sweep: The sweep.
-        by: Name of the column to sort by, the smallest value first. With `-` before the name, the largest value comes first. Trials
-            without a value come last. None sorts the best trial first.
+        by: Name of the column to sort by, the smallest value first. With `-` before the name, the
+            largest value comes first. Trials without a value come last. None sorts the best trial
+            first.
 
     Raises:
         InputError: There is no such column.

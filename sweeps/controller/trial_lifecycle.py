@@ -1,4 +1,7 @@
-"""Start, continue, pause and end trials. Each change is passed on to the study, the worker pool, the trackers and the live view."""
+"""Start, continue, pause and end trials.
+
+Each change is passed on to the study, the worker pool, the trackers and the live view.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ class TrialLifecycle:
     """Moves trials from one state to the next.
 
     Args:
-        search: The sweep's search, which holds the study, the trial queue, the sampler and the scheduler.
+        search: The sweep's search, which holds the study, the trial queue, the sampler and the
+            scheduler.
         pool: Handle of the worker pool.
         trackers: Hub that receives the events of the trials.
         began: Start of the sweep by the monotonic clock, moved forward by the length of all breaks
@@ -41,7 +45,8 @@ class TrialLifecycle:
 
     Attributes:
         progress: Running and ended trials, from which the live view is made.
-        cleaner: Deletes checkpoints that need not be kept; None if the space file keeps all checkpoints.
+        cleaner: Deletes checkpoints that need not be kept; None if the space file keeps all
+            checkpoints.
         notes: Notes for the sweep's result about reports; see `notes_about`.
     """
 
@@ -107,7 +112,10 @@ class TrialLifecycle:
         self.progress.on_reports(trial, progress.attempts, new)
 
     def pause(self, trial: str) -> None:
-        """Let a trial give up its workers. The trial can continue later from its checkpoint; see `resume`."""
+        """Let a trial give up its workers.
+
+        The trial can continue later from its checkpoint; see `resume`.
+        """
         number = self.progress.running[trial].trial.number
         self.progress.on_end(trial, self._search.tell(number, State.RUNNING))
         self._trackers.publish(
@@ -116,7 +124,10 @@ class TrialLifecycle:
         self._pool.forget.remote(trial)
 
     def perturb(self, live: LiveTrial, step: int) -> bool:
-        """Let the scheduler decide at a perturbation step. Return True if the trial must continue from another trial's checkpoint."""
+        """Let the scheduler decide at a perturbation step.
+
+        Return True if the trial must continue from another trial's checkpoint.
+        """
         if self._search.decide(live.trial.number, step).action is not Action.EXPLOIT:
             return False
         change = live.lineage[-1]
@@ -130,10 +141,12 @@ class TrialLifecycle:
     def perturb_running(self, trial: str, step: int) -> None:
         """Let the scheduler decide about a trial that waits at a perturbation step, and send the decision to the pool.
 
-        The trial then continues: either unchanged, or from another trial's checkpoint with new parameters.
+        The trial then continues: either unchanged, or from another trial's checkpoint with new
+        parameters.
         """
         live = self._store.live_trial(self.progress.running[trial].trial.number)
-        # A trial that lost its workers after this step reaches the step again. The decision has then been made already.
+        # A trial that lost its workers after this step reaches the step again. The decision has
+        # then been made already.
         if step > live.decided_rung and self.perturb(live, step):
             self.progress.on_change(live.trial)
             self._pool.renew.remote(live.trial, step, self._resume_state(live))
@@ -142,9 +155,12 @@ class TrialLifecycle:
         self._store.sync()
 
     def restart_running(self) -> None:
-        """Pass all running trials to a pool that Ray has restarted. They continue from their checkpoints.
+        """Pass all running trials to a pool that Ray has restarted.
 
-        The lost attempts do not count towards `limits.max_failures`, because no trial can have caused the restart.
+        They continue from their checkpoints.
+
+        The lost attempts do not count towards `limits.max_failures`, because no trial can have
+        caused the restart.
         """
         for running in self.progress.running.values():
             live = self._store.live_trial(running.trial.number)
@@ -162,7 +178,8 @@ class TrialLifecycle:
 
         Args:
             trial: The trial's id.
-            state: State of the trial at its end. It is RUNNING if the trial was interrupted and can be resumed.
+            state: State of the trial at its end. It is RUNNING if the trial was interrupted and can
+                be resumed.
             error: Error with which the trial failed; None if it did not fail.
             reason: Reason why the trial was stopped; None if it was not stopped.
             final: Metrics of the finished model; None if the loop reported none.
@@ -178,7 +195,8 @@ class TrialLifecycle:
             self._clean_after(self.cleaner, ended, result)
 
     def _clean_after(self, cleaner: CheckpointCleaner, ended: Trial, result: Result) -> None:
-        self._store.sync()  # After a power failure, the study must not name a checkpoint that the cleaner has deleted.
+        # After a power failure, the study must not name a checkpoint that the cleaner has deleted.
+        self._store.sync()
         latest = self._store.live_trial(ended.number).checkpoint
         cleaner.trial_ended(
             (ended.number, ended.repeat_of, result, Path(latest.path).name if latest else None)
@@ -211,10 +229,12 @@ def notes_about(trial: str, report: Report) -> dict[str, str]:
         if (logged := loop_name(name)) != name:
             meaning = ", which objectives and constraints mean" if name in COSTS else ""
             notes[name] = (
-                f"the loop's metric `{name}` is logged as `{logged}`, because sweeps has its own `{name}`{meaning}"
+                f"the loop's metric `{name}` is logged as `{logged}`, because sweeps has its own "
+                f"`{name}`{meaning}"
             )
     if UNREADABLE_LINE in report.metrics:
         notes[UNREADABLE_LINE] = (
-            f"trial {trial} printed a report that cannot be read, so step {report.step} has the value nan; the trial's log shows the line"
+            f"trial {trial} printed a report that cannot be read, so step {report.step} has the "
+            "value nan; the trial's log shows the line"
         )
     return notes

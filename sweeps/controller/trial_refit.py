@@ -43,13 +43,15 @@ def refitted(
         study_store: The sweep's study.
         number: Number of the trial.
         roots: Folders from which the user's modules are imported.
-        wanted: The CPUs and GPUs that the training may use. By default, these are the CPUs and GPUs that the sweep may use.
+        wanted: The CPUs and GPUs that the training may use. By default, these are the CPUs and GPUs
+            that the sweep may use.
 
     Yields:
         The new model. Its files exist until the `with` block ends.
 
     Raises:
-        InputError: The data has changed, or the trial needs more resources than there are. See also `trained_again`.
+        InputError: The data has changed, or the trial needs more resources than there are. See also
+            `trained_again`.
         SweepFailed: See `trained_again`.
         BundleError: See `trained_again`.
     """
@@ -87,16 +89,19 @@ def trained_again(
 ) -> Iterator[Refitted]:
     """Train a trial again on the rows of several splits, with the same parameters, seed, workers and fraction of the rows.
 
-    The splits are `Space.refit_splits`. The new training ends at the step of the trial's best model. An export without a refit contains
-    this model. After a cross-validation, it ends at the mean over the folds of the best step. If the scheduler counts rows, the loop runs
-    once, on all rows, and ends at the best step of the loop's last run. The loop finds the step in `Current.max_t`. The preprocessing chain
-    is fitted again, on the same rows. The sweep itself does not change.
+    The splits are `Space.refit_splits`. The new training ends at the step of the trial's best
+    model. An export without a refit contains this model. After a cross-validation, it ends at the
+    mean over the folds of the best step. If the scheduler counts rows, the loop runs once, on all
+    rows, and ends at the best step of the loop's last run. The loop finds the step in
+    `Current.max_t`. The preprocessing chain is fitted again, on the same rows. The sweep itself
+    does not change.
 
-    If test is one of the splits, another model is scored on test. After a cross-validation, this model is trained first, on the other
-    splits, because the search has no model.
+    If test is one of the splits, another model is scored on test. After a cross-validation, this
+    model is trained first, on the other splits, because the search has no model.
 
     Args:
-        session: A session that has loaded the data and runs no trial. It cannot run trials of the search afterwards.
+        session: A session that has loaded the data and runs no trial. It cannot run trials of the
+            search afterwards.
         study_store: The sweep's study.
         number: Number of the trial.
         why_stop: See `train_once`.
@@ -137,14 +142,16 @@ def checked_steps(study_store: StudyStore, number: int) -> int:
     """Return the number of steps for which a trial is trained again.
 
     Raises:
-        InputError: The trial reported no value, or the scheduler copies checkpoints between trials, as `pbt` does.
+        InputError: The trial reported no value, or the scheduler copies checkpoints between trials,
+            as `pbt` does.
     """
     from sweeps.search.plugins import scheduler_of
 
     scheduler = study_store.space.scheduler
     if scheduler_of(scheduler).perturbs:
         text = (
-            f"does not work with the scheduler {scheduler.name}, whose trials copy checkpoints of other trials and "
+            f"does not work with the scheduler {scheduler.name}, whose trials copy checkpoints of "
+            "other trials and "
             "change their own parameters"
         )
         raise InputError("--refit", text)
@@ -165,7 +172,10 @@ def _train(
     rows: RefitRows,
     why_stop: Callable[[], str | None],
 ) -> Checkpoint:
-    """Train a trial for a number of steps. Return the checkpoint of the last step, which is in the folder of `rows`."""
+    """Train a trial for a number of steps.
+
+    Return the checkpoint of the last step, which is in the folder of `rows`.
+    """
     import ray
 
     # No time limits: the sweep's time limits were chosen for fewer rows.
@@ -190,14 +200,18 @@ def _train(
 
 
 def steps_of(result: Result) -> int | None:
-    """Return the step of the model in the trial's best checkpoint. Without a checkpoint, return the best step, which may be None."""
+    """Return the step of the model in the trial's best checkpoint.
+
+    Without a checkpoint, return the best step, which may be None.
+    """
     return result.best_step if result.checkpoint is None else result.checkpoint.best_step
 
 
 def steps_to_train(folder: Path, space: Space, study_store: StudyStore, number: int) -> int | None:
     """Return the number of the loop's steps in a refit; None if the trial reported no value.
 
-    If the trial ran its loop several times, this is the loop's best step in the last run, or the mean of these steps over the folds.
+    If the trial ran its loop several times, this is the loop's best step in the last run, or the
+    mean of these steps over the folds.
 
     Args:
         folder: The sweep's folder.
@@ -231,10 +245,14 @@ def last_checkpoint(trial: str, end: Progress, steps: int) -> Checkpoint:
         raise SweepFailed(f"trial {trial} failed when it was trained again:\n{end.error}")
     if end.best is None:
         raise BundleError(
-            f"trial {trial} saved no checkpoint when it was trained again, so there is nothing to export"
+            f"trial {trial} saved no checkpoint when it was trained again, so there is nothing to "
+            "export"
         )
     if end.best.best_step != steps:
-        problem = f"its loop saved the model of step {end.best.best_step} instead of the model of the last step, {steps}"
+        problem = (
+            f"its loop saved the model of step {end.best.best_step} instead of the model of the "
+            f"last step, {steps}"
+        )
         raise BundleError(
             f"trial {trial} was trained again, but {problem}; see `Current.better` of sweeps.trial"
         )

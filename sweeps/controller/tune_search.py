@@ -1,4 +1,7 @@
-"""Run the trials of a sweep with Ray Tune. The controller decides which trials start, continue and stop."""
+"""Run the trials of a sweep with Ray Tune.
+
+The controller decides which trials start, continue and stop.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ def run(controller: SweepController, concurrency: int) -> None:
 
     Args:
         controller: The controller of the sweep.
-        concurrency: Largest number of trials that Ray Tune starts in parallel. If the cluster is too small for all of them, some wait for
-            workers.
+        concurrency: Largest number of trials that Ray Tune starts in parallel. If the cluster is
+            too small for all of them, some wait for workers.
 
     Raises:
         SweepsError: Ray ended processes of the sweep, because a node ran low on memory.
@@ -50,7 +53,8 @@ def run(controller: SweepController, concurrency: int) -> None:
             name="tune",
             storage_path=str(controller.folder),
             verbose=0,
-            progress_reporter=tune.CLIReporter(),  # In a notebook, Ray Tune's default would clear the output of the cell.
+            # In a notebook, Ray Tune's default would clear the output of the cell.
+            progress_reporter=tune.CLIReporter(),
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )
@@ -64,7 +68,10 @@ def run(controller: SweepController, concurrency: int) -> None:
             e
         ):  # A cluster's memory monitor kills small processes first, such as those of Ray Tune.
             log.exception("a node ran low on memory")
-            text = "Ray ended processes of the sweep, because a node ran low on memory. The study is safe. To continue the sweep with fewer"
+            text = (
+                "Ray ended processes of the sweep, because a node ran low on memory. The study is "
+                "safe. To continue the sweep with fewer"
+            )
             hint = f"{resume_command(controller.folder)} --set limits.max_concurrent_trials=N"
             raise SweepsError(f"{text} trials at once: {hint}") from None
         raise

@@ -20,7 +20,8 @@ from sweeps.study.record import Record, RecordReader, TrialRecord
 
 # Seconds between two looks at the files of a sweep.
 LOOK_EVERY = 0.3
-# Seconds between two looks at a sweep whose study is in a database, or whose files must be copied from a store.
+# Seconds between two looks at a sweep whose study is in a database, or whose files must be copied
+# from a store.
 SLOW_LOOK_EVERY = 3.0
 # After a look that took some time, the next look waits at least this many times as long.
 REST = 4.0
@@ -84,7 +85,9 @@ def _max_t(folder: Path) -> int | None:
 def status_of(
     summary: SweepSummary, study: Record | None, max_t: int | None, now: float
 ) -> SweepStatus:
-    """Return the status of a running sweep. The resources in use and the time left are not known outside the sweep's process. Pure.
+    """Return the status of a running sweep.
+
+    The resources in use and the time left are not known outside the sweep's process. Pure.
 
     Args:
         summary: Summary of the sweep.

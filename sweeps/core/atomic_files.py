@@ -1,7 +1,8 @@
 """Write files and folders whole or not at all.
 
-The new content is written to `.NAME.part`, next to the final path, and then renamed. A reader sees either the whole old content or the
-whole new content. If the writing process is killed, the `.part` remains. `crash_cleanup.remove_partial_files` deletes such files.
+The new content is written to `.NAME.part`, next to the final path, and then renamed. A reader sees
+either the whole old content or the whole new content. If the writing process is killed, the `.part`
+remains. `crash_cleanup.remove_partial_files` deletes such files.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ def write_text(file: Path, text: str) -> None:
 def write_bytes(file: Path, data: bytes, sync: bool = False) -> None:
     """Write a file, whole or not at all.
 
-    If the path of the file or of its `.part` is a symbolic link, the link itself is replaced. The link's target stays unchanged.
+    If the path of the file or of its `.part` is a symbolic link, the link itself is replaced. The
+    link's target stays unchanged.
 
     Args:
         file: The file to write.
         data: The new content.
-        sync: True to force the content to the disk before the rename. The content then survives a crash of the machine.
+        sync: True to force the content to the disk before the rename. The content then survives a
+            crash of the machine.
     """
     with staged(file) as part, open(part, "xb") as opened:
         opened.write(data)
@@ -45,8 +48,9 @@ def staged(target: Path) -> Iterator[Path]:
     """Write a file or a folder in a `with` block, whole or not at all.
 
     Yields:
-        The temporary path to write to, which does not exist yet. If the block ends without an error, this file or folder replaces
-        `target`. Otherwise it is deleted, and `target` stays unchanged.
+        The temporary path to write to, which does not exist yet. If the block ends without an
+        error, this file or folder replaces `target`. Otherwise it is deleted, and `target` stays
+        unchanged.
     """
     part = part_of(target)
     remove(part)
@@ -60,7 +64,10 @@ def staged(target: Path) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or a folder if it exists. If the path is a symbolic link, only the link is deleted."""
+    """Delete a file or a folder if it exists.
+
+    If the path is a symbolic link, only the link is deleted.
+    """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

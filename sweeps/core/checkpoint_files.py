@@ -1,6 +1,7 @@
 """List, measure, copy and delete the checkpoints of one trial: on disk, or in the store of the sweep (see `core/stores.py`).
 
-A checkpoint, and the folder of a trial's checkpoints, is a path, or an address such as `s3://bucket/churn-20260102-120000/trials/0007`.
+A checkpoint, and the folder of a trial's checkpoints, is a path, or an address such as
+`s3://bucket/churn-20260102-120000/trials/0007`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def root_in(store: str | None, trial_folder: str | Path) -> str:
 
 
 def _in_store(place: str | Path) -> tuple[Store, str] | None:
-    """Return the store of a trial's folder or of a checkpoint, and its name in the store. None if this is a path on disk."""
+    """Return the store of a trial's folder or of a checkpoint, and its name in the store.
+
+    None if this is a path on disk.
+    """
     if not stores.is_address(place):
         return None
     bucket, _, name = str(place).removeprefix(stores.SCHEME).partition("/")
@@ -55,11 +59,13 @@ def step_of(name: str) -> int:
 def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> list[str]:
     """Return the names of a trial's newest complete checkpoints. The newest name comes first.
 
-    Every checkpoint before `latest` is complete too, because a rank reports a step only after it has written all earlier checkpoints.
+    Every checkpoint before `latest` is complete too, because a rank reports a step only after it
+    has written all earlier checkpoints.
 
     Args:
         names: Names of the checkpoints in the trial's folder.
-        latest: Name of the newest checkpoint that all ranks have written completely. None if there is none; the result is then empty.
+        latest: Name of the newest checkpoint that all ranks have written completely. None if there
+            is none; the result is then empty.
         count: Largest number of names to return.
     """
     if latest is None or count < 1:
@@ -73,7 +79,8 @@ def newest_checkpoints(names: Iterable[str], latest: str | None, count: int) -> 
 def checkpoint_sizes(folder: str | Path) -> dict[str, int]:
     """Return the size in bytes of each checkpoint in a trial's folder, by the checkpoint's name.
 
-    Other processes may write or delete files meanwhile. If a file disappears before it is measured, it counts as 0 bytes.
+    Other processes may write or delete files meanwhile. If a file disappears before it is measured,
+    it counts as 0 bytes.
     """
     if there := _in_store(folder):
         return sizes_of_files({name: file.size for name, file in there[0].files(there[1]).items()})
@@ -114,11 +121,15 @@ def checkpoint_exists(checkpoint: str | Path) -> bool:
 
 
 def copy_checkpoint(source: str | Path, target: str) -> str:
-    """Copy a checkpoint: on disk with hard links, or inside the store. On disk, `target` appears only when the copy is complete.
+    """Copy a checkpoint: on disk with hard links, or inside the store.
 
-    Hard links are used because the driver's main thread waits for this copy, and copying 500 MB of data takes 0.3 s even from the page
-    cache. Hard links are safe for two reasons. First, a hard link stays valid after the donor's checkpoint is deleted. Second, the files of
-    a checkpoint are never modified. Ray, too, requires that training loops do not modify a checkpoint after they have reported it.
+    On disk, `target` appears only when the copy is complete.
+
+    Hard links are used because the driver's main thread waits for this copy, and copying 500 MB of
+    data takes 0.3 s even from the page cache. Hard links are safe for two reasons. First, a hard
+    link stays valid after the donor's checkpoint is deleted. Second, the files of a checkpoint are
+    never modified. Ray, too, requires that training loops do not modify a checkpoint after they
+    have reported it.
 
     Args:
         source: The checkpoint.
@@ -141,7 +152,10 @@ def copy_checkpoint(source: str | Path, target: str) -> str:
 
 
 def _link(source: str, target: str) -> None:
-    """Create a hard link to a file. If this fails, for example because the file system has no hard links, copy the file."""
+    """Create a hard link to a file.
+
+    If this fails, for example because the file system has no hard links, copy the file.
+    """
     try:
         os.link(source, target)
     except OSError:
@@ -161,7 +175,9 @@ def upload_checkpoint(source: Path, checkpoint: str) -> None:
 
 @contextlib.contextmanager
 def local_checkpoint(checkpoint: str | Path) -> Iterator[Path]:
-    """Yield the local folder of a checkpoint. A checkpoint in a store is copied to a temporary folder, which exists within the block.
+    """Yield the local folder of a checkpoint.
+
+    A checkpoint in a store is copied to a temporary folder, which exists within the block.
 
     Raises:
         FileNotFoundError: There is no such checkpoint.
@@ -180,7 +196,10 @@ def local_checkpoint(checkpoint: str | Path) -> Iterator[Path]:
 
 
 def _size(file: Path) -> int:
-    """Return the size of a regular file in bytes. Return 0 for anything else, and if the file no longer exists."""
+    """Return the size of a regular file in bytes.
+
+    Return 0 for anything else, and if the file no longer exists.
+    """
     try:
         return file.stat().st_size if file.is_file() else 0
     except FileNotFoundError:
@@ -190,7 +209,8 @@ def _size(file: Path) -> int:
 def delete_checkpoint(checkpoint: str | Path) -> bool:
     """Delete a checkpoint, and return True if the checkpoint no longer exists.
 
-    On disk, the folder is renamed before its files are deleted, so no reader finds an incomplete checkpoint.
+    On disk, the folder is renamed before its files are deleted, so no reader finds an incomplete
+    checkpoint.
     """
     if there := _in_store(checkpoint):
         try:

@@ -17,8 +17,8 @@ DEFAULT_ROOT = "sweeps-runs"
 def shell_command(name: str) -> str:
     """Return what a user must type to run a command of this Python environment, such as `sweeps`.
 
-    This is the command's name if the shell finds a command of this name, else the command's path. If the environment has no such command,
-    it is `python -m NAME`.
+    This is the command's name if the shell finds a command of this name, else the command's path.
+    If the environment has no such command, it is `python -m NAME`.
     """
     if shutil.which(name):
         return name
@@ -33,12 +33,18 @@ def _python() -> str:
 
 
 def shell_quoted(path: Path) -> str:
-    """Return a path as text that is quoted for a shell. A path in the working directory is made relative."""
+    """Return a path as text that is quoted for a shell.
+
+    A path in the working directory is made relative.
+    """
     return shlex.quote(relative_path(path))
 
 
 def relative_path(path: Path) -> str:
-    """Return a path as text. A path in the working directory is made relative; other paths stay unchanged."""
+    """Return a path as text.
+
+    A path in the working directory is made relative; other paths stay unchanged.
+    """
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -53,7 +59,9 @@ _CONTROL = re.compile(
 
 
 def printable(text: str, colors: bool = False) -> str:
-    r"""Return a text that is safe to print: its characters cannot control the terminal. The text may come from a stranger's file.
+    r"""Return a text that is safe to print: its characters cannot control the terminal.
+
+    The text may come from a stranger's file.
 
     Control characters, bidirectional marks, Unicode's separators of lines and paragraphs, and lone
     surrogates become escapes. Line feeds and tabs are not escaped.

@@ -6,7 +6,8 @@
     {trial}, {seed}, ...    facts about the trial; see `FACTS`
     {{NAME}}                the text {NAME}
 
-Text and numbers stand as they are, booleans as `True` and `False`, lists and mappings as JSON. Other braces stay as they are.
+Text and numbers stand as they are, booleans as `True` and `False`, lists and mappings as JSON.
+Other braces stay as they are.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ def fill(
 ) -> list[str]:
     """Return the command of a trial.
 
-    A trial may lack a parameter, because the parameter depends on a condition. An argument that names such a parameter is left out. If this
-    argument is nothing but the placeholder, the option before it, such as `--momentum`, is left out as well.
+    A trial may lack a parameter, because the parameter depends on a condition. An argument that
+    names such a parameter is left out. If this argument is nothing but the placeholder, the option
+    before it, such as `--momentum`, is left out as well.
 
     Args:
         command: The command with placeholders.
@@ -113,7 +115,10 @@ def problems(
             if name == "args" and argument != ARGS:
                 yield (
                     index,
-                    f'`{ARGS}` must be an argument of its own, such as [python, train.py, "{ARGS}"], got {argument!r}',
+                    (
+                        f"`{ARGS}` must be an argument of its own, such as [python, train.py, "
+                        f'"{ARGS}"], got {argument!r}'
+                    ),
                 )
             elif name not in known:
                 match = f"params.{name}" if name in names else closest(name, known)
@@ -124,7 +129,10 @@ def problems(
                 )
                 yield (
                     index,
-                    f"unknown placeholder `{{{name}}}`; {hint} For the text {{{name}}}, write {{{{{name}}}}}",
+                    (
+                        f"unknown placeholder `{{{name}}}`; {hint} For the text {{{name}}}, write "
+                        f"{{{{{name}}}}}"
+                    ),
                 )
 
 

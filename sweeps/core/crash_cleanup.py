@@ -23,7 +23,8 @@ from sweeps.core.sweep_folder import CHECKPOINTS, SCRATCH, SweepFolder
 END_WITHIN_SECONDS = 10.0
 # Rounds of killing. A process of Ray may start another process before it is killed.
 KILL_ROUNDS = 5
-# The name of a Ray session's folder. The name contains the time at which the folder was made, and the id of the process that made it.
+# The name of a Ray session's folder. The name contains the time at which the folder was made, and
+# the id of the process that made it.
 SESSION = re.compile(r"session_(?P<made>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6})_(?P<pid>\d{1,9})")
 # Glob patterns of half-written files and folders in a sweep's folder.
 PARTIAL = (
@@ -41,7 +42,8 @@ def record_ray(folder: Path, session: str, pids: Iterable[int]) -> None:
 
     Args:
         folder: The sweep's folder.
-        session: Folder of the Ray session, such as `/tmp/ray/session_2026-01-02_12-00-00_000000_4711`.
+        session: Folder of the Ray session, such as
+            `/tmp/ray/session_2026-01-02_12-00-00_000000_4711`.
         pids: Ids of the session's processes. Processes that have ended meanwhile are not recorded.
     """
     started = {str(pid): time for pid in pids if (time := start_time(pid)) is not None}
@@ -54,11 +56,14 @@ def delete_ray_record(folder: Path) -> None:
 
 
 def end_leftover_ray(folder: Path) -> int:
-    """End the Ray processes that a dead driver left behind, and delete their session folder. `ray.json` names the processes and the folder.
+    """End the Ray processes that a dead driver left behind, and delete their session folder.
 
-    The sweep's folder may come from a stranger, so `ray.json` is not trusted. A process is ended only if it belongs to this user. The
-    process must also have the start time that `ray.json` records for it, or have a log file of the recorded session open. The recorded
-    session is used only if `leftover_session` accepts it.
+    `ray.json` names the processes and the folder.
+
+    The sweep's folder may come from a stranger, so `ray.json` is not trusted. A process is ended
+    only if it belongs to this user. The process must also have the start time that `ray.json`
+    records for it, or have a log file of the recorded session open. The recorded session is used
+    only if `leftover_session` accepts it.
 
     Returns:
         The number of processes that were ended. 0 if `ray.json` is missing or invalid.
@@ -128,9 +133,10 @@ def _own_sessions() -> set[Path]:
 def leftover_session(recorded: object) -> Path | None:
     """Check that a recorded path is a Ray session folder that a dead driver of this user left behind.
 
-    The folder must be in Ray's temporary folder, have a name in Ray's format (`session_<time>_<process id>`), and belong to this user. The
-    path must not be a symbolic link, because the link `session_latest` points to a live session. The process whose id is part of the name
-    must have ended.
+    The folder must be in Ray's temporary folder, have a name in Ray's format
+    (`session_<time>_<process id>`), and belong to this user. The path must not be a symbolic link,
+    because the link `session_latest` points to a live session. The process whose id is part of the
+    name must have ended.
 
     Returns:
         The path of the folder. None if a check fails.
@@ -165,7 +171,10 @@ def _started_before(pid: int, moment: float) -> bool:
 
 
 def _writes_to(pid: int, logs: Path) -> bool:
-    """Return whether a process has a file in the folder `logs` open. Every Ray worker keeps its log file open."""
+    """Return whether a process has a file in the folder `logs` open.
+
+    Every Ray worker keeps its log file open.
+    """
     try:
         files = [os.readlink(f.path) for f in os.scandir(f"/proc/{pid}/fd")]
     except OSError:
@@ -183,12 +192,15 @@ def _belongs_to(pid: int, session: Path) -> bool:
 
 
 def remove_partial_files(folder: Path, checkpoints: Mapping[str, set[str]]) -> None:
-    """Delete half-written files. Of the ended trials, also delete the checkpoints that are not in `checkpoints`.
+    """Delete half-written files.
+
+    Of the ended trials, also delete the checkpoints that are not in `checkpoints`.
 
     Args:
         folder: The sweep's folder.
-        checkpoints: The names of the checkpoints to keep, by the id of the ended trial. Trials that are not listed keep all their
-            checkpoints: they will be resumed, and the pool then deletes what they do not need.
+        checkpoints: The names of the checkpoints to keep, by the id of the ended trial. Trials that
+            are not listed keep all their checkpoints: they will be resumed, and the pool then
+            deletes what they do not need.
     """
     for scratch in SCRATCH:
         shutil.rmtree(folder / scratch, ignore_errors=True)
@@ -208,7 +220,10 @@ def remove_partial_files(folder: Path, checkpoints: Mapping[str, set[str]]) -> N
 
 
 def _remove_stored_checkpoints(address: str, checkpoints: Mapping[str, set[str]]) -> None:
-    """Delete the checkpoints of ended trials in a sweep's store that are not in `checkpoints`. Also delete the files of killed reruns."""
+    """Delete the checkpoints of ended trials in a sweep's store that are not in `checkpoints`.
+
+    Also delete the files of killed reruns.
+    """
     store = stores.open_store(address)
     names = store.files()
     wrong = {

@@ -15,10 +15,13 @@ NEARLY_FULL_BYTES = 1 << 30
 
 
 def disk_error(error: BaseException) -> str | None:
-    """Return the operating system's message if a full, broken or read-only disk caused an error. Return None for other errors.
+    """Return the operating system's message if a full, broken or read-only disk caused an error.
 
-    The causes of the error are searched too, because libraries wrap such errors. In a `shutil.Error`, the text is searched, because
-    `shutil.copytree` keeps only the texts of the original errors.
+    Return None for other errors.
+
+    The causes of the error are searched too, because libraries wrap such errors. In a
+    `shutil.Error`, the text is searched, because `shutil.copytree` keeps only the texts of the
+    original errors.
     """
     cause: BaseException | None = error
     seen: list[BaseException] = []
@@ -41,8 +44,9 @@ def check_disk_space(folder: Path, error: str = "") -> None:
 
     Args:
         folder: The sweep's folder.
-        error: Traceback of a failed trial; "" if no trial has failed. If the traceback says that the disk was full, at least 1 GiB must be
-            free. A smaller space may be free only because an unfinished checkpoint was deleted, and the next one would not fit either.
+        error: Traceback of a failed trial; "" if no trial has failed. If the traceback says that
+            the disk was full, at least 1 GiB must be free. A smaller space may be free only because
+            an unfinished checkpoint was deleted, and the next one would not fit either.
 
     Raises:
         OSError: The disk is full, broken or read-only, or the 1 GiB is not free.

@@ -19,7 +19,8 @@ def section(text: str | None, title: str) -> dict[str, str]:
         title: Title of the section, such as `Attributes`.
 
     Returns:
-        The description of each entry as one line, by the name of the entry. Empty if the docstring has no such section.
+        The description of each entry as one line, by the name of the entry. Empty if the docstring
+        has no such section.
     """
     match = re.search(
         rf"^{title}:\n((?:[ \t]+.*\n?|\n)+)", inspect.cleandoc(text or ""), re.MULTILINE

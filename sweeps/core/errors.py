@@ -31,7 +31,8 @@ class SweepsError(Exception):
 
     Attributes:
         exit_code: Exit code of the command `sweeps` after this error.
-        result: The `SweepResult`, if the sweep has written its result before it raised this error. None otherwise.
+        result: The `SweepResult`, if the sweep has written its result before it raised this error.
+            None otherwise.
     """
 
     exit_code = 1
@@ -98,7 +99,10 @@ class UnreadableFile(InputError):
 
 
 class SweepFailed(SweepsError):
-    """The sweep ran, but no trial has a value. The message contains the error of the first trial that failed."""
+    """The sweep ran, but no trial has a value.
+
+    The message contains the error of the first trial that failed.
+    """
 
 
 class SweepLocked(SweepsError):
@@ -120,7 +124,9 @@ class Interrupted(SweepsError):
 
 
 def make_encodable(text: str) -> str:
-    r"""Replace lone surrogates in a text by escapes, so that UTF-8 can encode the text. `os.fsdecode` turns invalid bytes into surrogates.
+    r"""Replace lone surrogates in a text by escapes, so that UTF-8 can encode the text.
+
+    `os.fsdecode` turns invalid bytes into surrogates.
 
     >>> make_encodable("caf\udce9")
     'caf\\udce9'
@@ -172,7 +178,8 @@ def unknown_trial(place: str, asked: str, known: Collection[str]) -> InputError:
     Args:
         place: Name of the argument in which the user gave the id.
         asked: The id that the user gave.
-        known: The ids of all trials of the sweep. The message suggests one of them, or names the first and the last.
+        known: The ids of all trials of the sweep. The message suggests one of them, or names the
+            first and the last.
     """
     hint = (
         did_you_mean(asked.zfill(4), known)

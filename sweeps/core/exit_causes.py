@@ -1,4 +1,7 @@
-"""Find out why a worker process died. Ray reports neither exit codes nor signals, so this module searches the logs for the cause."""
+"""Find out why a worker process died.
+
+Ray reports neither exit codes nor signals, so this module searches the logs for the cause.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ EXITED = "the loop ended its process by os._exit({})"
 _EXITED = re.compile(re.escape(EXITED).replace(r"\{\}", r"(-?\d+)"))
 # The line that `faulthandler` writes to the log at a fatal signal.
 _FATAL = re.compile(
-    r"^Fatal Python error: (Segmentation fault|Aborted|Bus error|Floating-point exception|Floating point exception|Illegal instruction)",
+    r"^Fatal Python error: (Segmentation fault|Aborted|Bus error|Floating-point "
+    r"exception|Floating point exception|Illegal instruction)",
     re.MULTILINE,
 )
 # The text if the node of the process was lost.
@@ -39,12 +43,14 @@ def exit_cause(
 ) -> str | None:
     """Return the cause of a worker process's death as text.
 
-    Return None if neither the error nor the log shows that the process died. In this case, the training loop only raised an error.
+    Return None if neither the error nor the log shows that the process died. In this case, the
+    training loop only raised an error.
 
     Args:
         error: The error that Ray raised; None if there is none.
         log: The last part of the process's log.
-        killed_for_memory: True if the kernel has killed a process for lack of memory since the trial started.
+        killed_for_memory: True if the kernel has killed a process for lack of memory since the
+            trial started.
 
     >>> exit_cause(None, log="--- the loop ended its process by os._exit(3)")
     'the process exited with code 3'
@@ -76,7 +82,10 @@ def _is_rays_out_of_memory(error: BaseException | None) -> bool:
 
 
 def last_attempt_log(log: Path) -> str:
-    """Return the part of a rank's log that the latest attempt wrote, at most the last `TAIL` bytes. Return "" if there is no log."""
+    """Return the part of a rank's log that the latest attempt wrote, at most the last `TAIL` bytes.
+
+    Return "" if there is no log.
+    """
     try:
         with open(log, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
@@ -110,7 +119,10 @@ def kills_for_memory() -> int:
 
 
 def log_os_exit() -> None:
-    """Patch `os._exit` so that it writes a line to the log before it ends this process. Forked processes do not write the line."""
+    """Patch `os._exit` so that it writes a line to the log before it ends this process.
+
+    Forked processes do not write the line.
+    """
     pid, original = os.getpid(), os._exit
 
     def logged(status: int) -> Any:

@@ -61,7 +61,9 @@ def _lock_folder(opened: int, operation: int) -> None:
 
 
 class FolderLock:
-    """Exclusive lock on a sweep's folder. The file `lock` holds the driver's process id, for people to read.
+    """Exclusive lock on a sweep's folder.
+
+    The file `lock` holds the driver's process id, for people to read.
 
     Raises:
         SweepLocked: Another living process holds the lock.
@@ -91,7 +93,8 @@ class FolderLock:
                 pid = self._file.read().strip() or "unknown"
                 self.release()
                 raise SweepLocked(
-                    f"{folder}: process {pid} is running this sweep; wait until the process ends, or stop the process"
+                    f"{folder}: process {pid} is running this sweep; wait until the process ends, "
+                    "or stop the process"
                 ) from None
         self._file.truncate(0)
         self._file.write(str(os.getpid()))

@@ -9,10 +9,12 @@ import sys
 
 
 def return_freed_memory() -> None:
-    """Return memory that this process has freed. Otherwise, Arrow and the C library keep the memory for later allocations.
+    """Return memory that this process has freed.
 
-    Call this function after objects of many megabytes are deleted. It takes up to 0.2 s, because it also collects reference cycles.
-    Without Linux's C library, only Arrow returns its memory.
+    Otherwise, Arrow and the C library keep the memory for later allocations.
+
+    Call this function after objects of many megabytes are deleted. It takes up to 0.2 s, because it
+    also collects reference cycles. Without Linux's C library, only Arrow returns its memory.
     """
     gc.collect()
     if (arrow := sys.modules.get("pyarrow")) is not None:

@@ -1,4 +1,7 @@
-"""Determine the CPUs, GPUs and memory of a machine. They are counted in the same way as Ray counts them, or given by `--resources`."""
+"""Determine the CPUs, GPUs and memory of a machine.
+
+They are counted in the same way as Ray counts them, or given by `--resources`.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,13 @@ GPU_IDS = "CUDA_VISIBLE_DEVICES"
 
 
 def parse_resources(text: str) -> dict[str, float]:
-    """Parse the value of `sweeps plan --resources`, such as `CPU=8,GPU=2`. A resource that is missing in the result counts as 0.
+    """Parse the value of `sweeps plan --resources`, such as `CPU=8,GPU=2`.
+
+    A resource that is missing in the result counts as 0.
 
     Raises:
-        InputError: An entry is not NAME=AMOUNT, a name is repeated, or an amount is not a whole number of at least 0.
+        InputError: An entry is not NAME=AMOUNT, a name is repeated, or an amount is not a whole
+            number of at least 0.
     """
     found: dict[str, float] = {}
     problems = []
@@ -80,7 +86,8 @@ def cpus(cgroup: Path) -> int:
     This is the container's limit, or the number of all CPUs of the machine if there is no limit.
 
     Args:
-        cgroup: Folder in which Linux shows the limits of the container's control group, `/sys/fs/cgroup`.
+        cgroup: Folder in which Linux shows the limits of the container's control group,
+            `/sys/fs/cgroup`.
     """
     everything = os.cpu_count() or 1
     if os.environ.get("RAY_USE_MULTIPROCESSING_CPU_COUNT"):
@@ -117,7 +124,9 @@ def _quota(cgroup: Path) -> float | None:
 
 
 def _pinned(cgroup: Path) -> int | None:
-    """Return the number of CPUs to which cgroups version 1 restricts the container. Return None if there is no such restriction.
+    """Return the number of CPUs to which cgroups version 1 restricts the container.
+
+    Return None if there is no such restriction.
 
     Cgroups version 2 is not read, because Ray does not read it either.
     """

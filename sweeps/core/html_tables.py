@@ -1,4 +1,7 @@
-"""Small HTML tables for notebooks. All texts are escaped. The notebook's own style sheet gives the colors, in light and in dark mode."""
+"""Small HTML tables for notebooks. All texts are escaped.
+
+The notebook's own style sheet gives the colors, in light and in dark mode.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,8 @@ def _row(tag: str, cells: Sequence[object], styles: Sequence[str]) -> str:
 def facts(pairs: Iterable[tuple[str, object]]) -> str:
     """Return a table with a name and a value in each row. Floats have six significant digits."""
     rows = "".join(
-        f'<tr><th style="{LEFT}">{escaped(name)}</th><td style="{LEFT}">{html.escape(_text(value))}</td></tr>'
+        f'<tr><th style="{LEFT}">{escaped(name)}</th><td '
+        f'style="{LEFT}">{html.escape(_text(value))}</td></tr>'
         for name, value in pairs
     )
     return f"<table><tbody>{rows}</tbody></table>"

@@ -6,7 +6,8 @@ import os
 import sys
 import warnings
 
-# On PyPI, the name `sweeps` belongs to Weights & Biases. This project still uses `sweeps` as its import name and command.
+# On PyPI, the name `sweeps` belongs to Weights & Biases. This project still uses `sweeps` as its
+# import name and command.
 NAME = "sweeps-ray"
 WAY_OUT = f"run `pip uninstall sweeps`, then install {NAME} again"
 
@@ -17,7 +18,10 @@ def install(extra: str) -> str:
 
 
 def extras() -> list[str]:
-    """Return the names of the extras of this package; [] if this package is not installed. The import takes 30 ms."""
+    """Return the names of the extras of this package; [] if this package is not installed.
+
+    The import takes 30 ms.
+    """
     from importlib import metadata
 
     try:
@@ -27,16 +31,23 @@ def extras() -> list[str]:
 
 
 def warn_of_namesake() -> None:
-    """Warn if the package `sweeps` of Weights & Biases is installed too. Both packages install their modules into a folder `sweeps`."""
+    """Warn if the package `sweeps` of Weights & Biases is installed too.
+
+    Both packages install their modules into a folder `sweeps`.
+    """
     if (folder := namesake()) is not None:
-        what = f"the package `sweeps` of Weights & Biases is installed, too ({folder}), and its files replace the files of {NAME}"
+        what = (
+            f"the package `sweeps` of Weights & Biases is installed, too ({folder}), and its "
+            f"files replace the files of {NAME}"
+        )
         warnings.warn(f"{what}: {WAY_OUT}", stacklevel=4)  # points to the line that imports sweeps
 
 
 def namesake() -> str | None:
     """Return the metadata folder of the package `sweeps` of Weights & Biases; None if that package is not installed.
 
-    This function lists the folders on `sys.path`, which takes under 1 ms. `importlib.metadata` would take 30 ms to import.
+    This function lists the folders on `sys.path`, which takes under 1 ms. `importlib.metadata`
+    would take 30 ms to import.
 
     A folder belongs to that package if its metadata names Weights & Biases.
     """

@@ -1,4 +1,7 @@
-"""Read and check JSON files of a sweep's folder. The folder may come from a stranger, so the files may have any content."""
+"""Read and check JSON files of a sweep's folder.
+
+The folder may come from a stranger, so the files may have any content.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,17 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from sweeps.core.errors import UnreadableFile
 from sweeps.core.regular_files import read_bytes
 
-# Largest allowed nesting depth of lists and objects. The depth is limited because the code that shows or copies values is recursive.
+# Largest allowed nesting depth of lists and objects. The depth is limited because the code that
+# shows or copies values is recursive.
 DEPTH = 60
 _LARGEST = 10**300
 
 
 def read_json(file: Path) -> Any:
-    """Return the JSON value in a file. Return None if the file is not regular, cannot be read, is not JSON, or is nested too deeply."""
+    """Return the JSON value in a file.
+
+    Return None if the file is not regular, cannot be read, is not JSON, or is nested too deeply.
+    """
     try:
         value = json.loads(read_bytes(file).decode())
     except (OSError, UnreadableFile, ValueError, RecursionError):
@@ -28,7 +35,10 @@ def read_json(file: Path) -> Any:
 
 
 def read_json_object(file: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file. Return None if the file holds another value, or cannot be read (see `read_json`)."""
+    """Return the JSON object in a file.
+
+    Return None if the file holds another value, or cannot be read (see `read_json`).
+    """
     value = read_json(file)
     return value if isinstance(value, dict) else None
 
@@ -40,7 +50,10 @@ def is_deep(value: Any, depth: int = DEPTH) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a finite float, or an int between -1e300 and 1e300. Booleans are not numbers here."""
+    """Return whether a value is a finite float, or an int between -1e300 and 1e300.
+
+    Booleans are not numbers here.
+    """
     if type(value) is int:
         return abs(value) < _LARGEST
     return type(value) is float and math.isfinite(value)
@@ -74,7 +87,8 @@ def find_errors(rules: TypeAdapter[Any], content: Mapping[str, Any]) -> dict[str
         content: The JSON object.
 
     Returns:
-        One message for each key that is missing or has an invalid value, by key. Empty if the object is valid.
+        One message for each key that is missing or has an invalid value, by key. Empty if the
+        object is valid.
     """
     try:
         rules.validate_python(content, strict=True)

@@ -1,11 +1,15 @@
-"""The columns of a label. A label is the name of one column, or a tuple of the names of several columns."""
+"""The columns of a label.
+
+A label is the name of one column, or a tuple of the names of several columns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 Label = str | tuple[str, ...]
-# The tasks of a label of several columns: each column has the values 0 and 1 (or false and true), or each column has numbers.
+# The tasks of a label of several columns: each column has the values 0 and 1 (or false and true),
+# or each column has numbers.
 MULTILABEL, MULTIOUTPUT = "multilabel", "multioutput"
 SEVERAL = (MULTILABEL, MULTIOUTPUT)
 

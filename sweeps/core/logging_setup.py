@@ -116,7 +116,8 @@ def file_handler(file: Path | int) -> logging.StreamHandler[_Log]:
 def redirect_to_file(path: Path) -> Iterator[None]:
     """Redirect the loggers of sweeps, Ray, MLflow and Optuna, Python's warnings, and stdout to a file while the `with` block runs.
 
-    Ray prints messages about dead workers to stdout. With `--json`, stdout must contain nothing but one JSON object.
+    Ray prints messages about dead workers to stdout. With `--json`, stdout must contain nothing but
+    one JSON object.
 
     Args:
         path: The log file; text is appended.

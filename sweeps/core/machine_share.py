@@ -1,8 +1,11 @@
-"""Divide one machine among the sweeps that a user runs on it. A sweep that starts Ray itself registers the CPUs and GPUs that it uses.
+"""Divide one machine among the sweeps that a user runs on it.
 
-A registration is a file in a folder that only this user can read or write. The sweep's process keeps the file locked. The operating system
-frees the lock when the process dies, so the file of a dead process is recognized and deleted. The folder is in the machine's folder for
-temporary files. Sweeps of other users are not seen.
+A sweep that starts Ray itself registers the CPUs and GPUs that it uses.
+
+A registration is a file in a folder that only this user can read or write. The sweep's process
+keeps the file locked. The operating system frees the lock when the process dies, so the file of a
+dead process is recognized and deleted. The folder is in the machine's folder for temporary files.
+Sweeps of other users are not seen.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ class Registration:
         folder: Path of the sweep's folder.
         pid: Id of the process that runs the sweep.
         cpus: Number of CPUs that the sweep uses.
-        gpus: Ids of the GPUs that the sweep uses, in the form in which `CUDA_VISIBLE_DEVICES` lists them.
+        gpus: Ids of the GPUs that the sweep uses, in the form in which `CUDA_VISIBLE_DEVICES` lists
+            them.
     """
 
     sweep: str
@@ -49,7 +53,8 @@ class Share:
     Attributes:
         cpus: Number of CPUs; None for all CPUs of the cluster.
         gpus: Number of GPUs; None for all GPUs of the cluster.
-        gpu_ids: Ids of those GPUs of this machine that the sweep may use; None if Ray chooses among all GPUs.
+        gpu_ids: Ids of those GPUs of this machine that the sweep may use; None if Ray chooses among
+            all GPUs.
     """
 
     cpus: int | None = None
@@ -58,7 +63,10 @@ class Share:
 
     @property
     def limit(self) -> dict[str, float] | None:
-        """The limited resources by name, such as `{"CPU": 4.0, "GPU": 1.0}`. None if neither CPUs nor GPUs are limited."""
+        """The limited resources by name, such as `{"CPU": 4.0, "GPU": 1.0}`.
+
+        None if neither CPUs nor GPUs are limited.
+        """
         given = {"CPU": self.cpus, "GPU": self.gpus}
         return {name: float(amount) for name, amount in given.items() if amount is not None} or None
 
@@ -71,16 +79,19 @@ def divide(
 ) -> Share:
     """Return the CPUs and GPUs that a new sweep may use: the numbers in `wanted`, or else all that the other sweeps do not use.
 
-    If `wanted` is more than the other sweeps leave free, the new sweep also gets CPUs and GPUs that other sweeps use.
+    If `wanted` is more than the other sweeps leave free, the new sweep also gets CPUs and GPUs that
+    other sweeps use.
 
     Args:
         cpus: Number of CPUs of the machine.
         gpu_ids: Ids of the GPUs of the machine.
         others: The other sweeps on the machine.
-        wanted: Numbers of CPUs and GPUs for the new sweep. None stands for all that the other sweeps leave.
+        wanted: Numbers of CPUs and GPUs for the new sweep. None stands for all that the other
+            sweeps leave.
 
     Raises:
-        InputError: The machine has fewer CPUs or GPUs than `wanted`, or `wanted.cpus` is None and the other sweeps leave no CPU.
+        InputError: The machine has fewer CPUs or GPUs than `wanted`, or `wanted.cpus` is None and
+            the other sweeps leave no CPU.
     """
     for option, amount, there, noun in (
         ("--cpus", wanted.cpus, cpus, "CPU"),
@@ -96,7 +107,8 @@ def divide(
         use = "; ".join(describe(other, cpus, len(gpu_ids)) for other in others)
         raise InputError(
             "--cpus",
-            f"no CPU is left for this sweep: {use}; wait until another sweep ends, or give --cpus N to share the CPUs",
+            f"no CPU is left for this sweep: {use}; wait until another sweep ends, or give --cpus "
+            "N to share the CPUs",
         )
     used = {gpu for other in others for gpu in other.gpus}
     by_use = sorted(
@@ -120,13 +132,22 @@ def describe(other: Registration, cpus: int, gpus: int) -> str:
     """
     has_gpus = f" and {len(other.gpus)} of {_count(gpus, 'GPU')}" if gpus else ""
     who = printable(f"{other.sweep} in {other.folder}")
-    return f"another sweep runs on this machine, {who} (process {other.pid}), and uses {other.cpus} of {_count(cpus, 'CPU')}{has_gpus}"
+    return (
+        f"another sweep runs on this machine, {who} (process {other.pid}), and uses {other.cpus} "
+        f"of {_count(cpus, 'CPU')}{has_gpus}"
+    )
 
 
 def describe_share(share: Share, gpus: int) -> str:
-    """Return a sentence that says how many CPUs and GPUs a new sweep uses. `gpus` is the number of GPUs of the machine."""
+    """Return a sentence that says how many CPUs and GPUs a new sweep uses.
+
+    `gpus` is the number of GPUs of the machine.
+    """
     has_gpus = f" and {_count(share.gpus or 0, 'GPU')}" if gpus else ""
-    return f"this sweep uses {_count(share.cpus or 0, 'CPU')}{has_gpus}; the options --cpus and --gpus change this"
+    return (
+        f"this sweep uses {_count(share.cpus or 0, 'CPU')}{has_gpus}; the options --cpus and "
+        "--gpus change this"
+    )
 
 
 def _count(number: int, noun: str) -> str:
@@ -171,7 +192,10 @@ def register(
 
 
 def _own_folder() -> Path | None:
-    """Return the folder of registrations, and make it if needed. Return None if this fails, or if other users can access the folder."""
+    """Return the folder of registrations, and make it if needed.
+
+    Return None if this fails, or if other users can access the folder.
+    """
     folder = Path(tempfile.gettempdir()) / f"running-sweeps-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

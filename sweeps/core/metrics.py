@@ -1,13 +1,17 @@
-"""The metrics that this package computes itself. The table `METRICS` lists the name, the tasks and the function of each metric.
+"""The metrics that this package computes itself.
 
-Trainers use these metrics to compute the values that trials report. The export uses them to compute test scores. `METRICS` has two parts:
+The table `METRICS` lists the name, the tasks and the function of each metric.
 
-- `OWN`: metrics that are defined as in XGBoost, so that a test score can be compared with the value that a trial reported. AUC, F1 and R²
-  are computed with scikit-learn.
-- `SCORERS`: scikit-learn's scorers, by the names of `sklearn.metrics.get_scorer_names()`. A higher value is always better. A name that is
-  also in `OWN` keeps the definition in `OWN`.
+Trainers use these metrics to compute the values that trials report. The export uses them to compute
+test scores. `METRICS` has two parts:
 
-This module imports scikit-learn only to compute a metric. A user's own metric is a function, named `module:function` in the space file.
+- `OWN`: metrics that are defined as in XGBoost, so that a test score can be compared with the value
+  that a trial reported. AUC, F1 and R² are computed with scikit-learn.
+- `SCORERS`: scikit-learn's scorers, by the names of `sklearn.metrics.get_scorer_names()`. A higher
+  value is always better. A name that is also in `OWN` keeps the definition in `OWN`.
+
+This module imports scikit-learn only to compute a metric. A user's own metric is a function, named
+`module:function` in the space file.
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ NUMERIC = (
     "regression",
     MULTIOUTPUT,
 )  # with two classes, the label 0 or 1 is compared with the probability of class 1
-# XGBoost clips probabilities at this value in `logloss` and `mlogloss`. scikit-learn's `log_loss` clips at another value.
+# XGBoost clips probabilities at this value in `logloss` and `mlogloss`. scikit-learn's `log_loss`
+# clips at another value.
 SMALLEST_PROBABILITY = 1e-16
 
 Input = Literal["classes", "scores", "probabilities"]
@@ -41,12 +46,15 @@ class Metric:
     """A metric that compares predictions with labels.
 
     Attributes:
-        tasks: The tasks for which the metric is defined. "clustering" is a task that sweeps does not have.
-        function: Function that takes labels and predictions, and returns the metric. For a classification metric, the labels are class
-            codes of shape (n,), and the predictions are probabilities of shape (n, k). For several label columns, labels and predictions
-            have the shape (n, k). For other metrics, labels and predictions are numbers of shape (n,).
-        needs: The kind of predictions that a classification metric needs. "classes": predicted classes are enough. "scores": the model must
-            rank the rows, by probabilities or by a decision function. "probabilities": the model must return probabilities.
+        tasks: The tasks for which the metric is defined. "clustering" is a task that sweeps does
+            not have.
+        function: Function that takes labels and predictions, and returns the metric. For a
+            classification metric, the labels are class codes of shape (n,), and the predictions are
+            probabilities of shape (n, k). For several label columns, labels and predictions have
+            the shape (n, k). For other metrics, labels and predictions are numbers of shape (n,).
+        needs: The kind of predictions that a classification metric needs. "classes": predicted
+            classes are enough. "scores": the model must rank the rows, by probabilities or by a
+            decision function. "probabilities": the model must return probabilities.
     """
 
     tasks: tuple[str, ...]
@@ -59,7 +67,8 @@ def find(metric: str, task: str | None) -> Metric | None:
 
     Args:
         metric: A name in `METRICS`, with or without `valid-` or `valid_` before it.
-        task: "binary", "multiclass", "regression", "multilabel" or "multioutput". None for data without a label.
+        task: "binary", "multiclass", "regression", "multilabel" or "multioutput". None for data
+            without a label.
     """
     known = METRICS.get(base_name(metric))
     return known if known is not None and task in known.tasks else None
@@ -80,21 +89,28 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     """Compute a metric of a model's predictions.
 
     Args:
-        metric: A name in `METRICS`, with or without `valid-` or `valid_` before it, or a user's `module:function`.
-        task: "binary", "multiclass", "regression", "multilabel" or "multioutput". None for data without a label.
-        y_true: Labels of shape (n,): class codes 0, 1, ... or numbers. For several label columns, shape (n, k).
-        y_pred: The model's output. Binary: the probability of class 1, shape (n,). Multiclass: probabilities, shape (n, k). Both also allow
-            integer class codes of shape (n,), or values of a decision function in place of probabilities. Regression: numbers, shape (n,).
-            Several label columns: numbers, or the probability of 1, shape (n, k). Multilabel also allows integers 0 and 1.
+        metric: A name in `METRICS`, with or without `valid-` or `valid_` before it, or a user's
+            `module:function`.
+        task: "binary", "multiclass", "regression", "multilabel" or "multioutput". None for data
+            without a label.
+        y_true: Labels of shape (n,): class codes 0, 1, ... or numbers. For several label columns,
+            shape (n, k).
+        y_pred: The model's output. Binary: the probability of class 1, shape (n,). Multiclass:
+            probabilities, shape (n, k). Both also allow integer class codes of shape (n,), or
+            values of a decision function in place of probabilities. Regression: numbers, shape
+            (n,). Several label columns: numbers, or the probability of 1, shape (n, k). Multilabel
+            also allows integers 0 and 1.
 
     Returns:
-        The metric's value. NaN if it is undefined for these predictions, such as predictions that are NaN, or for these labels, such as the
-        AUC if all rows have the same class. None if `METRICS` has no such metric, or if the metric does not apply to the task.
+        The metric's value. NaN if it is undefined for these predictions, such as predictions that
+        are NaN, or for these labels, such as the AUC if all rows have the same class. None if
+        `METRICS` has no such metric, or if the metric does not apply to the task.
 
     Raises:
         references.RefError: The user's function cannot be imported, or is not a function.
-        ValueError: The user's function returned something other than a number; or `y_pred` has class codes, and the metric needs more; or
-            scikit-learn does not accept the labels, such as negative labels for `neg_mean_squared_log_error`.
+        ValueError: The user's function returned something other than a number; or `y_pred` has
+            class codes, and the metric needs more; or scikit-learn does not accept the labels, such
+            as negative labels for `neg_mean_squared_log_error`.
     """
     import numpy as np
 
@@ -107,7 +123,9 @@ def score(metric: str, task: str | None, y_true: np.ndarray, y_pred: np.ndarray)
     if len(y_true) == 0 or (y_pred.dtype.kind == "f" and np.isnan(y_pred).any()):
         return float(
             "nan"
-        )  # Otherwise NaN would count as the first class, and a network that has diverged could have a good accuracy.
+            # Otherwise NaN would count as the first class, and a network that has diverged could have a
+            # good accuracy.
+        )
     if task in SEVERAL:
         if task == MULTILABEL and y_pred.dtype.kind in "iub" and known.needs != "classes":
             raise ValueError(f"`{metric}` needs probabilities, but the model predicts only 0 and 1")
@@ -136,15 +154,18 @@ def load_function(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
     """Import the function of a user's metric.
 
     Args:
-        metric: Reference `module:function`. The function takes labels and predictions, and returns a number.
+        metric: Reference `module:function`. The function takes labels and predictions, and returns
+            a number.
 
     Raises:
-        references.RefError: The function cannot be imported, or the reference names something that cannot be called.
+        references.RefError: The function cannot be imported, or the reference names something that
+            cannot be called.
     """
     function = references.resolve(metric)
     if not callable(function):
         raise references.RefError(
-            f"`{metric}` has the type {type(function).__name__}, but must be a function of labels and predictions"
+            f"`{metric}` has the type {type(function).__name__}, but must be a function of labels "
+            "and predictions"
         )
     return cast("Callable[[np.ndarray, np.ndarray], float]", function)
 
@@ -161,7 +182,10 @@ def _call(metric: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
 
 
 def _probabilities(y_pred: np.ndarray) -> np.ndarray:
-    """Return probabilities of shape (n, k). If the input has only the probability of class 1, a column for class 0 is put before it."""
+    """Return probabilities of shape (n, k).
+
+    If the input has only the probability of class 1, a column for class 0 is put before it.
+    """
     import numpy as np
 
     if y_pred.ndim == 2 and y_pred.shape[1] > 1:
@@ -179,7 +203,8 @@ def _log_loss(y: np.ndarray, p: np.ndarray) -> float:
 def _predicted_class(p: np.ndarray) -> np.ndarray:
     """Return the most likely class of each row.
 
-    If there are two classes, class 1 is chosen if its probability is above 0.5, as in XGBoost's `error`.
+    If there are two classes, class 1 is chosen if its probability is above 0.5, as in XGBoost's
+    `error`.
     """
     import numpy as np
 
@@ -193,8 +218,9 @@ def _error(y: np.ndarray, p: np.ndarray) -> float:
 def _auc(y: np.ndarray, p: np.ndarray) -> float:
     """Return the area under the ROC curve.
 
-    With more than two classes, compute the area of each class against all other classes. The result is the mean of these areas, weighted by
-    the frequency of the class, as in XGBoost. Return NaN if a class does not occur in the labels.
+    With more than two classes, compute the area of each class against all other classes. The result
+    is the mean of these areas, weighted by the frequency of the class, as in XGBoost. Return NaN if
+    a class does not occur in the labels.
     """
     import numpy as np
     from sklearn.metrics import roc_auc_score
@@ -213,7 +239,8 @@ def _auc(y: np.ndarray, p: np.ndarray) -> float:
 def _f1(y: np.ndarray, p: np.ndarray) -> float:
     """Return the F1 score of class 1.
 
-    With more than two classes, return the mean of the F1 scores of all classes that occur in the labels or the predictions.
+    With more than two classes, return the mean of the F1 scores of all classes that occur in the
+    labels or the predictions.
     """
     from sklearn.metrics import f1_score
 
@@ -245,7 +272,8 @@ def _scorer(name: str, y: np.ndarray, p: np.ndarray) -> float:
     """Call a scorer of scikit-learn. Return NaN if the scorer does not accept the predictions.
 
     Raises:
-        ValueError: The scorer does not accept the labels, because it does not accept constant predictions for them either.
+        ValueError: The scorer does not accept the labels, because it does not accept constant
+            predictions for them either.
     """
     import numpy as np
 
@@ -284,7 +312,8 @@ def _multioutput_r2(y: np.ndarray, p: np.ndarray) -> float:
     return float(np.mean([_r2(y[:, i], p[:, i]) for i in range(y.shape[1])]))
 
 
-# How these metrics are computed for several label columns. The other metrics have one function for any number of columns.
+# How these metrics are computed for several label columns. The other metrics have one function for
+# any number of columns.
 OF_SEVERAL = {
     "logloss": _multilabel_log_loss,
     "error": _multilabel_error,
@@ -304,7 +333,8 @@ OWN = {
     "mae": Metric(NUMERIC, _mae),
     "r2": Metric(NUMERIC, _r2),
 }
-# The names of scikit-learn's scorers, by their tasks and by what they need. `tests/core/test_metrics.py` compares them with scikit-learn's.
+# The names of scikit-learn's scorers, by their tasks and by what they need.
+# `tests/core/test_metrics.py` compares them with scikit-learn's.
 _SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
     (
         ("binary",),
@@ -321,7 +351,10 @@ _SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
     (
         (*CLASSIFICATION, MULTILABEL),
         "classes",
-        "precision_macro precision_micro precision_weighted recall_macro recall_micro recall_weighted",
+        (
+            "precision_macro precision_micro precision_weighted recall_macro recall_micro "
+            "recall_weighted"
+        ),
     ),
     (CLASSIFICATION, "scores", "average_precision"),
     (
@@ -364,7 +397,10 @@ _SCORER_NAMES: tuple[tuple[tuple[str, ...], Input, str], ...] = (
     (
         ("clustering",),
         "classes",
-        "homogeneity_score mutual_info_score normalized_mutual_info_score rand_score v_measure_score",
+        (
+            "homogeneity_score mutual_info_score normalized_mutual_info_score rand_score "
+            "v_measure_score"
+        ),
     ),
 )
 SCORERS = {
@@ -373,7 +409,8 @@ SCORERS = {
     for name in names.split()
 }
 METRICS = SCORERS | OWN
-# Metrics of which a lower value is better, or a higher one. Names with other meanings, such as `gamma`, are left out.
+# Metrics of which a lower value is better, or a higher one. Names with other meanings, such as
+# `gamma`, are left out.
 _LOWER = (
     *(
         "logloss",

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 def near_misses(name: str, other_words: Iterable[str] = ()) -> str:
     """Return a regular expression that matches the misspellings of a name, but not the name itself.
 
-    These are texts that differ from the name by one character, or by two swapped neighbours; texts that differ only in case, `_` and `-`;
-    and other words for the name. The expression is valid in Python and in JavaScript.
+    These are texts that differ from the name by one character, or by two swapped neighbours; texts
+    that differ only in case, `_` and `-`; and other words for the name. The expression is valid in
+    Python and in JavaScript.
 
     Args:
         name: The name: letters, digits and `_`.
@@ -25,7 +26,10 @@ def near_misses(name: str, other_words: Iterable[str] = ()) -> str:
 
 
 def _one_mistake(name: str) -> str:
-    """Return a regular expression for a name with at most one mistake. It is nested, because it is then shorter than a list of mistakes."""
+    """Return a regular expression for a name with at most one mistake.
+
+    It is nested, because it is then shorter than a list of mistakes.
+    """
     if not name:
         return ".?"
     first, rest = name[0], name[1:]

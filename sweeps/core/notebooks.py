@@ -1,4 +1,7 @@
-"""Find out whether this process is the kernel of a notebook. IPython is never imported for this purpose."""
+"""Find out whether this process is the kernel of a notebook.
+
+IPython is never imported for this purpose.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ import warnings
 
 
 def in_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook, such as Jupyter's. IPython in a terminal is no notebook."""
+    """Return whether this process is the kernel of a notebook, such as Jupyter's.
+
+    IPython in a terminal is no notebook.
+    """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

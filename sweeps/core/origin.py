@@ -1,6 +1,10 @@
-"""Read `origin.json`. This file records the folder from which a sweep's space file was read, and the options of `sweeps run`.
+"""Read `origin.json`.
 
-The sweep's folder may come from a stranger, so every key is checked. `sweeps ls` reads this file to show a sweep without reading the study.
+This file records the folder from which a sweep's space file was read, and the options of `sweeps
+run`.
+
+The sweep's folder may come from a stranger, so every key is checked. `sweeps ls` reads this file to
+show a sweep without reading the study.
 """
 
 from __future__ import annotations
@@ -60,9 +64,12 @@ def other_format(folder: Path, origin: dict[str, Any]) -> Problem | None:
 
 
 def valid_origin_keys(folder: Path) -> dict[str, Any]:
-    """Return the keys of `origin.json` that have valid values, with these values. Return {} if the file cannot be read.
+    """Return the keys of `origin.json` that have valid values, with these values.
 
-    This function raises no error, so that a command can list many sweeps even if one of them is damaged.
+    Return {} if the file cannot be read.
+
+    This function raises no error, so that a command can list many sweeps even if one of them is
+    damaged.
     """
     origin = read_json_object(SweepFolder(folder).origin) or {}
     errors = find_errors(_RULES, origin)

@@ -1,9 +1,11 @@
 """JSON Schema fragments, each of which describes one parameter or option of a trainer, or one parameter of a preprocessing step.
 
-A fragment may have these keys: `type` (a name or a list of names), `enum`, `minimum`, `maximum`, `exclusiveMinimum`,
-`exclusiveMaximum`, `format`, `default` and `description`. A null value stands for the default, and is always allowed. An integer may be
-written as a float without a fraction, such as 3.0. There are three values of `format`: `reference` for the name of a Python object as
-`module:attr`, `package` for the import name of a package that must be installed, and `command` for a program and its arguments as a list.
+A fragment may have these keys: `type` (a name or a list of names), `enum`, `minimum`, `maximum`,
+`exclusiveMinimum`, `exclusiveMaximum`, `format`, `default` and `description`. A null value stands
+for the default, and is always allowed. An integer may be written as a float without a fraction,
+such as 3.0. There are three values of `format`: `reference` for the name of a Python object as
+`module:attr`, `package` for the import name of a package that must be installed, and `command` for
+a program and its arguments as a list.
 """
 
 from __future__ import annotations
@@ -86,7 +88,10 @@ def _or(words: list[str]) -> str:
 
 
 def allows(fragment: Fragment, value: object) -> bool:
-    """Return whether a fragment allows a value. None is always allowed, because it stands for the default."""
+    """Return whether a fragment allows a value.
+
+    None is always allowed, because it stands for the default.
+    """
     if value is None:
         return True
     if fragment.get("format") == REFERENCE_FORMAT:
@@ -126,7 +131,10 @@ def is_within_bounds(fragment: Fragment, value: float) -> bool:
 
 
 def fragment_problem(fragment: Any) -> str | None:
-    """Return a message that says what is wrong with a fragment; None if the fragment is valid. Any object may be passed."""
+    """Return a message that says what is wrong with a fragment; None if the fragment is valid.
+
+    Any object may be passed.
+    """
     if not isinstance(fragment, dict):
         return 'must be a JSON Schema fragment such as {"type": "number", "minimum": 0}'
     if unknown := [key for key in fragment if key not in KEYS]:
@@ -149,5 +157,8 @@ def fragment_problem(fragment: Any) -> str | None:
     if not isinstance(fragment.get("description", ""), str):
         return "`description` must be text"
     if not allows(fragment, fragment.get("default")):
-        return f"the default {fragment['default']!r} is not allowed; the default must be {rule_of(fragment)}"
+        return (
+            f"the default {fragment['default']!r} is not allowed; the default must be "
+            f"{rule_of(fragment)}"
+        )
     return None

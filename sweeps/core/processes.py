@@ -39,12 +39,16 @@ def start_time(pid: int) -> float | None:
 
 
 def working_directory() -> str:
-    """Return the working directory of this process. If it was deleted, wait until it exists again, and change to the new directory.
+    """Return the working directory of this process.
 
-    Ray deletes and creates the folder with the user's code when a second node on the same machine joins the cluster.
+    If it was deleted, wait until it exists again, and change to the new directory.
+
+    Ray deletes and creates the folder with the user's code when a second node on the same machine
+    joins the cluster.
 
     Raises:
-        FileNotFoundError: The directory was deleted and did not exist again within `RECREATED_WITHIN` seconds.
+        FileNotFoundError: The directory was deleted and did not exist again within
+            `RECREATED_WITHIN` seconds.
     """
     until = time.monotonic() + RECREATED_WITHIN
     while True:

@@ -29,7 +29,8 @@ PACKAGES = (
     "scikit-learn",
     "pyarrow",
 )
-# Diffs are cut at this many bytes. A diff is meant to show edits of code, and not to store large data files.
+# Diffs are cut at this many bytes. A diff is meant to show edits of code, and not to store large
+# data files.
 MOST_DIFF = 2**20
 MOST_NAMES = 200
 
@@ -38,8 +39,9 @@ def git(folder: Path) -> dict[str, str]:
     """Return the commit of a folder's git repository, and whether there are uncommitted changes.
 
     Returns:
-        A dict with two keys. `commit` is the id of the current commit. `dirty` is "yes" if there are uncommitted changes or untracked
-        files, else "no". {} if the folder is not in a git repository.
+        A dict with two keys. `commit` is the id of the current commit. `dirty` is "yes" if there
+        are uncommitted changes or untracked files, else "no". {} if the folder is not in a git
+        repository.
     """
     commit = _ask(folder, "rev-parse", "HEAD")
     if not commit:
@@ -62,8 +64,9 @@ def _ask(folder: Path, *args: str) -> str | None:
 def diff(folder: Path) -> str:
     """Return the uncommitted changes in a folder's git repository as a diff, followed by the names of the folder's untracked files.
 
-    A diff of more than `MOST_DIFF` bytes is cut off, and at most `MOST_NAMES` names are listed. "" if there are neither changes nor
-    untracked files. Secrets are masked, because a change of the space file may contain one.
+    A diff of more than `MOST_DIFF` bytes is cut off, and at most `MOST_NAMES` names are listed. ""
+    if there are neither changes nor untracked files. Secrets are masked, because a change of the
+    space file may contain one.
     """
     changed = masked(_ask(folder, "diff", "HEAD", "--no-color", "--no-ext-diff") or "").encode()
     cut = f"\n# cut here, at {MOST_DIFF} bytes\n" if len(changed) > MOST_DIFF else ""
@@ -90,7 +93,8 @@ def record(sweep: Path, base: Path, seed: int, fingerprint: str, now: float) -> 
         now: The time in seconds since the epoch.
 
     Returns:
-        The texts of the files that were written, by file name, such as `provenance.json` and `code.diff`.
+        The texts of the files that were written, by file name, such as `provenance.json` and
+        `code.diff`.
     """
     before = read_entries(sweep)
     made, files = git(base), {}

@@ -1,7 +1,7 @@
 """References of the form `module:attr`, which users write to name their own code.
 
-Only `resolve` imports the module that a reference names. The other functions read the module's source, so that a space file can be checked
-without running user code.
+Only `resolve` imports the module that a reference names. The other functions read the module's
+source, so that a space file can be checked without running user code.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ absent_allowed = contextvars.ContextVar("absent_allowed", default=False)
 
 
 class RefError(Exception):
-    """A text is not a reference `module:attr`, or the module or the attribute does not exist. The message says which."""
+    """A text is not a reference `module:attr`, or the module or the attribute does not exist.
+
+    The message says which.
+    """
 
 
 def is_reference(text: str) -> bool:
@@ -67,7 +70,9 @@ def _without_suffix(ref: str) -> str:
 
 
 def resolve(ref: str) -> Any:
-    """Import the module of a reference, and return the attribute that the reference names. The import runs the module's code.
+    """Import the module of a reference, and return the attribute that the reference names.
+
+    The import runs the module's code.
 
     Raises:
         RefError: The text is not a reference, the module does not exist or raises an error, or the
@@ -89,7 +94,8 @@ def resolve(ref: str) -> Any:
                 n for n, v in vars(module).items() if not n.startswith("_") and callable(v)
             )
             raise RefError(
-                f"`{ref}`: `{module_name}` has no `{attr}`; the module defines: {', '.join(names) or 'nothing'}"
+                f"`{ref}`: `{module_name}` has no `{attr}`; the module defines: "
+                f"{', '.join(names) or 'nothing'}"
             )
         found = getattr(found, part)
     return found
@@ -131,14 +137,15 @@ def source_of(module: str, roots: Iterable[Path] = ()) -> Path | None:
         roots: Folders to search before `sys.path`.
 
     Returns:
-        The source file, or the shared library (`.so`) of a compiled module. For a module that is built into Python, the file of the
-        interpreter. None if the module was not found.
+        The source file, or the shared library (`.so`) of a compiled module. For a module that is
+        built into Python, the file of the interpreter. None if the module was not found.
     """
     if module in sys.builtin_module_names:
         return Path(sys.executable)
     parts = module.split(".")
     ours = __name__.partition(".")[0]
-    # The user may have a folder called `sweeps`. Modules of sweeps always come from this installation.
+    # The user may have a folder called `sweeps`. Modules of sweeps always come from this
+    # installation.
     folders = (
         [str(Path(__file__).parents[2])] if parts[0] == ours else [*map(str, roots), *sys.path]
     )
@@ -173,9 +180,12 @@ def _below(root: Path, parts: list[str]) -> Path | None:
 
 
 def _absent(module: str, roots: Iterable[Path]) -> str:
-    """Return the message that a module does not exist. The message lists the folders that were searched.
+    """Return the message that a module does not exist.
 
-    If the module is in the folder `src` of a searched folder or of its parent, the message says how to search `src` too.
+    The message lists the folders that were searched.
+
+    If the module is in the folder `src` of a searched folder or of its parent, the message says how
+    to search `src` too.
     """
     folders = list(dict.fromkeys(root.absolute() for root in roots))
     text = f"no module `{module}`"
@@ -184,7 +194,10 @@ def _absent(module: str, roots: Iterable[Path]) -> str:
     for folder in dict.fromkeys(place / "src" for root in folders for place in (root, root.parent)):
         if _below(folder, module.split(".")) is not None:
             more = ":$PYTHONPATH" if os.environ.get("PYTHONPATH") else ""
-            text += f"; the module is in {_as_typed(folder)}; run `export PYTHONPATH={folder}{more}` to add this folder to the search path"
+            text += (
+                f"; the module is in {_as_typed(folder)}; run `export PYTHONPATH={folder}{more}` "
+                "to add this folder to the search path"
+            )
             break
     return text
 
@@ -205,14 +218,18 @@ def syntax_tree(source: str | bytes) -> ast.Module:
         ValueError: The source contains a null byte.
     """
     for _ in range(PARSE_TRIES - 1):
-        # Python before 3.11.8 and 3.12.2 raises this error if another thread parses at the same time (CPython issue 106905).
+        # Python before 3.11.8 and 3.12.2 raises this error if another thread parses at the same
+        # time (CPython issue 106905).
         with contextlib.suppress(SystemError):
             return ast.parse(source)
     return ast.parse(source)
 
 
 def parse_source(path: Path) -> ast.Module | None:
-    """Parse a Python source file. Return None if the file is compiled, cannot be read or has a syntax error."""
+    """Parse a Python source file.
+
+    Return None if the file is compiled, cannot be read or has a syntax error.
+    """
     if path.suffix != ".py":
         return None
     try:
@@ -229,7 +246,8 @@ def parse_source(path: Path) -> ast.Module | None:
 def _defined_names(path: Path) -> frozenset[str] | None:
     """Return the names that a source file defines at its top level.
 
-    Return None if the names cannot be read from the file: it is compiled or has a syntax error, imports `*`, or defines `__getattr__`.
+    Return None if the names cannot be read from the file: it is compiled or has a syntax error,
+    imports `*`, or defines `__getattr__`.
     """
     if (tree := parse_source(path)) is None:
         return None
@@ -272,9 +290,12 @@ def absent_modules_allowed() -> Iterator[None]:
 
 
 def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
-    """Check a reference without running the module's code. Return a message that says what is wrong; None if nothing was found.
+    """Check a reference without running the module's code.
 
-    If a module may define names that its source does not show, every attribute of the module is accepted.
+    Return a message that says what is wrong; None if nothing was found.
+
+    If a module may define names that its source does not show, every attribute of the module is
+    accepted.
 
     Args:
         ref: The reference, `module:attr`.
@@ -293,7 +314,10 @@ def problem(ref: str, roots: Iterable[Path] = ()) -> str | None:
     first = attr.split(".")[0]
     if defined is not None and first not in defined:
         public = sorted(n for n in defined if not n.startswith("_"))
-        return f"`{ref}`: `{module}` has no `{first}`; {did_you_mean(first, public) if public else 'the module defines nothing'}"
+        return (
+            f"`{ref}`: `{module}` has no `{first}`; "
+            f"{did_you_mean(first, public) if public else 'the module defines nothing'}"
+        )
     return None
 
 

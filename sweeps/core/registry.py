@@ -1,10 +1,13 @@
-"""Registry of plug-ins: samplers, schedulers and trackers. A built-in plug-in has a name, such as `tpe`, and a reference `module:attr`.
+"""Registry of plug-ins: samplers, schedulers and trackers.
 
-In place of a built-in name, a user may write the `module:attr` of a class. To add a built-in plug-in, write a module with its class, and
-add a row to `BUILT_IN`.
+A built-in plug-in has a name, such as `tpe`, and a reference `module:attr`.
 
-The module of a plug-in is imported on first use. Code can therefore use a plug-in from a folder that comes later in the fixed order of
-imports, which is described in `docs/internals/architecture.md`.
+In place of a built-in name, a user may write the `module:attr` of a class. To add a built-in
+plug-in, write a module with its class, and add a row to `BUILT_IN`.
+
+The module of a plug-in is imported on first use. Code can therefore use a plug-in from a folder
+that comes later in the fixed order of imports, which is described in
+`docs/internals/architecture.md`.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from typing import Any
 from sweeps.core import references
 from sweeps.core.suggestions import did_you_mean
 
-# Reference of each built-in plug-in, by kind and name. Messages and reference pages list the plug-ins in this order.
+# Reference of each built-in plug-in, by kind and name. Messages and reference pages list the
+# plug-ins in this order.
 BUILT_IN: dict[str, dict[str, str]] = {
     "sampler": {
         "tpe": "sweeps.search.samplers.tpe:Tpe",
@@ -51,13 +55,18 @@ def names(kind: str) -> tuple[str, ...]:
 
 
 def is_built_in(kind: str, name: str) -> bool:
-    """Return whether a built-in plug-in of this kind has this name. Every other name must be a reference `module:attr`."""
+    """Return whether a built-in plug-in of this kind has this name.
+
+    Every other name must be a reference `module:attr`.
+    """
     return name in BUILT_IN[kind]
 
 
 @functools.cache
 def built_in(kind: str, name: str) -> Any:
-    """Import a built-in plug-in and return it. The import is cheap, because plug-ins import Ray and Optuna only inside functions.
+    """Import a built-in plug-in and return it.
+
+    The import is cheap, because plug-ins import Ray and Optuna only inside functions.
 
     Raises:
         KeyError: There is no built-in plug-in of this kind and name.
@@ -70,7 +79,8 @@ def reference(kind: str, name: str) -> str:
 
     Args:
         kind: The kind of plug-in, such as `tracker`.
-        name: The name of a built-in plug-in, or a `module:attr` of the user's own, which is returned unchanged.
+        name: The name of a built-in plug-in, or a `module:attr` of the user's own, which is
+            returned unchanged.
 
     Raises:
         RefError: The name is neither the name of a built-in plug-in nor of the form `module:attr`.
@@ -80,7 +90,8 @@ def reference(kind: str, name: str) -> str:
         return name
     if not is_built_in(kind, name):
         raise references.RefError(
-            f"`{name}` is neither a built-in {kind} nor a reference `module:attr`; {did_you_mean(name, BUILT_IN[kind])}"
+            f"`{name}` is neither a built-in {kind} nor a reference `module:attr`; "
+            f"{did_you_mean(name, BUILT_IN[kind])}"
         )
     return BUILT_IN[kind][name]
 
@@ -93,14 +104,16 @@ def resolve(kind: str, name: str) -> Any:
         name: The name of a built-in plug-in, or a `module:attr` of the user's own.
 
     Raises:
-        RefError: The name is neither the name of a built-in plug-in nor of the form `module:attr`, or the module or the attribute does not
-            exist. The message says which.
+        RefError: The name is neither the name of a built-in plug-in nor of the form `module:attr`,
+            or the module or the attribute does not exist. The message says which.
     """
     return references.resolve(reference(kind, name))
 
 
 def problem(kind: str, name: str, roots: Iterable[Path] = ()) -> str | None:
-    """Check the name of a plug-in without running the plug-in's code. Return a message that says what is wrong; None if nothing was found.
+    """Check the name of a plug-in without running the plug-in's code.
+
+    Return a message that says what is wrong; None if nothing was found.
 
     Args:
         kind: The kind of plug-in, such as `tracker`.

@@ -1,4 +1,7 @@
-"""Read files of a sweep's folder. Another user may have made the folder, so a file's place may hold a link, a pipe or a folder."""
+"""Read files of a sweep's folder.
+
+Another user may have made the folder, so a file's place may hold a link, a pipe or a folder.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ FOLDER = _KINDS[stat.S_IFDIR]
 
 
 def kind_of(path: str | Path) -> str | None:
-    """Return what a path holds, such as `FILE`, "a link" or "a pipe". Links are not followed. Return None if there is nothing."""
+    """Return what a path holds, such as `FILE`, "a link" or "a pipe". Links are not followed.
+
+    Return None if there is nothing.
+    """
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -29,7 +35,9 @@ def kind_of(path: str | Path) -> str | None:
 
 
 def refuse_other_kind(path: str | Path, wanted: str = FILE) -> None:
-    """Raise an error if a path holds anything but the wanted kind. A path that holds nothing is allowed.
+    """Raise an error if a path holds anything but the wanted kind.
+
+    A path that holds nothing is allowed.
 
     Args:
         path: The path.
@@ -43,14 +51,20 @@ def refuse_other_kind(path: str | Path, wanted: str = FILE) -> None:
 
 
 def _other_kind(path: str | Path, found: str | None, wanted: str = FILE) -> UnreadableFile:
-    rule = f"but must be {wanted} inside the sweep's folder; move it away, or restore the original from a backup"
+    rule = (
+        f"but must be {wanted} inside the sweep's folder; move it away, or restore the original "
+        "from a backup"
+    )
     return UnreadableFile(Problem(str(path), f"is {found}, {rule}"))
 
 
 def open_regular(path: str | Path, flags: int) -> int:
-    """Open a regular file, and return its descriptor. Pass this function to Python's `open` as the argument `opener`.
+    """Open a regular file, and return its descriptor.
 
-    A link is not followed, because it may lead out of the sweep's folder. Opening a pipe does not block.
+    Pass this function to Python's `open` as the argument `opener`.
+
+    A link is not followed, because it may lead out of the sweep's folder. Opening a pipe does not
+    block.
 
     Raises:
         UnreadableFile: The path holds anything but a regular file.

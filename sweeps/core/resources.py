@@ -1,4 +1,7 @@
-"""Shapes of trials, and arithmetic with resources. The shape of a trial is the number of its workers and the resources of each worker."""
+"""Shapes of trials, and arithmetic with resources.
+
+The shape of a trial is the number of its workers and the resources of each worker.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from typing import Any
 EPSILON = 1e-6
 # Resources that Ray counts in bytes.
 BYTES = ("memory", "object_store_memory")
-# Idle workers may hold CPUs in addition to the CPUs of the machine. The first limit is the largest number of such additional CPUs. The
-# second limit is the bytes of memory that the machine must have for each CPU, both for its own CPUs and for the additional CPUs.
+# Idle workers may hold CPUs in addition to the CPUs of the machine. The first limit is the largest
+# number of such additional CPUs. The second limit is the bytes of memory that the machine must have
+# for each CPU, both for its own CPUs and for the additional CPUs.
 MOST_PARKED = 8
 MEMORY_A_PARKED_CPU = 2 * 2**30
 
@@ -24,13 +28,15 @@ ELASTIC = "elastic"
 class Shape:
     """Number of workers of a trial, their resources and their backend.
 
-    In an elastic shape, the number of workers is a range, because it may change while the trial runs.
+    In an elastic shape, the number of workers is a range, because it may change while the trial
+    runs.
 
     Attributes:
         workers: Number of worker processes, at least 1. For an elastic shape, the smallest number.
-        per_worker: Name and amount of each resource of one worker, sorted by name, such as `(("CPU", 1.0), ("GPU", 0.5))`.
-        backend: Kind of process group that connects the workers: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or the
-            `module:attr` of a user's own backend.
+        per_worker: Name and amount of each resource of one worker, sorted by name, such as
+            `(("CPU", 1.0), ("GPU", 0.5))`.
+        backend: Kind of process group that connects the workers: "torch", "xgboost", "lightgbm",
+            "tensorflow", "jax", "none", or the `module:attr` of a user's own backend.
         most: Largest number of workers of an elastic shape; None if the number is fixed.
     """
 
@@ -41,7 +47,10 @@ class Shape:
 
     @property
     def total(self) -> dict[str, float]:
-        """Resources of all workers together, by name. An elastic shape counts with its smallest number of workers."""
+        """Resources of all workers together, by name.
+
+        An elastic shape counts with its smallest number of workers.
+        """
         return {name: amount * self.workers for name, amount in self.per_worker}
 
     @property
@@ -89,10 +98,12 @@ def workers_text(num_workers: int | Mapping[str, Sequence[int]]) -> str:
 def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
     """Return the shape that the section `scaling` describes for one trial.
 
-    As in Ray Train, a worker has 1 CPU, and 1 GPU with `use_gpu: true`, unless `resources_per_worker` sets other amounts.
+    As in Ray Train, a worker has 1 CPU, and 1 GPU with `use_gpu: true`, unless
+    `resources_per_worker` sets other amounts.
 
     Args:
-        scaling: The section, in which each dimension is already replaced by the trial's sampled value.
+        scaling: The section, in which each dimension is already replaced by the trial's sampled
+            value.
         backend: Backend of the trainer.
     """
     per_worker = {str(k): float(v) for k, v in (scaling.get("resources_per_worker") or {}).items()}
@@ -108,7 +119,8 @@ def shape_of(scaling: Mapping[str, Any], backend: str) -> Shape:
 def jax_connects(shape: Shape) -> bool:
     """Return whether Ray's `JaxConfig` can connect the workers of a shape.
 
-    If the shape may have several workers, each of them must have TPUs or a whole number of GPUs, at least 1.
+    If the shape may have several workers, each of them must have TPUs or a whole number of GPUs, at
+    least 1.
     """
     per_worker = dict(shape.per_worker)
     gpus = per_worker.get("GPU", 0.0)
@@ -148,7 +160,10 @@ def fits_into(need: Mapping[str, float], available: Mapping[str, float]) -> bool
 def subtract(
     available: Mapping[str, float], taken: Iterable[Mapping[str, float]]
 ) -> dict[str, float]:
-    """Subtract all resources in `taken` from `available`, and return what remains. An amount may become negative."""
+    """Subtract all resources in `taken` from `available`, and return what remains.
+
+    An amount may become negative.
+    """
     rest = dict(available)
     for need in taken:
         for name, amount in need.items():
@@ -157,7 +172,9 @@ def subtract(
 
 
 def count_fitting_trials(shape: Shape, cluster: Mapping[str, float]) -> int:
-    """Return how many trials of one shape fit on the cluster at once. 0 if not even one fits; 1,000,000 if the shape needs no resources.
+    """Return how many trials of one shape fit on the cluster at once.
+
+    0 if not even one fits; 1,000,000 if the shape needs no resources.
 
     Args:
         shape: The shape of all these trials.
@@ -213,7 +230,8 @@ def _both(needed: float, name: str, there: float) -> str:
 def auto_concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_trials: int) -> int:
     """Return how many trials run at once with `max_concurrent_trials: auto`.
 
-    This is the number of trials that fit on the cluster if all trials have the smallest shape. The result is at least 1.
+    This is the number of trials that fit on the cluster if all trials have the smallest shape. The
+    result is at least 1.
 
     Args:
         shapes: The shapes that trials of the space may have.
@@ -226,8 +244,8 @@ def auto_concurrency(shapes: Iterable[Shape], cluster: Mapping[str, float], max_
 def parked_cpus(cpus: int, memory: float) -> int:
     """Return how many CPUs sweeps reports to Ray in addition to the real ones.
 
-    Idle workers occupy the additional CPUs, so that these workers can stay open while other trials run. The number is limited, because each
-    idle worker uses memory.
+    Idle workers occupy the additional CPUs, so that these workers can stay open while other trials
+    run. The number is limited, because each idle worker uses memory.
 
     Args:
         cpus: Number of CPUs of the machine.
@@ -239,8 +257,9 @@ def parked_cpus(cpus: int, memory: float) -> int:
 def stream_cpus(cpus: float) -> int:
     """Return how many CPUs are reserved for Ray Data if the data is streamed: an eighth of all CPUs, and at least 1.
 
-    On a machine on which sweeps starts Ray, these CPUs are reported to Ray in addition to the real ones, so that trials can still use all
-    CPUs. On a running cluster, workers never hold these CPUs.
+    On a machine on which sweeps starts Ray, these CPUs are reported to Ray in addition to the real
+    ones, so that trials can still use all CPUs. On a running cluster, workers never hold these
+    CPUs.
 
     Args:
         cpus: number of CPUs of the machine or of the cluster.

@@ -62,28 +62,36 @@ class SweepResult:
     Attributes:
         sweep: Name of the sweep.
         dir: Folder of the sweep.
-        trials: Number of trials by state: `completed`, `pruned`, `failed`, and `interrupted` and `paused` if there are any.
-        best: The best trial, an object with the keys `trial` (the id), `value`, `test` (the score on the test split), `params`,
-            `preprocessor`, `scaling`, and `data` if the space samples it. If the trial was trained again at the end of the sweep, `refit`
-            has the splits (`on`), the number of `rows` and the number of `steps` of this training. `value` and `test` are the scores from
-            before. `bytes` is the size of the bundle, and `rows_per_second` is its speed; see `Manifest.rows_per_second`. None if no
-            trial has a value, or if there are several objectives.
-        front: The trials of the Pareto front, if there are several objectives. Each is an object with the keys of `best`, and with the key
-            `values`, which has the value of each metric.
-        bundle: Folder of the best trial's bundle. None if there is no best trial, if it could not be exported, or if the trainer has no
-            `load`.
-        checkpoint: If the trainer has no `load`, folder of the best trial's exported checkpoint; None otherwise.
-        mlflow: Object with the keys `tracking_uri`, `experiment` and `parent_run`; empty if MLflow did not record the sweep. If the server
-            did not receive all data, there are two more keys: `missed` is True, and `ended` is the time at which the search ended, in
-            seconds since the epoch.
+        trials: Number of trials by state: `completed`, `pruned`, `failed`, and `interrupted` and
+            `paused` if there are any.
+        best: The best trial, an object with the keys `trial` (the id), `value`, `test` (the score
+            on the test split), `params`, `preprocessor`, `scaling`, and `data` if the space samples
+            it. If the trial was trained again at the end of the sweep, `refit` has the splits
+            (`on`), the number of `rows` and the number of `steps` of this training. `value` and
+            `test` are the scores from before. `bytes` is the size of the bundle, and
+            `rows_per_second` is its speed; see `Manifest.rows_per_second`. None if no trial has a
+            value, or if there are several objectives.
+        front: The trials of the Pareto front, if there are several objectives. Each is an object
+            with the keys of `best`, and with the key `values`, which has the value of each metric.
+        bundle: Folder of the best trial's bundle. None if there is no best trial, if it could not
+            be exported, or if the trainer has no `load`.
+        checkpoint: If the trainer has no `load`, folder of the best trial's exported checkpoint;
+            None otherwise.
+        mlflow: Object with the keys `tracking_uri`, `experiment` and `parent_run`; empty if MLflow
+            did not record the sweep. If the server did not receive all data, there are two more
+            keys: `missed` is True, and `ended` is the time at which the search ended, in seconds
+            since the epoch.
         fits: Number of distinct preprocessing chains that were fitted.
         seconds: Wall time of the sweep, in seconds.
-        reason: Reason why the sweep ended before its last trial; None if the sweep did not end early.
+        reason: Reason why the sweep ended before its last trial; None if the sweep did not end
+            early.
         notes: Further messages for the user. Each has one line.
-        freed: What the latest run or resume of the sweep deleted: an object with the number of deleted `checkpoints`, the number of
-            `trials` that had these checkpoints, the deleted `bytes`, and the bytes of the checkpoints that are `left`. None if the space
-            file does not limit checkpoints.
-        store: Address of the sweep in S3-compatible storage; None if the sweep is only in its folder.
+        freed: What the latest run or resume of the sweep deleted: an object with the number of
+            deleted `checkpoints`, the number of `trials` that had these checkpoints, the deleted
+            `bytes`, and the bytes of the checkpoints that are `left`. None if the space file does
+            not limit checkpoints.
+        store: Address of the sweep in S3-compatible storage; None if the sweep is only in its
+            folder.
     """
 
     sweep: str
@@ -143,7 +151,8 @@ class SweepResult:
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints. NaN and infinity become None.
 
-        The keys `checkpoint`, `reason`, `notes`, `front`, `freed` and `store` are left out if they have no value.
+        The keys `checkpoint`, `reason`, `notes`, `front`, `freed` and `store` are left out if they
+        have no value.
         """
         shown = dataclasses.asdict(self)
         shown["dir"] = str(self.dir)
@@ -175,7 +184,10 @@ class SweepResult:
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """Return the object in the `result.json` of a sweep's folder. Return None if the file is missing or invalid."""
+    """Return the object in the `result.json` of a sweep's folder.
+
+    Return None if the file is missing or invalid.
+    """
     shown = read_json_object(SweepFolder(folder).result)
     return shown if shown is not None and result_error(shown) is None else None
 
@@ -186,12 +198,14 @@ def refuse_invalid_result(folder: Path) -> None:
     A file that is not JSON is treated as missing, because a crash can leave such a file.
 
     Raises:
-        InputError: The file is JSON but not a valid result, is not a regular file, or cannot be read.
+        InputError: The file is JSON but not a valid result, is not a regular file, or cannot be
+            read.
     """
     if (error := result_file_error(folder / RESULT)) is not None:
         raise InputError(
             str(folder / RESULT),
-            f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be resumed",
+            f"{error}; `{repair_command(folder)}` renames the file, so that the sweep can be "
+            "resumed",
         )
 
 
@@ -213,33 +227,44 @@ def result_file_error(file: Path) -> str | None:
 def contradiction(
     ended: Collection[str], given: Collection[str], shown: Mapping[str, Any]
 ) -> str | None:
-    """Check that the study has every ended trial that the sweep's result counts or names. Return a message if one is missing, else None.
+    """Check that the study has every ended trial that the sweep's result counts or names.
 
-    Only a damaged study lacks such a trial. The end of each trial is in the study before the result is written, and no trial is ever
-    removed from a study. The study may have more trials than the result, if a resume has started after the result was read.
+    Return a message if one is missing, else None.
+
+    Only a damaged study lacks such a trial. The end of each trial is in the study before the result
+    is written, and no trial is ever removed from a study. The study may have more trials than the
+    result, if a resume has started after the result was read.
 
     Args:
         ended: Ids of the complete, pruned and failed trials of the study.
-        given: Ids of the initial points whose value was given in the space file. Results do not count these trials.
+        given: Ids of the initial points whose value was given in the space file. Results do not
+            count these trials.
         shown: A valid result (see `result_error`).
     """
     expected = sum(shown["trials"].get(word, 0) for word in ENDED)
     if len(ended) < expected:
-        return f"the study has {len(ended)} ended trial{'s' * (len(ended) != 1)}, but {RESULT} says that {expected} trials ended"
+        return (
+            f"the study has {len(ended)} ended trial{'s' * (len(ended) != 1)}, but {RESULT} says "
+            f"that {expected} trials ended"
+        )
     absent = [
         best["trial"]
         for best in best_trials(shown)
         if best["trial"] not in ended and best["trial"] not in given
     ]
     return (
-        f"trial {absent[0]} has not ended in the study, but {RESULT} lists this trial as one of the best"
+        f"trial {absent[0]} has not ended in the study, but {RESULT} lists this trial as one of "
+        "the best"
         if absent
         else None
     )
 
 
 def best_trials(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a list with the best trial of a result, or the trials of its Pareto front. Return [] if no trial has a value."""
+    """Return a list with the best trial of a result, or the trials of its Pareto front.
+
+    Return [] if no trial has a value.
+    """
     return [shown["best"]] if shown["best"] else list(shown.get("front", ()))
 
 

@@ -1,7 +1,8 @@
 """The function `sweeps.report`, with which a script of the trainer `command` reports metrics.
 
-The worker of rank 0 listens at a Unix socket, whose path is in the environment variable `SWEEPS_REPORT_SOCKET`. A report is one connection:
-the script sends one line of JSON, and the worker closes the connection when the report is recorded.
+The worker of rank 0 listens at a Unix socket, whose path is in the environment variable
+`SWEEPS_REPORT_SOCKET`. A report is one connection: the script sends one line of JSON, and the
+worker closes the connection when the report is recorded.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ def report(
 ) -> None:
     """Report a step of a script that the trainer `command` runs.
 
-    The call returns when sweeps has copied the checkpoint and the scheduler has decided. If the scheduler stops the trial, the script
-    receives SIGTERM. On ranks other than 0, the call does nothing. Outside of a sweep, it prints the metrics as a line of JSON.
+    The call returns when sweeps has copied the checkpoint and the scheduler has decided. If the
+    scheduler stops the trial, the script receives SIGTERM. On ranks other than 0, the call does
+    nothing. Outside of a sweep, it prints the metrics as a line of JSON.
 
     Args:
         metrics: The metrics, by name. Nested mappings are allowed.
-        checkpoint: Folder with the model of this step, which is copied. None to report without a checkpoint.
+        checkpoint: Folder with the model of this step, which is copied. None to report without a
+            checkpoint.
         **more: More metrics, such as `loss=0.5`.
 
     Raises:
@@ -64,12 +67,16 @@ def report(
                 1024
             ):  # The worker closes the connection when the report is recorded.
                 pass
-    except OSError:  # The trial was stopped, and the worker no longer listens. This process has received SIGTERM.
+    # The trial was stopped, and the worker no longer listens. This process has received SIGTERM.
+    except OSError:
         pass
 
 
 def _number(name: Any, value: Any) -> Any:
-    """Return a metric as a float. Nested mappings are converted too, and text is returned unchanged."""
+    """Return a metric as a float.
+
+    Nested mappings are converted too, and text is returned unchanged.
+    """
     if isinstance(value, Mapping):
         return {str(inner): _number(f"{name}.{inner}", each) for inner, each in value.items()}
     if value is None or isinstance(value, (str, bool)):

@@ -1,7 +1,7 @@
 """Remove passwords and keys from texts, so that these secrets are neither printed nor stored.
 
-A process remembers the values of the secrets that it uses, and replaces them in each text that it prints, stores or sends. Other secrets
-are only recognized in URIs.
+A process remembers the values of the secrets that it uses, and replaces them in each text that it
+prints, stores or sends. Other secrets are only recognized in URIs.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TextIO
 from urllib.parse import unquote, unquote_plus
 
-# `://USER:PASSWORD@` inside a text. A password may have unencoded slashes. A port before a path is not a password.
+# `://USER:PASSWORD@` inside a text. A password may have unencoded slashes. A port before a path is
+# not a password.
 _PASSWORD = re.compile(
     r"(://[^\s/:@'\"\[]*):(?:[^\s/@'\"]*(?:/[^\s/@'\"]*)?|(?!\d*[/?#])[^\s@'\"]*)@"
 )
-# `USER:PASSWORD@` at the start of the text after `://`, if the password has an unencoded `/`, `?` or `#`.
+# `USER:PASSWORD@` at the start of the text after `://`, if the password has an unencoded `/`, `?`
+# or `#`.
 _UNQUOTED = re.compile(r"([^/?#:@\[]*):(?!\d*(?:[/?#]|\Z))([^@/?#]*[/?#][^@]*)@(.*)", re.S)
 # `?NAME=VALUE` or `&NAME=VALUE` inside a text.
 _QUERY = re.compile(r"([?&]([^\s=&?'\"`]+)=)([^\s&'\"`#]+)")
@@ -29,8 +31,8 @@ _SCALAR = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|[^\s,}][^,}\n]*"
 LONG_VALUE = 8
 # Between the parts of a secret, such as the lines of a private key or the strings of a JSON object.
 _SEPARATOR = re.compile(r"[\s\"']+|\\n")
-# Characters that every format leaves as they are. The pieces of a secret are runs of them, runs of quotes and backslashes, and single
-# other characters.
+# Characters that every format leaves as they are. The pieces of a secret are runs of them, runs of
+# quotes and backslashes, and single other characters.
 _PLAIN = frozenset(f"{string.ascii_letters}{string.digits}_.-")
 _PIECE = re.compile(r"[A-Za-z0-9_.-]+|[\\'\"]+|.", re.S)
 _BACKSLASHES = r"(?:\\|%(?:25)*5c)*+"
@@ -39,7 +41,8 @@ _QUOTE = (
     r"(?:\\[ux]0*2[27]|[\\'\"]|%(?:25)*(?:22|27|5c)"
     r"|&(?:amp;)*(?:#0*3[49]|#x0*2[27]|quot|apos);)"
 )
-# Further forms of a character: as the name of an entity of HTML, in the query of a URL, and in an indented block.
+# Further forms of a character: as the name of an entity of HTML, in the query of a URL, and in an
+# indented block.
 _FORMS = {
     "&": ["&(?:amp;)+"],
     "<": ["&(?:amp;)*lt;"],
@@ -70,7 +73,9 @@ class Secret(NamedTuple):
 
 
 def without_password(uri: str) -> str:
-    """Return a URI without its password, and without those query parameters that hold secrets. The result may be stored and printed.
+    """Return a URI without its password, and without those query parameters that hold secrets.
+
+    The result may be stored and printed.
 
     >>> without_password("postgresql://me:secret@host/db?sslmode=require&options=-c%20x")
     'postgresql://me@host/db?sslmode=require'
@@ -96,7 +101,8 @@ class _Known(NamedTuple):
 
     Attributes:
         value: The secret.
-        plain: A part of the secret that every format leaves as it is. `in` finds it faster than a regular expression.
+        plain: A part of the secret that every format leaves as it is. `in` finds it faster than a
+            regular expression.
         pattern: Matches the secret in all formats.
     """
 
@@ -177,7 +183,8 @@ def _write_lines(stream: TextIO, lines: Iterable[str]) -> None:
 
 def _pattern(pieces: list[str]) -> re.Pattern[str]:
     """Return the regular expression of a secret, given its pieces."""
-    # A match starts at the first of several backslashes, so that the expression does not try each of them.
+    # A match starts at the first of several backslashes, so that the expression does not try each
+    # of them.
     start = "" if pieces[0][0] in _PLAIN else r"(?<!\\)"
     return re.compile(start + "".join(map(_written, pieces)), re.I)
 
@@ -223,7 +230,8 @@ def hide_values(text: str, variables: Mapping[str, str]) -> str:
     "env_vars: {TOKEN: '***', LEVEL: '***'}"
     """
     for name, value in variables.items():
-        # A long value is hidden everywhere, because the file may hold it in an anchor or in a block of several lines.
+        # A long value is hidden everywhere, because the file may hold it in an anchor or in a block
+        # of several lines.
         for part in sorted({value, *value.split()}, key=len, reverse=True):
             text = text.replace(part, "***") if len(part) >= LONG_VALUE else text
         text = re.sub(

@@ -1,6 +1,9 @@
-"""Handle signals. The first signal asks the sweep to stop. A second Ctrl-C or SIGTERM ends the process at once.
+"""Handle signals. The first signal asks the sweep to stop.
 
-In a notebook, a second interrupt raises `KeyboardInterrupt` instead, because the process has the user's variables.
+A second Ctrl-C or SIGTERM ends the process at once.
+
+In a notebook, a second interrupt raises `KeyboardInterrupt` instead, because the process has the
+user's variables.
 """
 
 from __future__ import annotations
@@ -17,20 +20,21 @@ from types import FrameType
 import psutil
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# A SIGTERM within this time after the first signal is ignored, because `timeout` sends SIGTERM twice.
+# A SIGTERM within this time after the first signal is ignored, because `timeout` sends SIGTERM
+# twice.
 REPEAT_SECONDS = 1.0
 
 
 class Interrupt:
     """Signal handler that remembers that the user wants the sweep to stop; the sweep looks at `asked`.
 
-    The handler is installed for SIGINT, SIGTERM and SIGHUP. If the process already ignores SIGHUP, for example because it was started with
-    `nohup`, SIGHUP stays ignored.
+    The handler is installed for SIGINT, SIGTERM and SIGHUP. If the process already ignores SIGHUP,
+    for example because it was started with `nohup`, SIGHUP stays ignored.
 
     Args:
         last: Message to print when a second signal ends the process.
-        keeps_process: True if a second Ctrl-C raises `KeyboardInterrupt` and does not end the process. Later signals are then ignored, so
-            that the sweep can release its resources.
+        keeps_process: True if a second Ctrl-C raises `KeyboardInterrupt` and does not end the
+            process. Later signals are then ignored, so that the sweep can release its resources.
 
     Attributes:
         asked: True as soon as the handler has received a signal.
@@ -42,7 +46,10 @@ class Interrupt:
         self._asked_at = 0.0  # time.monotonic()
 
     def again(self) -> None:
-        """Install the handlers again. Call this method after `ray.init`, which installs Ray's own handlers instead."""
+        """Install the handlers again.
+
+        Call this method after `ray.init`, which installs Ray's own handlers instead.
+        """
         if threading.current_thread() is threading.main_thread():
             for number in handled_signals():
                 signal.signal(number, self._handle)
@@ -54,8 +61,9 @@ class Interrupt:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Record the first signal. End the process and its children at the second signal.
 
-        A second SIGHUP is ignored, because a closing terminal sends SIGHUP several times. A SIGTERM less than `REPEAT_SECONDS` after the
-        first signal is ignored too, because the command `timeout` sends SIGTERM twice.
+        A second SIGHUP is ignored, because a closing terminal sends SIGHUP several times. A SIGTERM
+        less than `REPEAT_SECONDS` after the first signal is ignored too, because the command
+        `timeout` sends SIGTERM twice.
         """
         if self.asked and (
             number == signal.SIGHUP
@@ -68,8 +76,9 @@ class Interrupt:
                 raise KeyboardInterrupt(self.last.strip())
             return
         if self.asked:
-            # It is safe to end the process here, because a resume repairs a half-written study. Most of Ray's processes are children of
-            # this process and are killed here. The other Ray processes end a little later.
+            # It is safe to end the process here, because a resume repairs a half-written study.
+            # Most of Ray's processes are children of this process and are killed here. The other
+            # Ray processes end a little later.
             os.write(2, self.last.encode())
             with contextlib.suppress(psutil.Error):
                 for process in psutil.Process().children(recursive=True):
@@ -80,7 +89,10 @@ class Interrupt:
 
 
 def handled_signals() -> list[signal.Signals]:
-    """Return the signals that stop a sweep. SIGHUP is one of these signals, unless the process ignores it."""
+    """Return the signals that stop a sweep.
+
+    SIGHUP is one of these signals, unless the process ignores it.
+    """
     return [
         number
         for number in SIGNALS
@@ -92,9 +104,12 @@ def handled_signals() -> list[signal.Signals]:
 def handling(
     numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]
 ) -> Iterator[None]:
-    """Install a handler for signals while the `with` block runs. Afterwards, install the earlier handlers again.
+    """Install a handler for signals while the `with` block runs.
 
-    Outside of the main thread, no handler is installed, because Python allows signal handlers only in the main thread.
+    Afterwards, install the earlier handlers again.
+
+    Outside of the main thread, no handler is installed, because Python allows signal handlers only
+    in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

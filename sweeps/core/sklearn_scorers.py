@@ -7,11 +7,13 @@ import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
 
-# The functions of the scorers whose names contain one of these take `labels`. They need it if a class does not occur in `y_true`.
+# The functions of the scorers whose names contain one of these take `labels`. They need it if a
+# class does not occur in `y_true`.
 _TAKE_LABELS = ("log_loss", "brier", "roc_auc_ov", "top_k")
 # The names of the scorers that take several label columns of 0 and 1 begin with one of these.
 _OF_LABELS = ("f1_", "jaccard_", "precision_", "recall_")
-# The sum of a row's probabilities, minus 1. scikit-learn warns above the first bound. Rounding to 32 bits stays below the second one.
+# The sum of a row's probabilities, minus 1. scikit-learn warns above the first bound. Rounding to
+# 32 bits stays below the second one.
 _EXACT, _ROUNDED = 1e-8, 1e-5
 
 
@@ -44,13 +46,15 @@ def call(name: str, y_true: np.ndarray, y_pred: np.ndarray) -> float:
 
     Args:
         name: Name of the scorer, such as `balanced_accuracy`.
-        y_true: Class codes of shape (n,) for a classification; numbers of shape (n,) for a regression. For several label columns, numbers,
-            or 0 and 1, of shape (n, k).
-        y_pred: Probabilities of all k classes, shape (n, k), for a classification; numbers of shape (n,) for a regression. For several
-            label columns, numbers, or the probability of 1, of shape (n, k).
+        y_true: Class codes of shape (n,) for a classification; numbers of shape (n,) for a
+            regression. For several label columns, numbers, or 0 and 1, of shape (n, k).
+        y_pred: Probabilities of all k classes, shape (n, k), for a classification; numbers of shape
+            (n,) for a regression. For several label columns, numbers, or the probability of 1, of
+            shape (n, k).
 
     Raises:
-        ValueError: The installed scikit-learn has no such scorer, or the scorer does not accept the labels or the predictions.
+        ValueError: The installed scikit-learn has no such scorer, or the scorer does not accept the
+            labels or the predictions.
     """
     scorer = get_scorer(name)
     if y_true.ndim == 2:

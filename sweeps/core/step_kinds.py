@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-# These steps create columns named `COLUMN_VALUE`. For FeatureHasher, COLUMN is its parameter `output_column`
+# These steps create columns named `COLUMN_VALUE`. For FeatureHasher, COLUMN is its parameter
+# `output_column`
 EXPANDING = (
     "OneHotEncoder",
     "MultiHotEncoder",

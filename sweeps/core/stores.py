@@ -1,7 +1,8 @@
 """Store files in S3-compatible storage: the data that a sweep reads, and the checkpoints, reports and bundles that it writes.
 
-`Store` is the port. `ArrowStore` is its only implementation; it uses `pyarrow.fs`, as Ray does. The other modules see names and local
-paths. The endpoint and the credentials come from the usual environment variables (`ENVIRONMENT`) and are never written to a file.
+`Store` is the port. `ArrowStore` is its only implementation; it uses `pyarrow.fs`, as Ray does. The
+other modules see names and local paths. The endpoint and the credentials come from the usual
+environment variables (`ENVIRONMENT`) and are never written to a file.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ class StoredFile(NamedTuple):
 class Store(Protocol):
     """Files below one address, such as `s3://bucket/sweeps/churn-20260102-120000`.
 
-    Names are relative to the address, with slashes. A missing file is a `FileNotFoundError`. If the storage does not answer for a minute,
-    or refuses a request, methods raise a `StoreError`.
+    Names are relative to the address, with slashes. A missing file is a `FileNotFoundError`. If the
+    storage does not answer for a minute, or refuses a request, methods raise a `StoreError`.
 
     Attributes:
         address: The address, without a slash at the end.
@@ -93,7 +94,10 @@ class Store(Protocol):
     def address(self) -> str: ...  # noqa: D102
 
     def put(self, source: Path, name: str) -> None:
-        """Copy a local file, or all files of a local folder, to the store. A file appears only when it is complete."""
+        """Copy a local file, or all files of a local folder, to the store.
+
+        A file appears only when it is complete.
+        """
 
     def get(self, name: str, target: Path) -> None:
         """Copy a file of the store to a local file, or all files below a name to a local folder."""
@@ -118,7 +122,8 @@ class ArrowStore:
         system: The file system.
         root: Folder in the file system, such as `bucket/sweeps`.
         address: The address for messages.
-        within: For this many seconds, a failed request is tried again. None for the number in `SWEEPS_STORE_TIMEOUT`, or 60.
+        within: For this many seconds, a failed request is tried again. None for the number in
+            `SWEEPS_STORE_TIMEOUT`, or 60.
     """
 
     def __init__(self, system: FileSystem, root: str, address: str, within: float | None = None):
@@ -162,7 +167,8 @@ class ArrowStore:
         for relative in inside:
             if ".." in PurePosixPath(relative).parts or relative.startswith("/"):
                 raise StoreError(
-                    f"{self.address}/{name}/{relative} has a name that leads out of its folder; delete this object"
+                    f"{self.address}/{name}/{relative} has a name that leads out of its folder; "
+                    "delete this object"
                 )
             local = target / relative if relative else target
             local.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +232,9 @@ class ArrowStore:
             self.system.create_dir(str(PurePosixPath(path).parent))
 
     def _retried(self, verb: str, name: str, request: Callable[[], T]) -> T:
-        """Call a function that sends a request. Call the function again after errors that may go away.
+        """Call a function that sends a request.
+
+        Call the function again after errors that may go away.
 
         Raises:
             StoreError: The storage does not answer within the time limit, or refuses the request.
@@ -242,7 +250,8 @@ class ArrowStore:
                 if is_final(e) or time.monotonic() + pause > until:
                     waited = "" if is_final(e) or not limit else f" after {limit:.0f} s of tries"
                     raise StoreError(
-                        f"{self.address}{name and '/'}{name} cannot be {verb}{waited}: {reason_of(e)}"
+                        f"{self.address}{name and '/'}{name} cannot be {verb}{waited}: "
+                        f"{reason_of(e)}"
                     ) from e
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -279,10 +288,14 @@ def check_address(address: str, place: str) -> str:
     """Return the address of a store without a slash at the end.
 
     Raises:
-        InputError: The address is not `s3://BUCKET/PREFIX`. A key or a query in the address is refused, because an address is recorded.
+        InputError: The address is not `s3://BUCKET/PREFIX`. A key or a query in the address is
+            refused, because an address is recorded.
     """
     if not _ADDRESS.fullmatch(address) or any(part in (".", "..") for part in address.split("/")):
-        rule = "must be s3://BUCKET/PREFIX; the endpoint and the keys come from AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        rule = (
+            "must be s3://BUCKET/PREFIX; the endpoint and the keys come from AWS_ENDPOINT_URL, "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
         raise InputError(place, f"`{address}` {rule}")
     return address.rstrip("/")
 
@@ -290,7 +303,8 @@ def check_address(address: str, place: str) -> str:
 def filesystem(bucket: str) -> FileSystem:
     """Return Arrow's file system for a bucket, with the endpoint and the credentials of this process's environment variables.
 
-    The credentials are part of the object, so they are also known where Ray Data's tasks use a copy of the object.
+    The credentials are part of the object, so they are also known where Ray Data's tasks use a copy
+    of the object.
     """
     options = s3_options(os.environ)
     if "region" not in options:
@@ -345,7 +359,9 @@ def _filesystem(options: tuple[tuple[str, Any], ...]) -> FileSystem:
 
 
 def open_store(address: str, within: float | None = None) -> Store:
-    """Return the store at an address. This function sends no request, unless the region of the bucket is unknown.
+    """Return the store at an address.
+
+    This function sends no request, unless the region of the bucket is unknown.
 
     Args:
         address: The address.
@@ -397,7 +413,8 @@ def _recorded(file: Path, changed: int) -> str | None:
 def store_of(folder: Path) -> str | None:
     """Return the address of a sweep's store; None if the sweep is stored on disks only.
 
-    A sweep's folder may come from a stranger. A store that it names is therefore used only if the user has named the store too.
+    A sweep's folder may come from a stranger. A store that it names is therefore used only if the
+    user has named the store too.
 
     Raises:
         InputError: The folder names a store that the user has not named.
@@ -413,14 +430,17 @@ def store_of(folder: Path) -> str | None:
 
 
 def check_store(folder: Path, error: str) -> None:
-    """Raise an error if a trial failed because the sweep's store does not answer. Do nothing if the sweep has no store.
+    """Raise an error if a trial failed because the sweep's store does not answer.
+
+    Do nothing if the sweep has no store.
 
     Args:
         folder: The sweep's folder.
         error: Traceback of the failed trial.
 
     Raises:
-        StoreError: The traceback has the text of a `StoreError`, or the storage does not answer now.
+        StoreError: The traceback has the text of a `StoreError`, or the storage does not answer
+            now.
     """
     if (address := store_of(folder)) is None:
         return
@@ -430,7 +450,9 @@ def check_store(folder: Path, error: str) -> None:
 
 
 def unreachable_from_here(address: str, secrets: Mapping[str, str]) -> str | None:
-    """Return why this process cannot list a store; None if it can. Nodes of a cluster run this function as a task.
+    """Return why this process cannot list a store; None if it can.
+
+    Nodes of a cluster run this function as a task.
 
     Args:
         address: The address of the store.

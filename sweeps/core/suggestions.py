@@ -21,7 +21,9 @@ def closest(name: str, valid: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """Return the end of an error message about an unknown name. It suggests the most similar valid name, or lists all if none is similar.
+    """Return the end of an error message about an unknown name.
+
+    It suggests the most similar valid name, or lists all if none is similar.
 
     >>> did_you_mean("loguniforn", ["uniform", "loguniform"])
     'did you mean `loguniform`?'

@@ -1,31 +1,26 @@
 """Paths and file names of a sweep's folder.
 
-NAME-DATE-TIME/
-├── space.yaml            the space file, as it was when the sweep started
-├── origin.json           the folder from which the space file was read, and the options of the sweep (see `core/origin.py`)
-├── earlier_trials.json   the trials of earlier sweeps from which the sweep learns, if the space file has `search.from`
-├── provenance.json       git commit, package versions and seed, one entry for each start or resume
-├── code.diff             the uncommitted changes of the user's code at the start; a resume adds code-2.diff and so on
-├── study.journal         the study, unless it is in a database
-├── lock                  a file that is locked while a process runs the sweep
-├── ray.json              while the sweep runs: the processes of Ray, if the sweep has started Ray
-├── stages.json           the trials that wait for workers or have become silent, while the sweep runs
-├── commands/             commands to the process that runs the sweep, and its answers (see `controller/commands.py`)
-├── functions/            functions and classes that a Python script passed to `sweeps.run`
-├── tables/               tables that a Python script passed to `sweeps.run`
-├── prepared/             what an export needs of the data: the fitted preprocessors, the test split, and facts such as the classes
-├── trials/0007/          one folder for each trial
-│   ├── checkpoint_000012/
-│   ├── files/            other files of the loop, such as profiler traces
-│   ├── logs/rank-0.log   the output of each rank
-│   └── mlflow.json       the trial's run in MLflow
-├── events.jsonl          the events of the sweep, if the tracker `jsonl` is used
-├── tensorboard/          the event files of TensorBoard, if the tracker `tensorboard` is used
-├── exports/0007/         the default output of `sweeps export`
-├── bundle/               the bundle of the best trial
-├── checkpoint/           the checkpoint of the best trial, in place of bundle/ if the trainer has no `load`
-├── report.md, report.html
-└── result.json           the result, as `--json` prints it
+NAME-DATE-TIME/ ├── space.yaml            the space file, as it was when the sweep started ├──
+origin.json           the folder from which the space file was read, and the options of the sweep
+(see `core/origin.py`) ├── earlier_trials.json   the trials of earlier sweeps from which the sweep
+learns, if the space file has `search.from` ├── provenance.json       git commit, package versions
+and seed, one entry for each start or resume ├── code.diff             the uncommitted changes of
+the user's code at the start; a resume adds code-2.diff and so on ├── study.journal         the
+study, unless it is in a database ├── lock                  a file that is locked while a process
+runs the sweep ├── ray.json              while the sweep runs: the processes of Ray, if the sweep
+has started Ray ├── stages.json           the trials that wait for workers or have become silent,
+while the sweep runs ├── commands/             commands to the process that runs the sweep, and its
+answers (see `controller/commands.py`) ├── functions/            functions and classes that a Python
+script passed to `sweeps.run` ├── tables/               tables that a Python script passed to
+`sweeps.run` ├── prepared/             what an export needs of the data: the fitted preprocessors,
+the test split, and facts such as the classes ├── trials/0007/          one folder for each trial │
+├── checkpoint_000012/ │   ├── files/            other files of the loop, such as profiler traces │
+├── logs/rank-0.log   the output of each rank │   └── mlflow.json       the trial's run in MLflow
+├── events.jsonl          the events of the sweep, if the tracker `jsonl` is used ├── tensorboard/
+the event files of TensorBoard, if the tracker `tensorboard` is used ├── exports/0007/         the
+default output of `sweeps export` ├── bundle/               the bundle of the best trial ├──
+checkpoint/           the checkpoint of the best trial, in place of bundle/ if the trainer has no
+`load` ├── report.md, report.html └── result.json           the result, as `--json` prints it
 """
 
 from __future__ import annotations
@@ -57,8 +52,9 @@ MLFLOW_RUN = "mlflow.json"
 FILES = "files"
 CHECKPOINTS = "checkpoint_*"  # a glob pattern
 ROW_RUNS = "row_runs"
-# Folders that a sweep deletes when it ends. Ray Tune and Ray Train write data for their own restores into the first two, which sweeps does
-# not use. In the third, trials that train on more and more rows keep their latest checkpoint.
+# Folders that a sweep deletes when it ends. Ray Tune and Ray Train write data for their own
+# restores into the first two, which sweeps does not use. In the third, trials that train on more
+# and more rows keep their latest checkpoint.
 SCRATCH = ("tune", "gangs", ROW_RUNS)
 # The files and folders that sweeps writes into a sweep's folder, as glob patterns for names.
 OWN_FILES = (
@@ -106,8 +102,10 @@ class SweepFolder:
     Attributes:
         path: The sweep's folder.
         space: The space file, as it was when the sweep started.
-        origin: The file that records the folder from which the space file was read, and the options of the sweep.
-        earlier_trials: The trials of earlier sweeps from which the sweep learns, if the space file has `search.from`.
+        origin: The file that records the folder from which the space file was read, and the options
+            of the sweep.
+        earlier_trials: The trials of earlier sweeps from which the sweep learns, if the space file
+            has `search.from`.
         journal: The file of the study, unless the study is in a database.
         lock: The file that is locked while a process runs the sweep.
         ray: The file that lists the processes of Ray, if the sweep has started Ray.
@@ -115,8 +113,10 @@ class SweepFolder:
         commands: Folder of the commands to the process that runs the sweep, and of its answers.
         result: The sweep's result, as `--json` prints it.
         bundle: Folder of the best trial's bundle.
-        checkpoint: Folder of the best trial's checkpoint, in place of a bundle if the trainer has no `load`.
-        prepared: Folder with what an export needs of the data: the fitted preprocessors, the test split, and facts such as the classes.
+        checkpoint: Folder of the best trial's checkpoint, in place of a bundle if the trainer has
+            no `load`.
+        prepared: Folder with what an export needs of the data: the fitted preprocessors, the test
+            split, and facts such as the classes.
         tables: Folder with the tables that a Python script passed to `sweeps.run`.
         exports: The folder into which `sweeps export` writes by default.
         events: The file that the tracker `jsonl` writes.
@@ -150,7 +150,10 @@ class SweepFolder:
         return self.trials / (trial if isinstance(trial, str) else format_trial_id(trial))
 
     def logs(self, trial: str | int) -> Path:
-        """Return the folder of a trial's logs, one file for each rank. `trial` is the trial's id or its number."""
+        """Return the folder of a trial's logs, one file for each rank.
+
+        `trial` is the trial's id or its number.
+        """
         return self.trial(trial) / "logs"
 
     def report(self, suffix: str) -> Path:
@@ -159,12 +162,17 @@ class SweepFolder:
 
 
 def is_sweep(folder: Path) -> bool:
-    """Return whether a folder is a sweep's folder, which has the file `origin.json`. A folder that cannot be read is none."""
+    """Return whether a folder is a sweep's folder, which has the file `origin.json`.
+
+    A folder that cannot be read is none.
+    """
     return os.path.isfile(folder / ORIGIN)
 
 
 def create_sweep_folder(root: Path, name: str, started: float) -> Path:
-    """Make the folder of a new sweep, such as `ROOT/NAME-20260102-120000`. If this folder exists already, append a number to the name.
+    """Make the folder of a new sweep, such as `ROOT/NAME-20260102-120000`.
+
+    If this folder exists already, append a number to the name.
 
     Args:
         root: The folder of all sweeps; it is made if it does not exist.
@@ -188,7 +196,8 @@ def create_sweep_folder(root: Path, name: str, started: float) -> Path:
         return folder
     raise InputError(
         "--dir",
-        f"{root}: all names that sweeps tried for the new sweep's folder are in use; try again in a second",
+        f"{root}: all names that sweeps tried for the new sweep's folder are in use; try again in "
+        "a second",
     )
 
 
@@ -204,11 +213,13 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 def refuse_other_entries(folder: Path) -> None:
     """Raise an error if a place in a sweep's folder holds anything but the file or the folder that sweeps writes there.
 
-    A link may lead out of the folder, and a pipe blocks. Call this function before a command writes or deletes anything in the folder, or
-    passes its files to a library. Checkpoints are looked at only from outside; see `refuse_special_files`.
+    A link may lead out of the folder, and a pipe blocks. Call this function before a command writes
+    or deletes anything in the folder, or passes its files to a library. Checkpoints are looked at
+    only from outside; see `refuse_special_files`.
 
     Raises:
-        UnreadableFile: A file or a folder of the sweep is a link, a pipe, or another kind than sweeps writes.
+        UnreadableFile: A file or a folder of the sweep is a link, a pipe, or another kind than
+            sweeps writes.
     """
     sweep = SweepFolder(folder)
     _refuse_kinds(folder, files=OWN_FILES, folders=OWN_FOLDERS)

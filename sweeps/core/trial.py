@@ -1,7 +1,8 @@
 """The types that describe a trial, and the function `current()`, which a training loop calls to get information about its trial.
 
-This module is public as `sweeps.trial`. An ordinary Ray Train loop works without it. A loop calls `current()` if it needs the name of the
-label column, the task or the seed. With `Current.cached`, a loop reuses an object that an earlier trial on the same worker has built.
+This module is public as `sweeps.trial`. An ordinary Ray Train loop works without it. A loop calls
+`current()` if it needs the name of the label column, the task or the seed. With `Current.cached`, a
+loop reuses an object that an earlier trial on the same worker has built.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
 
 CHECKPOINT_NOTE = "sweeps.json"
 CHECK_PREDICTIONS = "check.npy"
-# In a cross-validation, the metric with the step at which the loop had its best value, as the mean over the folds.
+# In a cross-validation, the metric with the step at which the loop had its best value, as the mean
+# over the folds.
 BEST_FOLD_STEP = "best_fold_step"
-# If the scheduler counts rows, the metrics with the loop's step whose metrics the trial reports, and with the number of train rows.
+# If the scheduler counts rows, the metrics with the loop's step whose metrics the trial reports,
+# and with the number of train rows.
 BEST_LOOP_STEP = "best_loop_step"
 TRAIN_ROWS = "train_rows"
 # The metric that marks a step whose line of output could not be read. The objective's metric is
@@ -53,7 +56,9 @@ def trained_on(refit: Mapping[str, Any]) -> str:
 
 
 def without_repetition(chain: str) -> str:
-    """Return `Trial.chain` without the values that only repeat the name of a step. The record keeps these values.
+    """Return `Trial.chain` without the values that only repeat the name of a step.
+
+    The record keeps these values.
 
     >>> without_repetition("OneHotEncoder+PCA (0=OneHotEncoder, n_components=8)")
     'OneHotEncoder+PCA (n_components=8)'
@@ -73,7 +78,9 @@ def without_repetition(chain: str) -> str:
 
 
 def complete_trial_id(typed: str) -> str:
-    """Add the missing leading zeros to a trial's id that a user typed. A text that is no number is returned unchanged.
+    """Add the missing leading zeros to a trial's id that a user typed.
+
+    A text that is no number is returned unchanged.
 
     >>> complete_trial_id("7"), complete_trial_id("abc")
     ('0007', 'abc')
@@ -84,8 +91,9 @@ def complete_trial_id(typed: str) -> str:
 class Action(enum.Enum):
     """Decision of a scheduler about a trial that has reached a rung, a step at which the scheduler compares trials.
 
-    PAUSE means that the trial gives up its workers, and may continue later from its checkpoint. EXPLOIT means that the trial continues from
-    another trial's checkpoint, as in Population Based Training.
+    PAUSE means that the trial gives up its workers, and may continue later from its checkpoint.
+    EXPLOIT means that the trial continues from another trial's checkpoint, as in Population Based
+    Training.
     """
 
     CONTINUE = "CONTINUE"
@@ -95,7 +103,10 @@ class Action(enum.Enum):
 
 
 class State(enum.Enum):
-    """State of a trial. If no process is running the sweep, a RUNNING trial was interrupted and can be resumed."""
+    """State of a trial.
+
+    If no process is running the sweep, a RUNNING trial was interrupted and can be resumed.
+    """
 
     RUNNING = "RUNNING"
     COMPLETE = "COMPLETE"
@@ -112,9 +123,10 @@ class Report:
     """Report of rank 0 of a trial: what one call of `ray.train.report` reported.
 
     Attributes:
-        step: Step of the report. It is one step after the latest report, unless the loop passed another step to `Current.report_due`.
-            Retries and resumes continue the count.
-        metrics: The reported numbers, by the name of the metric. Reported values that are not numbers are left out.
+        step: Step of the report. It is one step after the latest report, unless the loop passed
+            another step to `Current.report_due`. Retries and resumes continue the count.
+        metrics: The reported numbers, by the name of the metric. Reported values that are not
+            numbers are left out.
         time: Time of the report, in seconds since the epoch.
     """
 
@@ -134,8 +146,10 @@ class Checkpoint:
 
     Attributes:
         path: The checkpoint's folder, as a path or URI that every worker can read.
-        step: Step of the report that has this checkpoint. A loop that continues from this checkpoint next makes step `step` + 1.
-        best_step: The step whose model the checkpoint holds. This is `step`, unless the loop passed another step to `note_checkpoint`.
+        step: Step of the report that has this checkpoint. A loop that continues from this
+            checkpoint next makes step `step` + 1.
+        best_step: The step whose model the checkpoint holds. This is `step`, unless the loop passed
+            another step to `note_checkpoint`.
     """
 
     path: str
@@ -145,13 +159,16 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class GangSizePeriod:
-    """Period in which the number of workers of an elastic trial stays the same. Each change of the number starts a new period.
+    """Period in which the number of workers of an elastic trial stays the same.
+
+    Each change of the number starts a new period.
 
     Attributes:
-        step: Step of the checkpoint from which the trial continues with these workers; 0 if the trial starts from scratch.
+        step: Step of the checkpoint from which the trial continues with these workers; 0 if the
+            trial starts from scratch.
         workers: Number of workers in this period.
-        reported: Latest step that the trial had reported before this period. It is later than `step` if steps after the checkpoint were
-            lost. These steps are then trained again.
+        reported: Latest step that the trial had reported before this period. It is later than
+            `step` if steps after the checkpoint were lost. These steps are then trained again.
         time: Time at which these workers started the loop, in seconds since the epoch.
     """
 
@@ -182,17 +199,22 @@ class Trial:
     """One trial: a sampled configuration, and what a worker must know to train it.
 
     Attributes:
-        number: Number of the trial in the sweep, starting with 0. The Optuna trial has the same number.
+        number: Number of the trial in the sweep, starting with 0. The Optuna trial has the same
+            number.
         id: The id that users see and type, such as `0007`.
         params: The parameters, which the loop receives as its `config`.
         preprocessor: The preprocessing steps (see `sweeps.space`); `()` for none.
         shape: Number, resources and backend of the workers.
-        seed: Seed of the random number generators, which is set in every worker before the loop starts.
-        labels: Value of each active dimension, by the dimension's name. The values are short, for display and for MLflow.
-        data: The trial's values of those keys of the section `data` that the sweep samples (see `sweeps.space.Space.variant`); {} for none.
-        repeat_of: Number of the first trial of this configuration, if this trial repeats the configuration with another seed; else None.
-        lineage: Under PBT, the trials whose checkpoints this trial has copied, each with the step of the copy, such as `0003 at 8, 0001 at
-            12`. "" if there are none.
+        seed: Seed of the random number generators, which is set in every worker before the loop
+            starts.
+        labels: Value of each active dimension, by the dimension's name. The values are short, for
+            display and for MLflow.
+        data: The trial's values of those keys of the section `data` that the sweep samples (see
+            `sweeps.space.Space.variant`); {} for none.
+        repeat_of: Number of the first trial of this configuration, if this trial repeats the
+            configuration with another seed; else None.
+        lineage: Under PBT, the trials whose checkpoints this trial has copied, each with the step
+            of the copy, such as `0003 at 8, 0001 at 12`. "" if there are none.
         enqueued: True if the command `sweeps enqueue` added this trial.
     """
 
@@ -245,9 +267,11 @@ class Result:
         metrics: The trial's costs, and the metrics of objectives and constraints at `best_step`.
         feasible: True if the trial satisfies every constraint.
         given: True if the trial was not run, because the space file gives its values.
-        final: Metrics of the finished model (see `Current.report_final`), which belong to no step. Only complete trials have such metrics.
+        final: Metrics of the finished model (see `Current.report_final`), which belong to no step.
+            Only complete trials have such metrics.
         reason: Why the trial was stopped, such as `asha at step 9`; None if it was not stopped.
-        paused: True if the scheduler has paused the trial. Its state is RUNNING, but it holds no workers.
+        paused: True if the scheduler has paused the trial. Its state is RUNNING, but it holds no
+            workers.
     """
 
     state: State
@@ -274,7 +298,8 @@ class Result:
         """Return the trial's state for display: COMPLETE, PRUNED, FAIL, RUNNING, PAUSED, INTERRUPTED or GIVEN.
 
         Args:
-            is_driven: True if a process is running the sweep. Otherwise a RUNNING trial was interrupted.
+            is_driven: True if a process is running the sweep. Otherwise a RUNNING trial was
+                interrupted.
         """
         if self.given:
             return "GIVEN"
@@ -290,43 +315,56 @@ class Current:
     Attributes:
         trial: The trial's id.
         seed: The trial's seed. It is already set for `random`, NumPy and torch.
-        label: Name of the label column in the shards; None if the space names none. If the space names several columns, a list of their
-            names. `frame[current.label]` then has one column for each.
-        task: "binary", "multiclass" or "regression". For several label columns, "multilabel" if each has 0 and 1, or "multioutput" if each
-            has numbers. None without a label.
-        classes: Original values of the labels, in the order of the codes 0, 1, ... in the label column. None for numbers, for several
-            columns, and without a label.
-        metric: Name of the metric that the loop must report: the first objective that is not a cost. If all objectives are costs, this is
-            the first metric of a constraint that is not a cost. None if there is no such metric.
+        label: Name of the label column in the shards; None if the space names none. If the space
+            names several columns, a list of their names. `frame[current.label]` then has one column
+            for each.
+        task: "binary", "multiclass" or "regression". For several label columns, "multilabel" if
+            each has 0 and 1, or "multioutput" if each has numbers. None without a label.
+        classes: Original values of the labels, in the order of the codes 0, 1, ... in the label
+            column. None for numbers, for several columns, and without a label.
+        metric: Name of the metric that the loop must report: the first objective that is not a
+            cost. If all objectives are costs, this is the first metric of a constraint that is not
+            a cost. None if there is no such metric.
         goal: "minimize" or "maximize". This is the goal for `metric`.
-        max_t: The step at which the scheduler ends the trial; None if the scheduler has no such step. When a trial is trained again by
-            `sweeps export --refit`, this is the step of the trial's best model.
-        sweep_max_t: The step at which the scheduler of the sweep ends trials, also when a trial is trained again. A loop that divides its
-            training by this number makes the same steps in both cases. None if the scheduler has no such step.
+        max_t: The step at which the scheduler ends the trial; None if the scheduler has no such
+            step. When a trial is trained again by `sweeps export --refit`, this is the step of the
+            trial's best model.
+        sweep_max_t: The step at which the scheduler of the sweep ends trials, also when a trial is
+            trained again. A loop that divides its training by this number makes the same steps in
+            both cases. None if the scheduler has no such step.
         threads: Number of CPUs of this worker, at least 1.
-        check: Up to 32 prepared rows of `valid`, without the label; None if the space names no data. The loop passes the model's
-            predictions for these rows to `note_checkpoint`. An exported bundle must make the same predictions from the raw form of these
-            rows. If the predictions differ, the export fails.
+        check: Up to 32 prepared rows of `valid`, without the label; None if the space names no
+            data. The loop passes the model's predictions for these rows to `note_checkpoint`. An
+            exported bundle must make the same predictions from the raw form of these rows. If the
+            predictions differ, the export fails.
         checkpoint_interval: Time in seconds between two checkpoints; see `checkpoint_due`.
-        asked: Names of the metrics of all objectives and constraints, without costs such as `seconds`.
-        milestones: Steps at which the loop must report a checkpoint. Empty unless the scheduler needs checkpoints, as `pbt` does.
-        required_steps: Steps that the loop must report, because the scheduler compares trials there; see `report_due`. If the scheduler
-            compares trials at every report, as `median` does, there are no such steps.
-        keep_last: True if the loop must keep the model of the last step, not of the best step. It is True when a trial is trained again on
-            the rows of train and valid together, because the metrics of `valid` are then meaningless.
-        options: Options of the trainer from the section `trainer` of the space file, by name, with their defaults. See `TRAINER["options"]`
-            in docs/how-to/own-trainer.md.
-        roots: Folders in which the files that the space file names are looked up: the folder of the space file, then the working directory.
-            If workers have a copy of the user's code, this is the copy.
+        asked: Names of the metrics of all objectives and constraints, without costs such as
+            `seconds`.
+        milestones: Steps at which the loop must report a checkpoint. Empty unless the scheduler
+            needs checkpoints, as `pbt` does.
+        required_steps: Steps that the loop must report, because the scheduler compares trials
+            there; see `report_due`. If the scheduler compares trials at every report, as `median`
+            does, there are no such steps.
+        keep_last: True if the loop must keep the model of the last step, not of the best step. It
+            is True when a trial is trained again on the rows of train and valid together, because
+            the metrics of `valid` are then meaningless.
+        options: Options of the trainer from the section `trainer` of the space file, by name, with
+            their defaults. See `TRAINER["options"]` in docs/how-to/own-trainer.md.
+        roots: Folders in which the files that the space file names are looked up: the folder of the
+            space file, then the working directory. If workers have a copy of the user's code, this
+            is the copy.
         final: The metrics that `report_final` has recorded.
-        weight: Name of the column with the weights of the rows in the shard of train; None if the rows have no weights. The column is not a
-            feature. The shard of valid and `check` do not have it.
+        weight: Name of the column with the weights of the rows in the shard of train; None if the
+            rows have no weights. The column is not a feature. The shard of valid and `check` do not
+            have it.
         constraints: Constraints on metrics that the loop reports. `better` uses them.
-        train_share: Share of the train rows that the shard of train has, above 0 and at most 1. It is 1 unless the scheduler counts rows
-            (`scheduler.resource: data.rows`). The loop then runs again on more rows.
-        previous_run: Folder with this rank's files of the checkpoint that the loop's run on fewer rows reported last; None if there is no
-            such run or checkpoint. A loop that can continue from a model of fewer rows starts from this checkpoint. Other loops start from
-            scratch. The folder exists until the loop returns.
+        train_share: Share of the train rows that the shard of train has, above 0 and at most 1. It
+            is 1 unless the scheduler counts rows (`scheduler.resource: data.rows`). The loop then
+            runs again on more rows.
+        previous_run: Folder with this rank's files of the checkpoint that the loop's run on fewer
+            rows reported last; None if there is no such run or checkpoint. A loop that can continue
+            from a model of fewer rows starts from this checkpoint. Other loops start from scratch.
+            The folder exists until the loop returns.
         folder: The trial's folder for other files, such as profiler traces; see the property.
     """
 
@@ -362,11 +400,13 @@ class Current:
     def folder(self) -> Path:
         """Folder for files other than checkpoints: profiler traces, TensorBoard files, figures.
 
-        The folder is made on first use. It is the same on every rank and in every attempt. When the trial has ended, in whatever state,
-        the files are logged as artifacts of the trial's run in MLflow. An empty folder is removed.
+        The folder is made on first use. It is the same on every rank and in every attempt. When the
+        trial has ended, in whatever state, the files are logged as artifacts of the trial's run in
+        MLflow. An empty folder is removed.
 
         Raises:
-            RuntimeError: The trial has no folder, because this object was made by a test, for example.
+            RuntimeError: The trial has no folder, because this object was made by a test, for
+                example.
         """
         if self._folder is None:
             raise RuntimeError("this trial has no folder; only a trial of a sweep has a folder")
@@ -393,10 +433,13 @@ class Current:
         return self.keep_last or later < earlier
 
     def cached(self, name: str, build: Callable[[], Any]) -> Any:
-        """Return an object that an earlier trial on this worker built from the same prepared data. If there is none, build the object.
+        """Return an object that an earlier trial on this worker built from the same prepared data.
 
-        Use this method for objects that are expensive to make from a shard, such as a `DMatrix` or a tensor. If a trial has several ranks,
-        each rank must call this method with the same names, so that all ranks keep the same objects.
+        If there is none, build the object.
+
+        Use this method for objects that are expensive to make from a shard, such as a `DMatrix` or
+        a tensor. If a trial has several ranks, each rank must call this method with the same names,
+        so that all ranks keep the same objects.
 
         Args:
             name: Name of the object. Later trials find the object by this name.
@@ -426,8 +469,9 @@ class Current:
     def checkpoint_due(self, step: int, last: bool = False) -> bool:
         """Return whether the loop should report a checkpoint with the next report.
 
-        Return True at the last step and at milestones. Otherwise, return True if `checkpoint_interval` seconds have passed since this
-        method last returned True, or since the trial started.
+        Return True at the last step and at milestones. Otherwise, return True if
+        `checkpoint_interval` seconds have passed since this method last returned True, or since the
+        trial started.
 
         Args:
             step: The step that is reported next; the first is 1.
@@ -447,23 +491,28 @@ class Current:
     def report_final(self, metrics: Mapping[str, float]) -> None:
         """Record metrics of the finished model, which belong to no step.
 
-        Call this method before the last report. If the trial completes, the values that rank 0 recorded are stored in the study, and are
-        logged to MLflow as `final/NAME`.
+        Call this method before the last report. If the trial completes, the values that rank 0
+        recorded are stored in the study, and are logged to MLflow as `final/NAME`.
 
         Args:
-            metrics: Value of each metric. A later call adds metrics to the metrics of earlier calls, and replaces values of the same name.
+            metrics: Value of each metric. A later call adds metrics to the metrics of earlier
+                calls, and replaces values of the same name.
         """
         self.final.update({str(name): float(value) for name, value in metrics.items()})
 
     def note_checkpoint(
         self, folder: str | Path, best_step: int, predictions: np.ndarray | None = None
     ) -> None:
-        """Write down in a checkpoint's folder which model it holds. Call this method before the checkpoint is reported.
+        """Write down in a checkpoint's folder which model it holds.
+
+        Call this method before the checkpoint is reported.
 
         Args:
             folder: The checkpoint's folder.
-            best_step: The step whose model the trainer's `load` returns from this checkpoint. It may be earlier than the reported step.
-            predictions: Predictions of the trained model for the rows of `check`, of shape (n,) or (n, k). None to save no predictions.
+            best_step: The step whose model the trainer's `load` returns from this checkpoint. It
+                may be earlier than the reported step.
+            predictions: Predictions of the trained model for the rows of `check`, of shape (n,) or
+                (n, k). None to save no predictions.
         """
         Path(folder, CHECKPOINT_NOTE).write_text(json.dumps({"best_step": best_step}))
         if predictions is not None:
@@ -518,7 +567,10 @@ def is_running() -> bool:
 
 
 def set_current(value: Current | None) -> None:
-    """Set the object that `current()` returns in this process. Workers and tests of trainers call this function."""
+    """Set the object that `current()` returns in this process.
+
+    Workers and tests of trainers call this function.
+    """
     global _current
     _current = value
 

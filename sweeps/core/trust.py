@@ -2,9 +2,9 @@
 
 A signature is a message authentication code (MAC) that is made with the user's key.
 
-The key is in the file `$XDG_CONFIG_HOME/sweeps/key`, by default `~/.config/sweeps/key`. It is made when the first file is signed, and only
-this user can read it. The environment variable `SWEEPS_KEY_FILE` names another key file, for a team or for machines with different home
-folders.
+The key is in the file `$XDG_CONFIG_HOME/sweeps/key`, by default `~/.config/sweeps/key`. It is made
+when the first file is signed, and only this user can read it. The environment variable
+`SWEEPS_KEY_FILE` names another key file, for a team or for machines with different home folders.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def key(make: bool = False) -> bytes | None:
         The key. None if there is no key and `make` is False.
 
     Raises:
-        InputError: The key file cannot be read or written, the key has fewer than 16 bytes, or the file that `SWEEPS_KEY_FILE` names does
-            not exist.
+        InputError: The key file cannot be read or written, the key has fewer than 16 bytes, or the
+            file that `SWEEPS_KEY_FILE` names does not exist.
     """
     file = key_file()
     place = KEY_FILE if os.environ.get(KEY_FILE) else str(file)
@@ -57,7 +57,10 @@ def key(make: bool = False) -> bytes | None:
         content = file.read_bytes().strip()
     except FileNotFoundError:
         if os.environ.get(KEY_FILE):
-            text = f"the key file {file} does not exist; create it with: head -c 32 /dev/urandom | base64 > {file} && chmod 600 {file}"
+            text = (
+                f"the key file {file} does not exist; create it with: head -c 32 /dev/urandom | "
+                f"base64 > {file} && chmod 600 {file}"
+            )
             raise InputError(KEY_FILE, text) from None
         return _make_key(file) if make else None
     except OSError as e:
@@ -70,7 +73,10 @@ def key(make: bool = False) -> bytes | None:
 
 
 def _make_key(file: Path) -> bytes:
-    """Make a key that only this user can read. If two processes make a key at the same time, both return the same key."""
+    """Make a key that only this user can read.
+
+    If two processes make a key at the same time, both return the same key.
+    """
     new_key = secrets.token_hex(KEY_BYTES).encode()
     part = file.with_name(f".key-{os.getpid()}")
     try:
@@ -112,7 +118,9 @@ def sign(file: Path) -> None:
 
 
 def read(file: Path, trust: bool = False) -> bytes:
-    """Read a file that runs code when it is loaded. The file's MAC is checked first, unless `trust` is True.
+    """Read a file that runs code when it is loaded.
+
+    The file's MAC is checked first, unless `trust` is True.
 
     Args:
         file: The file. `sign` has written its MAC to `NAME.mac` beside it.
@@ -134,7 +142,8 @@ def read(file: Path, trust: bool = False) -> bytes:
     if secret is None or not hmac.compare_digest(signature, mac(data, file.name, secret).encode()):
         reason = "was not written with your key" if signature else "has no signature"
         text = (
-            f"{reason}, and reading this file can run code; if you trust the person who made this folder, add "
+            f"{reason}, and reading this file can run code; if you trust the person who made this "
+            "folder, add "
             f"--trust (a team can share one key through {KEY_FILE})"
         )
         raise UntrustedFile(Problem(str(file), text))

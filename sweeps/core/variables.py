@@ -1,7 +1,8 @@
 """Environment variables in texts: `${NAME}`, and `${NAME:-default}` for a variable that may be unset. `$${` stands for `${`.
 
-The space file and the arguments of loaders use these functions. A variable is a secret if its name or its value says so. The value of a
-secret is never recorded, so a secret stays in the text until the value is used. From then on, the process hides the value in its texts.
+The space file and the arguments of loaders use these functions. A variable is a secret if its name
+or its value says so. The value of a secret is never recorded, so a secret stays in the text until
+the value is used. From then on, the process hides the value in its texts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}
 
 
 class VariableError(ValueError):
-    """Raised if a variable is not set, or if a text has a form that is not allowed. The message has one line."""
+    """Raised if a variable is not set, or if a text has a form that is not allowed.
+
+    The message has one line.
+    """
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,9 @@ class Reference:
     written: str
 
     def value(self, environment: Mapping[str, str]) -> str:
-        """Return the value of the variable, or its default. Hide the value in the texts of this process if it is a secret.
+        """Return the value of the variable, or its default.
+
+        Hide the value in the texts of this process if it is a secret.
 
         Raises:
             VariableError: the variable is not set, and there is no default.
@@ -45,7 +51,10 @@ class Reference:
         if self.default is not None:
             found = found or self.default
         if found is None:
-            text = f"the environment variable {self.name} is not set; set it, or write a default such as ${{{self.name}:-value}}"
+            text = (
+                f"the environment variable {self.name} is not set; set it, or write a default "
+                f"such as ${{{self.name}:-value}}"
+            )
             raise VariableError(text)
         if is_secret_variable(self.name, found):
             remember(found)

@@ -1,8 +1,9 @@
 """The ASGI application of the page: its files for everyone, and the data and the commands by the rules of `sweeps serve`.
 
-The files of the page contain no data, so that a browser, which sends no token at first, can show the field for the token. Every request
-for data must have the token, if there is one. A request that changes something must also have the header `X-Sweeps`. Another site cannot
-send this header, because this server never gives the permission that browsers ask for (CORS).
+The files of the page contain no data, so that a browser, which sends no token at first, can show
+the field for the token. Every request for data must have the token, if there is one. A request that
+changes something must also have the header `X-Sweeps`. Another site cannot send this header,
+because this server never gives the permission that browsers ask for (CORS).
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ from sweeps.sweep_report.plots import FIGURES
 STATIC = Path(__file__).parent / "static"
 LOG_LINES = 2000
 MAX_COMMAND_BYTES = 1 << 16
-# Seconds between two looks at the folders for changes, and seconds after which a comment is sent, so that dead connections close.
+# Seconds between two looks at the folders for changes, and seconds after which a comment is sent,
+# so that dead connections close.
 POLL_SECONDS, ALIVE_SECONDS = 1.0, 15.0
-# Seconds to wait for the answer to a command. Later answers are not shown, but the page shows what the command has changed.
+# Seconds to wait for the answer to a command. Later answers are not shown, but the page shows what
+# the command has changed.
 ANSWER_SECONDS = 5.0
 # Control sequences of terminals, such as colors.
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]")
@@ -55,7 +58,8 @@ HEADERS = {
 }
 COMMAND_HEADER = "x-sweeps"
 READ_ONLY = (
-    "this server takes no commands, because other machines can reach it and it has no token; start `sweeps ui` with --token-file, "
+    "this server takes no commands, because other machines can reach it and it has no token; "
+    "start `sweeps ui` with --token-file, "
     "or with --host 127.0.0.1"
 )
 
@@ -68,7 +72,8 @@ class Dashboard:
         may_command: True if the server accepts commands.
 
     Attributes:
-        mlflow: Addresses of MLflow's pages by sweep and title. Another thread fills them as soon as MLflow runs.
+        mlflow: Addresses of MLflow's pages by sweep and title. Another thread fills them as soon as
+            MLflow runs.
         ended: True as soon as the server shuts down, which ends the streams of events.
     """
 
@@ -200,8 +205,9 @@ class Dashboard:
     async def events(self, sweep: str | None = None) -> StreamingResponse:
         """Return a stream of server-sent events: one at the start, and one after each change of the sweep, or of any sweep.
 
-        The data of an event are the versions of the folders by name. The page compares them with the versions of what it shows, because a
-        reader that rests returns what it has read before the change.
+        The data of an event are the versions of the folders by name. The page compares them with
+        the versions of what it shows, because a reader that rests returns what it has read before
+        the change.
         """
         folders: Callable[[], list[Path]]
         if sweep is not None:
@@ -233,7 +239,9 @@ class Dashboard:
 
 
 def _ask(channel: FolderChannel, command: Command) -> Answer | None:
-    """Send a command, and return the answer. Return None if there is no answer within `ANSWER_SECONDS`.
+    """Send a command, and return the answer.
+
+    Return None if there is no answer within `ANSWER_SECONDS`.
 
     Raises:
         DriverEnded: No process runs the sweep.
@@ -251,7 +259,8 @@ def make_app(dashboard: Dashboard, access: Access, mlflow: MlflowPages | None = 
 
     Args:
         dashboard: The endpoints.
-        access: The allowed hosts and the token. The files of the page need no token, because they contain no data.
+        access: The allowed hosts and the token. The files of the page need no token, because they
+            contain no data.
         mlflow: MLflow's web interface; None to leave it out.
     """
     data = FastAPI(openapi_url=None)

@@ -155,7 +155,10 @@ def trial_json(t: TrialRecord, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def figure_options(data: PlotData | None, query: Mapping[str, str], key: str) -> dict[str, Any]:
-    """Return the options of a figure from the query of a request. Unknown keys and names of dimensions are ignored."""
+    """Return the options of a figure from the query of a request.
+
+    Unknown keys and names of dimensions are ignored.
+    """
     known = {d.name for d in data.dimensions} if data is not None else set()
     if key == "slice":
         return {"name": query["name"]} if query.get("name") in known else {}

@@ -64,7 +64,8 @@ def refusal(method: str, path: str, may_write: bool) -> str | None:
         return None
     if not _WRITE.fullmatch(path) or _NO_WRITE.fullmatch(path):
         return (
-            "sweeps passes only requests for experiments, runs and models to MLflow, and no uploads; "
+            "sweeps passes only requests for experiments, runs and models to MLflow, and no "
+            "uploads; "
             "for others, start `mlflow server`"
         )
     if not may_write:

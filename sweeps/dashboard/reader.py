@@ -23,7 +23,8 @@ from sweeps.sweep_report.figures import Figure, PlotData, plot_data
 # time that was spent, but at most for `MAX_REST` seconds. So the page takes about 3% of a core.
 REST = 30.0
 MAX_REST = 30.0
-# Seconds after which a study in a database counts as changed, because the files in the folder do not show its changes.
+# Seconds after which a study in a database counts as changed, because the files in the folder do
+# not show its changes.
 DATABASE_SECONDS = 5.0
 # The largest number of figures that are kept for one state of a sweep.
 KEPT_FIGURES = 64
@@ -52,8 +53,10 @@ class Snapshot:
         version: Text that changes if the folder changes; see `version_of`.
         summary: The summary of the sweep.
         study: The study; None if there is none yet, or if it cannot be read.
-        data: The values for the figures. None if there is no study, or if the space file cannot be read.
-        problem: Message that says why the study or the space file cannot be read; "" if they can be read.
+        data: The values for the figures. None if there is no study, or if the space file cannot be
+            read.
+        problem: Message that says why the study or the space file cannot be read; "" if they can be
+            read.
         rows: The trials by their numbers.
     """
 
@@ -83,12 +86,18 @@ class SweepReader:
         self._figures: dict[Any, Figure] = {}
 
     def snapshot(self) -> Snapshot:
-        """Return the sweep. It is read if its folder has changed, but not right after the previous reading."""
+        """Return the sweep.
+
+        It is read if its folder has changed, but not right after the previous reading.
+        """
         with self._lock:
             return self._read()
 
     def summary(self) -> tuple[str, SweepSummary]:
-        """Return the version of the folder as it was last read, and the summary of the sweep. For an ended sweep, the study is not read."""
+        """Return the version of the folder as it was last read, and the summary of the sweep.
+
+        For an ended sweep, the study is not read.
+        """
         with self._lock:
             version = version_of(self.folder)
             if self._summary is None or (self._summary[0] != version and not self.rest()):
@@ -97,7 +106,10 @@ class SweepReader:
             return self._summary
 
     def rest(self) -> float:
-        """Return the number of seconds until a changed folder is read again. Until then, a snapshot may be older than the folder."""
+        """Return the number of seconds until a changed folder is read again.
+
+        Until then, a snapshot may be older than the folder.
+        """
         return max(0.0, self._next - self._clock())
 
     def figure(self, key: str, **options: Any) -> Figure:
@@ -164,7 +176,10 @@ def read(reader: record.RecordReader, version: str, old: Mapping[int, Row]) -> S
 
 
 def version_of(folder: Path) -> str:
-    """Return a text that changes if what the page shows of a sweep changes. This function raises no error."""
+    """Return a text that changes if what the page shows of a sweep changes.
+
+    This function raises no error.
+    """
     paths = SweepFolder(folder)
     driven = is_driven(folder)
     files = (paths.journal, paths.origin, paths.result, paths.stages)

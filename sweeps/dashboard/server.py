@@ -111,7 +111,8 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
         say(f"the page of the sweeps is at {printed}; press Ctrl-C to stop")
         if not root.exists():
             say(
-                f"{root} does not exist yet; the page shows its sweeps as soon as `sweeps run` creates it"
+                f"{root} does not exist yet; the page shows its sweeps as soon as `sweeps run` "
+                "creates it"
             )
         stop = threading.Event()
         if pages is not None:
@@ -153,7 +154,8 @@ def _server(app: Any, dashboard: Dashboard, say: Callable[[str], None]) -> uvico
             dashboard.ended = True
             super().handle_exit(sig, frame)
 
-    # uvicorn's own configuration of logging would close the handlers of all other loggers, and files that they write to.
+    # uvicorn's own configuration of logging would close the handlers of all other loggers, and
+    # files that they write to.
     return Server(
         uvicorn.Config(
             app,

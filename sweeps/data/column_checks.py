@@ -1,4 +1,7 @@
-"""Check that the columns that are named in preprocessing steps exist. The check runs before any step is fitted. Pure functions, no I/O."""
+"""Check that the columns that are named in preprocessing steps exist.
+
+The check runs before any step is fitted. Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ SELECTOR_WORDS = ("numeric", "categorical", "all")
 # Parameters that name new columns
 _OUTPUT_PARAMETERS = ("output_columns", "output_column", "output_column_name")
 _CONCATENATOR_OUTPUT = "concat_out"  # Ray's default for `output_column_name`
-# Built-in steps that leave a column of texts as it is, unless their `columns` select it. `SimpleImputer` never makes numbers of texts.
+# Built-in steps that leave a column of texts as it is, unless their `columns` select it.
+# `SimpleImputer` never makes numbers of texts.
 _NO_ENCODERS = (
     *SCALERS,
     "Normalizer",
@@ -73,11 +77,15 @@ _SAFE_CHARACTERS = str.maketrans("[]<", "()_")
 
 @dataclass(frozen=True)
 class AvailableColumns:
-    """A superset of the columns that can reach a preprocessing step. The exact columns are unknown before earlier steps are fitted.
+    """A superset of the columns that can reach a preprocessing step.
+
+    The exact columns are unknown before earlier steps are fitted.
 
     Attributes:
-        names: names of the columns of the data, and of new columns that are named in the parameters of earlier steps.
-        expanded: True if an earlier step creates columns that are named after one of `names`, such as `color_red` after `color`.
+        names: names of the columns of the data, and of new columns that are named in the parameters
+            of earlier steps.
+        expanded: True if an earlier step creates columns that are named after one of `names`, such
+            as `color_red` after `color`.
         anything: True if an earlier step is user code, which may create columns with any name.
     """
 
@@ -89,8 +97,8 @@ class AvailableColumns:
         """Return whether a column may reach the step.
 
         Args:
-            want: name of the column, or a pattern that the column matches, such as `x_*`. The result is True for the keywords "numeric",
-                "categorical" and "all".
+            want: name of the column, or a pattern that the column matches, such as `x_*`. The
+                result is True for the keywords "numeric", "categorical" and "all".
         """
         if (
             self.anything
@@ -113,7 +121,10 @@ class AvailableColumns:
         )
 
     def after(self, step: Step) -> AvailableColumns:
-        """Return the columns that may reach the next step. This object has the columns that may reach `step`."""
+        """Return the columns that may reach the next step.
+
+        This object has the columns that may reach `step`.
+        """
         new = {name for key in _OUTPUT_PARAMETERS for name in _strings(step.params.get(key))}
         new |= {_CONCATENATOR_OUTPUT} if step.name == "Concatenator" else set()
         return AvailableColumns(
@@ -133,20 +144,23 @@ def check_step_columns(
 ) -> list[Problem]:
     """Check that the columns named in preprocessing steps and constraints exist, in all chains that a space allows.
 
-    A name is a problem only if, in every chain that can be sampled, no column of this name reaches the step.
+    A name is a problem only if, in every chain that can be sampled, no column of this name reaches
+    the step.
 
     Args:
-        chain: the `preprocessor` section of the space: the steps, and the dimensions if steps or their columns are tuned.
+        chain: the `preprocessor` section of the space: the steps, and the dimensions if steps or
+            their columns are tuned.
         features: columns that reach the first step.
         label: see `DataSpec.label`. No step gets the label; None if the data has no label.
         source: name of the data source, for messages.
-        removed: columns of the data that do not reach any step: the label, columns of weights, the columns in `data.drop`, and the
-            columns of splits `{column: ..., value: ...}`.
+        removed: columns of the data that do not reach any step: the label, columns of weights, the
+            columns in `data.drop`, and the columns of splits `{column: ..., value: ...}`.
         params: the `params` section of the space, whose constraints of gradient boosting name
             columns.
 
     Returns:
-        One problem for each wrong name. Its place is a path in the space file, such as `preprocessor.0.StandardScaler.columns.1`.
+        One problem for each wrong name. Its place is a path in the space file, such as
+        `preprocessor.0.StandardScaler.columns.1`.
     """
     problems: list[Problem] = []
     removed, first = frozenset(removed), AvailableColumns(frozenset(features))
@@ -172,7 +186,10 @@ def check_step_columns(
     last = check(chain, first)
     for path, want in _constrained(params):
         if not last.may_contain(want):
-            text = f"no column `{want}` reaches the trainer; {nearest_column(want, sorted(last.names))}"
+            text = (
+                f"no column `{want}` reaches the trainer; "
+                f"{nearest_column(want, sorted(last.names))}"
+            )
             problems.append(Problem(path, text))
     return problems
 
@@ -231,7 +248,10 @@ def label_encoder_error(step: Step | StepConfig, label: Label | None) -> str | N
     named = step.params.get("label_column", step.columns if isinstance(step.columns, str) else None)
     if not isinstance(named, str) or named in label_columns(label):
         return None
-    return f"LabelEncoder: `{named}` is not the label ({shown(label)}); use OrdinalEncoder for a feature"
+    return (
+        f"LabelEncoder: `{named}` is not the label ({shown(label)}); use OrdinalEncoder for a "
+        "feature"
+    )
 
 
 def check_types(space: Space, types: Sequence[Mapping[str, str]]) -> list[Problem]:
@@ -280,7 +300,10 @@ def unread_problems(columns: Mapping[str, str], trainer: str) -> list[Problem]:
         verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
         remedy = next(_REMEDIES[start] for start in _REMEDIES if kind.startswith(start))
         what = kind if kind == "text" else f"of the type {kind}"
-        text = f"{first_of([f'`{name}`' for name in names])} {verb} {what}, which {trainer} cannot read, and no step encodes {them}"
+        text = (
+            f"{first_of([f'`{name}`' for name in names])} {verb} {what}, which {trainer} cannot "
+            f"read, and no step encodes {them}"
+        )
         remedy = remedy.format(them=them, name=names[0])
         problems.append(
             Problem("space.preprocessor", f"{text}; {remedy}, or add {them} to data.drop")
@@ -320,7 +343,8 @@ def selects(step: Step, column: str, categorical: bool = True) -> bool:
 def selectors(columns: Template, path: str) -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each column name, keyword and pattern in the `columns` of a step.
 
-    A keyword is "numeric", "categorical" or "all". If `columns` is tuned, the texts of all options are included.
+    A keyword is "numeric", "categorical" or "all". If `columns` is tuned, the texts of all options
+    are included.
 
     Args:
         columns: the `columns` of the step.

@@ -1,8 +1,9 @@
 """Convert the values of raw columns to the dtypes that they had in training.
 
-Rows for a prediction may have other dtypes than the rows of training. If a CSV column of integers has a missing value, the column is read
-as floats. If a text column has only digits, the column is read as integers. Fitted preprocessing chains, bundles and the server all use
-the conversions and the error message of this module.
+Rows for a prediction may have other dtypes than the rows of training. If a CSV column of integers
+has a missing value, the column is read as floats. If a text column has only digits, the column is
+read as integers. Fitted preprocessing chains, bundles and the server all use the conversions and
+the error message of this module.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class InvalidValue(Problem):
         column: name of the column.
         rule: the rule for the values of the column, such as "must hold numbers".
         row: row of the value, counted from 0.
-        value: the value, or a short description of an array, a list or a mapping, such as "a mapping with 3 keys".
+        value: the value, or a short description of an array, a list or a mapping, such as "a
+            mapping with 3 keys".
     """
 
     column: str
@@ -93,7 +95,9 @@ def _refuse_unparsed(values: pd.Series, parsed: pd.Series, name: str, rule: str)
 
 
 def to_numbers(values: pd.Series, name: str) -> pd.Series:
-    """Convert a column to numbers. Text such as "1.5" is parsed. A column with a numeric or boolean dtype is returned unchanged.
+    """Convert a column to numbers. Text such as "1.5" is parsed.
+
+    A column with a numeric or boolean dtype is returned unchanged.
 
     Raises:
         InputError: a value is not a number.
@@ -109,7 +113,10 @@ def to_numbers(values: pd.Series, name: str) -> pd.Series:
 
 
 def to_integers(numbers: pd.Series, dtype: str) -> pd.Series:
-    """Convert numbers to an integer dtype. If a value is missing or does not fit the dtype, such as 1.5, all values become floats."""
+    """Convert numbers to an integer dtype.
+
+    If a value is missing or does not fit the dtype, such as 1.5, all values become floats.
+    """
     if pd.api.types.is_integer_dtype(numbers.dtype) and not numbers.isna().any():
         exact = numbers.to_numpy()
     else:
@@ -123,7 +130,8 @@ def to_integers(numbers: pd.Series, dtype: str) -> pd.Series:
 def to_booleans(values: pd.Series) -> pd.Series:
     """Convert 1, 0 and the words "true" and "false", in any case, to booleans.
 
-    If there are other values, such as missing values, these are kept, and the result has the dtype `object`.
+    If there are other values, such as missing values, these are kept, and the result has the dtype
+    `object`.
     """
     known = values.map(lambda v: BOOLEAN_WORDS.get(str(v).lower(), v), na_action="ignore")
     return known.astype(bool if known.map(lambda v: isinstance(v, bool)).all() else object)
@@ -141,7 +149,8 @@ def to_text(values: pd.Series) -> pd.Series:
 def format_value(value: Any) -> str:
     """Return the text from which a value was read.
 
-    For example, return `12` for 12.0, because integers are read as floats if their column has missing values.
+    For example, return `12` for 12.0, because integers are read as floats if their column has
+    missing values.
     """
     return (
         str(int(value))
@@ -156,10 +165,12 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
     Args:
         values: text or dates.
         name: name of the column, for messages.
-        dtype: dtype of the column in training, such as "datetime64[us, UTC]". If it has a time zone, a value without one is read as UTC.
+        dtype: dtype of the column in training, such as "datetime64[us, UTC]". If it has a time
+            zone, a value without one is read as UTC.
 
     Raises:
-        InputError: a value is not a date, has a time zone although the dtype has none, or is outside the range of the dtype.
+        InputError: a value is not a date, has a time zone although the dtype has none, or is
+            outside the range of the dtype.
     """
     dates = _parse_dates(values, dtype)
     if dates is None:  # Find the first value that the dtype cannot hold.
@@ -171,7 +182,11 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
             and pd.to_datetime(values.iloc[[row]], errors="coerce", format="ISO8601").dt.tz
             is not None
         )
-        rule = f"must hold dates {'without a time zone' if has_zone else f'within the range of {dtype}'}, such as 2026-01-31T12:00:00"
+        rule = (
+            "must hold dates "
+            f"{'without a time zone' if has_zone else f'within the range of {dtype}'}, such as "
+            "2026-01-31T12:00:00"
+        )
         raise InputError(
             InvalidValue.create(name, f"{rule}, as in training", row, values.iloc[row])
         )
@@ -180,7 +195,10 @@ def to_dates(values: pd.Series, name: str, dtype: str) -> pd.Series:
 
 
 def _parse_dates(values: pd.Series, dtype: str) -> pd.Series | None:
-    """Parse dates. Values that are not dates become NaT. Return None if the dtype cannot hold a value."""
+    """Parse dates. Values that are not dates become NaT.
+
+    Return None if the dtype cannot hold a value.
+    """
     aware = (
         "," in dtype
     )  # such as `datetime64[us, UTC]`: each row may have its own offset, as in summer and winter
@@ -191,18 +209,27 @@ def _parse_dates(values: pd.Series, dtype: str) -> pd.Series | None:
 
 
 def json_scalar(value: Any) -> Any:
-    """Convert a NumPy scalar to a Python scalar. Values of types that JSON does not support become text."""
+    """Convert a NumPy scalar to a Python scalar.
+
+    Values of types that JSON does not support become text.
+    """
     value = value.item() if isinstance(value, np.generic) else value
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def is_tensor(values: pd.Series) -> bool:
-    """Return whether a column holds tensors of Ray Data. Bundles are loaded without Ray, so only the name of the dtype is checked."""
+    """Return whether a column holds tensors of Ray Data.
+
+    Bundles are loaded without Ray, so only the name of the dtype is checked.
+    """
     return type(values.dtype).__name__ == "TensorDtype"
 
 
 def tensors_to_arrays(values: pd.Series) -> pd.Series:
-    """Convert a column of Ray Data's tensors to NumPy arrays, which can be read without Ray. Other columns are returned unchanged."""
+    """Convert a column of Ray Data's tensors to NumPy arrays, which can be read without Ray.
+
+    Other columns are returned unchanged.
+    """
     if not is_tensor(values):
         return values
     cells = np.empty(len(values), dtype=object)
@@ -215,13 +242,15 @@ def to_tensor(value: Any, dtype: str, shape: list[int] | None) -> np.ndarray:
     """Convert a value of a tensor column to an array.
 
     Args:
-        value: an array, nested lists, a flat list of all elements, or a mapping with `data` and `shape`. If a Parquet file is read
-            without Ray, each tensor of Ray Data is a flat list or, if the shapes differ within the column, a mapping.
+        value: an array, nested lists, a flat list of all elements, or a mapping with `data` and
+            `shape`. If a Parquet file is read without Ray, each tensor of Ray Data is a flat list
+            or, if the shapes differ within the column, a mapping.
         dtype: type of the elements.
         shape: required shape of the array. None if any shape is allowed.
 
     Raises:
-        ValueError, TypeError, KeyError, OverflowError: the value is not an array of this type and shape.
+        ValueError, TypeError, KeyError, OverflowError: the value is not an array of this type and
+            shape.
     """
     array = (
         _array(value["data"]).reshape([int(n) for n in value["shape"]])

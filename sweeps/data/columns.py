@@ -33,8 +33,9 @@ class InputColumn:
     Attributes:
         name: name of the column.
         kind: "number" (includes booleans), "text", "time" or "other".
-        dtype: dtype of the values that the first step gets: "float64" or "float32" for numbers, "str" for text, "datetime64[us]" or
-            "datetime64[us, UTC]" for times. Empty for the kind "other".
+        dtype: dtype of the values that the first step gets: "float64" or "float32" for numbers,
+            "str" for text, "datetime64[us]" or "datetime64[us, UTC]" for times. Empty for the kind
+            "other".
         parse: the rule of `data.parse` with which raw texts become numbers; "" if there is none.
     """
 
@@ -45,7 +46,10 @@ class InputColumn:
 
 
 def input_column(field: pa.Field, parse: str = "") -> InputColumn:
-    """Return the input column that an Arrow field describes. `parse` is the column's rule of `data.parse`, if it has one."""
+    """Return the input column that an Arrow field describes.
+
+    `parse` is the column's rule of `data.parse`, if it has one.
+    """
     kind = field.type
     if parse:
         return InputColumn(field.name, "number", "float64", parse)
@@ -67,13 +71,15 @@ def input_column(field: pa.Field, parse: str = "") -> InputColumn:
 def convert_column(column: InputColumn, values: pd.Series, keep_integers: bool) -> pd.Series:
     """Convert a column to the dtype that preprocessing steps expect.
 
-    Integers become floats, both in training and in prediction. Without this rule, a column of integers would become floats only if
-    a value is missing. A step that converts numbers to text would then get `1.0` for some rows and `1` for other rows.
+    Integers become floats, both in training and in prediction. Without this rule, a column of
+    integers would become floats only if a value is missing. A step that converts numbers to text
+    would then get `1.0` for some rows and `1` for other rows.
 
     Args:
         column: name and type of the column in training.
         values: the raw values. Their dtype may differ from the dtype in training.
-        keep_integers: True to leave integers and booleans unchanged. Callers pass True if no steps follow.
+        keep_integers: True to leave integers and booleans unchanged. Callers pass True if no steps
+            follow.
 
     Returns:
         The converted values, with the index of `values`. They may share the memory of `values`.
@@ -108,7 +114,10 @@ def is_number(values: pd.Series) -> bool:
 
 
 def is_categorical(values: pd.Series) -> bool:
-    """Return whether a column holds text or categories. A column of dates, lists or arrays does not count as categorical."""
+    """Return whether a column holds text or categories.
+
+    A column of dates, lists or arrays does not count as categorical.
+    """
     if isinstance(values.dtype, (pd.CategoricalDtype, pd.StringDtype)):
         return True
     if values.dtype != object:
@@ -152,7 +161,8 @@ def select_columns(
 
     Args:
         frame: the columns that reach the step, without the label.
-        columns: the `columns` of the step: "numeric", "categorical", "all", a name, a pattern such as `x_*`, several of these, or None.
+        columns: the `columns` of the step: "numeric", "categorical", "all", a name, a pattern such
+            as `x_*`, several of these, or None.
         default: used in place of `columns` if `columns` is None.
         step: name of the step, for messages.
         label: see `Splits.label`. It cannot be selected.
@@ -199,9 +209,12 @@ def select_columns(
 
 
 def unique_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
-    """Return names for new columns. A number is added to a name that is in `taken` or repeated, such as `x_2` for `x`.
+    """Return names for new columns.
 
-    The characters `[`, `]` and `<` become `(`, `)` and `_`, because XGBoost does not accept them in names.
+    A number is added to a name that is in `taken` or repeated, such as `x_2` for `x`.
+
+    The characters `[`, `]` and `<` become `(`, `)` and `_`, because XGBoost does not accept them in
+    names.
     """
     used = set(taken)
     names = []

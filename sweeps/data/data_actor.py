@@ -1,13 +1,15 @@
 """The data actor: a Ray actor that holds the data of a sweep and prepares the data for trials.
 
-A data variant is the `data` section with one choice for each tuned key. The data actor fits each preprocessing chain once per data variant.
-It then cuts the prepared rows of train into shards, one for each worker of a trial.
+A data variant is the `data` section with one choice for each tuned key. The data actor fits each
+preprocessing chain once per data variant. It then cuts the prepared rows of train into shards, one
+for each worker of a trial.
 
-A sweep has one data actor. The data is in Ray's object store, so trials on one machine read it without a copy. The actor owns the data: if
-the actor's process dies, the data is lost. Ray then starts a new process, which reads and prepares the data again when a trial needs it.
+A sweep has one data actor. The data is in Ray's object store, so trials on one machine read it
+without a copy. The actor owns the data: if the actor's process dies, the data is lost. Ray then
+starts a new process, which reads and prepares the data again when a trial needs it.
 
-The worker pool calls `prepare` only while it reserves a CPU for the actor. Otherwise, workers could hold every CPU, and the tasks of Ray
-Data would wait forever.
+The worker pool calls `prepare` only while it reserves a CPU for the actor. Otherwise, workers could
+hold every CPU, and the tasks of Ray Data would wait forever.
 """
 
 from __future__ import annotations
@@ -54,10 +56,12 @@ if TYPE_CHECKING:
     from sweeps.data.summary import DataSummary
     from sweeps.space import DataSpec, Space, Step
 
-# Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must reproduce these predictions.
+# Number of rows of valid for which a trainer stores predictions with its checkpoints. A bundle must
+# reproduce these predictions.
 CHECK_ROWS = 32
-# From this size in bytes, a table is stored without a copy in the data actor's own memory: columns of numbers stay separate arrays. Below
-# this size, columns of the same type are one array. pandas works faster with such an array, and it warns about more than `MOST_ARRAYS`.
+# From this size in bytes, a table is stored without a copy in the data actor's own memory: columns
+# of numbers stay separate arrays. Below this size, columns of the same type are one array. pandas
+# works faster with such an array, and it warns about more than `MOST_ARRAYS`.
 LARGE = 64 << 20
 MOST_ARRAYS = 100
 # Arguments of `_DataActor.load`, with which a new process reads the same data again.
@@ -102,15 +106,20 @@ class _DataActor:
         roots: folders of the user's modules.
         folder: folder of the sweep.
         workers: every number of workers that a trial can have, such as (1, 2, 4).
-        cpus: limit on the CPUs for Ray Data's tasks; None for no limit. The limit is needed if Ray counts more CPUs than the machine has.
-        trainer: definition of the trainer. A chain is an error if the trainer cannot read a column of its output.
-        modules: modules to import in the background while the data is read. For example, importing scikit-learn takes a second.
-        once: True if all trials have the same data and the same chain. Large tables of raw rows are then dropped after the chain is fitted.
+        cpus: limit on the CPUs for Ray Data's tasks; None for no limit. The limit is needed if Ray
+            counts more CPUs than the machine has.
+        trainer: definition of the trainer. A chain is an error if the trainer cannot read a column
+            of its output.
+        modules: modules to import in the background while the data is read. For example, importing
+            scikit-learn takes a second.
+        once: True if all trials have the same data and the same chain. Large tables of raw rows are
+            then dropped after the chain is fitted.
         stream: settings of Ray Data if the data is streamed. None if the rows are held in memory.
         secrets: environment variables with which the actor reaches S3-compatible storage.
         secret_names: names of the environment variables whose values are secrets.
-        row_steps: if the scheduler counts rows, the steps at which trials train, in ascending order. Otherwise (). The last step has all
-            train rows, and each earlier step a part of these rows; see `row_parts`.
+        row_steps: if the scheduler counts rows, the steps at which trials train, in ascending
+            order. Otherwise (). The last step has all train rows, and each earlier step a part of
+            these rows; see `row_parts`.
     """
 
     def __init__(
@@ -146,7 +155,9 @@ class _DataActor:
         if stream is not None:
             stream.apply()
         self.roots = roots
-        self.is_new = True  # whether this process does not have the raw rows, because it has not read or has dropped them
+        # whether this process does not have the raw rows, because it has not read or has dropped
+        # them
+        self.is_new = True
         # None while the process has no raw rows, and if the space names no data
         self.variants: DataVariants | StreamVariants | None = None
         self.prepared: dict[str, dict[str, Any]] = {}  # results of `prepare`, by `data_key`
@@ -170,11 +181,13 @@ class _DataActor:
             before: fingerprint of the data when the sweep began. None if the sweep is new.
 
         Returns:
-            The information about the data. The fingerprint covers all variants. The other fields describe the data before tuned keys other
-            than `train` are applied. If `data.train` is tuned, they describe the first option.
+            The information about the data. The fingerprint covers all variants. The other fields
+            describe the data before tuned keys other than `train` are applied. If `data.train` is
+            tuned, they describe the first option.
 
         Raises:
-            InputError: see `DataVariants`. Also raised if the fingerprint of the data is not `before`; in this case, nothing is written.
+            InputError: see `DataVariants`. Also raised if the fingerprint of the data is not
+                `before`; in this case, nothing is written.
         """
         variants = variants or (spec,)
         streamed = spec.ingest == "stream"
@@ -185,7 +198,10 @@ class _DataActor:
         )
         now = self.variants.fingerprint
         if before is not None and now != before:
-            text = f"the data has changed since the sweep began: its fingerprint was {before[:12]} and is now {now[:12]}"
+            text = (
+                f"the data has changed since the sweep began: its fingerprint was {before[:12]} "
+                f"and is now {now[:12]}"
+            )
             raise InputError("data.train", text)
         if isinstance(self.variants, StreamVariants):
             self.is_new = False
@@ -272,20 +288,28 @@ class _DataActor:
         Args:
             steps: the chain.
             data: the trial's values of the tuned keys of `data`. None or empty if nothing is tuned.
-            reload: arguments for `load`. They are used only if Ray has restarted the actor, so that this process has not read the data yet.
-                None if the space names no data.
-            refit: the rows on which a trial is trained again. These rows take the place of train. They are also in valid, so metrics on
-                valid are then meaningless. None for a trial of the search.
+            reload: arguments for `load`. They are used only if Ray has restarted the actor, so that
+                this process has not read the data yet. None if the space names no data.
+            refit: the rows on which a trial is trained again. These rows take the place of train.
+                They are also in valid, so metrics on valid are then meaningless. None for a trial
+                of the search.
 
         Returns:
-            A dict with these entries. `key`: name of the prepared data. `bytes`: size of the prepared rows. `shards`: maps each number of
-            workers to references of Ray Datasets: for `train`, one reference for each rank; for `valid`, a single reference that all ranks
-            share. `check`: reference of the first prepared rows of valid (at most `CHECK_ROWS`), without the label. If the space names no
-            data, there are no references, and `check` is None. `weight`: name of the column of train with the weights of the rows; None
-            if there are no weights. `stream`: True if the references are to lazy Ray Datasets, one for train and one for valid; otherwise
-            absent. `folds`: for a cross-validation, such a dict for each fold; the other entries then
-            describe the first fold, and `bytes` is the size of all folds. `parts`: if the scheduler counts rows, such a dict for each step
-            below the last one, by step; `bytes` is the size of all parts. `rows`: number of rows of train.
+            A dict with these entries. `key`: name of the prepared data. `bytes`: size of the
+                prepared rows. `shards`: maps each number of
+            workers to references of Ray Datasets: for `train`, one reference for each rank; for
+                `valid`, a single reference that all ranks
+            share. `check`: reference of the first prepared rows of valid (at most `CHECK_ROWS`),
+                without the label. If the space names no
+            data, there are no references, and `check` is None. `weight`: name of the column of
+                train with the weights of the rows; None
+            if there are no weights. `stream`: True if the references are to lazy Ray Datasets, one
+                for train and one for valid; otherwise
+            absent. `folds`: for a cross-validation, such a dict for each fold; the other entries
+                then
+            describe the first fold, and `bytes` is the size of all folds. `parts`: if the scheduler
+            counts rows, such a dict for each step below the last one, by step; `bytes` is the size
+            of all parts. `rows`: number of rows of train.
 
         Raises:
             InputError: the chain cannot be fitted.
@@ -316,7 +340,10 @@ class _DataActor:
     def _prepare_refit(
         self, steps: tuple[Step, ...], data: Mapping[str, Any], refit: RefitRows
     ) -> dict[str, Any]:
-        """Prepare the rows for a trial that is trained again; see `prepare`. Nothing that the search has prepared changes."""
+        """Prepare the rows for a trial that is trained again; see `prepare`.
+
+        Nothing that the search has prepared changes.
+        """
         assert self.variants is not None
         key = data_key(self.variants.fingerprint_of(data), steps)
         again = copy.copy(self)
@@ -389,7 +416,10 @@ class _DataActor:
             return_freed_memory()
 
     def _fit(self, key: str, steps: tuple[Step, ...], splits: Splits) -> PreparedRows:
-        """Fit a chain on train, and transform train and valid. Store the chain if it is not stored yet."""
+        """Fit a chain on train, and transform train and valid.
+
+        Store the chain if it is not stored yet.
+        """
         import pyarrow as pa
 
         label, weights = splits.label, row_weights(splits)
@@ -447,8 +477,9 @@ class _DataActor:
 
     def _put(self, rows: PreparedRows) -> dict[str, Any]:
         """Copy prepared rows to Ray's object store, and return the entries that `prepare` describes."""
-        # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow block as objects. `from_pandas` would
-        # run a task for each frame, to find out the frame's schema.
+        # The blocks are pandas frames, because NumPy reads the columns from `to_pandas` of an Arrow
+        # block as objects. `from_pandas` would run a task for each frame, to find out the frame's
+        # schema.
         valid_shard = (ray.put(ray.data.from_blocks([rows.valid])),)
         about = {"key": rows.key, "check": ray.put(rows.check), "weight": rows.weight}
 
@@ -485,14 +516,20 @@ class _DataActor:
         return shards
 
     def pid(self) -> int:
-        """Return the id of this process. The id is part of the name of Ray's log file, which tells why the process died."""
+        """Return the id of this process.
+
+        The id is part of the name of Ray's log file, which tells why the process died.
+        """
         return os.getpid()
 
 
 def _require_free_name(prepared: pd.DataFrame) -> None:
     """Raise an InputError if the prepared rows already have a column with the name of the column of weights."""
     if COLUMN in prepared.columns:
-        text = f"the prepared rows have a column `{COLUMN}`, which is the name of the column of weights; rename the column, or drop it"
+        text = (
+            f"the prepared rows have a column `{COLUMN}`, which is the name of the column of "
+            "weights; rename the column, or drop it"
+        )
         raise InputError("data.drop", text)
 
 
@@ -524,7 +561,8 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
         See `_DataActor.load`.
 
     Raises:
-        InputError: see `_DataActor.load`. The place of each problem is a position in the space file.
+        InputError: see `_DataActor.load`. The place of each problem is a position in the space
+            file.
         SweepsError: the actor's process was lost.
     """
     pid, kills = None, exit_causes.kills_for_memory()
@@ -543,7 +581,10 @@ def load(actor: Any, space: Space, before: str | None) -> DatasetInfo:
 
 
 def load_arguments(space: Space, before: str | None) -> LoadArguments:
-    """Return the arguments with which `_DataActor.load` reads the data of a space. For `before`, see that method."""
+    """Return the arguments with which `_DataActor.load` reads the data of a space.
+
+    For `before`, see that method.
+    """
     return (
         space.data,
         space.search.seed,
@@ -559,7 +600,8 @@ def describe_loss(error: ray.exceptions.RayActorError, pid: int | None, kills: i
     Args:
         error: the error of the call during which the process died.
         pid: id of the process. None if it is not known.
-        kills: number of processes that the kernel had killed for lack of memory before the call; see `exit_causes.kills_for_memory`.
+        kills: number of processes that the kernel had killed for lack of memory before the call;
+            see `exit_causes.kills_for_memory`.
 
     Returns:
         A message of one line.

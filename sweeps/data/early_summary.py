@@ -85,7 +85,10 @@ def _summarize(spec: DataSpec, space: Space, stream: bool, call_loaders: bool) -
             spec.train, None, "only `sweeps run` reads this source, and shows its summary"
         )
     if any(map(is_loader, paths)) and not call_loaders:
-        text = "`sweeps plan` runs no code of yours; add --call-loaders to call this function, or see the summary that `sweeps run` shows"
+        text = (
+            "`sweeps plan` runs no code of yours; add --call-loaders to call this function, or "
+            "see the summary that `sweeps run` shows"
+        )
         return SourceSummary(spec.train, None, text)
     reader = TableReader(stream)
     summary = summarize_source(spec, space.search.seed, reader, reader.rows if stream else None)
@@ -93,7 +96,9 @@ def _summarize(spec: DataSpec, space: Space, stream: bool, call_loaders: bool) -
 
 
 class TableReader:
-    """Function that reads a source, without Ray if it is no loader. It reads only some rows of a stream.
+    """Function that reads a source, without Ray if it is no loader.
+
+    It reads only some rows of a stream.
 
     Args:
         stream: True to read only some rows of files.

@@ -58,7 +58,8 @@ class SourceFiles:
         system: Arrow's file system.
         paths: paths of the files in `system`, sorted. There is at least one.
         folder: the source's path if the source is a folder; otherwise None.
-        base: folder that messages leave out at the beginning of a path. Empty if messages show whole paths.
+        base: folder that messages leave out at the beginning of a path. Empty if messages show
+            whole paths.
         read: how the files are read, if they are text files.
     """
 
@@ -87,7 +88,10 @@ class SourceFiles:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """Names of the columns that subfolders define: `year` for a subfolder `year=2020/`. Empty if the source is not a folder."""
+        """Names of the columns that subfolders define: `year` for a subfolder `year=2020/`.
+
+        Empty if the source is not a folder.
+        """
         return tuple(
             dict.fromkeys(name for path in self.paths for name in self.partition_values(path))
         )
@@ -98,7 +102,9 @@ class SourceFiles:
 
 
 def raise_problem(place: str, text: str, cause: BaseException | None = None) -> NoReturn:
-    """Raise an error about a data source. The message is cut to one short line, because it may quote a damaged file.
+    """Raise an error about a data source.
+
+    The message is cut to one short line, because it may quote a damaged file.
 
     Raises:
         InputError: always.
@@ -153,7 +159,10 @@ def find_files(source: str, base: Path, place: str, read: ReadKeys = READ_DEFAUL
 
 
 def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | None]:
-    """Return the sorted files of a path, folder or glob. Also return the folder, or None if the source is not a folder."""
+    """Return the sorted files of a path, folder or glob.
+
+    Also return the folder, or None if the source is not a folder.
+    """
     candidates = [base / source, Path(source)]
     with reading(place, source):
         for path in candidates:
@@ -192,7 +201,9 @@ def _find_local(source: str, base: Path, place: str) -> tuple[list[str], str | N
 
 
 def check_scheme(source: str, place: str) -> str:
-    """Return the scheme of a URI, such as "s3", if Arrow can read such URIs. The function does not connect to the URI.
+    """Return the scheme of a URI, such as "s3", if Arrow can read such URIs.
+
+    The function does not connect to the URI.
 
     Raises:
         InputError: Arrow cannot read this scheme.
@@ -264,7 +275,9 @@ def unsupported(name: str) -> str:
     for call, suffixes in _PANDAS_CALLS.items():
         if name.lower().endswith(tuple(suffixes.split())):
             return (
-                f"{valid}; read it with a loader, three lines in `my_loader.py`: `import pandas`, `def rows():`, "
-                f'`    return pandas.{call.format(name)}`; then write `data.train: "my_loader:rows"`'
+                f"{valid}; read it with a loader, three lines in `my_loader.py`: `import pandas`, "
+                "`def rows():`, "
+                f"`    return pandas.{call.format(name)}`; then write `data.train: "
+                '"my_loader:rows"`'
             )
     return valid

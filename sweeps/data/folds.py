@@ -1,4 +1,7 @@
-"""Assign rows to the folds of a cross-validation, with scikit-learn's splitters. The functions are pure."""
+"""Assign rows to the folds of a cross-validation, with scikit-learn's splitters.
+
+The functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,10 @@ def assign_folds(
     Args:
         rule: The rule `data.valid`, of the kind folds or rolling.
         n: Number of rows.
-        column: Values of the column that the rule names, shape (n,). None if the rule names no column.
-        strata: Class codes of shape (n,). Each fold then has about the same share of each class, unless the folds follow the time. None if
-            there are no classes.
+        column: Values of the column that the rule names, shape (n,). None if the rule names no
+            column.
+        strata: Class codes of shape (n,). Each fold then has about the same share of each class,
+            unless the folds follow the time. None if there are no classes.
         seed: Seed for shuffling the rows or the groups.
 
     Raises:
@@ -61,7 +65,10 @@ def assign_folds(
 
 
 def _rolling(times: np.ndarray, rule: Split) -> tuple[Fold, ...]:
-    """Cut the distinct times into `folds` + 1 blocks. Fold k trains on the first k blocks and validates on the next block."""
+    """Cut the distinct times into `folds` + 1 blocks.
+
+    Fold k trains on the first k blocks and validates on the next block.
+    """
     from sklearn.model_selection import TimeSeriesSplit
 
     distinct, place = np.unique(times, return_inverse=True)

@@ -1,4 +1,7 @@
-"""Decide whether the data of a sweep is held in memory or streamed. Only sizes of files are read, no rows."""
+"""Decide whether the data of a sweep is held in memory or streamed.
+
+Only sizes of files are read, no rows.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ if TYPE_CHECKING:
     from sweeps.data.files import SourceFiles
     from sweeps.space import DataSpec, Space
 
-# With `ingest: auto`, data of this size and more is streamed, in bytes of uncompressed columns or of text. In memory, a sweep needs several
-# times this size.
+# With `ingest: auto`, data of this size and more is streamed, in bytes of uncompressed columns or
+# of text. In memory, a sweep needs several times this size.
 STREAM_FROM = 4_000_000_000
 # Beginning of the fingerprint of data that is streamed.
 STREAM_MARK = "stream-"
@@ -37,7 +40,10 @@ class Ingest:
 
 
 def choose(space: Space) -> Ingest:
-    """Return how the data of a space is read. The result depends on the space and the sizes of its files only, not on the machine."""
+    """Return how the data of a space is read.
+
+    The result depends on the space and the sizes of its files only, not on the machine.
+    """
     from sweeps.space.ingest import stream_obstacles
 
     if space.data.ingest != "auto":
@@ -66,7 +72,8 @@ def resolved(space: Space, fingerprint: str | None = None) -> Space:
 
     Args:
         space: the search space.
-        fingerprint: fingerprint of the data when the sweep started, which keeps its way. None if the sweep is new.
+        fingerprint: fingerprint of the data when the sweep started, which keeps its way. None if
+            the sweep is new.
     """
     if not space.data.given:
         return space
@@ -78,7 +85,10 @@ def resolved(space: Space, fingerprint: str | None = None) -> Space:
 
 
 def _bytes_of(spec: DataSpec) -> int | None:
-    """Return the size of the files of a data variant; 0 for a data set of scikit-learn. None if a source has no local files."""
+    """Return the size of the files of a data variant; 0 for a data set of scikit-learn.
+
+    None if a source has no local files.
+    """
     sources = {"data.train": spec.train}
     if spec.valid is not None and spec.valid.kind == "path":
         sources["data.valid"] = str(spec.valid.path)
@@ -100,7 +110,8 @@ def _bytes_of(spec: DataSpec) -> int | None:
 def estimate_bytes(files: SourceFiles) -> int:
     """Return the size of files in bytes: of Parquet files, the uncompressed columns; of CSV files, the text.
 
-    If there are many files, only some of them are read, and the other files are assumed to be compressed in the same way.
+    If there are many files, only some of them are read, and the other files are assumed to be
+    compressed in the same way.
     """
     from sweeps.data.schema_probe import uncompressed_bytes
 

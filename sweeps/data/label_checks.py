@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 # The setting that drops rows without a label. `infer_task` refuses such rows
 DROP_MISSING_LABEL = "`data.drop_missing_label: true`"
 
-# If an integer label has more distinct values than this number, the task is a regression, unless `data.task` sets another task
+# If an integer label has more distinct values than this number, the task is a regression, unless
+# `data.task` sets another task
 _MAX_INTEGER_CLASSES = 20
 
 
 def split_rules(spec: DataSpec) -> dict[str, Split]:
-    """Return the rules of a `data` section for "valid" and "test", by split. A split without a rule is left out."""
+    """Return the rules of a `data` section for "valid" and "test", by split.
+
+    A split without a rule is left out.
+    """
     return {
         key: rule for key, rule in (("valid", spec.valid), ("test", spec.test)) if rule is not None
     }
@@ -42,7 +46,10 @@ def split_columns(spec: DataSpec) -> set[str]:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text, to compare it with the value of a split. A column of whole numbers may be read as floats, so 2.0 is "2"."""
+    """Return a value as text, to compare it with the value of a split.
+
+    A column of whole numbers may be read as floats, so 2.0 is "2".
+    """
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -64,7 +71,8 @@ def check_columns(spec: DataSpec, columns: Mapping[str, Sequence[str]]) -> list[
 
     Args:
         spec: the `data` section.
-        columns: column names by split: "train", and "valid" and "test" if these splits have separate sources.
+        columns: column names by split: "train", and "valid" and "test" if these splits have
+            separate sources.
 
     Returns:
         The problems.
@@ -104,7 +112,10 @@ def _missing(
 
 
 def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
-    """Check that the columns in `data.drop` exist, and that the label is not among them. `present` has all column names."""
+    """Check that the columns in `data.drop` exist, and that the label is not among them.
+
+    `present` has all column names.
+    """
     problems = [
         Problem("data.drop", f"must not contain the label, `{name}`")
         for name in spec.drop
@@ -117,7 +128,9 @@ def check_dropped(spec: DataSpec, present: Sequence[str]) -> list[Problem]:
 def check_same_task(
     labels: Sequence[tuple[str, str | None, tuple[Any, ...] | None]],
 ) -> list[Problem]:
-    """Check that several sources have the same task and classes. Otherwise the trials of one sweep could not be compared.
+    """Check that several sources have the same task and classes.
+
+    Otherwise the trials of one sweep could not be compared.
 
     Args:
         labels: name, task and classes of each source; see `infer_task`.
@@ -130,7 +143,10 @@ def check_same_task(
         first, wanted, known = labels[0]
         if (task, classes) != (wanted, known):
             own, other = _describe_task(task, classes), _describe_task(wanted, known)
-            text = f"the label of `{source}` is {own}, but the label of `{first}` is {other}; all variants need the same task and classes"
+            text = (
+                f"the label of `{source}` is {own}, but the label of `{first}` is {other}; all "
+                "variants need the same task and classes"
+            )
             problems.append(Problem("data.train", text))
     return problems
 
@@ -148,16 +164,20 @@ def _shown(classes: Sequence[Any]) -> str:
 
 
 def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Convert tables so that a column has the same type in all tables. For example, integers become floats if another table has floats.
+    """Convert tables so that a column has the same type in all tables.
+
+    For example, integers become floats if another table has floats.
 
     Args:
-        parts: tables by split: "train", and the splits that have separate sources. All tables have the same columns, in any order.
+        parts: tables by split: "train", and the splits that have separate sources. All tables have
+            the same columns, in any order.
 
     Returns:
         The tables with the columns in the order of "train".
 
     Raises:
-        InputError: the types of a column cannot be unified, such as text and integers. The error names each such column.
+        InputError: the types of a column cannot be unified, such as text and integers. The error
+            names each such column.
     """
     if len(parts) == 1:
         return dict(parts)
@@ -175,7 +195,10 @@ def unify_types(parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
                 columns[key][name] = column.cast(kind) if key in kinds else nulls
         except (pa.ArrowTypeError, pa.ArrowInvalid):
             key, other = next((k, t) for k, t in kinds.items() if t != kinds.get("train"))
-            text = f"column `{name}` holds {_describe_type(other)} in data.{key}, but {_describe_type(kinds.get('train'))} in data.train"
+            text = (
+                f"column `{name}` holds {_describe_type(other)} in data.{key}, but "
+                f"{_describe_type(kinds.get('train'))} in data.train"
+            )
             problems.append(Problem(f"data.{key}", text))
     if problems:
         raise InputError(problems)
@@ -189,10 +212,12 @@ def _describe_type(kind: pa.DataType | None) -> str:
 def drop_unlabeled(
     labels: Sequence[str], parts: Mapping[str, pa.Table]
 ) -> tuple[dict[str, pa.Table], dict[str, int]]:
-    """Drop the rows without a label. If the label has several columns, drop the rows in which one of them has no value.
+    """Drop the rows without a label.
 
-    If a label of integers has missing values, the label is read as floats. After the rows are dropped, it is converted back to integers, so
-    that its values can be classes.
+    If the label has several columns, drop the rows in which one of them has no value.
+
+    If a label of integers has missing values, the label is read as floats. After the rows are
+    dropped, it is converted back to integers, so that its values can be classes.
 
     Args:
         labels: the label columns.
@@ -236,7 +261,8 @@ def missing_labels(label: str, count: int, split: str) -> Problem:
     """Return the problem that `count` rows of a split have no label."""
     return Problem(
         "data.label",
-        f"`{label}` has {count} missing value{'s' * (count > 1)} in data.{split}; remove the rows without a label from the data, "
+        f"`{label}` has {count} missing value{'s' * (count > 1)} in data.{split}; remove the rows "
+        "without a label from the data, "
         f"or set {DROP_MISSING_LABEL} so that sweeps skips these rows",
     )
 
@@ -249,13 +275,16 @@ def infer_task(
     Args:
         label: the label column.
         requested: the task that the space file sets. None if it sets no task.
-        columns: the values of the label by split: "train", and the splits that have separate sources.
+        columns: the values of the label by split: "train", and the splits that have separate
+            sources.
 
     Returns:
-        The task, which is "binary", "multiclass" or "regression"; and the sorted classes in all `columns`, or None for a regression.
+        The task, which is "binary", "multiclass" or "regression"; and the sorted classes in all
+        `columns`, or None for a regression.
 
     Raises:
-        InputError: values of the label are missing, there are fewer than two different values, or the values do not fit the task.
+        InputError: values of the label are missing, there are fewer than two different values, or
+            the values do not fit the task.
     """
     for key, column in columns.items():
         if column.null_count:
@@ -310,7 +339,10 @@ def positive_last(
     named = as_text(spec.positive).lower()  # a boolean is written as `true` or as `True`
     found = [value for value in classes or () if as_text(value).lower() == named]
     if task != "binary" or not found:
-        text = f"must be one of two classes, got {spec.positive!r}; the label is {_describe_task(task, classes)}"
+        text = (
+            f"must be one of two classes, got {spec.positive!r}; the label is "
+            f"{_describe_task(task, classes)}"
+        )
         raise InputError("data.positive", text)
     return tuple(sorted(classes or (), key=found.__contains__))
 
@@ -326,12 +358,12 @@ def infer_tasks(
         parts: tables by split: "train", and the splits that have separate sources.
 
     Returns:
-        For one column, see `infer_task`. For several columns, the task is "multilabel" or "multioutput", and there are no classes. Without
-        a column, both are None.
+        For one column, see `infer_task`. For several columns, the task is "multilabel" or
+        "multioutput", and there are no classes. Without a column, both are None.
 
     Raises:
-        InputError: see `infer_task`. Also raised if one of several columns has more than two classes, or classes other than 0 and 1, or if
-            only some columns have numbers.
+        InputError: see `infer_task`. Also raised if one of several columns has more than two
+            classes, or classes other than 0 and 1, or if only some columns have numbers.
     """
     found = {
         name: infer_task(name, requested, {key: part.column(name) for key, part in parts.items()})
@@ -348,10 +380,16 @@ def infer_tasks(
     flags = [name for name, (_, classes) in found.items() if classes and {*classes} <= {0, 1}]
     for name, (_, classes) in found.items():
         if name not in (*numbers, *flags):
-            text = f"`{name}` has the classes {_shown(classes or ())}; {rule}; for numbers, set `data.task: regression`"
+            text = (
+                f"`{name}` has the classes {_shown(classes or ())}; {rule}; for numbers, set "
+                "`data.task: regression`"
+            )
             raise InputError("data.label", text)
     if numbers:
-        text = f"`{flags[0]}` has classes, but `{numbers[0]}` has numbers; {rule}; to predict all of them as numbers, set `data.task: regression`"
+        text = (
+            f"`{flags[0]}` has classes, but `{numbers[0]}` has numbers; {rule}; to predict all of "
+            "them as numbers, set `data.task: regression`"
+        )
         raise InputError("data.label", text)
     return MULTILABEL, None
 
@@ -359,7 +397,9 @@ def infer_tasks(
 def missing_class_notes(
     label: Label | None, classes: Sequence[Any] | None, parts: Mapping[str, pa.Table]
 ) -> tuple[str, ...]:
-    """Return a note to the user for each split that has no rows of some class. Metrics on such a split ignore the missing class.
+    """Return a note to the user for each split that has no rows of some class.
+
+    Metrics on such a split ignore the missing class.
 
     Args:
         label: the label column, which holds class codes. None if the data has no label.

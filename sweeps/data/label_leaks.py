@@ -1,6 +1,7 @@
 """Find columns that predict the label alone. Pure functions.
 
-A column that is known only after the label, such as the date of a cancellation, makes a search worthless: each trial has a perfect score.
+A column that is known only after the label, such as the date of a cancellation, makes a search
+worthless: each trial has a perfect score.
 """
 
 from __future__ import annotations
@@ -128,7 +129,10 @@ def _threshold_codes(numbers: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def _first_half(rows: int) -> np.ndarray:
-    """Return a random half of the rows, as a mask. Calls with the same number of rows return the same half."""
+    """Return a random half of the rows, as a mask.
+
+    Calls with the same number of rows return the same half.
+    """
     return np.random.default_rng(rows).random(rows) < 0.5
 
 

@@ -46,20 +46,24 @@ class Splits:
     """Raw rows of the train, valid and test splits.
 
     Attributes:
-        train: rows to train on. The label is encoded as int64 codes of `classes`, or as float64 for a regression. The columns are the
-            features, the label, and columns of weights.
+        train: rows to train on. The label is encoded as int64 codes of `classes`, or as float64 for
+            a regression. The columns are the features, the label, and columns of weights.
         valid: rows to validate on, with the same columns.
         test: rows to test on, without columns of weights. None if there is no test split.
-        label: name of the label column, or a tuple of the names of several columns. None if the data has no label.
-        task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or "multioutput". None if the data has no label.
-        classes: sorted original values of the label, indexed by code. None if the label has numbers or several columns, or there is no
-            label. The columns of a multilabel task are encoded as 0 and 1.
-        features: names of all columns except the label, columns of weights, the columns in `data.drop`, and the columns of splits
-            `{column: ..., value: ...}`.
+        label: name of the label column, or a tuple of the names of several columns. None if the
+            data has no label.
+        task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or
+            "multioutput". None if the data has no label.
+        classes: sorted original values of the label, indexed by code. None if the label has numbers
+            or several columns, or there is no label. The columns of a multilabel task are encoded
+            as 0 and 1.
+        features: names of all columns except the label, columns of weights, the columns in
+            `data.drop`, and the columns of splits `{column: ..., value: ...}`.
         fingerprint: SHA-256 of the names, types and values of all columns in each split.
         notes: notes for the user, such as the number of rows without a label that were dropped.
-        folds: for a cross-validation, the train rows and the valid rows of each fold, as indices of the rows in `train`. `train` then has
-            the rows of all folds, and `valid` has the valid rows of the first fold. See `fold_of`.
+        folds: for a cross-validation, the train rows and the valid rows of each fold, as indices of
+            the rows in `train`. `train` then has the rows of all folds, and `valid` has the valid
+            rows of the first fold. See `fold_of`.
         weight: the column with the weights of the train rows. None if there is no such column.
         class_weight: "balanced" if classes are balanced in training. Otherwise None.
         parse: the rules of `data.parse` for the features, by column. The rows have the raw texts.
@@ -105,7 +109,8 @@ def load_splits(spec: DataSpec, seed: int = 0) -> Splits:
         The splits.
 
     Raises:
-        InputError: a source cannot be read, columns are missing, the label cannot be used, or a split would be empty.
+        InputError: a source cannot be read, columns are missing, the label cannot be used, or a
+            split would be empty.
     """
     return split_rows(spec, _read_parts(spec, read_source), seed, summarized=True)
 
@@ -132,7 +137,10 @@ def split_rows(
     notes = read.notes + unnamed
     if total := sum(missing.values()):
         some = ", ".join(f"{count} of data.{key}" for key, count in missing.items() if count)
-        text = f"data.drop_missing_label dropped {total} row{'s' * (total > 1)} without a label: {some}"
+        text = (
+            f"data.drop_missing_label dropped {total} row{'s' * (total > 1)} without a label: "
+            f"{some}"
+        )
         notes += (text,)
     if task == "binary" and classes not in (None, (0, 1)):
         notes += (f"the positive class of `{spec.label}` is {classes[1]!r} (data.positive)",)
@@ -158,7 +166,10 @@ def split_rows(
     if problems := check_train_weights(spec, train, folds):
         raise InputError(problems)
     if classes is not None and len(codes := train.column(spec.labels[0]).unique()) < 2:
-        text = f"the train split has only one class of `{spec.label}`, {classes[codes[0].as_py()]!r}; at least two are needed"
+        text = (
+            f"the train split has only one class of `{spec.label}`, "
+            f"{classes[codes[0].as_py()]!r}; at least two are needed"
+        )
         raise InputError("data.label", text)
     features = tuple(
         name
@@ -200,13 +211,16 @@ Read = Callable[[str, Path, str, Mapping[str, Any], "ReadKeys"], pa.Table]
 def summarize_source(
     spec: DataSpec, seed: int, read: Read, rows: Mapping[str, int] | None = None
 ) -> DataSummary:
-    """Read the sources of a `data` section with a function of the caller, and summarise their rows. No row is assigned to a split.
+    """Read the sources of a `data` section with a function of the caller, and summarise their rows.
+
+    No row is assigned to a split.
 
     Args:
         spec: the `data` section.
         seed: seed of samples.
         read: function that reads a source.
-        rows: number of rows of each split, if `read` returns a sample. `read` may fill this mapping.
+        rows: number of rows of each split, if `read` returns a sample. `read` may fill this
+            mapping.
 
     Raises:
         InputError: see `load_splits`.
@@ -221,7 +235,8 @@ def _labeled(
     """Apply `data.missing`, `data.parse` and `data.drop_missing_label` to the raw rows of each source.
 
     Returns:
-        The rows, the task and the classes of the label (see `Splits`), and the number of dropped rows without a label in each source.
+        The rows, the task and the classes of the label (see `Splits`), and the number of dropped
+        rows without a label in each source.
     """
     found = read_rows(spec, parts)
     missing: dict[str, int] = {}
@@ -282,7 +297,10 @@ def _folds(
 
 
 def _read_parts(spec: DataSpec, read: Read) -> dict[str, pa.Table]:
-    """Read the source of train. Also read the sources of valid and test if the `data` section gives separate sources for them."""
+    """Read the source of train.
+
+    Also read the sources of valid and test if the `data` section gives separate sources for them.
+    """
     parts = {"train": read(spec.train, spec.base, "data.train", spec.args, spec.read)}
     for key, rule in split_rules(spec).items():
         if rule.kind == "path":
@@ -293,7 +311,9 @@ def _read_parts(spec: DataSpec, read: Read) -> dict[str, pa.Table]:
 
 
 def add_to_train(splits: Splits, names: Sequence[str]) -> Splits:
-    """Return the splits with the rows of the splits `names` added to train. The rows also stay in these splits.
+    """Return the splits with the rows of the splits `names` added to train.
+
+    The rows also stay in these splits.
 
     With the folds of a cross-validation, `train` has the rows of valid already.
     """
@@ -328,7 +348,9 @@ def _split_values(spec: DataSpec, table: pa.Table, rule: Split) -> np.ndarray:
 def subsample(
     train: pa.Table, label: Label | None, classes: tuple[Any, ...] | None, share: float, seed: int
 ) -> pa.Table:
-    """Return a random part of the train split. If there are classes, each class keeps its share of the rows, and at least one row.
+    """Return a random part of the train split.
+
+    If there are classes, each class keeps its share of the rows, and at least one row.
 
     Calls with the same seed return the same rows.
 
@@ -403,10 +425,13 @@ def _split_train(
 
 
 def _distribute(parts: dict[str, pa.Table], rows: Mapping[str, pa.Array]) -> dict[str, pa.Table]:
-    """Remove `train` from the parts, and distribute its rows to new tables. Each column is freed as soon as its values are copied.
+    """Remove `train` from the parts, and distribute its rows to new tables.
+
+    Each column is freed as soon as its values are copied.
 
     Args:
-        parts: Tables by split. If the caller has no other reference to `train`, only one column exists twice at a time.
+        parts: Tables by split. If the caller has no other reference to `train`, only one column
+            exists twice at a time.
         rows: Indices of the rows of each new table.
     """
     whole = parts.pop("train")

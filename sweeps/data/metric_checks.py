@@ -33,8 +33,9 @@ _OBJECTIVES = {"binary": ("binary", "multilabel"), "multi": ("multiclass",)}
 def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> list[Problem]:
     """Check that the trainer reports the metrics of objectives and constraints for this task.
 
-    The check uses `TRAINER["metrics"]` of the trainer's module. If `TRAINER["all_metrics"]` is True, the metrics in
-    `sweeps.core.metrics.METRICS` are allowed too. A cost, such as `seconds`, is measured for every trial and always allowed.
+    The check uses `TRAINER["metrics"]` of the trainer's module. If `TRAINER["all_metrics"]` is
+    True, the metrics in `sweeps.core.metrics.METRICS` are allowed too. A cost, such as `seconds`,
+    is measured for every trial and always allowed.
 
     Args:
         space: the search space.
@@ -43,8 +44,9 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
             `missing_class_notes`.
 
     Returns:
-        The problems. The list is empty if the metrics are not known: there is no label, the trainer lists no metrics for the task,
-        `TRAINER["additional_metrics"]` is True, or `params` has `objective` or `eval_metric`.
+        The problems. The list is empty if the metrics are not known: there is no label, the trainer
+        lists no metrics for the task, `TRAINER["additional_metrics"]` is True, or `params` has
+        `objective` or `eval_metric`.
     """
     definition = space.trainer_definition
     reports: Mapping[Any, Sequence[str]] = definition.metrics
@@ -54,7 +56,10 @@ def check_metrics(space: Space, task: str | None, notes: Sequence[str] = ()) -> 
     objective = str(params.get("objective", ""))
     for kind, tasks in _OBJECTIVES.items():
         if objective.startswith(kind) and task not in tasks:
-            text = f"`{objective}` is for {_TASK_NAMES[tasks[0]]}, but the label has {_TASK_NAMES[task]}; leave it out, so that the label decides"
+            text = (
+                f"`{objective}` is for {_TASK_NAMES[tasks[0]]}, but the label has "
+                f"{_TASK_NAMES[task]}; leave it out, so that the label decides"
+            )
             return [Problem("params.objective", text)]
     if set(CUSTOM_METRIC_KEYS) & set(params):
         return []
@@ -157,19 +162,28 @@ def _check_metric(
         if task == "multiclass" and "regression" in other_tasks:
             text += "; to predict the label as a number, set `data.task: regression`"
         if task == "regression":
-            text += " (for a label of integers with many different values, sweeps chooses regression, unless the space file sets `data.task`)"
+            text += (
+                " (for a label of integers with many different values, sweeps chooses regression, "
+                "unless the space file sets `data.task`)"
+            )
         text += f"; choose from {', '.join(valid_metrics[:3])}"
     elif (match := _nearest(metric, tasks[task])) is not None:
         text = f"is not a metric of this trainer; did you mean `{match}`?"
     else:
         more = ", ..." if len(valid_metrics) > MOST_LISTED else ""
         more += ", or `valid-` and the name of a scorer of scikit-learn" if computed else ""
-        text = f"is not a metric of this trainer; valid: {', '.join(valid_metrics[:MOST_LISTED])}{more}"
+        text = (
+            "is not a metric of this trainer; valid: "
+            f"{', '.join(valid_metrics[:MOST_LISTED])}{more}"
+        )
     return Problem(key, f"`{metric}` {text}")
 
 
 def _nearest(metric: str, valid: Sequence[str]) -> str | None:
-    """Return the valid metric that a user probably meant, such as `valid-auc` for `auc`. Return None if no metric is similar."""
+    """Return the valid metric that a user probably meant, such as `valid-auc` for `auc`.
+
+    Return None if no metric is similar.
+    """
     name = f"valid-{metrics.base_name(metric)}"
     return name if name in valid else closest(metric, valid) or closest(name, valid, cutoff=0.85)
 
@@ -180,7 +194,8 @@ def _check_goals(space: Space) -> list[Problem]:
     return [
         Problem(
             f"objective.{i}.goal" if several else "objective.goal",
-            f"`{o.metric}` is a scorer of scikit-learn, and a higher value is better; write `goal: maximize`",
+            f"`{o.metric}` is a scorer of scikit-learn, and a higher value is better; write "
+            "`goal: maximize`",
         )
         for i, o in enumerate(space.objectives)
         if o.goal == "minimize"

@@ -156,8 +156,10 @@ def label_problems(spec: DataSpec, found: Mapping[str, Mapping[str, Profile]]) -
         if words and name not in spec.missing and not spec.drop_missing_label:
             count = sum(profile.markers[word] for word in words)
             text = (
-                f"`{name}` has {' and '.join(map(repr, words))} in {count:,} of {profile.rows:,} rows of data.{split}; "
-                f"if this is a class, write `data.missing: {{{name}: []}}`; if it is a missing label, write {DROP_MISSING_LABEL}"
+                f"`{name}` has {' and '.join(map(repr, words))} in {count:,} of {profile.rows:,} "
+                f"rows of data.{split}; "
+                f"if this is a class, write `data.missing: {{{name}: []}}`; if it is a missing "
+                f"label, write {DROP_MISSING_LABEL}"
             )
             problems.append(Problem("data.label", text))
     return problems

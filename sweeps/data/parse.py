@@ -1,4 +1,6 @@
-"""Parse text columns to numbers, as the key `data.parse` says. Bundles contain this module, so that they accept the raw text.
+"""Parse text columns to numbers, as the key `data.parse` says.
+
+Bundles contain this module, so that they accept the raw text.
 
 The rules are:
 

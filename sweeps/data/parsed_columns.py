@@ -1,7 +1,8 @@
 """Apply `data.missing`, `data.parse` and `data.drop_duplicates` to the raw rows of a sweep.
 
-Features keep their raw texts, and the preprocessing chain parses them. So a bundle takes the same texts. The label, the weights and the
-columns of splits are no input of a bundle, and are parsed when the rows are read.
+Features keep their raw texts, and the preprocessing chain parses them. So a bundle takes the same
+texts. The label, the weights and the columns of splits are no input of a bundle, and are parsed
+when the rows are read.
 """
 
 from __future__ import annotations
@@ -102,7 +103,10 @@ def _parse_part(
 
 
 def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
-    """Return the values of a column that assigns rows to splits. A column of `data.parse` is parsed, so that dates have an order."""
+    """Return the values of a column that assigns rows to splits.
+
+    A column of `data.parse` is parsed, so that dates have an order.
+    """
     from sweeps.data.parse import parse_values
 
     values = table.column(name)
@@ -114,7 +118,9 @@ def split_values(spec: DataSpec, table: pa.Table, name: str) -> np.ndarray:
 def drop_copies(
     spec: DataSpec, parts: Mapping[str, pa.Table]
 ) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Leave out train rows that are copies of earlier train rows, or of rows of valid or test. Also return a note about their number.
+    """Leave out train rows that are copies of earlier train rows, or of rows of valid or test.
+
+    Also return a note about their number.
 
     Two rows are copies if all features and the label are equal.
 

@@ -1,7 +1,8 @@
 """Save the tables that a Python script passes to `sweeps.run`, so that `resume` and `rerun` work without the script.
 
-A table in memory is copied to the sweep's folder as Parquet. A lazy table, such as a frame of Dask, is stored as its recipe. The recipe
-is a pickle of the object without its rows, signed with the user's key. The sweep computes the rows when it reads its data.
+A table in memory is copied to the sweep's folder as Parquet. A lazy table, such as a frame of Dask,
+is stored as its recipe. The recipe is a pickle of the object without its rows, signed with the
+user's key. The sweep computes the rows when it reads its data.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def named_tables(data: Any) -> dict[str, Any]:
     """Return the tables that a script passed, by the key of the section `data`.
 
     Args:
-        data: A table, which is `data.train`; or a mapping from `train`, `valid` and `test` to tables, such as a `DatasetDict` of Hugging
-            Face.
+        data: A table, which is `data.train`; or a mapping from `train`, `valid` and `test` to
+            tables, such as a `DatasetDict` of Hugging Face.
 
     Raises:
         InputError: A key of the mapping is unknown.
@@ -49,7 +50,8 @@ def save_tables(tables: Mapping[str, Any], folder: Path) -> None:
         folder: The folder.
 
     Raises:
-        InputError: An object is no table, or a table cannot be written. The error lists all such tables.
+        InputError: An object is no table, or a table cannot be written. The error lists all such
+            tables.
     """
     folder.mkdir(parents=True)
     problems = []
@@ -76,7 +78,8 @@ def check_recipes(folder: Path, trusted: bool) -> None:
 
     Args:
         folder: The folder of the tables.
-        trusted: True to accept recipes that this user's key has not signed. They are signed, so that the data actor reads them, too.
+        trusted: True to accept recipes that this user's key has not signed. They are signed, so
+            that the data actor reads them, too.
 
     Raises:
         UntrustedFile: A recipe is not signed with this user's key.
@@ -117,7 +120,10 @@ def _save(table: Any, file: Path) -> None:
         _rows_of_dataset(table) if hasattr(table, "to_arrow_refs") else to_arrow(table)
     )
     if rows is None:
-        expected = "a frame of pandas, Polars or Dask, an Arrow table, a Ray Dataset, or a dataset of Hugging Face"
+        expected = (
+            "a frame of pandas, Polars or Dask, an Arrow table, a Ray Dataset, or a dataset of "
+            "Hugging Face"
+        )
         raise InputError(f"data.{file.name}", f"is {_kind(table)}, but must be {expected}")
     pyarrow.parquet.write_table(rows, file.with_suffix(ROWS))
 

@@ -1,7 +1,8 @@
 """Check the data before Ray starts, so that many problems are reported within a fraction of a second.
 
-The checks find files, read their first rows and, if the files are small, their labels. The checks do not connect to remote URIs and do not
-call a user's `module:function`. Problems in such sources, and in the rows of large files, are found when the sweep reads the data.
+The checks find files, read their first rows and, if the files are small, their labels. The checks
+do not connect to remote URIs and do not call a user's `module:function`. Problems in such sources,
+and in the rows of large files, are found when the sweep reads the data.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ log = logging.getLogger(__name__)
 
 # Largest number of files of a source that are checked early; the sweep checks the other files
 MAX_FILES = 100
-# Largest number of bytes that are read early; see `schema_probe.bytes_to_read`. Arrow reads one CSV column at 250 MB/s. The rest of the
-# command's work before the sweep takes half a second.
+# Largest number of bytes that are read early; see `schema_probe.bytes_to_read`. Arrow reads one CSV
+# column at 250 MB/s. The rest of the command's work before the sweep takes half a second.
 MAX_BYTES = 64_000_000
 
 # Matches the place of a problem if the place is a key and not yet a position in the space file
@@ -42,7 +43,8 @@ class SourceInfo:
     """Known facts about a data source.
 
     Attributes:
-        names: column names. A CSV column without a name has the name that pandas gives it, such as `Unnamed: 0`.
+        names: column names. A CSV column without a name has the name that pandas gives it, such as
+            `Unnamed: 0`.
         files: the files. None if the source is a data set of scikit-learn.
     """
 
@@ -56,11 +58,13 @@ def check_data(space: Space, most: float = MAX_BYTES) -> None:
     Log a warning for each split that lacks a class.
 
     Args:
-        space: the search space. The function checks every data variant, and the columns that are named in preprocessing steps.
+        space: the search space. The function checks every data variant, and the columns that are
+            named in preprocessing steps.
         most: largest number of bytes that are read for this.
 
     Raises:
-        InputError: the data has problems. The error lists all of them, with their positions in the space file.
+        InputError: the data has problems. The error lists all of them, with their positions in the
+            space file.
     """
     if not space.data.given:
         return
@@ -148,11 +152,12 @@ def _check_variant(
     Args:
         space: the search space.
         spec: the variant.
-        known: facts about the sources of earlier variants, by split and source. The function adds the sources of this variant.
+        known: facts about the sources of earlier variants, by split and source. The function adds
+            the sources of this variant.
 
     Returns:
-        The problems, and the facts about each source of the variant, by split. The facts are None if the source has a problem or is not
-        checked.
+        The problems, and the facts about each source of the variant, by split. The facts are None
+        if the source has a problem or is not checked.
     """
     problems: list[Problem] = []
     sources: dict[str, SourceInfo | None] = {}
@@ -174,7 +179,10 @@ def _check_variant(
         removed = _removed(spec, names)
         features = [name for name in names if name not in removed]
         if not features and not problems and space.trainer_definition.needs_label:
-            text = f"`{spec.train}` has no other columns than the label and those of data.drop, weights and splits"
+            text = (
+                f"`{spec.train}` has no other columns than the label and those of data.drop, "
+                "weights and splits"
+            )
             problems.append(Problem("data.label", f"{text}; a model needs a column to read"))
         problems += check_step_columns(
             space.sections.get("preprocessor", ()),
@@ -209,7 +217,10 @@ def _locate_option(space: Space, spec: DataSpec, problem: Problem) -> Problem:
 
 
 def _option_path(space: Space, key: str, value: Any) -> str:
-    """Return the path of the option of `data.KEY` with this value. If the key is not tuned, return the path of the key."""
+    """Return the path of the option of `data.KEY` with this value.
+
+    If the key is not tuned, return the path of the key.
+    """
     from sweeps.space.templates import dimensions
 
     for dim in dimensions(space.sections.get("data", {}).get(key)):
@@ -224,8 +235,8 @@ def locate_problems(space: Space, problems: Iterable[Problem]) -> InputError:
 
     Args:
         space: the search space.
-        problems: the problems. If the place of a problem is a key, such as `data.label`, the key's position in the space file becomes
-            the place. Other places are kept.
+        problems: the problems. If the place of a problem is a key, such as `data.label`, the key's
+            position in the space file becomes the place. Other places are kept.
     """
     located = {_located(space, p) if _KEY.match(p.place) else p: None for p in problems}
     return InputError(sorted(located, key=_position_in_file))
@@ -246,11 +257,15 @@ def check_root(root: Path) -> None:
         root: the root folder of all sweeps. If it does not exist, the first sweep creates it.
 
     Raises:
-        InputError: the root is not a folder, or the root or the folder that must contain it is not writable.
+        InputError: the root is not a folder, or the root or the folder that must contain it is not
+            writable.
     """
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", str(root))
     if scheme and len(scheme[1]) > 1 and not root.exists():
-        text = f"{root}: `{scheme[1]}:` is not a folder; sweeps writes to this machine, or to storage that all nodes have mounted"
+        text = (
+            f"{root}: `{scheme[1]}:` is not a folder; sweeps writes to this machine, or to "
+            "storage that all nodes have mounted"
+        )
         raise InputError("--dir", text)
     existing = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
     if not existing.is_dir():
@@ -261,7 +276,10 @@ def check_root(root: Path) -> None:
 
 
 def _position_in_file(problem: Problem) -> tuple[Any, ...]:
-    """Return a key that sorts problems by their position in the file. Problems without a position, such as those of `--set`, come last."""
+    """Return a key that sorts problems by their position in the file.
+
+    Problems without a position, such as those of `--set`, come last.
+    """
     at = re.search(r":(\d+):(\d+)\Z", problem.place)
     return (0, int(at[1]), int(at[2]), problem) if at else (1, 0, 0, problem)
 
@@ -275,7 +293,9 @@ def _sources(spec: DataSpec) -> dict[str, str]:
 
 
 def _probe_source(source: str, spec: DataSpec, place: str) -> SourceInfo | None:
-    """Return facts about a data source. Return None for a remote URI, a function or a lazy table, which are not checked early.
+    """Return facts about a data source.
+
+    Return None for a remote URI, a function or a lazy table, which are not checked early.
 
     Raises:
         InputError: the source does not exist, or the contents of a file do not match its suffix.

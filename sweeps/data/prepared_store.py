@@ -5,8 +5,8 @@
     prepared/test.parquet, ...                the test split
     prepared/KEY/                             a fitted chain, see `sweeps.data.preprocessing.step_files`; each pickle has a MAC file
 
-Reading these files runs no code, with two exceptions: pickles, which `sweeps.core.trust` must accept, and users' functions in a chain,
-whose modules are imported.
+Reading these files runs no code, with two exceptions: pickles, which `sweeps.core.trust` must
+accept, and users' functions in a chain, whose modules are imported.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ TENSOR_TYPES = (
 
 @dataclasses.dataclass(frozen=True)
 class DatasetInfo:
-    """Information about a sweep's data. The fields are the keys of `facts.json`, except `check`, which has its own file.
+    """Information about a sweep's data.
+
+    The fields are the keys of `facts.json`, except `check`, which has its own file.
 
     Attributes:
         label: see `sweeps.data.load.Splits`.
@@ -61,7 +63,8 @@ class DatasetInfo:
         check: the first raw rows of valid, at most 32, without the label.
         test: name of the file with the test split, without `.parquet`.
         notes: notes for the user about the splits.
-        summary: summary of the raw rows of the first source as JSON data; see `sweeps.data.summary.DataSummary`. None if there is none.
+        summary: summary of the raw rows of the first source as JSON data; see
+            `sweeps.data.summary.DataSummary`. None if there is none.
         missing: see `sweeps.data.load.Splits`.
     """
 
@@ -79,7 +82,9 @@ class DatasetInfo:
 
 
 class PreparedStore:
-    """Reads and writes the folder `prepared` of a sweep. Each file is written completely or not at all.
+    """Reads and writes the folder `prepared` of a sweep.
+
+    Each file is written completely or not at all.
 
     Args:
         folder: folder of the sweep.
@@ -96,7 +101,8 @@ class PreparedStore:
 
         Args:
             info: the information. Its field `check` is ignored; the argument `check` replaces it.
-            check: rows to store in the file `check.parquet` of the variant. None if the sweep has no data.
+            check: rows to store in the file `check.parquet` of the variant. None if the sweep has
+                no data.
             data: the variant's values of the tuned keys of `data`. None if nothing is tuned.
         """
         if check is not None:
@@ -265,7 +271,10 @@ class PreparedStore:
 
 
 def load_summary(folder: Path) -> DataSummary | None:
-    """Load the summary of a sweep's data. Return None if the sweep has none, or if the file is damaged."""
+    """Load the summary of a sweep's data.
+
+    Return None if the sweep has none, or if the file is damaged.
+    """
     from sweeps.data.summary import DataSummary
 
     try:

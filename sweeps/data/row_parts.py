@@ -1,7 +1,9 @@
-"""Order the train rows for a scheduler that counts rows, and compute the sizes of the parts. Pure functions, no I/O.
+"""Order the train rows for a scheduler that counts rows, and compute the sizes of the parts.
 
-At step n of `max_t`, a trial trains on n / `max_t` of the rows: the first ones in this order. The rows of a step are therefore rows of all
-later steps, too.
+Pure functions, no I/O.
+
+At step n of `max_t`, a trial trains on n / `max_t` of the rows: the first ones in this order. The
+rows of a step are therefore rows of all later steps, too.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ ORDER = 3
 def nested_order(n: int, strata: np.ndarray | None, seed: int) -> np.ndarray:
     """Return the rows in a random order of which every beginning is a sample of all rows.
 
-    If there are classes, the order begins with one row of each class. In every longer beginning, each class has its share of the rows, up
-    to a difference of about one row for each class.
+    If there are classes, the order begins with one row of each class. In every longer beginning,
+    each class has its share of the rows, up to a difference of about one row for each class.
 
     Args:
         n: Number of rows.
@@ -77,7 +79,8 @@ def check_parts(steps: tuple[int, ...], n: int, classes: int, workers: int) -> N
         else ""
     )
     text = (
-        f"step {first} of {max_t} has only {rows} of the {n} train rows, but needs at least {needed}{f', {why}' if why else ''}; "
+        f"step {first} of {max_t} has only {rows} of the {n} train rows, but needs at least "
+        f"{needed}{f', {why}' if why else ''}; "
         "raise scheduler.grace_period, or lower scheduler.max_t"
     )
     raise InputError("scheduler.grace_period", text)

@@ -1,4 +1,7 @@
-"""Read the names of all columns of data files, and the values of some columns. This module needs neither Ray nor pandas."""
+"""Read the names of all columns of data files, and the values of some columns.
+
+This module needs neither Ray nor pandas.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ from sweeps.data.tables import (
     type_name,
 )
 
-# Bytes of a block. Arrow cannot read a row that is longer than a block, and a quoted field may contain a whole document.
+# Bytes of a block. Arrow cannot read a row that is longer than a block, and a quoted field may
+# contain a whole document.
 CSV_BLOCK = 32 << 20
 # Arrow reads 32 blocks ahead. If each row fits into a smaller block, smaller blocks are faster for
 # reading the first rows.
@@ -77,8 +81,8 @@ def probe_schemas(files: SourceFiles, most: int | None = None) -> tuple[FileSche
         The schema of each file that was read.
 
     Raises:
-        InputError: the formats differ, the contents of a file do not match its suffix, a file has other columns than the first file, or
-            no file has rows.
+        InputError: the formats differ, the contents of a file do not match its suffix, a file has
+            other columns than the first file, or no file has rows.
     """
     kinds = {file_format(path) for path in files.paths} - {""}
     if len(kinds) > 1:
@@ -289,12 +293,15 @@ def uncompressed_bytes(system: Any, path: str, columns: Sequence[str] | None = N
     )
 
 
-# Typical compression ratio of CSV text. A gzip file does not reliably contain its uncompressed size.
+# Typical compression ratio of CSV text. A gzip file does not reliably contain its uncompressed
+# size.
 _GZIP_RATIO = 5
 
 
 def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
-    """Read some columns of all files of a source. A column has the same type as in the result of `sources.read_source`.
+    """Read some columns of all files of a source.
+
+    A column has the same type as in the result of `sources.read_source`.
 
     All columns of text files are checked; see `text_shape.rows_problem`.
 
@@ -309,7 +316,10 @@ def read_columns(files: SourceFiles, columns: Sequence[str]) -> pa.Table:
 
 
 def _joined(tables: Sequence[pa.Table], columns: Sequence[str], text: bool) -> pa.Table:
-    """Return the rows of all tables with canonical types. `text` is true if the tables have the texts of CSV files."""
+    """Return the rows of all tables with canonical types.
+
+    `text` is true if the tables have the texts of CSV files.
+    """
     filled = [table for table in tables if table.num_rows]
     if not filled:
         filled = [pa.schema([(name, pa.string()) for name in columns]).empty_table()]

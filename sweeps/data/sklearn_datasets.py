@@ -1,4 +1,7 @@
-"""List the columns and classes of the data sets in scikit-learn without importing scikit-learn. A test compares them with scikit-learn."""
+"""List the columns and classes of the data sets in scikit-learn without importing scikit-learn.
+
+A test compares them with scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +48,17 @@ _CLASSES = {"breast_cancer": 2, "digits": 10, "iris": 3, "wine": 3}
 
 
 def feature_names(name: str) -> tuple[str, ...]:
-    """Return the names of the features in a data set, such as "iris". In all data sets, the label is called `target`."""
+    """Return the names of the features in a data set, such as "iris".
+
+    In all data sets, the label is called `target`.
+    """
     return _COLUMNS[name]
 
 
 def label_task(name: str, requested: str | None) -> tuple[str, tuple[int, ...] | None] | None:
-    """Return the task and the classes of the label `target`, as `label_checks.infer_task` does. Return None if `requested` does not fit.
+    """Return the task and the classes of the label `target`, as `label_checks.infer_task` does.
+
+    Return None if `requested` does not fit.
 
     Args:
         name: name of the data set.

@@ -51,13 +51,15 @@ def read_source(
 
     Args:
         source: `sklearn:NAME`, a path, glob, folder or URI, or `module:function`.
-        base: folder in which relative paths and modules are looked up first, before the working directory.
+        base: folder in which relative paths and modules are looked up first, before the working
+            directory.
         place: key of the space file that names the source, such as `data.train`, for messages.
         args: keyword arguments for the function, if the source is `module:function`.
         read: how text files are read.
 
     Raises:
-        InputError: the source does not exist, cannot be read, has no rows, or has two columns with the same name.
+        InputError: the source does not exist, cannot be read, has no rows, or has two columns with
+            the same name.
     """
     if is_recipe(source):
         table = read_lazy(Path(source), place, dataset_to_arrow)
@@ -78,7 +80,9 @@ def read_source(
 
 
 def read_lazy(file: Path, place: str, of_dataset: Callable[[Any], Any]) -> Any:
-    """Load a lazy table that a Python script passed to `sweeps.run`. Return the result of `of_dataset` for a Ray Dataset.
+    """Load a lazy table that a Python script passed to `sweeps.run`.
+
+    Return the result of `of_dataset` for a Ray Dataset.
 
     The rows of other lazy tables are computed and returned as an Arrow table.
     """
@@ -90,7 +94,8 @@ def read_lazy(file: Path, place: str, of_dataset: Callable[[Any], Any]) -> Any:
     except Exception as e:
         raise_problem(
             place,
-            f"the lazy table that the script passed cannot be computed: {type(e).__name__}: {first_line(e)}",
+            f"the lazy table that the script passed cannot be computed: {type(e).__name__}: "
+            f"{first_line(e)}",
             e,
         )
     assert table is not None, file
@@ -102,7 +107,8 @@ def _read_sklearn(name: str, place: str) -> pa.Table:
     if name not in sklearn_datasets.NAMES:
         raise_problem(
             place,
-            f"`sklearn:{name}` is not a data set that scikit-learn ships; {did_you_mean(name, sklearn_datasets.NAMES)}",
+            f"`sklearn:{name}` is not a data set that scikit-learn ships; "
+            f"{did_you_mean(name, sklearn_datasets.NAMES)}",
         )
     from sklearn import datasets
 
@@ -129,7 +135,8 @@ def importable(*folders: Path) -> Iterator[None]:
 def pickled_by_value(folder: Path) -> Iterator[None]:
     """Within the `with` block, pickle functions and classes of the modules in a folder with their code.
 
-    Ray's tasks, such as those of Ray Data and of Dask on Ray, can then run them. The processes of these tasks cannot import the modules.
+    Ray's tasks, such as those of Ray Data and of Dask on Ray, can then run them. The processes of
+    these tasks cannot import the modules.
     """
     from ray import cloudpickle
 
@@ -142,7 +149,10 @@ def pickled_by_value(folder: Path) -> Iterator[None]:
 
 
 def pickle_by_value(folder: Path) -> list[Any]:
-    """Pickle functions and classes of the modules in a folder with their code from now on. Return the modules for which this is new."""
+    """Pickle functions and classes of the modules in a folder with their code from now on.
+
+    Return the modules for which this is new.
+    """
     from ray import cloudpickle
 
     pickler = cast("Any", cloudpickle)
@@ -181,7 +191,10 @@ def is_loader(source: str) -> bool:
 
 
 def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> pa.Table:
-    """Call a loader, and convert its result to an Arrow table. The result may be a Ray Dataset, or what `to_arrow` converts."""
+    """Call a loader, and convert its result to an Arrow table.
+
+    The result may be a Ray Dataset, or what `to_arrow` converts.
+    """
     table: pa.Table = call_loader(ref, base, place, args, dataset_to_arrow)
     return table
 
@@ -189,7 +202,9 @@ def _call_loader(ref: str, base: Path, place: str, args: Mapping[str, Any]) -> p
 def call_loader(
     ref: str, base: Path, place: str, args: Mapping[str, Any], of_dataset: Callable[[Any], Any]
 ) -> Any:
-    """Call a loader. Return the result of `of_dataset` if the loader returns a Ray Dataset; otherwise an Arrow table.
+    """Call a loader.
+
+    Return the result of `of_dataset` if the loader returns a Ray Dataset; otherwise an Arrow table.
 
     Raises:
         InputError: see `read_source`.
@@ -217,15 +232,17 @@ def call_loader(
     kind = f"{type(result).__module__}.{type(result).__qualname__}".removeprefix("builtins.")
     raise_problem(
         place,
-        f"`{ref}` returned {kind}, but must return a pandas DataFrame, an Arrow table or a Ray Dataset",
+        f"`{ref}` returned {kind}, but must return a pandas DataFrame, an Arrow table or a Ray "
+        "Dataset",
     )
 
 
 def to_arrow(result: Any) -> pa.Table | None:
     """Convert the result of a loader to a table; None if this is no data frame, table or dataset that this function knows.
 
-    These are pandas and Polars frames, Arrow tables, Dask's data frames, datasets of Hugging Face, and other objects that export Arrow
-    data. An object of Dask is computed, and an `IterableDataset` of Hugging Face is read to its end.
+    These are pandas and Polars frames, Arrow tables, Dask's data frames, datasets of Hugging Face,
+    and other objects that export Arrow data. An object of Dask is computed, and an
+    `IterableDataset` of Hugging Face is read to its end.
     """
     import pandas as pd
 
@@ -261,7 +278,10 @@ def dataset_to_arrow(dataset: Any) -> pa.Table:
 
 
 def _read_files(files: SourceFiles) -> pa.Table:
-    """Return the rows of all files as one table. All files must have the same format and the same columns."""
+    """Return the rows of all files as one table.
+
+    All files must have the same format and the same columns.
+    """
     schemas = probe_schemas(files)
     fields = [field for schema in schemas for field in schema.schema]
     if any(EXTENSION_KEY in (field.metadata or {}) for field in fields):
@@ -302,7 +322,10 @@ def task_error(error: BaseException) -> str:
 
 
 def _to_arrow(make: Callable[[], Any]) -> pa.Table:
-    """Convert the Ray Dataset that `make` returns to one table. The columns are in the order of the first block that has rows."""
+    """Convert the Ray Dataset that `make` returns to one table.
+
+    The columns are in the order of the first block that has rows.
+    """
     import ray
 
     with quiet_ray_data():

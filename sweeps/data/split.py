@@ -1,4 +1,7 @@
-"""Assign rows to splits. The functions are pure: their results depend only on NumPy arrays and a seed."""
+"""Assign rows to splits.
+
+The functions are pure: their results depend only on NumPy arrays and a seed.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +36,23 @@ def assign_splits(
 ) -> np.ndarray:
     """Assign each row to a split.
 
-    Test is chosen first, then valid, and all other rows are train. Every fraction refers to all `n` rows.
+    Test is chosen first, then valid, and all other rows are train. Every fraction refers to all `n`
+    rows.
 
     Args:
         n: number of rows.
         valid: how to choose the rows of valid. None if valid has a separate source.
-        test: how to choose the rows of test. None if test has a separate source or there is no test split.
-        columns: values of the columns that are named in `valid` and `test`, by column name. Each array has shape (n,).
-        strata: class codes of shape (n,). A split by fraction keeps the share of each class. None if there are no classes.
+        test: how to choose the rows of test. None if test has a separate source or there is no test
+            split.
+        columns: values of the columns that are named in `valid` and `test`, by column name. Each
+            array has shape (n,).
+        strata: class codes of shape (n,). A split by fraction keeps the share of each class. None
+            if there are no classes.
         seed: seed of splits by fraction and by group.
 
     Returns:
-        int8 codes TRAIN, VALID and TEST of shape (n,). Train and each requested split have at least one row.
+        int8 codes TRAIN, VALID and TEST of shape (n,). Train and each requested split have at least
+        one row.
 
     Raises:
         SplitError: a split would be empty, or no rows would remain to train on.
@@ -75,13 +83,18 @@ def _rows_by_fraction(
     strata: np.ndarray | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Choose rows for a split among `rest`, the indices of rows without a split. Return a mask over `rest`.
+    """Choose rows for a split among `rest`, the indices of rows without a split.
+
+    Return a mask over `rest`.
 
     The number of chosen rows is a fraction of the number of all rows.
     """
     rows = rows_in_fraction(len(column), split.fraction)
     if rows >= len(rest):
-        text = f"{split.fraction} of {len(column)} rows is {rows}, but only {len(rest)} are available, so no rows remain to train on"
+        text = (
+            f"{split.fraction} of {len(column)} rows is {rows}, but only {len(rest)} are "
+            "available, so no rows remain to train on"
+        )
         raise SplitError(f"data.{key}", text)
     if split.kind == "fraction":
         chosen = sample_rows(len(rest), rows, rng, None if strata is None else strata[rest])
@@ -90,7 +103,10 @@ def _rows_by_fraction(
     else:
         chosen = sample_groups(column[rest], rows, rng)
     if not chosen.any():
-        text = f"column `{split.column}` has the same value in all {len(rest)} rows, so it cannot split the rows"
+        text = (
+            f"column `{split.column}` has the same value in all {len(rest)} rows, so it cannot "
+            "split the rows"
+        )
         raise SplitError(f"data.{key}", text)
     return chosen
 
@@ -112,9 +128,12 @@ def rows_in_fraction(n: int, share: float | None) -> int:
 def sample_rows(
     n: int, rows: int, rng: np.random.Generator, strata: np.ndarray | None
 ) -> np.ndarray:
-    """Sample exactly `rows` of `n` rows at random. Each class keeps its share, up to a difference of about one row.
+    """Sample exactly `rows` of `n` rows at random.
 
-    If possible, at least one row of each class is not sampled, so that the remaining rows have all classes, too.
+    Each class keeps its share, up to a difference of about one row.
+
+    If possible, at least one row of each class is not sampled, so that the remaining rows have all
+    classes, too.
 
     Args:
         n: number of rows to sample from.
@@ -151,9 +170,12 @@ def _rows_per_class(counts: np.ndarray, rows: int) -> np.ndarray:
 
 
 def equals(column: np.ndarray, value: Any) -> np.ndarray:
-    """Return a mask of the rows in which a column has a value. Values are also compared as text: 2 equals "2".
+    """Return a mask of the rows in which a column has a value.
 
-    Whether a row is in the mask depends on its own value alone, so the blocks of a stream give the same rows as a whole table.
+    Values are also compared as text: 2 equals "2".
+
+    Whether a row is in the mask depends on its own value alone, so the blocks of a stream give the
+    same rows as a whole table.
     """
     codes, distinct = pd.factorize(pd.Series(column))
     values = pd.Series(distinct)
@@ -162,7 +184,9 @@ def equals(column: np.ndarray, value: Any) -> np.ndarray:
 
 
 def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
-    """Convert a column of times to numbers in the same order. Numbers stay as they are; text must be ISO 8601.
+    """Convert a column of times to numbers in the same order.
+
+    Numbers stay as they are; text must be ISO 8601.
 
     Args:
         key: name of the split, "valid" or "test", for the message.
@@ -175,7 +199,10 @@ def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
     series = pd.Series(column)
     missing = int(series.isna().sum())
     if missing:
-        text = f"time column `{name}` has no value in {missing} rows; a split by time needs a value in each row"
+        text = (
+            f"time column `{name}` has no value in {missing} rows; a split by time needs a value "
+            "in each row"
+        )
         raise SplitError(f"data.{key}", text)
     if pd.api.types.is_numeric_dtype(series.dtype):
         return column
@@ -194,7 +221,8 @@ def sortable_times(key: str, name: str, column: np.ndarray) -> np.ndarray:
 def select_latest(times: np.ndarray, rows: int) -> np.ndarray:
     """Select the latest `rows` rows. Of rows with the same time, either all or none are selected.
 
-    So more than `rows` rows may be selected. If all rows would be selected, the rows with the earliest time are left out.
+    So more than `rows` rows may be selected. If all rows would be selected, the rows with the
+    earliest time are left out.
 
     Returns:
         A mask of the rows.
@@ -218,10 +246,12 @@ def latest_of_groups(times: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def sample_groups(groups: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Select whole groups at random, with about `rows` rows in total. Of several random tries, the closest to `rows` is returned.
+    """Select whole groups at random, with about `rows` rows in total.
 
-    Rows whose group is missing form one group. If there are several groups, at least one group is selected and at least one is not. If
-    there is only one group, it is not selected.
+    Of several random tries, the closest to `rows` is returned.
+
+    Rows whose group is missing form one group. If there are several groups, at least one group is
+    selected and at least one is not. If there is only one group, it is not selected.
 
     Returns:
         A mask of the rows.

@@ -1,7 +1,8 @@
 """Summarise the data of a sweep: rows, columns, missing and distinct values, the label, and findings that may spoil a search.
 
-The functions are pure. `sweeps.data.summary_findings` looks for the findings. `sweeps.data.summary_warnings` decides which findings matter
-for a space. The cost is bounded: at most `SAMPLE_ROWS` rows of a table are looked at, except to count missing values.
+The functions are pure. `sweeps.data.summary_findings` looks for the findings.
+`sweeps.data.summary_warnings` decides which findings matter for a space. The cost is bounded: at
+most `SAMPLE_ROWS` rows of a table are looked at, except to count missing values.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from sweeps.data.label_checks import split_columns
 if TYPE_CHECKING:
     from sweeps.space import DataSpec
 
-# A table with more rows is summarised from a sample of this many rows. A sample has at most this many values, but at least 1,000 rows.
+# A table with more rows is summarised from a sample of this many rows. A sample has at most this
+# many values, but at least 1,000 rows.
 SAMPLE_ROWS, SAMPLE_VALUES, LEAST_ROWS = 50_000, 5_000_000, 1_000
 # Number of values that the text of a column shows.
 SHOWN_VALUES = 3
@@ -36,8 +38,10 @@ class ColumnSummary:
         role: "feature", "label", "weight", "split" or "dropped".
         kind: "number", "boolean", "text", "date" or "other".
         missing: number of missing values, in all rows.
-        distinct: number of distinct values in the sample, without missing ones. None for the kind "other".
-        values: the smallest and the largest number or date; or the most frequent texts, with their shares.
+        distinct: number of distinct values in the sample, without missing ones. None for the kind
+            "other".
+        values: the smallest and the largest number or date; or the most frequent texts, with their
+            shares.
         parsed: True if `data.parse` turns the texts into numbers.
     """
 
@@ -86,10 +90,12 @@ class DataSummary:
     """Summary of the rows of a source.
 
     Attributes:
-        rows: number of rows of each source: "train", and "valid" and "test" if these splits have separate sources.
+        rows: number of rows of each source: "train", and "valid" and "test" if these splits have
+            separate sources.
         sampled: number of train rows that were looked at.
         columns: all columns, in the order of the data.
-        label: number of rows of each class, for a label with classes, by the class as text. Empty for numbers.
+        label: number of rows of each class, for a label with classes, by the class as text. Empty
+            for numbers.
         findings: what may spoil a search.
     """
 
@@ -129,11 +135,14 @@ def summarize(
 
     Args:
         spec: the `data` section.
-        parts: raw rows by split: "train", and "valid" and "test" if these splits have separate sources. The label is not encoded.
-        classes: classes of the label; None if the label has numbers or several columns, or there is no label.
+        parts: raw rows by split: "train", and "valid" and "test" if these splits have separate
+            sources. The label is not encoded.
+        classes: classes of the label; None if the label has numbers or several columns, or there is
+            no label.
         seed: seed of the sample.
         rows: number of rows of each split, if `parts` is already a sample of a stream.
-        missing: number of missing values of each column, if `parts` is already a sample of a stream.
+        missing: number of missing values of each column, if `parts` is already a sample of a
+            stream.
     """
     from sweeps.data.summary_findings import find_all
 

@@ -1,7 +1,7 @@
 """Find what in the data may spoil a search. Pure functions.
 
-Each function returns a finding only if the data leaves little doubt, because a wrong warning is worse than none. The thresholds were set on
-the shipped spaces and on real tables.
+Each function returns a finding only if the data leaves little doubt, because a wrong warning is
+worse than none. The thresholds were set on the shipped spaces and on real tables.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ if TYPE_CHECKING:
 # A number that is far outside of the other numbers may be a marker if it is in this many rows, and
 # if there are enough other numbers.
 MARKER_COPIES, MARKER_SHARE, MARKER_OTHERS = 5, 0.005, 10
-# Shares of the rows from which copies of rows, and rows of test that are also in train, are reported.
+# Shares of the rows from which copies of rows, and rows of test that are also in train, are
+# reported.
 DUPLICATES_FROM, OVERLAP_FROM = 0.01, 0.01
 # Share of the distinct numbers of a column that are equal as 32-bit floats from which it is
 # reported.
 ROUNDED_FROM = 0.01
 # Number of rows that must be found twice.
 MIN_COPIES = 10
-# Columns whose names differ only in their numbers, such as `pixel_0_1`, are parts of one vector from this number on.
+# Columns whose names differ only in their numbers, such as `pixel_0_1`, are parts of one vector
+# from this number on.
 VECTOR = 8
 # Names of identifiers, such as `id`, `user_id`, `PassengerId` and `customerID`.
 _NAMED_ID = re.compile(
@@ -124,7 +126,10 @@ def find_all(
 
 
 def _vector_names(names: Sequence[str]) -> set[str]:
-    """Return the columns that are parts of a vector, such as the pixels of an image. Some of them may well be constant."""
+    """Return the columns that are parts of a vector, such as the pixels of an image.
+
+    Some of them may well be constant.
+    """
     stems = Counter(re.sub(r"\d+", "#", name) for name in names)
     return {name for name in names if stems[re.sub(r"\d+", "#", name)] >= VECTOR}
 
@@ -251,7 +256,8 @@ def _far_number(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
 def _are_rarely_equal(rows: pa.Table) -> bool:
     """Return whether two rows are hardly ever equal by chance, so that equal rows are copies.
 
-    The estimate treats columns as independent. Columns are not independent, so the chance must be tiny.
+    The estimate treats columns as independent. Columns are not independent, so the chance must be
+    tiny.
     """
     log_chance = 0.0
     some = rows.slice(0, 10_000)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from sweeps.space import Space
 
 HEAD = ("column", "kind", "missing", "distinct", "values")
-# Number of columns of the data that a table lists, and number of classes of the label that a line lists.
+# Number of columns of the data that a table lists, and number of classes of the label that a line
+# lists.
 MOST_COLUMNS, MOST_CLASSES = 60, 4
 # Words for the kinds of columns, in the order of the line.
 _KINDS = {
@@ -91,7 +92,8 @@ def remarks(summary: DataSummary) -> list[str]:
         texts.append(f"{hidden} more columns are not shown.")
     if summary.sampled < summary.rows["train"]:
         texts.append(
-            f"Distinct values and ranges are of a sample of {summary.sampled:,} rows; missing values are of all rows."
+            f"Distinct values and ranges are of a sample of {summary.sampled:,} rows; missing "
+            "values are of all rows."
         )
     return texts
 
@@ -99,7 +101,10 @@ def remarks(summary: DataSummary) -> list[str]:
 def text_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (2, 3)
 ) -> list[str]:
-    """Return rows as aligned lines, two spaces apart. The columns in `right` are aligned to the right."""
+    """Return rows as aligned lines, two spaces apart.
+
+    The columns in `right` are aligned to the right.
+    """
     sizes = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return [
         "  ".join(

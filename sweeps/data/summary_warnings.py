@@ -1,7 +1,9 @@
-"""Decide which findings in the data matter for a space, and say how to mend each of them. Pure functions.
+"""Decide which findings in the data matter for a space, and say how to mend each of them.
 
-A finding is a fact about the data. Whether it harms depends on the space: a column of texts harms a trainer that reads numbers, but not a
-loop that tokenizes the column.
+Pure functions.
+
+A finding is a fact about the data. Whether it harms depends on the space: a column of texts harms a
+trainer that reads numbers, but not a loop that tokenizes the column.
 """
 
 from __future__ import annotations
@@ -56,55 +58,92 @@ NAMED = 5
 TEXTS = {
     "leak": (
         "data.drop",
-        "{names} alone explains {share} of the label; if it is known only after the label, add it to data.drop",
+        (
+            "{names} alone explains {share} of the label; if it is known only after the label, "
+            "add it "
+            "to data.drop"
+        ),
     ),
     "overlap": (
         "data.drop_duplicates",
-        "about {share} of the rows of data.{example} are also in data.train; write data.drop_duplicates: true, which leaves them out of train",
+        (
+            "about {share} of the rows of data.{example} are also in data.train; write "
+            "data.drop_duplicates: true, which leaves them out of train"
+        ),
     ),
     "identifier": (
         "data.drop",
-        "{names} has {count:,} different values in {sampled:,} rows{copies}, such as {example}; it identifies rows and cannot generalize; add it to data.drop",
+        (
+            "{names} has {count:,} different values in {sampled:,} rows{copies}, such as "
+            "{example}; "
+            "it identifies rows and cannot generalize; add it to data.drop"
+        ),
     ),
     "row_number": ("data.drop", "{names} numbers the rows ({example}, …); add it to data.drop"),
     "number_text": (
         "data.parse",
-        "{names} has numbers as text{others}, such as {example}{row}; write data.parse: {{{column}: {entry}}}{effect}",
+        (
+            "{names} has numbers as text{others}, such as {example}{row}; write data.parse: "
+            "{{{column}: {entry}}}{effect}"
+        ),
     ),
     "date_text": (
         "data.parse",
-        "{names} has dates as text{others}, such as {example}{row}; write data.parse: {{{column}: {entry}}}{effect}",
+        (
+            "{names} has dates as text{others}, such as {example}{row}; write data.parse: "
+            "{{{column}: "
+            "{entry}}}{effect}"
+        ),
     ),
     "prose": (
         "space.preprocessor",
-        "{names} has prose: {count:,} different texts in {sampled:,} rows, such as {example}; read it with the step "
+        "{names} has prose: {count:,} different texts in {sampled:,} rows, such as {example}; "
+        "read it with the step "
         "HashingVectorizer: {{columns: [{column}], num_features: 64}}, or add it to data.drop",
     ),
     "rounded": (
         "data.drop",
-        "{names} needs more than the 24 bits of a 32-bit float: the trainer sees {share} of its values as equal to others; "
+        "{names} needs more than the 24 bits of a 32-bit float: the trainer sees {share} of its "
+        "values as equal to others; "
         "subtract the smallest value of the column, or add it to data.drop if it is an identifier",
     ),
     "infinite": (
         "data.drop",
-        "{names} has {count:,} infinite values, which most trainers refuse; remove these rows, or add the column to data.drop",
+        (
+            "{names} has {count:,} infinite values, which most trainers refuse; remove these "
+            "rows, or "
+            "add the column to data.drop"
+        ),
     ),
     "unseen": (
         "data.valid",
-        "{count:,} values ({share}) of {names} in data.valid are not in data.train; encoders treat them as missing; "
+        "{count:,} values ({share}) of {names} in data.valid are not in data.train; encoders "
+        "treat them as missing; "
         "choose a split with the same values",
     ),
     "duplicates": (
         "data.drop_duplicates",
-        "about {share} of the train rows are copies of other rows, so copies of train rows are in valid; write data.drop_duplicates: true",
+        (
+            "about {share} of the train rows are copies of other rows, so copies of train rows "
+            "are in "
+            "valid; write data.drop_duplicates: true"
+        ),
     ),
     "marker": (
         "data.missing",
-        "{names} {have} '{example}' in {count:,} {rows}{first}; if this means a missing value, write data.missing: {markers}",
+        (
+            "{names} {have} '{example}' in {count:,} {rows}{first}; if this means a missing "
+            "value, "
+            "write data.missing: {markers}"
+        ),
     ),
     "many": (
         "space.preprocessor",
-        "{names} {have} more than 30 different texts; if these are no categories, add {them} to data.drop",
+        (
+            "{names} {have} more than 30 different texts; if these are no categories, add {them} "
+            "to "
+            "data.drop"
+        ),
     ),
     "empty": ("data.drop", "{names} {have} no value; add {them} to data.drop"),
     "constant": ("data.drop", "{names} {have} the same value in all rows; add {them} to data.drop"),
@@ -142,7 +181,10 @@ def _positive(summary: DataSummary, space: Space) -> Iterator[DataWarning]:
     used = sorted(POSITIVE & named.union(params if isinstance(params, dict) else ()))
     unnamed = len(classes) == 2 and space.data.positive is None
     if used and unnamed and not NUMBERED.issuperset(classes):
-        text = f"the positive class is {classes[1]}, the last in sorted order, and `{', '.join(used)}` depends on it; "
+        text = (
+            f"the positive class is {classes[1]}, the last in sorted order, and "
+            f"`{', '.join(used)}` depends on it; "
+        )
         remedy = f"write data.positive: {classes[1]}, or data.positive: {classes[0]}"
         yield DataWarning("data.positive", text + remedy)
 
@@ -154,7 +196,10 @@ def _encoded_numbers(summary: DataSummary, space: Space) -> Iterator[DataWarning
             continue
         for step in _steps(space):
             if step.name in ENCODERS and step.columns and selects(step, column.name, False):
-                text = f"`{column.name}` has numbers, which {step.name} makes codes, so that other numbers are missing values; take it out of `columns`"
+                text = (
+                    f"`{column.name}` has numbers, which {step.name} makes codes, so that other "
+                    "numbers are missing values; take it out of `columns`"
+                )
                 yield DataWarning("space.preprocessor", text)
 
 
@@ -194,7 +239,10 @@ def _is_handled(column: str, space: Space) -> bool:
 
 
 def _reads_texts(column: str, space: Space) -> bool:
-    """Return whether a model gets a column of texts, as it is or encoded. A user's own loop may ignore columns."""
+    """Return whether a model gets a column of texts, as it is or encoded.
+
+    A user's own loop may ignore columns.
+    """
     if space.trainer.name is not None and space.trainer_definition.needs_label:
         return True
     encoders = (step for step in _steps(space) if step.name.rpartition(":")[2] in ENCODERS)

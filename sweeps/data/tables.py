@@ -1,4 +1,7 @@
-"""Convert Arrow tables to a canonical form. Equal rows then have the same types and the same fingerprint, whatever their source."""
+"""Convert Arrow tables to a canonical form.
+
+Equal rows then have the same types and the same fingerprint, whatever their source.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,21 @@ ALWAYS_MISSING = (
 # codes.
 CODES_SHARE = 0.95
 
-# Key of a field's metadata that names the extension type of the column, such as Ray Data's type of tensors
+# Key of a field's metadata that names the extension type of the column, such as Ray Data's type of
+# tensors
 EXTENSION_KEY = b"ARROW:extension:name"
 # Types of which `canonical_table` makes numbers or booleans
 _NUMBERS = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_null)
-# Column name of an unnamed pandas index in a Parquet file. Pandas writes such a column for each frame that was filtered or shuffled.
+# Column name of an unnamed pandas index in a Parquet file. Pandas writes such a column for each
+# frame that was filtered or shuffled.
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def string_array(*words: str) -> pa.Array:
-    """Return an Arrow array of strings. `pa.array` would import pandas, which takes a third of the time of the early checks."""
+    """Return an Arrow array of strings.
+
+    `pa.array` would import pandas, which takes a third of the time of the early checks.
+    """
     offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
     return pa.StringArray.from_buffers(
         len(words), pa.py_buffer(offsets), pa.py_buffer("".join(words).encode())
@@ -50,17 +58,20 @@ _BOOLEANS = "^(True|TRUE|true|False|FALSE|false)$"
 
 
 def drop_index_names(names: Iterable[str]) -> list[str]:
-    """Remove names such as `__index_level_0__`. Pandas uses such names to store an index that has no name. This index is not a feature."""
+    """Remove names such as `__index_level_0__`.
+
+    Pandas uses such names to store an index that has no name. This index is not a feature.
+    """
     return [name for name in names if not _UNNAMED_INDEX.fullmatch(name)]
 
 
 def canonical_table(table: pa.Table) -> pa.Table:
     """Convert the columns of a table to canonical types.
 
-    A dictionary-encoded column becomes a plain column of its values. Strings become `large_string`, whose offsets do not overflow when
-    blocks are joined. Decimals and columns with only nulls become `double`, dates become
-    timestamps, and NaN becomes null. Blank texts and the texts in `ALWAYS_MISSING` become null. The
-    metadata and an index of pandas without a name are dropped.
+    A dictionary-encoded column becomes a plain column of its values. Strings become `large_string`,
+    whose offsets do not overflow when blocks are joined. Decimals and columns with only nulls
+    become `double`, dates become timestamps, and NaN becomes null. Blank texts and the texts in
+    `ALWAYS_MISSING` become null. The metadata and an index of pandas without a name are dropped.
     """
     return pa.table(
         {
@@ -187,7 +198,9 @@ def parse_text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str:
-    """Hash the names, types and values of tables. The hash depends on the order of the rows, but not on the sizes of blocks.
+    """Hash the names, types and values of tables.
+
+    The hash depends on the order of the rows, but not on the sizes of blocks.
 
     Args:
         parts: tables by name.
@@ -211,7 +224,10 @@ def fingerprint(parts: Mapping[str, pa.Table], extra: Iterable[str] = ()) -> str
 
 
 def _hash_array(digest: hashlib._Hash, array: pa.Array) -> None:
-    """Hash an array's values. The bytes that Arrow stores for nulls, or outside of a sliced array, are not hashed."""
+    """Hash an array's values.
+
+    The bytes that Arrow stores for nulls, or outside of a sliced array, are not hashed.
+    """
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return _hash_array(digest, array.storage)
@@ -267,7 +283,10 @@ def part_of(dataset: ray.data.Dataset, k: int, rank: int) -> ray.data.Dataset:
 
 
 def copy_table(table: pa.Table) -> pa.Table:
-    """Return a table with the same rows in new memory. The memory of the given table may belong to Ray, which frees it when it ends."""
+    """Return a table with the same rows in new memory.
+
+    The memory of the given table may belong to Ray, which frees it when it ends.
+    """
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
@@ -277,8 +296,9 @@ def copy_table(table: pa.Table) -> pa.Table:
 def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
     """Split a table into `k` tables of exactly n // k rows, one for each rank of a gang.
 
-    Part r has the rows r, r + k, r + 2k, ..., so that each rank gets every class even if the rows are sorted by class. At most k - 1 rows
-    at the end are dropped, because ranks with different numbers of rows would deadlock in a collective operation.
+    Part r has the rows r, r + k, r + 2k, ..., so that each rank gets every class even if the rows
+    are sorted by class. At most k - 1 rows at the end are dropped, because ranks with different
+    numbers of rows would deadlock in a collective operation.
 
     Args:
         table: n rows.
@@ -297,10 +317,13 @@ def split_equally(table: pa.Table, k: int) -> list[pa.Table]:
 
 
 def arrays_to_tensors(frame: pd.DataFrame, names: Collection[str] = ()) -> pd.DataFrame:
-    """Convert columns of NumPy arrays to Ray Data's tensors. Arrow can store tensors, and training loops can read them in batches.
+    """Convert columns of NumPy arrays to Ray Data's tensors.
+
+    Arrow can store tensors, and training loops can read them in batches.
 
     Args:
-        frame: rows. Arrays with two or more dimensions become tensors. Arrays with one dimension are kept; Arrow stores them as lists.
+        frame: rows. Arrays with two or more dimensions become tensors. Arrays with one dimension
+            are kept; Arrow stores them as lists.
         names: columns whose arrays become tensors even if they have one dimension.
     """
 

@@ -1,4 +1,7 @@
-"""Find out what the texts of a column are: numbers, dates, identifiers, prose or categories. Pure functions."""
+"""Find out what the texts of a column are: numbers, dates, identifiers, prose or categories.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,8 @@ def _shape(text: str) -> str:
     return re.sub(r"[^\W_]+", "x", re.sub(r"(Z|[+-]\d\d:?\d\d)$", "", text))
 
 
-# Texts of digits alone are codes, such as ZIP codes. A leading zero marks a code, too, also after letters.
+# Texts of digits alone are codes, such as ZIP codes. A leading zero marks a code, too, also after
+# letters.
 _DIGITS, _CODE = r"^\d+$", r"^[A-Z]* ?0\d+$"
 # What an amount has beside the sign of its currency
 _AMOUNT = r"[eE][+-]?\d+|(k|K|M|mn|B|bn)?\+?\s*$|[\d.,' ()<>≤≥~≈=+−-]"
@@ -74,7 +78,10 @@ _LABELLED, _NUMBERED = r"^[A-Z]+[-_]\d+$", r"^[A-Z]+[-_]?\d+$"
 _PLAIN = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 # Amounts and measures of whatever kind, such as `8.35 kmpl`, `Fr. 12.-` and `50:37`. They differ,
 # but identify nothing.
-_MEASURE = r"^\D{0,4}\d[\d.,' ]*\s?[\pL°µ%\"'′″][^\d]{0,12}\d?$|^\D{0,3}\p{Sc}|^\d+([.,]\d+|:\d\d(:\d\d)?(\.\d+)?)$"
+_MEASURE = (
+    r"^\D{0,4}\d[\d.,' "
+    r"]*\s?[\pL°µ%\"'′″][^\d]{0,12}\d?$|^\D{0,3}\p{Sc}|^\d+([.,]\d+|:\d\d(:\d\d)?(\.\d+)?)$"
+)
 _WITH_UNIT = r"^\D{0,3}\d[\d., ]*?\s*(?P<unit>[\pL°µ\"'′″]\D*\d?)$"
 # Texts that often mean a missing value: signs, and words.
 SUSPECT = (
@@ -93,7 +100,8 @@ def text_findings(values: pa.ChunkedArray, name: str) -> Iterator[Finding]:
     if len(texts) < 3:
         return
     differ = len(present) >= MIN_ROWS and len(texts) >= DISTINCT_SHARE * len(present)
-    # The hyphen of a label is no minus. Labels without a hyphen look like amounts, but amounts are seldom all different integers.
+    # The hyphen of a label is no minus. Labels without a hyphen look like amounts, but amounts are
+    # seldom all different integers.
     labels = pc.match_substring_regex(texts, _NUMBERED if differ else _LABELLED)
     if pc.mean(labels).as_py() < DISTINCT_SHARE:
         read = _read_text(name, texts, counted.field("counts").to_numpy(), differ)

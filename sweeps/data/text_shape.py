@@ -113,7 +113,10 @@ def first_lines_problem(lines: Sequence[str], read: ReadKeys, separator: str) ->
             text += f"the table seems to begin in line {line}; "
             fix["skip_lines"] = line - 1
         if lacks:
-            text += f"line {line} looks like values, not like names: `{','.join(header)[:60]}`; if this line is no header, name the columns: "
+            text += (
+                f"line {line} looks like values, not like names: `{','.join(header)[:60]}`; if "
+                "this line is no header, name the columns: "
+            )
             fix["names"] = [f"c{i + 1}" for i in range(width)]
         below = table[1][1] if len(table) > 1 else []
         if not fix.get("names") and any(below) and all(map(_UNIT.fullmatch, below)):
@@ -181,13 +184,22 @@ def rows_problem(
             return bad_byte([(line, cells), *itertools.islice(rows, 1000)], encoding)
         if len(cells) != len(names):
             text = f"line {line} has {len(cells)} values, but there are {len(names)} names"
-            return f"{text}; correct this line, or put quotes around a value that contains a separator or a line feed"
+            return (
+                f"{text}; correct this line, or put quotes around a value that contains a "
+                "separator or a line feed"
+            )
         if column_names(cells) == names:
             repeats.append(line)
     if not repeats:
         return None
-    text = f"{len(repeats)} row{' repeats' if len(repeats) == 1 else 's repeat'} the header (first: line {repeats[0]})"
-    return f"{text}; leave them out with `awk 'NR == 1 {{h = $0}} NR == 1 || $0 != h' {file} > clean.csv`"
+    text = (
+        f"{len(repeats)} row{' repeats' if len(repeats) == 1 else 's repeat'} the header (first: "
+        f"line {repeats[0]})"
+    )
+    return (
+        f"{text}; leave them out with `awk 'NR == 1 {{h = $0}} NR == 1 || $0 != h' {file} > "
+        "clean.csv`"
+    )
 
 
 def bad_byte(rows: Sequence[Row], encoding: str) -> str | None:
@@ -206,7 +218,10 @@ def encoding_advice(data: bytes) -> str:
     for name, pattern in _ENCODINGS.items():
         with contextlib.suppress(UnicodeDecodeError):
             if re.search(pattern, data.decode(name)):
-                return f"it is probably {name}: add `data.read: {{encoding: {name}}}`, or convert it with `iconv -f {name} -t utf-8`"
+                return (
+                    f"it is probably {name}: add `data.read: {{encoding: {name}}}`, or convert it "
+                    f"with `iconv -f {name} -t utf-8`"
+                )
     return (
         "name its encoding, such as `data.read: {encoding: cp1252}`, or convert the file to UTF-8"
     )

@@ -18,9 +18,12 @@ Check = Callable[[Mapping[str, Any], Collection[str]], Mapping[str, str]]
 
 
 def check_parameters(space: Space) -> list[Problem]:
-    """Call the function that `TRAINER["check"]` names, which may import the user's code. `sweeps validate` must not do this.
+    """Call the function that `TRAINER["check"]` names, which may import the user's code.
 
-    Nothing is checked if an import fails, because a package may be installed on the workers only. The first trial reports the error.
+    `sweeps validate` must not do this.
+
+    Nothing is checked if an import fails, because a package may be installed on the workers only.
+    The first trial reports the error.
 
     Args:
         space: the search space.
@@ -45,7 +48,10 @@ def check_parameters(space: Space) -> list[Problem]:
 
 
 def parameter_names(params: Template) -> list[str]:
-    """Return the names of all parameters. `params` is a mapping, or a dimension whose options are mappings."""
+    """Return the names of all parameters.
+
+    `params` is a mapping, or a dimension whose options are mappings.
+    """
     if isinstance(params, Dimension):
         return [name for option in children(params) for name in parameter_names(option)]
     return list(params) if isinstance(params, dict) else []

@@ -1,7 +1,7 @@
 """Load the data variants of a sweep.
 
-A data variant is the `data` section with one choice for each of the tuned keys. Each source is read once. The data of a trial is a
-selection of rows and columns of one source.
+A data variant is the `data` section with one choice for each of the tuned keys. Each source is read
+once. The data of a trial is a selection of rows and columns of one source.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ class DataVariants:
         tuned: names of the keys of the `data` section that are tuned.
 
     Attributes:
-        sources: the splits of each distinct source, before other tuned keys than `train` are applied, by `DataSpec.source`.
+        sources: the splits of each distinct source, before other tuned keys than `train` are
+            applied, by `DataSpec.source`.
         fingerprint: hash of all variants.
 
     Raises:
-        InputError: see `load_splits`. Also raised if a column in a tuned `drop` does not exist, or the sources differ in task or classes.
+        InputError: see `load_splits`. Also raised if a column in a tuned `drop` does not exist, or
+            the sources differ in task or classes.
     """
 
     def __init__(
@@ -89,7 +91,10 @@ class DataVariants:
         )
 
     def copy_rows(self) -> None:
-        """Copy all rows to new memory. Rows that Ray has read may be views of its object store, and are lost when Ray ends."""
+        """Copy all rows to new memory.
+
+        Rows that Ray has read may be views of its object store, and are lost when Ray ends.
+        """
         for key, whole in self.sources.items():
             parts = {"train": whole.train, "valid": whole.valid, "test": whole.test}
             self.sources[key] = replace(
@@ -107,7 +112,10 @@ class DataVariants:
         return str(list(self.sources).index(variant_of(self.spec, data).source))
 
     def fingerprint_of(self, data: Mapping[str, Any]) -> str:
-        """Return the fingerprint of a variant. Equal variants have equal fingerprints. No table is created for this."""
+        """Return the fingerprint of a variant. Equal variants have equal fingerprints.
+
+        No table is created for this.
+        """
         return self._fingerprint(variant_of(self.spec, data))
 
     def _fingerprint(self, spec: DataSpec) -> str:
@@ -126,7 +134,9 @@ class DataVariants:
         return bool(set(spec.drop) - set(self.spec.drop)) or spec.rows != self.spec.rows
 
     def folds(self, data: Mapping[str, Any]) -> Iterator[Splits]:
-        """Yield the splits of each fold of a cross-validation for a trial. Each fold has its own copy of the rows.
+        """Yield the splits of each fold of a cross-validation for a trial.
+
+        Each fold has its own copy of the rows.
 
         Args:
             data: the trial's values of the tuned keys of `data`.

@@ -1,4 +1,7 @@
-"""Check and compute the weights of train rows, from `data.weight` and `data.class_weight`. Pure functions, no I/O."""
+"""Check and compute the weights of train rows, from `data.weight` and `data.class_weight`.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ def check_weights(spec: DataSpec, parts: Mapping[str, pa.Table]) -> list[Problem
 
     Args:
         spec: the `data` section.
-        parts: tables by split: "train", and the splits that have separate sources. They have the columns of weights.
+        parts: tables by split: "train", and the splits that have separate sources. They have the
+            columns of weights.
 
     Returns:
         At most one problem for each column.
@@ -54,7 +58,10 @@ def _weight_problem(column: pa.ChunkedArray, key: str) -> str | None:
             else f"holds {shown} in data.{key}"
         )
     if column.null_count:
-        return f"has {column.null_count} missing value{'s' if column.null_count > 1 else ''} in data.{key}"
+        return (
+            f"has {column.null_count} missing value{'s' if column.null_count > 1 else ''} in "
+            f"data.{key}"
+        )
     values = column.to_numpy()
     wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     return f"is {values[wrong[0]]} in row {wrong[0] + 1} of data.{key}" if len(wrong) else None
@@ -68,7 +75,9 @@ def check_class_weight(spec: DataSpec, task: str | None) -> list[Problem]:
 
 
 def check_train_weights(spec: DataSpec, train: pa.Table, folds: Sequence[Fold]) -> list[Problem]:
-    """Check that at least one train row has a weight above 0. With a cross-validation, check the train rows of each fold.
+    """Check that at least one train row has a weight above 0.
+
+    With a cross-validation, check the train rows of each fold.
 
     Args:
         spec: the `data` section.
@@ -89,7 +98,8 @@ def check_train_weights(spec: DataSpec, train: pa.Table, folds: Sequence[Fold]) 
 def _no_weight(name: str, where: str) -> Problem:
     return Problem(
         "data.weight",
-        f"`{name}` is 0 in every train row {where}; at least one weight must be above 0; correct the column",
+        f"`{name}` is 0 in every train row {where}; at least one weight must be above 0; correct "
+        "the column",
     )
 
 
@@ -100,7 +110,8 @@ def row_weights(splits: Splits) -> np.ndarray | None:
         splits: the splits. For a cross-validation, these are the splits of one fold.
 
     Raises:
-        InputError: every weight is 0, for example because `data.rows` has sampled only rows with the weight 0.
+        InputError: every weight is 0, for example because `data.rows` has sampled only rows with
+            the weight 0.
     """
     if splits.weight is None and splits.class_weight is None:
         return None
@@ -117,8 +128,9 @@ def row_weights(splits: Splits) -> np.ndarray | None:
 def balanced(codes: np.ndarray) -> np.ndarray:
     """Return the weight of each row with which all classes have the same total weight.
 
-    The weight is n / (number of classes * number of rows of the row's class), as `compute_class_weight("balanced")` of scikit-learn
-    computes it. Classes without a row do not count.
+    The weight is n / (number of classes * number of rows of the row's class), as
+    `compute_class_weight("balanced")` of scikit-learn computes it. Classes without a row do not
+    count.
 
     Args:
         codes: class codes, integers of shape (n,).

@@ -1,4 +1,7 @@
-"""Decide which workers form the next gang, which workers start, and which workers close. The functions are pure."""
+"""Decide which workers form the next gang, which workers start, and which workers close.
+
+The functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ Resources = Mapping[str, float]
 
 
 class Phase(enum.Enum):
-    """Phase of a worker. A worker holds its resources in all phases. A worker that is starting for a trial is BUSY."""
+    """Phase of a worker. A worker holds its resources in all phases.
+
+    A worker that is starting for a trial is BUSY.
+    """
 
     IDLE = "IDLE"
     BUSY = "BUSY"
@@ -29,7 +35,8 @@ class WorkerState:
         node: Id of the worker's node.
         resources: Name and amount of each resource that the worker holds.
         phase: Phase of the worker.
-        used: Number that grows with each use: of two workers, the one with the larger number was used more recently.
+        used: Number that grows with each use: of two workers, the one with the larger number was
+            used more recently.
         keys: Keys of the prepared data that the worker caches.
         gang: Id of the worker's gang; None if it belongs to no gang.
         rank: Rank of the worker in its gang; 0 if it belongs to no gang.
@@ -53,10 +60,14 @@ class Request:
         id: Number of the request.
         need: Resources that the fit needs, or that all workers of the trial need together.
         shape: Number of workers of the trial and resources of each worker; None for a fit.
-        key: Key of the trial's prepared data. Workers that cache this data are preferred. With None, no worker is preferred.
-        tasks: Whether the fit runs Ray tasks. Ray gives a task only CPUs that no worker holds, not even an idle worker.
-        is_retry: Whether an earlier attempt of the trial has failed. Such trials are served before other trials.
-        overtaken: Whether a later request was served before this one. A request is overtaken at most once.
+        key: Key of the trial's prepared data. Workers that cache this data are preferred. With
+            None, no worker is preferred.
+        tasks: Whether the fit runs Ray tasks. Ray gives a task only CPUs that no worker holds, not
+            even an idle worker.
+        is_retry: Whether an earlier attempt of the trial has failed. Such trials are served before
+            other trials.
+        overtaken: Whether a later request was served before this one. A request is overtaken at
+            most once.
     """
 
     id: int
@@ -109,10 +120,13 @@ class Close:
 
 @dataclass(frozen=True)
 class Wait:
-    """Action: wait, because no request can be served now. Decide again when a trial, a fit or a worker ends, or when a new request comes.
+    """Action: wait, because no request can be served now.
+
+    Decide again when a trial, a fit or a worker ends, or when a new request comes.
 
     Attributes:
-        too_large: Requests that would not fit even on the empty cluster. They wait for new nodes, and do not delay other requests.
+        too_large: Requests that would not fit even on the empty cluster. They wait for new nodes,
+            and do not delay other requests.
     """
 
     too_large: tuple[Request, ...] = ()
@@ -129,9 +143,11 @@ class Cluster:
         nodes: Resources of each node, by node id.
         workers: All workers that hold resources.
         grants: Node id and resources of each running fit.
-        parked: Number of additional CPUs that Ray counts for idle workers (see `cluster.RayConnection`), so that idle workers need not be
-            closed. Busy workers and fits together use at most the CPUs of `nodes`. None if Ray was not started for the sweep.
-        limit: Largest amount of each limited resource that the sweep may hold on all nodes together. None if there is no limit.
+        parked: Number of additional CPUs that Ray counts for idle workers (see
+            `cluster.RayConnection`), so that idle workers need not be closed. Busy workers and fits
+            together use at most the CPUs of `nodes`. None if Ray was not started for the sweep.
+        limit: Largest amount of each limited resource that the sweep may hold on all nodes
+            together. None if there is no limit.
     """
 
     nodes: Mapping[str, Resources]
@@ -154,7 +170,10 @@ def without_reserve(limit: Resources | None, cpus: float) -> dict[str, float]:
 
 
 def queue_position(queue: Sequence[Request], request: Request) -> int:
-    """Return the index at which a request enters the queue. A retry enters before the first request that is no retry."""
+    """Return the index at which a request enters the queue.
+
+    A retry enters before the first request that is no retry.
+    """
     return (
         next((i for i, other in enumerate(queue) if not other.is_retry), len(queue))
         if request.is_retry
@@ -163,7 +182,10 @@ def queue_position(queue: Sequence[Request], request: Request) -> int:
 
 
 def served(queue: Sequence[Request], request: Request) -> list[Request]:
-    """Return the queue after a request was served. The requests before this one are marked as overtaken."""
+    """Return the queue after a request was served.
+
+    The requests before this one are marked as overtaken.
+    """
     position = queue.index(request)
     return [replace(other, overtaken=True) for other in queue[:position]] + list(
         queue[position + 1 :]
@@ -173,24 +195,28 @@ def served(queue: Sequence[Request], request: Request) -> list[Request]:
 def decide(cluster: Cluster, queue: Sequence[Request], reuse_larger: bool = False) -> Action:
     """Return the next action. The caller carries the action out and then calls this function again.
 
-    The queue is served in order, with one exception: while the first request waits for running trials, a trial that fits now is served.
-    Each request is overtaken at most once, so every request is served eventually. Retries are not overtaken.
+    The queue is served in order, with one exception: while the first request waits for running
+    trials, a trial that fits now is served. Each request is overtaken at most once, so every
+    request is served eventually. Retries are not overtaken.
 
-    If any node has enough idle workers and free resources now, the whole gang is on one node. Otherwise the gang spreads over several
-    nodes. Among the nodes with enough room, the node is chosen by these criteria, the most important first:
+    If any node has enough idle workers and free resources now, the whole gang is on one node.
+    Otherwise the gang spreads over several nodes. Among the nodes with enough room, the node is
+    chosen by these criteria, the most important first:
 
     1. the node on which the fewest new workers must start;
     2. the node on which the most workers cache the trial's data;
     3. a node whose idle workers already form a whole gang;
     4. the node with the least room, so that large gangs find room on other nodes.
 
-    An elastic trial gets all workers that are free, up to its upper bound, except workers that the other requests in the queue need.
+    An elastic trial gets all workers that are free, up to its upper bound, except workers that the
+    other requests in the queue need.
 
     Args:
         cluster: State of the cluster.
         queue: All requests, in the order of the queue.
-        reuse_larger: Whether a trial that cannot start otherwise may use workers with a larger fraction of a GPU than its shape has, and
-            waits for such workers instead of closing them.
+        reuse_larger: Whether a trial that cannot start otherwise may use workers with a larger
+            fraction of a GPU than its shape has, and waits for such workers instead of closing
+            them.
     """
     too_large = tuple(request for request in queue if not _fits_when_empty(request, cluster))
     request = next((request for request in queue if request not in too_large), None)
@@ -231,9 +257,12 @@ def growth(
     nodes: Collection[str],
     trials_pending: bool,
 ) -> Place | None:
-    """Return the workers by which the gang of an elastic trial can grow. Return None if the gang must not or cannot grow.
+    """Return the workers by which the gang of an elastic trial can grow.
 
-    A gang does not grow while another trial may need the resources. Nodes on which the gang already has workers are preferred.
+    Return None if the gang must not or cannot grow.
+
+    A gang does not grow while another trial may need the resources. Nodes on which the gang already
+    has workers are preferred.
 
     Args:
         cluster: State of the cluster. The workers of the gang are busy.
@@ -241,8 +270,8 @@ def growth(
         shape: Shape of the trial.
         size: Current number of workers of the gang.
         nodes: Ids of the nodes on which the gang has workers.
-        trials_pending: True if the sweep will start more trials, or if a started trial has not requested workers yet. The gang then does
-            not grow.
+        trials_pending: True if the sweep will start more trials, or if a started trial has not
+            requested workers yet. The gang then does not grow.
     """
     if queue or trials_pending:
         return None
@@ -250,7 +279,10 @@ def growth(
 
 
 def largest_gang(shape: Shape, cluster: Cluster) -> int:
-    """Return how many workers of an elastic shape fit on the empty cluster. The result is within the bounds of the shape."""
+    """Return how many workers of an elastic shape fit on the empty cluster.
+
+    The result is within the bounds of the shape.
+    """
     placed = _place_most(
         Request(-1, {}, shape), replace(cluster, workers=(), grants=()), shape.sizes[-1]
     )
@@ -265,9 +297,12 @@ def part_of_gang(request: Request, cluster: Cluster) -> Place | None:
 def _closable(
     request: Request, need: Resources, cluster: Cluster, reuse_larger: bool
 ) -> list[WorkerState]:
-    """Return the idle workers that may be closed to make room for a request. A worker that the request can use is not among them.
+    """Return the idle workers that may be closed to make room for a request.
 
-    If a trial can use larger workers once enough of them are idle, it waits for them. To close an idle one would only lead to more starts.
+    A worker that the request can use is not among them.
+
+    If a trial can use larger workers once enough of them are idle, it waits for them. To close an
+    idle one would only lead to more starts.
     """
     idle = [worker for worker in cluster.workers if worker.phase is Phase.IDLE]
     if request.shape is None:
@@ -284,12 +319,15 @@ def _closable(
 def _start(
     request: Request, cluster: Cluster, others: Sequence[Request], larger: bool = False
 ) -> Place | Grant | None:
-    """Return the action that serves a request now; None if the request cannot be served. An elastic trial gets all workers that it may get.
+    """Return the action that serves a request now; None if the request cannot be served.
+
+    An elastic trial gets all workers that it may get.
 
     Args:
         request: The trial or the fit.
         cluster: State of the cluster.
-        others: The other requests in the queue. An elastic trial leaves enough resources to serve these requests now.
+        others: The other requests in the queue. An elastic trial leaves enough resources to serve
+            these requests now.
         larger: See `_serves`.
     """
     placed = _place(request, cluster, larger)
@@ -354,8 +392,10 @@ class _Offer:
     Attributes:
         node: Id of the node.
         idle: Idle workers that have the right resources, the preferred ones first.
-        new: Number of new workers that can start on the node now, according to the resources that no worker holds.
-        most: Number of workers that may become busy on the node now, according to the resources that busy workers and fits leave.
+        new: Number of new workers that can start on the node now, according to the resources that
+            no worker holds.
+        most: Number of workers that may become busy on the node now, according to the resources
+            that busy workers and fits leave.
     """
 
     node: str
@@ -370,7 +410,10 @@ class _Offer:
 
 
 def _count(need: Resources, have: Resources, most: int = 1_000_000) -> int:
-    """Return how many workers fit into the resources `have`, but not more than `most`. Each worker needs the resources `need`."""
+    """Return how many workers fit into the resources `have`, but not more than `most`.
+
+    Each worker needs the resources `need`.
+    """
     counts = [
         int((have.get(name, 0.0) + EPSILON) // amount)
         for name, amount in need.items()
@@ -390,7 +433,8 @@ def _used(
 ) -> list[Resources]:
     """Return the resources of each worker that is on a node and in one of these phases.
 
-    If `grants` is True, the resources of each fit on the node are added. If `node` is None, all nodes are included.
+    If `grants` is True, the resources of each fit on the node are added. If `node` is None, all
+    nodes are included.
     """
     held: list[Resources] = [
         dict(worker.resources)
@@ -405,7 +449,9 @@ def _used(
 def _unused_limit(
     cluster: Cluster, phases: Sequence[Phase], grants: bool
 ) -> dict[str, float] | None:
-    """Return the part of the sweep's limit that workers in these phases do not use. If `grants` is True, fits count like workers.
+    """Return the part of the sweep's limit that workers in these phases do not use.
+
+    If `grants` is True, fits count like workers.
 
     Return None if the sweep has no limit.
     """
@@ -424,7 +470,10 @@ def _capped(free: dict[str, float], unused: Resources | None) -> dict[str, float
 
 
 def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
-    """Return the resources of a node that neither busy workers nor fits use. Idle workers may hold some of these resources."""
+    """Return the resources of a node that neither busy workers nor fits use.
+
+    Idle workers may hold some of these resources.
+    """
     free = subtract(cluster.nodes[node], _used(cluster, node, [Phase.BUSY], True))
     return _capped(free, _unused_limit(cluster, [Phase.BUSY], True))
 
@@ -432,7 +481,8 @@ def _free_for_work(cluster: Cluster, node: str) -> dict[str, float]:
 def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
     """Return the resources of a node that a new worker can hold.
 
-    The resources of fits are subtracted only if `cluster.parked` is None. Otherwise, fits run on a spare CPU of Ray.
+    The resources of fits are subtracted only if `cluster.parked` is None. Otherwise, fits run on a
+    spare CPU of Ray.
     """
     room = dict(cluster.nodes[node])
     if cluster.parked is not None:
@@ -442,7 +492,10 @@ def _free_to_hold(cluster: Cluster, node: str) -> dict[str, float]:
 
 
 def _serves(worker: WorkerState, need: Resources, larger: bool = False) -> bool:
-    """Return whether a worker holds exactly the resources `need`. If `larger` is True, the worker may hold a larger fraction of a GPU."""
+    """Return whether a worker holds exactly the resources `need`.
+
+    If `larger` is True, the worker may hold a larger fraction of a GPU.
+    """
     has = dict(worker.resources)
     if larger and 0 < need.get("GPU", 0.0) <= has.get("GPU", 0.0) <= 1:
         return {**has, "GPU": 0.0} == {**need, "GPU": 0.0}
@@ -456,14 +509,17 @@ def _place(
     size: int | None = None,
     near: Collection[str] = (),
 ) -> Place | Grant | None:
-    """Return the action that serves a request now; None if the request cannot be served. A trial gets exactly `size` workers.
+    """Return the action that serves a request now; None if the request cannot be served.
+
+    A trial gets exactly `size` workers.
 
     Args:
         request: The trial or the fit.
         cluster: State of the cluster.
         larger: See `_serves`.
         size: Number of workers. None for the smallest number that the shape of the request allows.
-        near: Ids of nodes that get workers first. If empty, all workers are placed on one node if possible.
+        near: Ids of nodes that get workers first. If empty, all workers are placed on one node if
+            possible.
     """
     if request.shape is None:
         return _grant(request, cluster)
@@ -514,7 +570,10 @@ def _place(
 
 
 def _count_within_limit(need: Resources, unused: Resources | None, most: int) -> int:
-    """Return how many workers fit into `unused`, the rest of the limit, but at most `most`. Each worker needs the resources `need`."""
+    """Return how many workers fit into `unused`, the rest of the limit, but at most `most`.
+
+    Each worker needs the resources `need`.
+    """
     return (
         most
         if unused is None

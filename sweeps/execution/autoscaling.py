@@ -1,7 +1,8 @@
 """Ask Ray's autoscaler for the nodes that waiting trials need, and find out whether the autoscaler can start enough nodes for a trial.
 
-The autoscaler starts nodes for pending placement groups, so this module creates a group for each waiting request. Ray Tune does the same
-for its trials. Each group belongs to the sweep's Ray job, so Ray removes the groups when the driver dies.
+The autoscaler starts nodes for pending placement groups, so this module creates a group for each
+waiting request. Ray Tune does the same for its trials. Each group belongs to the sweep's Ray job,
+so Ray removes the groups when the driver dies.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from ray.util.placement_group import placement_group, placement_group_table, rem
 from sweeps.core.resources import Shape, fits_into, subtract
 from sweeps.execution.allocation import Request
 
-# If Ray has placed the group of a request that still waits, the request gets a new group after this many seconds.
+# If Ray has placed the group of a request that still waits, the request gets a new group after this
+# many seconds.
 ASK_AGAIN_AFTER = 10.0
-# Time limit for the autoscaler's answer, in seconds. By default, the autoscaler runs every 5 s. It may still be starting.
+# Time limit for the autoscaler's answer, in seconds. By default, the autoscaler runs every 5 s. It
+# may still be starting.
 ANSWER_WITHIN = 30.0
 LOOK_EVERY = 0.5
 
@@ -36,11 +39,13 @@ def select_within_limit(
 ) -> list[Request]:
     """Return the requests that, taken together, fit into the rest of the sweep's limit (`unused`).
 
-    The requests are taken in order. A request is skipped if it does not fit into the amounts that earlier requests leave.
+    The requests are taken in order. A request is skipped if it does not fit into the amounts that
+    earlier requests leave.
 
     Args:
         requests: Requests that wait, in the order of the queue.
-        unused: Amount of each limited resource that the sweep may still use. None if there is no limit.
+        unused: Amount of each limited resource that the sweep may still use. None if there is no
+            limit.
     """
     kept = []
     for request in requests:
@@ -58,11 +63,12 @@ def select_within_limit(
 class NodeRequests:
     """Placement groups that make the autoscaler start nodes for waiting requests.
 
-    Workers do not run inside these groups. When Ray has placed a group, the resources exist. The group is then removed, so that the pool
-    can start workers with these resources.
+    Workers do not run inside these groups. When Ray has placed a group, the resources exist. The
+    group is then removed, so that the pool can start workers with these resources.
 
     Attributes:
-        may_grow: Whether the cluster can get new nodes: the result of the function `may_grow`. None before the first request.
+        may_grow: Whether the cluster can get new nodes: the result of the function `may_grow`. None
+            before the first request.
     """
 
     def __init__(self) -> None:
@@ -73,9 +79,10 @@ class NodeRequests:
     def update(self, waiting: Sequence[Request], now: float) -> None:
         """Create a placement group for each waiting request, so that the autoscaler starts nodes.
 
-        Remove a group when Ray has placed it, so that workers can use the resources, or when its request no longer waits. If a request
-        still waits some seconds after its group was placed, the request gets a new group. On a cluster that cannot get new nodes, this
-        method does nothing.
+        Remove a group when Ray has placed it, so that workers can use the resources, or when its
+        request no longer waits. If a request still waits some seconds after its group was placed,
+        the request gets a new group. On a cluster that cannot get new nodes, this method does
+        nothing.
 
         Args:
             waiting: Requests that wait for workers or resources.
@@ -108,8 +115,8 @@ class NodeRequests:
 def may_grow() -> bool:
     """Return whether Ray's autoscaler (version 2, the default) can manage the cluster.
 
-    The autoscaler recognizes a node by its instance id. KubeRay and `ray up` give each node such an id, but `ray start` does not. The
-    result is True if a node has an instance id.
+    The autoscaler recognizes a node by its instance id. KubeRay and `ray up` give each node such an
+    id, but `ray start` does not. The result is True if a node has an instance id.
     """
     return any(node.instance_id for node in _status().cluster_resource_state.node_states)
 
@@ -117,8 +124,9 @@ def may_grow() -> bool:
 def can_provide(shape: Shape) -> bool:
     """Return whether Ray's autoscaler can start enough nodes for a trial that does not fit on the cluster now.
 
-    The function creates a placement group for such a trial, waits for the autoscaler's answer, and removes the group. The result is False
-    if the cluster has no autoscaler, or if the autoscaler does not answer in time.
+    The function creates a placement group for such a trial, waits for the autoscaler's answer, and
+    removes the group. The result is False if the cluster has no autoscaler, or if the autoscaler
+    does not answer in time.
 
     Args:
         shape: Number of workers of the trial, and resources of each worker.

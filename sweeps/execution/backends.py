@@ -17,7 +17,8 @@ from sweeps.core import references
 from sweeps.execution import isolation
 from sweeps.execution.messages import Ranks
 
-# For a gang of one, these backends are not used. For torch, `isolation` creates a cheaper process group; XGBoost and JAX need no group.
+# For a gang of one, these backends are not used. For torch, `isolation` creates a cheaper process
+# group; XGBoost and JAX need no group.
 ALONE_WITHOUT = ("none", "torch", "xgboost", "jax")
 
 
@@ -25,13 +26,16 @@ def config_of(backend: str, resources: Mapping[str, float] = MappingProxyType({}
     """Return Ray Train's configuration object for a backend.
 
     Args:
-        backend: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or a reference `module:attr` to a `BackendConfig` of the user.
-        resources: Name and amount of each resource of one worker. The configurations of torch and JAX depend on its GPUs.
+        backend: "torch", "xgboost", "lightgbm", "tensorflow", "jax", "none", or a reference
+            `module:attr` to a `BackendConfig` of the user.
+        resources: Name and amount of each resource of one worker. The configurations of torch and
+            JAX depend on its GPUs.
     """
     if backend == "torch":
         from ray.train.torch import TorchConfig
 
-        # NCCL refuses two ranks on one GPU. Workers that hold a fraction of a GPU may share one, so they use gloo, which allows this.
+        # NCCL refuses two ranks on one GPU. Workers that hold a fraction of a GPU may share one, so
+        # they use gloo, which allows this.
         return TorchConfig(backend="gloo" if 0 < resources.get("GPU", 0) < 1 else None)
     if backend == "xgboost":
         from ray.train.xgboost import XGBoostConfig
@@ -59,7 +63,8 @@ def user_problem(backend: str) -> str | None:
     """Import a backend that has the form `module:attr`, and check it.
 
     Returns:
-        A message of one line about a problem. None if the backend is valid, or does not have this form.
+        A message of one line about a problem. None if the backend is valid, or does not have this
+        form.
     """
     if ":" not in backend:
         return None
@@ -71,7 +76,10 @@ def user_problem(backend: str) -> str | None:
         isinstance(found, BackendConfig)
         or (isinstance(found, type) and issubclass(found, BackendConfig))
     ):
-        return f"`{backend}` must be a subclass or an instance of ray.train.backend.BackendConfig, got {found!r}"
+        return (
+            f"`{backend}` must be a subclass or an instance of ray.train.backend.BackendConfig, "
+            f"got {found!r}"
+        )
     try:
         config_of(backend)
     except Exception as e:
@@ -80,7 +88,9 @@ def user_problem(backend: str) -> str | None:
 
 
 class WorkerGroup(BaseWorkerGroup):
-    """Worker group through which a backend of Ray Train calls functions in the workers of a gang. This object exists on rank 0.
+    """Worker group through which a backend of Ray Train calls functions in the workers of a gang.
+
+    This object exists on rank 0.
 
     Args:
         workers: Handles of the workers in the order of their ranks.
@@ -93,11 +103,17 @@ class WorkerGroup(BaseWorkerGroup):
     def execute_single_async(
         self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Any:
-        """Call a function in the process of one worker. Return a reference to the result of the function."""
+        """Call a function in the process of one worker.
+
+        Return a reference to the result of the function.
+        """
         return self._workers[worker_index].execute.remote(func, *args, **kwargs)
 
     def execute_async(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """Call a function in the process of each worker. Return references to the results, ordered by rank."""
+        """Call a function in the process of each worker.
+
+        Return references to the results, ordered by rank.
+        """
         return [self.execute_single_async(rank, func, *args, **kwargs) for rank in range(len(self))]
 
     def execute(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
@@ -113,7 +129,8 @@ class WorkerGroup(BaseWorkerGroup):
     def get_resources_per_worker(self) -> dict[str, float]:
         """Return the resources of one worker.
 
-        Whole amounts are integers, because Ray's backend for JAX passes the number of GPUs to `range`.
+        Whole amounts are integers, because Ray's backend for JAX passes the number of GPUs to
+        `range`.
         """
         return {
             name: int(amount) if float(amount).is_integer() else amount
@@ -128,7 +145,8 @@ class WorkerGroup(BaseWorkerGroup):
 class OwnProcess(WorkerGroup):
     """Worker group of a gang of one worker. Functions are called directly in this process.
 
-    A call to the worker's actor would never start, because the backend blocks the worker's main thread while it waits for the call.
+    A call to the worker's actor would never start, because the backend blocks the worker's main
+    thread while it waits for the call.
 
     Args:
         resources: Name and amount of each resource of the worker.
@@ -176,7 +194,10 @@ class Membership:
         self.groups = isolation.groups()
 
     def show_own_gpus(self) -> None:
-        """Restore the value that `CUDA_VISIBLE_DEVICES` had before the backend changed it. Call this before CUDA is initialized."""
+        """Restore the value that `CUDA_VISIBLE_DEVICES` had before the backend changed it.
+
+        Call this before CUDA is initialized.
+        """
         if self._gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = self._gpus
 
@@ -185,7 +206,10 @@ class Membership:
         return not self.groups <= isolation.groups()
 
     def exit_context(self) -> None:
-        """Exit the context that `enter` has entered, if any. Errors are ignored, because another worker of the gang may have died."""
+        """Exit the context that `enter` has entered, if any.
+
+        Errors are ignored, because another worker of the gang may have died.
+        """
         context, self._context = self._context, None
         if context is not None:
             with contextlib.suppress(Exception):
@@ -194,7 +218,8 @@ class Membership:
     def leave(self) -> None:
         """End the membership.
 
-        Exit the backend's context, destroy all process groups of torch, disconnect LightGBM, and restore the environment variables.
+        Exit the backend's context, destroy all process groups of torch, disconnect LightGBM, and
+        restore the environment variables.
         """
         self.exit_context()
         isolation.destroy_groups(frozenset())

@@ -8,7 +8,10 @@ from typing import Any
 
 
 class Background:
-    """Runs coroutines in the background. It keeps references to their tasks, because the event loop keeps only weak references."""
+    """Runs coroutines in the background.
+
+    It keeps references to their tasks, because the event loop keeps only weak references.
+    """
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -8,10 +8,12 @@ from collections.abc import Collection
 
 import psutil
 
-# Environment variable of the processes that a loop starts. Its value, the mark, is the trial's folder followed by /RANK.
+# Environment variable of the processes that a loop starts. Its value, the mark, is the trial's
+# folder followed by /RANK.
 MARK = "SWEEPS_PROCESS_OF"
 END_WITHIN = 5.0
-# Parts of the command lines of libraries' helper processes. A helper process is also used by later trials, and ends with this process.
+# Parts of the command lines of libraries' helper processes. A helper process is also used by later
+# trials, and ends with this process.
 HELPERS = (
     "resource_tracker",
     "multiprocessing.forkserver",
@@ -24,8 +26,10 @@ def marked(mark: str, among: Collection[int] | None = None) -> list[psutil.Proce
     """Return this user's processes whose environment variable `SWEEPS_PROCESS_OF` is `mark`, or starts with `mark` and a slash.
 
     Args:
-        mark: Value or beginning of the variable. If it is a trial's folder, the result contains the processes of all ranks of the trial.
-        among: Ids of the processes to search; None to search all processes of this machine, which takes milliseconds.
+        mark: Value or beginning of the variable. If it is a trial's folder, the result contains the
+            processes of all ranks of the trial.
+        among: Ids of the processes to search; None to search all processes of this machine, which
+            takes milliseconds.
     """
     wanted, found = f"{MARK}={mark}".encode(), []
     for pid in psutil.pids() if among is None else among:
@@ -51,13 +55,15 @@ def started() -> set[psutil.Process]:
 def end(mark: str, before: Collection[int] | None = None) -> int:
     """Kill the processes that a training loop has started, except helper processes of libraries, such as joblib's workers.
 
-    For a forked process, `/proc` shows the environment with which the parent was started. The mark is missing in this environment, so a
-    forked process is found only because it is a descendant of this process.
+    For a forked process, `/proc` shows the environment with which the parent was started. The mark
+    is missing in this environment, so a forked process is found only because it is a descendant of
+    this process.
 
     Args:
         mark: Value or beginning of the environment variable; see `marked`.
-        before: Ids of all processes of this machine before the trial. Newer processes are killed if they have the mark or are descendants
-            of this process. If None, all processes with the mark are killed, and no others.
+        before: Ids of all processes of this machine before the trial. Newer processes are killed if
+            they have the mark or are descendants of this process. If None, all processes with the
+            mark are killed, and no others.
 
     Returns:
         The number of killed processes.

@@ -25,11 +25,14 @@ from sweeps.execution.shipped_code import JOB_CONFIG, environment, with_job_modu
 from sweeps.space import Space
 
 OVERRIDE_JOB = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
-MONITOR = "RAY_memory_monitor_refresh_ms"  # Ray's memory monitor. `sweeps.execution.memory_guard` is used instead.
+# Ray's memory monitor. `sweeps.execution.memory_guard` is used instead.
+MONITOR = "RAY_memory_monitor_refresh_ms"
 SPARE_CPUS = 1
-# Ray keeps one idle process for each CPU, and this many more. Otherwise each fit of a preprocessing chain would start new processes.
+# Ray keeps one idle process for each CPU, and this many more. Otherwise each fit of a preprocessing
+# chain would start new processes.
 IDLE_PROCESSES = 8
-# Niceness of Ray's workers. With Ray's default of 15, MLflow's process at 19 would use a third of a core that it shares with a worker.
+# Niceness of Ray's workers. With Ray's default of 15, MLflow's process at 19 would use a third of a
+# core that it shares with a worker.
 NICENESS = 0
 
 
@@ -37,18 +40,22 @@ NICENESS = 0
 class RayConnection:
     """The Ray instance or cluster on which a sweep runs.
 
-    A Ray instance that is started for the sweep counts more CPUs than the machine has. It has `SPARE_CPUS` additional CPUs, so that the
-    tasks of a fit can run while workers hold all other CPUs. It also has `parked` additional CPUs for idle workers. The pool, not Ray,
-    decides which workers compute at the same time.
+    A Ray instance that is started for the sweep counts more CPUs than the machine has. It has
+    `SPARE_CPUS` additional CPUs, so that the tasks of a fit can run while workers hold all other
+    CPUs. It also has `parked` additional CPUs for idle workers. The pool, not Ray, decides which
+    workers compute at the same time.
 
     Attributes:
         ours: Whether Ray was started for this sweep. If so, Ray ends together with the sweep.
-        roots: Folders in which the workers look for the user's modules. Empty if the code was sent to the cluster.
+        roots: Folders in which the workers look for the user's modules. Empty if the code was sent
+            to the cluster.
         nodes: Resources of each node, without the additional CPUs.
         total: Resources of all nodes together, without the additional CPUs.
         parked: Number of additional CPUs for idle workers.
-        limit: Amount of each limited resource that the sweep may hold, if Ray was not started for the sweep. None if there is no limit.
-        stream_cpus: Number of CPUs that only the tasks of Ray Data use, if the data is streamed; else 0. `total` does not include them.
+        limit: Amount of each limited resource that the sweep may hold, if Ray was not started for
+            the sweep. None if there is no limit.
+        stream_cpus: Number of CPUs that only the tasks of Ray Data use, if the data is streamed;
+            else 0. `total` does not include them.
     """
 
     ours: bool
@@ -61,7 +68,10 @@ class RayConnection:
 
     @property
     def cpus(self) -> float | None:
-        """Number of CPUs that tasks of Ray Data may use at the same time. None if they may use all CPUs that Ray counts."""
+        """Number of CPUs that tasks of Ray Data may use at the same time.
+
+        None if they may use all CPUs that Ray counts.
+        """
         return self.total["CPU"] if self.ours or "CPU" in (self.limit or {}) else None
 
 
@@ -79,16 +89,17 @@ def ray_connection(
         space: The search space, which names the user's modules.
         folder: The sweep's folder, which all nodes must share.
         roots: Folders of the user's modules.
-        address: Address of a cluster; None for no cluster. If this process is connected to Ray already, the address is ignored. If it
-            is not connected and there is no address, a Ray instance is started.
+        address: Address of a cluster; None for no cluster. If this process is connected to Ray
+            already, the address is ignored. If it is not connected and there is no address, a Ray
+            instance is started.
         share: The CPUs and GPUs that the sweep may use.
 
     Yields:
         The description of the Ray instance or cluster.
 
     Raises:
-        InputError: The cluster cannot be reached, the code is too large to send, a node does not share the folder, or Ray cannot set up
-            `runtime_env`.
+        InputError: The cluster cannot be reached, the code is too large to send, a node does not
+            share the folder, or Ray cannot set up `runtime_env`.
         SweepsError: The Ray instance for this sweep did not start.
     """
     import ray
@@ -177,16 +188,23 @@ def _describe_connection(
 
 
 def check_reachable(address: str) -> None:
-    """Check quickly that a cluster can be reached at an address. Ray itself would retry for minutes.
+    """Check quickly that a cluster can be reached at an address.
+
+    Ray itself would retry for minutes.
 
     Args:
-        address: Address of the cluster. Connections are tried only to an address of the form host:port, not to "auto".
+        address: Address of the cluster. Connections are tried only to an address of the form
+            host:port, not to "auto".
 
     Raises:
-        InputError: The address accepts no connection, or is an address of Ray Client (`ray://...`), which is not supported.
+        InputError: The address accepts no connection, or is an address of Ray Client (`ray://...`),
+            which is not supported.
     """
     if address.startswith("ray://"):
-        text = f"{address}: Ray Client is not supported; run sweeps on a node of the cluster, or with `ray job submit`, with --address auto"
+        text = (
+            f"{address}: Ray Client is not supported; run sweeps on a node of the cluster, or "
+            "with `ray job submit`, with --address auto"
+        )
         raise InputError("--address", text)
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "/" not in host:
@@ -227,7 +245,8 @@ def await_runtime_env(space: Space) -> None:
     """Wait until Ray has set up the `runtime_env` of the space file for the first time.
 
     Raises:
-        InputError: Ray cannot set up the `runtime_env`, for example because pip does not find a package.
+        InputError: Ray cannot set up the `runtime_env`, for example because pip does not find a
+            package.
     """
     import ray
 
@@ -240,11 +259,16 @@ def await_runtime_env(space: Space) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing. The call as a Ray task makes Ray set up the `runtime_env`, and shows whether this succeeds."""
+    """Do nothing.
+
+    The call as a Ray task makes Ray set up the `runtime_env`, and shows whether this succeeds.
+    """
 
 
 def at_driver() -> Any:
-    """Return a scheduling strategy that prefers the driver's node. It is for actors that read the data or write to the sweep's folder.
+    """Return a scheduling strategy that prefers the driver's node.
+
+    It is for actors that read the data or write to the sweep's folder.
 
     If the driver's node has died, Ray chooses another node.
     """

@@ -35,7 +35,8 @@ DATA_LOST = (
     ),
     "class_name: SplitCoordinator",  # in an ActorDiedError
 )
-# The trials that need a chain fail if the data actor's process dies this often in a row while it prepares the chain.
+# The trials that need a chain fail if the data actor's process dies this often in a row while it
+# prepares the chain.
 MOST_DEATHS = 3
 
 
@@ -49,17 +50,21 @@ def is_data_loss(error: str | None) -> bool:
 
 
 class DataRequests:
-    """Futures of the data that the data actor has prepared or will prepare. All methods run on the pool's event loop.
+    """Futures of the data that the data actor has prepared or will prepare.
 
-    If the data actor's process dies, Ray starts a new process. No code watches the process. Instead, if a trial cannot read its data, the
-    trial driver calls `forget`, and the next request prepares the data again. Workers that have cached their data do not need the process.
+    All methods run on the pool's event loop.
+
+    If the data actor's process dies, Ray starts a new process. No code watches the process.
+    Instead, if a trial cannot read its data, the trial driver calls `forget`, and the next request
+    prepares the data again. Workers that have cached their data do not need the process.
 
     Args:
         workers: Worker pool from which a fit gets a CPU.
         spawn: Runs a coroutine in the background.
 
     Attributes:
-        refused: Future that gets an InputError if a new process of the data actor cannot read the same data again.
+        refused: Future that gets an InputError if a new process of the data actor cannot read the
+            same data again.
     """
 
     def __init__(self, workers: WorkerPool, spawn: Background):
@@ -68,7 +73,9 @@ class DataRequests:
         self.refused: asyncio.Future[InputError] = asyncio.get_running_loop().create_future()
         self._reload: LoadArguments | None = None
         self._refit: RefitRows | None = None
-        self._known = asyncio.Event()  # Set by `configure`. Calls to the pool may arrive out of order, so other methods wait for it.
+        # Set by `configure`. Calls to the pool may arrive out of order, so other methods wait for
+        # it.
+        self._known = asyncio.Event()
         self._prepared: dict[
             tuple[str, str], asyncio.Future[dict[str, Any]]
         ] = {}  # By data variant and chain.
@@ -80,7 +87,10 @@ class DataRequests:
         )  # The data actor runs one fit at a time; a waiting fit must not hold a CPU.
 
     def configure(self, data_actor: Any, reload: LoadArguments | None) -> None:
-        """Set the data actor, and the arguments with which a new process reads the data again. All other methods wait for this call."""
+        """Set the data actor, and the arguments with which a new process reads the data again.
+
+        All other methods wait for this call.
+        """
         self.data_actor, self._reload = data_actor, reload
         self._known.set()
 
@@ -104,7 +114,8 @@ class DataRequests:
     def request(self, data: dict, chain: tuple) -> asyncio.Future[dict[str, Any]]:
         """Return a future of a trial's prepared data: the data after the trial's preprocessing steps.
 
-        If several trials have equal arguments, they get the same future, and the data is prepared only once.
+        If several trials have equal arguments, they get the same future, and the data is prepared
+        only once.
 
         Args:
             data: The trial's values of the `data` section.
@@ -116,7 +127,10 @@ class DataRequests:
         return self._prepared[key]
 
     def forget(self, prepared: dict[str, Any]) -> None:
-        """Forget prepared data that a trial could not read. The next trial that needs this data requests it again."""
+        """Forget prepared data that a trial could not read.
+
+        The next trial that needs this data requests it again.
+        """
         self._prepared = {
             key: future
             for key, future in self._prepared.items()
@@ -125,7 +139,10 @@ class DataRequests:
 
     @property
     def fits(self) -> int:
-        """Number of pairs of data values and steps for which a fit succeeded. Data without preprocessing steps does not count."""
+        """Number of pairs of data values and steps for which a fit succeeded.
+
+        Data without preprocessing steps does not count.
+        """
         return len(self._chains)
 
     async def _prepare(self, key: tuple[str, str], data: dict, chain: tuple) -> dict[str, Any]:
@@ -145,7 +162,10 @@ class DataRequests:
         return prepared
 
     async def _call_data_actor(self, data: dict, chain: tuple) -> dict[str, Any]:
-        """Let the data actor prepare data. If its process dies meanwhile, let the new process of the actor do it."""
+        """Let the data actor prepare data.
+
+        If its process dies meanwhile, let the new process of the actor do it.
+        """
         deaths = 0
         while True:
             tasks, pid = (
@@ -168,7 +188,8 @@ class DataRequests:
                     log.warning("%s; a new process prepares the data", why)
                     if deaths == MOST_DEATHS:
                         raise SweepsError(
-                            f"{why}; this happened {deaths} times in a row while it prepared the data of this trial"
+                            f"{why}; this happened {deaths} times in a row while it prepared the "
+                            "data of this trial"
                         ) from e
 
     @property
@@ -183,7 +204,10 @@ class DataRequests:
         return self.workers.resources({"CPU": min(1.0, self.workers.total.get("CPU", 1.0))}, tasks)
 
     async def _runs_tasks(self, chain: tuple) -> bool:
-        """Return whether a fit of this chain runs Ray tasks. If the data actor's process has died, wait until Ray has restarted it."""
+        """Return whether a fit of this chain runs Ray tasks.
+
+        If the data actor's process has died, wait until Ray has restarted it.
+        """
         return bool(await self.data_actor.runs_tasks.options(max_task_retries=-1).remote(chain))
 
 

@@ -22,8 +22,10 @@ class ElasticGangs:
         workers: The worker pool.
 
     Attributes:
-        all_started: Whether the sweep's driver has started all trials of the sweep. Only then may gangs grow.
-        without_workers: Ids of started trials that wait for data or for workers. While there are any, no gang grows.
+        all_started: Whether the sweep's driver has started all trials of the sweep. Only then may
+            gangs grow.
+        without_workers: Ids of started trials that wait for data or for workers. While there are
+            any, no gang grows.
     """
 
     def __init__(self, workers: WorkerPool):
@@ -45,11 +47,13 @@ class ElasticGangs:
     def keep_workers(self, gang: Gang, running: RunningTrial, outcome: Ended | WorkerLost) -> bool:
         """If an elastic trial can start its next attempt at once, keep its workers, and add the workers by which the gang grows.
 
-        The next attempt can start at once in two cases. First, the gang stopped in order to grow, and the additional workers are already
-        reserved. Second, workers were lost, and the remaining workers are enough for the trial.
+        The next attempt can start at once in two cases. First, the gang stopped in order to grow,
+        and the additional workers are already reserved. Second, workers were lost, and the
+        remaining workers are enough for the trial.
 
         Returns:
-            True if workers were kept. False if the trial ends, or must wait for workers like any other trial.
+            True if workers were kept. False if the trial ends, or must wait for workers like any
+            other trial.
         """
         joining, running.kept = running.kept, []
         remaining = [
@@ -75,10 +79,12 @@ class ElasticGangs:
     async def may_continue(self, running: RunningTrial, step: int) -> int:
         """If a step is a gate of an elastic trial, wait until all ranks have reported it, and decide whether the gang changes its size.
 
-        A gate is a step at which all ranks wait; see `Gates`. If the step is no gate, return at once.
+        A gate is a step at which all ranks wait; see `Gates`. If the step is no gate, return at
+        once.
 
         Returns:
-            The step of the next gate. `STOP` if the ranks must stop here, because the gang changes its size.
+            The step of the next gate. `STOP` if the ranks must stop here, because the gang changes
+            its size.
         """
         if not running.asks or step < running.gates.next_step:
             return running.gates.next_step
@@ -91,7 +97,9 @@ class ElasticGangs:
         running.gates.update(lambda step: self._resize(running, step))
 
     def _resize(self, running: RunningTrial, step: int) -> int:
-        """Decide whether a gang changes its size at a step that all ranks have reported. If it grows, reserve the additional workers.
+        """Decide whether a gang changes its size at a step that all ranks have reported.
+
+        If it grows, reserve the additional workers.
 
         Returns:
             `STOP` if the gang changes its size. Otherwise the step of the next gate.

@@ -1,7 +1,10 @@
-"""Run the training loop once for each fold of a cross-validation. Each fold is one step of the trial.
+"""Run the training loop once for each fold of a cross-validation.
 
-The loop's own reports stay in this process. After each fold, the trial reports the mean over the folds so far. The checkpoint of such a
-report holds no model, only the results of the folds, so that a trial that continues does not train them again.
+Each fold is one step of the trial.
+
+The loop's own reports stay in this process. After each fold, the trial reports the mean over the
+folds so far. The checkpoint of such a report holds no model, only the results of the folds, so that
+a trial that continues does not train them again.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ def run_folds(session: TrialSession, current: Current, train: Callable[[LoopRun]
     Args:
         session: The session of the trial, which gets one report for each fold.
         current: Description of the trial. The loop gets a copy for each fold.
-        train: Function that runs the loop. The functions of `ray.train` then call the session of the fold.
+        train: Function that runs the loop. The functions of `ray.train` then call the session of
+            the fold.
 
     Raises:
         ValueError: The loop reported nothing in a fold.
@@ -88,7 +92,10 @@ def mean_of(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _report(
     session: TrialSession, results: list[dict[str, float]], finals: list[dict[str, float]]
 ) -> None:
-    """Report the mean over the folds so far. Rank 0 stores the results of the folds in the checkpoint."""
+    """Report the mean over the folds so far.
+
+    Rank 0 stores the results of the folds in the checkpoint.
+    """
     step = len(results)
     if session.rank != 0:
         session.report(mean_of(results), None, step)

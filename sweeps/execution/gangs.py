@@ -10,20 +10,25 @@ from sweeps.execution.messages import Ranks
 
 W = TypeVar("W")
 
-# With these backends, a gang is connected again for each trial. LightGBM cannot reuse a port while a model of the last trial exists, and
-# during the minute after that model was deleted.
+# With these backends, a gang is connected again for each trial. LightGBM cannot reuse a port while
+# a model of the last trial exists, and during the minute after that model was deleted.
 RENEWED_FOR_EACH_TRIAL = ("lightgbm",)
-# With these backends, a rank can leave the gang while a peer still works. Only a peer that waits for the rank then fails.
+# With these backends, a rank can leave the gang while a peer still works. Only a peer that waits
+# for the rank then fails.
 LEFT_SAFELY = ("torch",)
 
 
 def in_rank_order(workers: Sequence[tuple[W, str, tuple[str, ...], int]]) -> list[W]:
-    """Return workers in the order of their ranks: node by node, and on each node by GPU id. Ray Train uses the same order.
+    """Return workers in the order of their ranks: node by node, and on each node by GPU id.
 
-    The node with the most workers comes first. Among nodes with equally many workers, the node with the oldest worker comes first.
+    Ray Train uses the same order.
+
+    The node with the most workers comes first. Among nodes with equally many workers, the node with
+    the oldest worker comes first.
 
     Args:
-        workers: Tuples of the worker, the id of its node, the ids of its GPUs, and a number that is smaller for older workers.
+        workers: Tuples of the worker, the id of its node, the ids of its GPUs, and a number that is
+            smaller for older workers.
 
     >>> in_rank_order([("c", "n2", (), 3), ("b", "n1", ("1",), 1), ("a", "n1", ("0",), 2)])
     ['a', 'b', 'c']
@@ -49,7 +54,8 @@ def ranks_on(nodes: Sequence[str]) -> tuple[Ranks, ...]:
     """Return the world rank, local rank and node rank of each worker of a gang, in the order of world ranks.
 
     Args:
-        nodes: Id of each worker's node, in the order of ranks. The workers of one node must be next to each other.
+        nodes: Id of each worker's node, in the order of ranks. The workers of one node must be next
+            to each other.
 
     >>> [(r.rank, r.local_rank, r.local_world_size, r.node_rank) for r in ranks_on(["a", "a", "b"])]
     [(0, 0, 2, 0), (1, 1, 2, 0), (2, 0, 1, 1)]

@@ -13,7 +13,10 @@ STOP = 0
 
 
 class Gates:
-    """The gates of one trial. All ranks wait at a gate and get the same answer: the step of the next gate, or `STOP` if they must stop.
+    """The gates of one trial.
+
+    All ranks wait at a gate and get the same answer: the step of the next gate, or `STOP` if they
+    must stop.
 
     Args:
         progress: Progress of the trial.
@@ -52,8 +55,8 @@ class Gates:
         """Answer the ranks at each gate that all ranks have reached.
 
         Args:
-            decide: Function that returns the answer for a step: the step of the next gate, or `STOP`. It is not called if a rank has ended,
-                because the gang then keeps its size.
+            decide: Function that returns the answer for a step: the step of the next gate, or
+                `STOP`. It is not called if a rank has ended, because the gang then keeps its size.
         """
         for step, answer in sorted(self._answers.items()):
             if answer.done() or not self._progress.all_have_reached(step):

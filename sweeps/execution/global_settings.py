@@ -1,4 +1,7 @@
-"""Global settings of libraries that training loops change, such as pandas' options. A worker restores them after each trial."""
+"""Global settings of libraries that training loops change, such as pandas' options.
+
+A worker restores them after each trial.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,9 @@ class GlobalSetting:
         module: Name of the module. The setting is ignored while the module is not imported.
         get: Function that returns the setting. Its argument is the module.
         set: Function that changes the setting. Its arguments are the module and the new value.
-        default: Value to restore if the trial itself imported the module, because there is no value from before the trial. It is the value
-            that the import sets. With `UNKNOWN`, the loop's value stays in this case.
+        default: Value to restore if the trial itself imported the module, because there is no value
+            from before the trial. It is the value that the import sets. With `UNKNOWN`, the loop's
+            value stays in this case.
     """
 
     module: str
@@ -43,7 +47,10 @@ class GlobalSetting:
 
 
 def _attribute(module: str, path: str, default: Any = UNKNOWN) -> GlobalSetting:
-    """Return the setting that is an attribute of a module. The path may have dots, such as `backends.cudnn.benchmark` of torch."""
+    """Return the setting that is an attribute of a module.
+
+    The path may have dots, such as `backends.cudnn.benchmark` of torch.
+    """
     *above, last = path.split(".")
 
     def holder(module: Any) -> Any:
@@ -95,7 +102,10 @@ def _set_precision(module: Any, before: tuple[Any, ...]) -> None:
 
 
 def _stack_size(module: Any) -> int:
-    """Return the stack size of new threads. Reading it with `stack_size()` also resets it to 0, so this function sets it again."""
+    """Return the stack size of new threads.
+
+    Reading it with `stack_size()` also resets it to 0, so this function sets it again.
+    """
     size: int = module.stack_size()
     module.stack_size(size)
     return size

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
-# torch has an exception for a full GPU. It and LightGBM say the first text, XGBoost says one of the next two, and CatBoost the last one.
+# torch has an exception for a full GPU. It and LightGBM say the first text, XGBoost says one of the
+# next two, and CatBoost the last one.
 _CLASS = ("torch", "OutOfMemoryError")
 _SAYS = re.compile(
-    r"\bCUDA\b.{0,20}out of memory|cudaErrorMemoryAllocation|Memory allocation error on worker|Out of memory\. Requested",
+    r"\bCUDA\b.{0,20}out of memory|cudaErrorMemoryAllocation|Memory allocation error on "
+    r"worker|Out of memory\. Requested",
     re.IGNORECASE,
 )
 
@@ -24,7 +26,8 @@ def explain(error: BaseException) -> str | None:
     if not _is_full_gpu(error):
         return None
     return (
-        "space.scaling.resources_per_worker: the memory of the GPU is full; use smaller values for the dimensions that need memory, such "
+        "space.scaling.resources_per_worker: the memory of the GPU is full; use smaller values "
+        "for the dimensions that need memory, such "
         "as the batch size, or give each worker a larger part of a GPU with `GPU`"
     )
 

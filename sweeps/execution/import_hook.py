@@ -9,7 +9,9 @@ from typing import Any
 
 
 class ImportHook(MetaPathFinder):
-    """Import hook for `sys.meta_path` that calls a function after the first import of a module. The hook then removes itself.
+    """Import hook for `sys.meta_path` that calls a function after the first import of a module.
+
+    The hook then removes itself.
 
     Args:
         module: Name of the module.

@@ -1,7 +1,7 @@
 """Reset a worker's process after each trial, so that a trial cannot affect later trials, and decide when the worker must be closed.
 
-Two kinds of state cannot be reset. The globals of the user's own modules stay, because a module is imported once. State inside a C
-library stays if Python cannot read this state.
+Two kinds of state cannot be reset. The globals of the user's own modules stay, because a module is
+imported once. State inside a C library stays if Python cannot read this state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from sweeps.core.processes import working_directory
 from sweeps.execution import child_processes, leaked_threads
 from sweeps.execution.global_settings import GLOBAL_SETTINGS, UNKNOWN
 
-# Public functions and classes of these modules are restored if a loop has replaced them. Names with other values are not restored.
+# Public functions and classes of these modules are restored if a loop has replaced them. Names with
+# other values are not restored.
 PATCHED = (
     *(
         "json",
@@ -54,11 +55,14 @@ TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 @dataclass
 class ResetResult:
-    """Result of resetting a process after a trial. `isolated` sets the attributes when the trial has ended.
+    """Result of resetting a process after a trial.
+
+    `isolated` sets the attributes when the trial has ended.
 
     Attributes:
         threads: Threads that the trial started and that are still running.
-        broken: Reason why the process could not be reset completely, so that the worker must be closed; None if the reset succeeded.
+        broken: Reason why the process could not be reset completely, so that the worker must be
+            closed; None if the reset succeeded.
     """
 
     threads: list[threading.Thread] = field(default_factory=list)
@@ -70,8 +74,9 @@ def isolated(mark: str = "") -> Iterator[ResetResult]:
     """Run a trial in the block, then reset the process to its state before the trial.
 
     Args:
-        mark: Value of an environment variable that marks the processes that the trial starts. After the block, processes with this mark are
-            killed; see `sweeps.execution.child_processes`. With "", these processes stay alive.
+        mark: Value of an environment variable that marks the processes that the trial starts. After
+            the block, processes with this mark are killed; see `sweeps.execution.child_processes`.
+            With "", these processes stay alive.
 
     Yields:
         The result of the reset. Its attributes are set after the block.
@@ -164,8 +169,10 @@ class _Scheduling:
 
     Attributes:
         nice: Niceness, from -20 to 19.
-        cpus: Numbers of the CPUs on which the thread may run; empty if the system does not report them.
-        policy: Scheduling policy, such as `os.SCHED_OTHER`, and priority; None if the system does not report them.
+        cpus: Numbers of the CPUs on which the thread may run; empty if the system does not report
+            them.
+        policy: Scheduling policy, such as `os.SCHED_OTHER`, and priority; None if the system does
+            not report them.
     """
 
     nice: int
@@ -189,7 +196,10 @@ def _scheduling_of_threads() -> dict[int, _Scheduling]:
 
 
 def _restore_scheduling(before: dict[int, _Scheduling]) -> str | None:
-    """Restore the process's CPU scheduling. If the system does not allow this, return the reason as text; else return None."""
+    """Restore the process's CPU scheduling.
+
+    If the system does not allow this, return the reason as text; else return None.
+    """
     try:
         for tid, was in before.items():
             now = _scheduling_of(tid)
@@ -200,12 +210,18 @@ def _restore_scheduling(before: dict[int, _Scheduling]) -> str | None:
             if now.cpus != was.cpus:
                 os.sched_setaffinity(tid, was.cpus)
     except OSError as e:
-        return f"the training loop changed how the process is scheduled, and sweeps cannot undo this change: {e.strerror}"
+        return (
+            "the training loop changed how the process is scheduled, and sweeps cannot undo this "
+            f"change: {e.strerror}"
+        )
     return None
 
 
 def _umask() -> int:
-    """Return the umask. The umask is read from `/proc` if possible, because `os.umask` changes the umask for a moment."""
+    """Return the umask.
+
+    The umask is read from `/proc` if possible, because `os.umask` changes the umask for a moment.
+    """
     with contextlib.suppress(OSError, StopIteration), open("/proc/self/status") as status:
         return int(next(line for line in status if line.startswith("Umask:")).split()[1], 8)
     mask = os.umask(0)
@@ -224,13 +240,19 @@ def _limits() -> dict[int, tuple[int, int]]:
 
 
 def _put_back_limits(before: dict[int, tuple[int, int]]) -> str | None:
-    """Restore the resource limits. If the system does not allow this, return the reason as text; else return None."""
+    """Restore the resource limits.
+
+    If the system does not allow this, return the reason as text; else return None.
+    """
     for which, limits in before.items():
         if resource.getrlimit(which) != limits:
             try:
                 resource.setrlimit(which, limits)
             except (OSError, ValueError) as e:
-                return f"the training loop lowered a resource limit of the process, and sweeps cannot undo this change: {e}"
+                return (
+                    "the training loop lowered a resource limit of the process, and sweeps "
+                    f"cannot undo this change: {e}"
+                )
     return None
 
 
@@ -245,13 +267,15 @@ def _put_back_handlers(before: dict[Any, Any]) -> str | None:
     """Restore the handlers of signals.
 
     Returns:
-        A message if the loop has replaced a handler that C code had set, because Python cannot restore such a handler; else None.
+        A message if the loop has replaced a handler that C code had set, because Python cannot
+        restore such a handler; else None.
     """
     for number, handler in before.items():
         if signal.getsignal(number) is not handler:
             if handler is None:
                 return (
-                    f"the training loop replaced the handler of {signal.Signals(number).name} that a C library had set, and "
+                    f"the training loop replaced the handler of {signal.Signals(number).name} "
+                    "that a C library had set, and "
                     "sweeps cannot restore it"
                 )
             signal.signal(number, handler)
@@ -270,8 +294,9 @@ def _functions() -> dict[str, dict[str, Any]]:
 def _put_back_functions(before: dict[str, dict[str, Any]], modules: dict[str, Any]) -> None:
     """Restore the public functions and classes that a loop has replaced.
 
-    A replacement stays if an installed package made it and the trial was the first to import modules of this package. Packages such as
-    torch and Lightning replace functions when they are imported, and need these replacements in later trials too.
+    A replacement stays if an installed package made it and the trial was the first to import
+    modules of this package. Packages such as torch and Lightning replace functions when they are
+    imported, and need these replacements in later trials too.
 
     Args:
         before: Namespace of each module before the trial, by module name.
@@ -304,7 +329,10 @@ def _package(value: Any) -> str:
 
 
 def _put_back_modules(before: dict[str, Any]) -> None:
-    """Undo each `sys.modules[name] = None` of a loop. Such an entry makes the import of the module fail."""
+    """Undo each `sys.modules[name] = None` of a loop.
+
+    Such an entry makes the import of the module fail.
+    """
     for name in [name for name, module in sys.modules.items() if module is None]:
         if name not in before:
             del sys.modules[name]
@@ -313,7 +341,10 @@ def _put_back_modules(before: dict[str, Any]) -> None:
 
 
 def _put_back_finders(before: list[Any]) -> None:
-    """Restore the import finders in `sys.meta_path`. Finders of installed packages stay, because packages such as `six` need them later."""
+    """Restore the import finders in `sys.meta_path`.
+
+    Finders of installed packages stay, because packages such as `six` need them later.
+    """
     stay = [
         f
         for f in sys.meta_path
@@ -388,7 +419,11 @@ def _loggers() -> dict[str, _Logger]:
 
 
 def _put_back_loggers(before: dict[str, _Logger]) -> None:
-    """Restore all loggers. A logger that is new since the trial started keeps its settings if it belongs to an installed package."""
+    """Restore all loggers.
+
+    A logger that is new since the trial started keeps its settings if it belongs to an installed
+    package.
+    """
     for name, log in [("", logging.getLogger()), *logging.Logger.manager.loggerDict.items()]:
         if not isinstance(log, logging.Logger):
             continue
@@ -456,7 +491,8 @@ def group_of_one(gpu: bool) -> frozenset[Any]:
 def destroy_groups(own: frozenset[Any]) -> None:
     """Destroy the process groups of `torch.distributed` that loops have created.
 
-    Call this function only after every rank has ended the trial. Otherwise, a peer that is still creating the same group gets an error.
+    Call this function only after every rank has ended the trial. Otherwise, a peer that is still
+    creating the same group gets an error.
 
     Args:
         own: Process groups that the backend has created to connect the gang. They stay.
@@ -473,7 +509,10 @@ def uses_cuda() -> bool:
 
 
 def empty_cuda() -> None:
-    """Release the GPU memory that torch caches, and reset torch's peak statistics. Do nothing if torch has not initialized CUDA."""
+    """Release the GPU memory that torch caches, and reset torch's peak statistics.
+
+    Do nothing if torch has not initialized CUDA.
+    """
     if uses_cuda():
         torch = sys.modules["torch"]
         torch.cuda.empty_cache()

@@ -1,6 +1,7 @@
 """Find threads that a training loop has left running, and decide whether they run the user's code.
 
-Python cannot stop a thread. If the thread runs the user's code, it could affect the next trial, so the worker is closed.
+Python cannot stop a thread. If the thread runs the user's code, it could affect the next trial, so
+the worker is closed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def describe_first(threads: Iterable[threading.Thread]) -> str | None:
 
     Return None if there is no such thread.
 
-    A thread that runs only a library's code, such as the monitor of a progress bar, is ignored, because it does nothing for the trial.
+    A thread that runs only a library's code, such as the monitor of a progress bar, is ignored,
+    because it does nothing for the trial.
     """
     until = time.monotonic() + END_WITHIN
     for thread in threads:
@@ -51,7 +53,8 @@ def describe_first(threads: Iterable[threading.Thread]) -> str | None:
 def user_code_position(thread: threading.Thread) -> str | None:
     """Return a text that says where a thread runs the user's code, or which of the user's functions the thread will call.
 
-    The text is "at FILE:LINE" or "with the function at FILE:LINE". Return None if the thread runs only libraries' code.
+    The text is "at FILE:LINE" or "with the function at FILE:LINE". Return None if the thread runs
+    only libraries' code.
     """
     frame: FrameType | None = sys._current_frames().get(thread.ident or 0)
     while frame is not None:

@@ -21,7 +21,8 @@ from sweeps.execution.ray_errors import in_a_line
 
 log = logging.getLogger(__name__)
 
-# Time limits for the start of Ray's processes in the first and the second try, in seconds. A busy machine may need the second limit.
+# Time limits for the start of Ray's processes in the first and the second try, in seconds. A busy
+# machine may need the second limit.
 START_WITHIN = (30, 120)
 LOOK_EVERY = 1.0
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
@@ -50,7 +51,8 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
 
     Args:
         folder: The sweep's folder.
-        cpus: Number of CPUs for `ray.init`, which may be more than the machine has; see `cluster.RayConnection`.
+        cpus: Number of CPUs for `ray.init`, which may be more than the machine has; see
+            `cluster.RayConnection`.
         runtime_env: Runtime environment for `ray.init`; None for no runtime environment.
 
     Raises:
@@ -93,7 +95,8 @@ def start(folder: Path, cpus: int, runtime_env: Mapping[str, Any] | None = None)
 def _start_timeout(limit: float) -> Iterator[None]:
     """Within the `with` block, `ray.init` waits up to `limit` seconds for Ray's processes.
 
-    Ray has no option for the time that the raylet may take to start. So a private function of Ray is replaced.
+    Ray has no option for the time that the raylet may take to start. So a private function of Ray
+    is replaced.
     """
     from ray._private import services
 
@@ -124,8 +127,9 @@ def _start_timeout(limit: float) -> Iterator[None]:
 def minimal_processes() -> Iterator[None]:
     """Within the `with` block, `ray.init` starts only the processes of Ray that a sweep needs.
 
-    `ray.init` then starts neither the autoscaler's monitor, nor the monitor that sends workers' logs to the driver, nor the dashboard's
-    server. Each of these would be a Python process that imports Ray. The agent of the dashboard starts without web server and metrics.
+    `ray.init` then starts neither the autoscaler's monitor, nor the monitor that sends workers'
+    logs to the driver, nor the dashboard's server. Each of these would be a Python process that
+    imports Ray. The agent of the dashboard starts without web server and metrics.
     """
     from ray._private import utils
     from ray._private.node import Node
@@ -164,8 +168,8 @@ def _on_loopback() -> Iterator[None]:
 def _own_process_groups() -> Iterator[None]:
     """Within the `with` block, `ray.init` starts each process of Ray in a process group of its own.
 
-    A signal to the driver's process group, for example from `timeout`, then ends only the driver. If the signal ended Ray too, the driver
-    could not stop the sweep cleanly.
+    A signal to the driver's process group, for example from `timeout`, then ends only the driver.
+    If the signal ended Ray too, the driver could not stop the sweep cleanly.
     """
     from ray._private import services as starting
 
@@ -183,7 +187,10 @@ def _own_process_groups() -> Iterator[None]:
 
 
 def _resume_hint(folder: Path) -> str:
-    """Return the part of an error message that says how to resume the sweep. Return "" if the sweep has recorded nothing yet."""
+    """Return the part of an error message that says how to resume the sweep.
+
+    Return "" if the sweep has recorded nothing yet.
+    """
     return (
         f"; everything that was recorded is safe. To continue the sweep: {resume_command(folder)}"
         if (folder / "space.yaml").is_file()
@@ -192,7 +199,9 @@ def _resume_hint(folder: Path) -> str:
 
 
 class RayWatch(threading.Thread):
-    """Thread that ends this process when the Ray instance of the sweep has died. Ray itself would end this process only after a minute.
+    """Thread that ends this process when the Ray instance of the sweep has died.
+
+    Ray itself would end this process only after a minute.
 
     Args:
         folder: The sweep's folder. The ids of Ray's processes are recorded in this folder.
@@ -234,7 +243,10 @@ class RayWatch(threading.Thread):
 
 
 def _tracks(process: psutil.Process) -> bool:
-    """Return whether a process is the one that writes to MLflow. This process may outlive the driver; a resumed sweep waits for its end."""
+    """Return whether a process is the one that writes to MLflow.
+
+    This process may outlive the driver; a resumed sweep waits for its end.
+    """
     try:
         return any("sweeps.tracking.mlflow.tracker_process" in part for part in process.cmdline())
     except psutil.Error:

@@ -1,14 +1,16 @@
 """Direct a training loop's own MLflow calls to the run of its trial, and reset MLflow after each trial.
 
-MLflow calls the function `get_tracking_uri` to find the server to log to. This function reads an environment variable. At the first such
-call inside a trial, this module finds the trial's run and sets the variable. If a loop never uses MLflow, this module does not import
-MLflow.
+MLflow calls the function `get_tracking_uri` to find the server to log to. This function reads an
+environment variable. At the first such call inside a trial, this module finds the trial's run and
+sets the variable. If a loop never uses MLflow, this module does not import MLflow.
 
-The driver's MLflow tracker creates the run and writes the run's id to the file `MLFLOW_RUN` in the trial's folder. If the server does not
-answer in time, the loop logs to an SQLite file in the trial's folder. Only the sweep sets the run's status, end time and name. If a loop
-changes one of the three, the change is dropped.
+The driver's MLflow tracker creates the run and writes the run's id to the file `MLFLOW_RUN` in the
+trial's folder. If the server does not answer in time, the loop logs to an SQLite file in the
+trial's folder. Only the sweep sets the run's status, end time and name. If a loop changes one of
+the three, the change is dropped.
 
-All uses of MLflow's private parts are in this file. tests/execution/test_loop_mlflow.py shows what a new MLflow version breaks.
+All uses of MLflow's private parts are in this file. tests/execution/test_loop_mlflow.py shows what
+a new MLflow version breaks.
 """
 
 from __future__ import annotations
@@ -58,7 +60,10 @@ _last_wait_failed = False
 
 
 def watch() -> None:
-    """Patch MLflow in this process, now or when MLflow is imported. MLflow then logs to the run of the trial that this process runs."""
+    """Patch MLflow in this process, now or when MLflow is imported.
+
+    MLflow then logs to the run of the trial that this process runs.
+    """
     if FLUENT in sys.modules:
         _attach(sys.modules[FLUENT])
     elif not any(
@@ -69,12 +74,14 @@ def watch() -> None:
 
 @contextlib.contextmanager
 def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
-    """Within the block, MLflow logs to this run. Afterwards, end the runs that the loop left active and restore MLflow's settings.
+    """Within the block, MLflow logs to this run.
+
+    Afterwards, end the runs that the loop left active and restore MLflow's settings.
 
     Args:
         run: Run of the running trial.
-        keep: Whether to keep the changes that the block makes to MLflow's settings. True for the import of the user's module, because the
-            settings of the module apply to all trials.
+        keep: Whether to keep the changes that the block makes to MLflow's settings. True for the
+            import of the user's module, because the settings of the module apply to all trials.
     """
     global _current_run
     settings, status = _Settings(), "FINISHED"
@@ -99,7 +106,8 @@ def logged(run: TrialRun, keep: bool = False) -> Iterator[None]:
             Exception
         ) as e:  # A trial must not fail because MLflow's settings cannot be restored.
             run.say(
-                f"the settings of MLflow could not be restored after the trial: {type(e).__name__}: {e}"
+                "the settings of MLflow could not be restored after the trial: "
+                f"{type(e).__name__}: {e}"
             )
         finally:
             _current_run = None
@@ -109,8 +117,8 @@ class TrialRun:
     """The MLflow run that one rank of one trial logs to.
 
     Args:
-        tracking: The sweep's tracking URI. None in a rerun, and if the sweep does not use MLflow. In both cases, the loop logs to a file in
-            the trial's folder.
+        tracking: The sweep's tracking URI. None in a rerun, and if the sweep does not use MLflow.
+            In both cases, the loop logs to a file in the trial's folder.
         folder: The trial's folder.
         rank: Rank of this process.
 
@@ -118,8 +126,8 @@ class TrialRun:
         uri: Tracking URI that MLflow logs to; None before the loop's first MLflow call.
         id: Id of the run; None before the loop's first MLflow call.
         experiment: Id of the run's experiment; None before the loop's first MLflow call.
-        mirror: MLflow's store for the SQLite file to which the loop logs, and the id of the run in this store, if the server has stopped
-            answering; else None.
+        mirror: MLflow's store for the SQLite file to which the loop logs, and the id of the run in
+            this store, if the server has stopped answering; else None.
     """
 
     def __init__(self, tracking: str | None, folder: str | Path, rank: int):
@@ -135,7 +143,8 @@ class TrialRun:
     def connect(self) -> None:
         """Make MLflow log to the trial's run, or to an SQLite file in the trial's folder if the run cannot be reached.
 
-        Do nothing if an earlier call has done this already, or if the loop has set another tracking URI.
+        Do nothing if an earlier call has done this already, or if the loop has set another tracking
+        URI.
         """
         with self._lock:
             if (
@@ -190,13 +199,17 @@ class TrialRun:
         experiment = made.experiment_id if made else client.create_experiment("trial", artifacts)
         run = client.create_run(experiment, run_name=self.folder.name).info.run_id
         self.say(
-            f"the data that the loop logs to MLflow is written to {uri}; `mlflow ui --backend-store-uri {uri}` shows this data"
+            f"the data that the loop logs to MLflow is written to {uri}; `mlflow ui "
+            f"--backend-store-uri {uri}` shows this data"
         )
         return uri, experiment, run
 
     @property
     def logs_here(self) -> bool:
-        """True if the next `start_run` must use the trial's run. False if the loop has set another tracking URI or experiment."""
+        """True if the next `start_run` must use the trial's run.
+
+        False if the loop has set another tracking URI or experiment.
+        """
         from mlflow.tracking import fluent
         from mlflow.tracking._tracking_service import utils
 
@@ -211,13 +224,16 @@ class TrialRun:
     def forget_outer_run(self) -> None:
         """Remove the environment variable `MLFLOW_RUN_ID` if it still has the value that it had before the trial.
 
-        In this case, the variable names a run of the process that started the sweep, and not the trial's run.
+        In this case, the variable names a run of the process that started the sweep, and not the
+        trial's run.
         """
         if self._given[1] is not None and os.environ.get(RUN_ID) == self._given[1]:
             del os.environ[RUN_ID]
 
     def calls(self, name: str, plain: Callable[..., Any], given: dict[str, Any]) -> Any:
-        """Call a method of MLflow's store for this run. If the server does not answer, this call and later calls use the SQLite file.
+        """Call a method of MLflow's store for this run.
+
+        If the server does not answer, this call and later calls use the SQLite file.
 
         Args:
             name: Name of the method, one of `CALLS`.
@@ -263,8 +279,8 @@ class TrialRun:
     def _without_known(self, plain: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call that logs parameters, changed so that each parameter that the run already has keeps its value.
 
-        MLflow would reject the whole call for one such parameter. In a batch, the parameter is left out. In a call for one parameter, the
-        run's value replaces the new one.
+        MLflow would reject the whole call for one such parameter. In a batch, the parameter is left
+        out. In a call for one parameter, the run's value replaces the new one.
         """
         params = [given["param"]] if "param" in given else given.get("params") or ()
         if not params or self.mirror is not None:
@@ -289,7 +305,10 @@ class TrialRun:
         return self.id is not None and run_id in (self.id, self.mirror and self.mirror[1])
 
     def say(self, line: str) -> None:
-        """Write a line to the trial's log, unless it was written before. The line is logged even if the loop has replaced `sys.stderr`."""
+        """Write a line to the trial's log, unless it was written before.
+
+        The line is logged even if the loop has replaced `sys.stderr`.
+        """
         if line not in self._said:
             self._said.add(line)
             with contextlib.suppress(OSError):
@@ -305,11 +324,13 @@ def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, s
     Args:
         tracking: The sweep's tracking URI.
         folder: The trial's folder, to which the tracker writes the run's id.
-        say: Function that writes a line to the trial's log. It is called with the reason if no run is found.
+        say: Function that writes a line to the trial's log. It is called with the reason if no run
+            is found.
 
     Returns:
-        A dict with `run_id` and `experiment_id`. None if the server does not answer in time, if the tracker does not create the run in
-        time, or if the tracking URI names an SQLite file that is not on this node.
+        A dict with `run_id` and `experiment_id`. None if the server does not answer in time, if the
+        tracker does not create the run in time, or if the tracking URI names an SQLite file that is
+        not on this node.
     """
     global _last_wait_failed
     within, made_within = (
@@ -337,7 +358,8 @@ def find(tracking: str, folder: Path, say: Callable[[str], None]) -> dict[str, s
         found = None
     elif found is None:
         say(
-            f"MLflow at {shown} {'has no run of this trial' if reachable else 'does not answer'} after {time.monotonic() - began:.0f} s"
+            f"MLflow at {shown} {'has no run of this trial' if reachable else 'does not answer'} "
+            f"after {time.monotonic() - began:.0f} s"
         )
     _last_wait_failed = found is None
     return found
@@ -374,7 +396,8 @@ def answers(tracking: str, within: float) -> bool:
     """Return whether a tracking server answers.
 
     Args:
-        tracking: Tracking URI. If it names a file, or has a scheme that is not in `PORTS`, the result is always True.
+        tracking: Tracking URI. If it names a file, or has a scheme that is not in `PORTS`, the
+            result is always True.
         within: Timeout in seconds.
     """
     parts = urllib.parse.urlsplit(tracking)
@@ -400,7 +423,9 @@ def answers(tracking: str, within: float) -> bool:
 
 
 def _attach(fluent: Any) -> None:
-    """Patch MLflow's fluent API, so that loops log to their trial's run. Do nothing if it is patched already.
+    """Patch MLflow's fluent API, so that loops log to their trial's run.
+
+    Do nothing if it is patched already.
 
     Args:
         fluent: Module of the fluent API.
@@ -423,7 +448,10 @@ def _attach(fluent: Any) -> None:
 
     @functools.wraps(start)
     def start_run(*args: Any, **kwargs: Any) -> Any:
-        """Replacement of MLflow's `start_run`. It makes the trial's run active. With `nested`, it starts a child of the trial's run."""
+        """Replacement of MLflow's `start_run`. It makes the trial's run active.
+
+        With `nested`, it starts a child of the trial's run.
+        """
         given, run = dict(signature.bind(*args, **kwargs).arguments), _current_run
         if run is not None:
             run.forget_outer_run()
@@ -450,7 +478,8 @@ def _attach(fluent: Any) -> None:
 def _guard(store: Any) -> None:
     """Patch an MLflow store, so that a loop cannot change the status, end time and name of the trial's run.
 
-    If the store's server stops answering, calls for the trial's run use an SQLite file instead; see `TrialRun.calls`.
+    If the store's server stops answering, calls for the trial's run use an SQLite file instead; see
+    `TrialRun.calls`.
     """
     if hasattr(
         store, "_sweeps_guards"
@@ -481,7 +510,9 @@ def _guarded(store: Any, name: str) -> Callable[..., Any]:
 
 
 def _end_runs(fluent: Any, run: TrialRun, status: str) -> None:
-    """End the runs that a loop has left active in any thread. The trial's run on the server stays active, because the sweep will end it.
+    """End the runs that a loop has left active in any thread.
+
+    The trial's run on the server stays active, because the sweep will end it.
 
     Args:
         fluent: Module of MLflow's fluent API.

@@ -1,7 +1,8 @@
 """One run of the training loop in a trial that runs its loop several times.
 
-A trial runs its loop once for each fold of a cross-validation, and once for each part of the train rows if the scheduler counts rows. The
-loop's own reports stay in this process. After each run, the trial sends one report.
+A trial runs its loop once for each fold of a cross-validation, and once for each part of the train
+rows if the scheduler counts rows. The loop's own reports stay in this process. After each run, the
+trial sends one report.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class LoopRun:
 
     Attributes:
         name, folder, ranks, job: See `TrialSession`.
-        assignment: The attempt, without a checkpoint, because the loop starts from scratch in each run.
+        assignment: The attempt, without a checkpoint, because the loop starts from scratch in each
+            run.
         metrics: Metrics of each report of the loop in this run, by the loop's step.
     """
 

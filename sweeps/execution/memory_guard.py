@@ -1,7 +1,8 @@
 """When this machine runs low on memory, kill the worker that holds the most memory, before the kernel kills any process.
 
-This module replaces Ray's own monitor, which kills the process that has started its task most recently. This process may be the pool,
-which holds little memory. If the pool dies, all trials are interrupted.
+This module replaces Ray's own monitor, which kills the process that has started its task most
+recently. This process may be the pool, which holds little memory. If the pool dies, all trials are
+interrupted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import psutil
 
 log = logging.getLogger(__name__)
 
-# Environment variables of Ray's monitor. If a sweep starts Ray, MONITOR is "0", and Ray runs without this monitor.
+# Environment variables of Ray's monitor. If a sweep starts Ray, MONITOR is "0", and Ray runs
+# without this monitor.
 MONITOR, THRESHOLD = "RAY_memory_monitor_refresh_ms", "RAY_memory_usage_threshold"
 DEFAULT_THRESHOLD = 0.95
 LOOK_EVERY = 0.25  # Seconds between two checks.
@@ -24,7 +26,9 @@ RANKS = ("ray::Worker",)
 
 
 def victim(used: int, total: int, threshold: float, held: dict[int, int]) -> int | None:
-    """Return the id of the process to kill: the one that holds the most memory. Return None if memory is not low or `held` is empty.
+    """Return the id of the process to kill: the one that holds the most memory.
+
+    Return None if memory is not low or `held` is empty.
 
     Args:
         used: Used memory of the machine in bytes.
@@ -70,7 +74,8 @@ class Guard:
             )  # The ranks are children of the raylet, like the pool.
             if (pid := victim(used, total, self.threshold, held)) is not None:
                 log.warning(
-                    "memory is low (%.1f of %.1f GB are used), so process %d is killed, which uses %.1f GB",
+                    "memory is low (%.1f of %.1f GB are used), so process %d is killed, which "
+                    "uses %.1f GB",
                     used / 1e9,
                     total / 1e9,
                     pid,

@@ -15,46 +15,66 @@ from sweeps.data.streaming.settings import StreamSettings
 
 @dataclass(frozen=True)
 class Job:
-    """Settings that all trials of a sweep share. Each worker receives these settings when it starts, and with each trial.
+    """Settings that all trials of a sweep share.
+
+    Each worker receives these settings when it starts, and with each trial.
 
     Attributes:
-        sweep: Name of the sweep. `get_experiment_name()` returns this name, followed by the trial's id.
+        sweep: Name of the sweep. `get_experiment_name()` returns this name, followed by the trial's
+            id.
         loop: Reference to the training loop, of the form `module:attr`.
-        backend: Name of Ray Train's backend that connects the workers of a gang, such as "torch" or "xgboost".
+        backend: Name of Ray Train's backend that connects the workers of a gang, such as "torch" or
+            "xgboost".
         roots: Folders that each worker adds to `sys.path`, to import the user's modules.
-        metric: Metric of the main objective. Schedulers compare its values. None if there is no main objective.
+        metric: Metric of the main objective. Schedulers compare its values. None if there is no
+            main objective.
         goal: "minimize" or "maximize", for `metric`.
         constraints: The constraints on metrics that loops report.
         goals: Maps each objective that loops report to "minimize" or "maximize".
-        asked: Metrics that loops must report: the metrics of all objectives and constraints. Costs are left out, because sweeps measures
-            them itself.
+        asked: Metrics that loops must report: the metrics of all objectives and constraints. Costs
+            are left out, because sweeps measures them itself.
         max_t: Step at which every trial ends; None for no limit.
-        sweep_max_t: Step at which the scheduler of the sweep ends every trial. It differs from `max_t` when a trial is trained again. None
-            for no limit, for a cross-validation, whose steps are folds, and for a scheduler that counts rows.
+        sweep_max_t: Step at which the scheduler of the sweep ends every trial. It differs from
+            `max_t` when a trial is trained again. None for no limit, for a cross-validation, whose
+            steps are folds, and for a scheduler that counts rows.
         rungs: Steps at which a loop waits for the driver's decision.
-        trial_timeout: Seconds that a trial may spend on workers, over all attempts; None for no limit.
-        required_steps: Steps that a loop must report; see `Current.required_steps`. They stay the same when a trial runs again without
-            rungs.
-        milestones: Steps at which the scheduler needs a checkpoint; empty if it needs none. At such a step, the pool asks the driver only
-            after every rank has reported and stored its checkpoint.
-        takes_turns: Whether a trial that continues from a milestone first gives its workers to trials that wait for workers, as under PBT.
-        keep_last: Whether the result of a trial is the model of its last step. Otherwise it is the model with the best value of `metric`.
-        retry_on: Failures after which a trial is tried again: "lost" for the loss of a worker, and names of exception classes.
-        tracking: Tracking URI of the MLflow server on which each trial has a run; None if trials have no runs.
-        keep_latest: Number of latest checkpoints that a running trial keeps in addition to its best checkpoint, at least 1.
-        reuse: "never" closes the workers after each trial; "auto" keeps the workers for other trials.
-        report_timeout: The trial fails if a rank does not report for this many seconds; None for no limit.
-        heartbeat_timeout: The pool treats a worker as lost if it sends no heartbeat for this many seconds.
+        trial_timeout: Seconds that a trial may spend on workers, over all attempts; None for no
+            limit.
+        required_steps: Steps that a loop must report; see `Current.required_steps`. They stay the
+            same when a trial runs again without rungs.
+        milestones: Steps at which the scheduler needs a checkpoint; empty if it needs none. At such
+            a step, the pool asks the driver only after every rank has reported and stored its
+            checkpoint.
+        takes_turns: Whether a trial that continues from a milestone first gives its workers to
+            trials that wait for workers, as under PBT.
+        keep_last: Whether the result of a trial is the model of its last step. Otherwise it is the
+            model with the best value of `metric`.
+        retry_on: Failures after which a trial is tried again: "lost" for the loss of a worker, and
+            names of exception classes.
+        tracking: Tracking URI of the MLflow server on which each trial has a run; None if trials
+            have no runs.
+        keep_latest: Number of latest checkpoints that a running trial keeps in addition to its best
+            checkpoint, at least 1.
+        reuse: "never" closes the workers after each trial; "auto" keeps the workers for other
+            trials.
+        report_timeout: The trial fails if a rank does not report for this many seconds; None for no
+            limit.
+        heartbeat_timeout: The pool treats a worker as lost if it sends no heartbeat for this many
+            seconds.
         options: Options of the trainer, which the loop gets as `Current.options`.
-        folds: Number of folds of a cross-validation: the loop runs once for each fold, and each fold is one step of the trial. 0 without a
-            cross-validation.
-        references: References to the user's code in `options`. Their modules are imported with the loop.
+        folds: Number of folds of a cross-validation: the loop runs once for each fold, and each
+            fold is one step of the trial. 0 without a cross-validation.
+        references: References to the user's code in `options`. Their modules are imported with the
+            loop.
         environment: Environment variables that a worker sets before it imports the loop.
-        stream: Settings of Ray Data if the data is streamed (`data.ingest: stream`). None if the data is in memory.
+        stream: Settings of Ray Data if the data is streamed (`data.ingest: stream`). None if the
+            data is in memory.
         store: Address of the store for checkpoints; None if they are stored in the trials' folders.
-        secrets: Environment variables with which every process of the sweep reaches S3-compatible storage.
+        secrets: Environment variables with which every process of the sweep reaches S3-compatible
+            storage.
         secret_names: Names of the environment variables of workers whose values are secrets.
-        threads: Threads of a worker that runs alone on a machine, if they are more than the CPUs of its shape; else 1.
+        threads: Threads of a worker that runs alone on a machine, if they are more than the CPUs of
+            its shape; else 1.
     """
 
     sweep: str
@@ -102,8 +122,10 @@ class Silence:
 
     Attributes:
         rank: The rank.
-        seconds: Seconds since the latest report of the rank, or since the start of the attempt if the rank has not reported.
-        stack: Stack of the loop's thread, in the format of a traceback; "" if the process did not send its stack.
+        seconds: Seconds since the latest report of the rank, or since the start of the attempt if
+            the rank has not reported.
+        stack: Stack of the loop's thread, in the format of a traceback; "" if the process did not
+            send its stack.
     """
 
     rank: int
@@ -121,11 +143,14 @@ class Silence:
 
 @dataclass(frozen=True)
 class Labels:
-    """Description of the label. All attributes are None until the data is read. If the data has no label, they stay None.
+    """Description of the label. All attributes are None until the data is read.
+
+    If the data has no label, they stay None.
 
     Attributes:
         label: Name of the label column, or a tuple of the names of several columns.
-        task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or "multioutput".
+        task: "binary", "multiclass" or "regression"; for several columns, "multilabel" or
+            "multioutput".
         classes: Values of the label in a classification of one column; else None.
     """
 
@@ -141,11 +166,13 @@ class ResumeState:
     Attributes:
         attempts: Number of attempts that were started.
         curve: Step of each report, and the report's metrics that decide which step is the best.
-        checkpoint: Latest checkpoint, from which the trial resumes. None if the trial starts from scratch.
+        checkpoint: Latest checkpoint, from which the trial resumes. None if the trial starts from
+            scratch.
         best: Checkpoint with the best model; None without checkpoints.
         seconds: Seconds that the trial's attempts took on workers.
         worker_seconds: Sum of the seconds over all workers: ten seconds on two workers are 20.
-        sizes: Each number of workers that an elastic trial has had, with the step at which it began.
+        sizes: Each number of workers that an elastic trial has had, with the step at which it
+            began.
     """
 
     attempts: int = 0
@@ -162,15 +189,20 @@ class Data:
     """Data that a gang reads, after the trial's preprocessing steps.
 
     Attributes:
-        shards: Maps each dataset name to references to materialized Ray Datasets: one for each rank, or a single one for all ranks.
-        check: Ray's reference to the DataFrame that a loop gets as `Current.check`; None if the space names no data.
-        whole: Whether `train` is a single dataset with all rows, from which each rank takes its part.
+        shards: Maps each dataset name to references to materialized Ray Datasets: one for each
+            rank, or a single one for all ranks.
+        check: Ray's reference to the DataFrame that a loop gets as `Current.check`; None if the
+            space names no data.
+        whole: Whether `train` is a single dataset with all rows, from which each rank takes its
+            part.
         folds: Data of each fold of a cross-validation. () without a cross-validation.
-        parts: If the scheduler counts rows, the data of each step below `max_t`, whose `train` has a part of the rows. Otherwise {}.
+        parts: If the scheduler counts rows, the data of each step below `max_t`, whose `train` has
+            a part of the rows. Otherwise {}.
         rows: Number of rows of `train` on all ranks together; 0 if the number is unknown.
-        weight: The column of `train` with the weights of the rows. None if the rows have no weights.
-        stream: Whether the datasets are lazy. Each dataset then has a single reference, and the ranks read `train` through a split
-            coordinator.
+        weight: The column of `train` with the weights of the rows. None if the rows have no
+            weights.
+        stream: Whether the datasets are lazy. Each dataset then has a single reference, and the
+            ranks read `train` through a split coordinator.
     """
 
     shards: dict[str, tuple[Any, ...]]
@@ -185,7 +217,9 @@ class Data:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Place of a worker in a gang: its ranks, as `ray.train.get_context()` returns them. The defaults describe a gang of one worker.
+    """Place of a worker in a gang: its ranks, as `ray.train.get_context()` returns them.
+
+    The defaults describe a gang of one worker.
 
     Attributes:
         rank: Rank in the gang.
@@ -226,18 +260,21 @@ class Assignment:
         attempt: Number of the attempt, starting with 1.
         ranks: Place of the worker in the gang.
         folder: Folder for checkpoints and logs of the trial.
-        data_key: Key of the rank's part of the prepared data. The key contains the number of ranks and the rank.
-        cached: Keys of the data that the worker must keep cached, including `data_key`. The worker deletes all other cached data.
+        data_key: Key of the rank's part of the prepared data. The key contains the number of ranks
+            and the rank.
+        cached: Keys of the data that the worker must keep cached, including `data_key`. The worker
+            deletes all other cached data.
         labels: Description of the label column.
         data: The prepared data; None if the worker caches this data already.
         checkpoint: Checkpoint to continue from; None to start from scratch.
         seconds: Seconds that earlier attempts spent on workers.
-        asks: Whether the gang may change its size in this attempt. If so, each rank asks the pool whether to continue: at its first report,
-            and at the steps that the pool's answers name.
+        asks: Whether the gang may change its size in this attempt. If so, each rank asks the pool
+            whether to continue: at its first report, and at the steps that the pool's answers name.
         checkpoint_at: Steps at which the loop must store a checkpoint.
-        row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on more train rows. Otherwise ().
-        job: The settings of the trial, which differ from those of earlier trials if the trial is trained again after the search. None to
-            keep the worker's settings.
+        row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on more
+            train rows. Otherwise ().
+        job: The settings of the trial, which differ from those of earlier trials if the trial is
+            trained again after the search. None to keep the worker's settings.
     """
 
     trial: Trial
@@ -286,13 +323,17 @@ class Ended:
         rank: The rank.
         state: COMPLETE, PRUNED (stopped at a rung) or FAIL.
         error: Traceback of the exception that the loop raised, if the state is FAIL; else None.
-        broken: Reason why the process cannot run another trial; None if the process can run another trial.
+        broken: Reason why the process cannot run another trial; None if the process can run another
+            trial.
         disconnected: Whether the loop destroyed the gang's process group.
         reports: Number of reports in this attempt.
-        refused: Key of the wrong value and description of the problem, if a value in the space file made the trial fail; else None.
-        final: Metrics of the finished model, which the loop passed to `Current.report_final`; empty without such a call.
+        refused: Key of the wrong value and description of the problem, if a value in the space file
+            made the trial fail; else None.
+        final: Metrics of the finished model, which the loop passed to `Current.report_final`; empty
+            without such a call.
         retry: Whether `limits.retry_on` names the exception that the loop raised.
-        update: Reports and checkpoints that the pool has not acknowledged; None if they are unknown.
+        update: Reports and checkpoints that the pool has not acknowledged; None if they are
+            unknown.
     """
 
     rank: int
@@ -315,15 +356,20 @@ class Progress:
         reports: New reports, in order.
         checkpoint: Latest complete checkpoint if the driver has not received it yet; else None.
         best: Checkpoint with the best model so far; None without checkpoints.
-        rung: Step at which the loop waits for the driver's decision. None if the loop does not wait, or if the driver already knows this.
-        state: State in which the trial has ended; RUNNING if it was interrupted. None while the trial runs.
+        rung: Step at which the loop waits for the driver's decision. None if the loop does not
+            wait, or if the driver already knows this.
+        state: State in which the trial has ended; RUNNING if it was interrupted. None while the
+            trial runs.
         error: Error text of a failed trial, such as its traceback; else None.
-        refused: Key of the wrong value and description of the problem, if a value in the space file made the trial fail; else None.
-        final: Metrics of the finished model, which the loop passed to `Current.report_final`; empty without such a call.
+        refused: Key of the wrong value and description of the problem, if a value in the space file
+            made the trial fail; else None.
+        final: Metrics of the finished model, which the loop passed to `Current.report_final`; empty
+            without such a call.
         attempts: Number of attempts that were started so far.
         seconds: Seconds that all attempts of the trial have spent on workers so far.
         worker_seconds: Sum of these seconds over all workers: ten seconds on two workers are 20.
-        sizes: Each number of workers that an elastic trial has had, with the step at which it began; empty for other trials.
+        sizes: Each number of workers that an elastic trial has had, with the step at which it
+            began; empty for other trials.
     """
 
     reports: tuple[Report, ...] = ()
@@ -351,20 +397,23 @@ class Stage(enum.Enum):
 
 @dataclass(frozen=True)
 class Usage:
-    """Resources in use, and the stage of each active trial (see `Stage`). The pool sends this object to the driver.
+    """Resources in use, and the stage of each active trial (see `Stage`).
+
+    The pool sends this object to the driver.
 
     Attributes:
         total: All resources of the cluster.
         busy: Resources that trials and fits hold.
         warm: Resources that idle workers and closing workers hold.
         fits: Number of fits of preprocessing chains that succeeded.
-        stages: Maps the id of each active trial to its stage, and to the step at which the trial waits for a decision (None if the trial
-            does not wait).
-        worker_seconds: Maps the id of each active trial to the sum of the seconds over its workers: ten seconds on two workers are 20.
-        silent: Maps the id of an active trial to a text about the ranks that have not reported for a long time. Trials without such ranks
-            have no entry.
-        missing: Trials that do not fit on the cluster. Maps each trial's id to a text that says for which nodes the trial waits, and since
-            when.
+        stages: Maps the id of each active trial to its stage, and to the step at which the trial
+            waits for a decision (None if the trial does not wait).
+        worker_seconds: Maps the id of each active trial to the sum of the seconds over its workers:
+            ten seconds on two workers are 20.
+        silent: Maps the id of an active trial to a text about the ranks that have not reported for
+            a long time. Trials without such ranks have no entry.
+        missing: Trials that do not fit on the cluster. Maps each trial's id to a text that says for
+            which nodes the trial waits, and since when.
         nodes: Host and address of each living node, by the node's id.
     """
 

@@ -14,7 +14,9 @@ QUOTED = 100
 
 
 def flatten(metrics: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the metrics without nested dicts. The name of a nested metric is the path of its keys, joined by dots.
+    """Return the metrics without nested dicts.
+
+    The name of a nested metric is the path of its keys, joined by dots.
 
     Args:
         metrics: Metrics, which may be in nested dicts.
@@ -34,7 +36,10 @@ def flatten(metrics: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def numeric(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics that are numbers, as floats. NumPy scalars and tensors with one element are numbers. Booleans are not numbers."""
+    """Return the metrics that are numbers, as floats.
+
+    NumPy scalars and tensors with one element are numbers. Booleans are not numbers.
+    """
     numbers = {}
     for name, value in metrics.items():
         if isinstance(value, bool) or not hasattr(value, "__float__"):
@@ -64,7 +69,8 @@ def quote(value: Any) -> str:
     """Return the `repr` of a value for an error message, cut to `QUOTED` characters."""
     try:
         text = repr(value)
-    except Exception as e:  # Python refuses to print integers of more than 4,300 digits, and a user's `__repr__` may raise.
+    # Python refuses to print integers of more than 4,300 digits, and a user's `__repr__` may raise.
+    except Exception as e:
         text = f"a {type(value).__name__} that cannot be shown ({type(e).__name__})"
     text = hide_known(text)  # before a secret is cut
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."

@@ -19,7 +19,8 @@ def explain(error: BaseException, shards: Mapping[str, Any], steps: Iterable[Any
         steps: Preprocessing steps of the trial.
 
     Returns:
-        The line. None if the error does not mention missing values, or if no shard has missing values.
+        The line. None if the error does not mention missing values, or if no shard has missing
+        values.
     """
     if not _SAYS.search(str(error)):
         return None
@@ -40,7 +41,10 @@ def explain(error: BaseException, shards: Mapping[str, Any], steps: Iterable[Any
         for name, columns in missing.items()
     )
     if any(step.name == "OrdinalEncoder" for step in steps) and "train" not in missing:
-        way = f"`OrdinalEncoder` turns a category that the train split does not have into a missing value; write {UNSEEN}"
+        way = (
+            "`OrdinalEncoder` turns a category that the train split does not have into a missing "
+            f"value; write {UNSEEN}"
+        )
     else:
         way = f"add `SimpleImputer` to `space.preprocessor`; for categories, write {UNSEEN}"
     return f"space.preprocessor: the preprocessor leaves missing values in {where}; {way}"

@@ -1,7 +1,8 @@
 """The pool: an actor that owns all workers, runs each trial on a gang, and passes messages between the driver and the ranks.
 
-Ray restarts the pool if its process is lost. The workers die with the pool, because Ray ends all actors that a dead process has started.
-The driver then sends the recorded state of each running trial (`ResumeState`), and the trials continue from their checkpoints.
+Ray restarts the pool if its process is lost. The workers die with the pool, because Ray ends all
+actors that a dead process has started. The driver then sends the recorded state of each running
+trial (`ResumeState`), and the trials continue from their checkpoints.
 """
 
 from __future__ import annotations
@@ -50,23 +51,30 @@ log = logging.getLogger(__name__)
 
 # If a trial has new reports, the driver gets an answer after this time at the latest, in seconds.
 PROGRESS_EVERY = 1.0
-# `advance` waits this long for the driver's `start` of the same trial, in seconds. After a restart of the pool, Ray repeats calls
-# before the driver has started the trials again.
+# `advance` waits this long for the driver's `start` of the same trial, in seconds. After a restart
+# of the pool, Ray repeats calls before the driver has started the trials again.
 START_WITHIN = 60.0
-# At the end of a sweep, longest wait for ranks that were told to stop, in seconds. The trainer `command` gives a script ten seconds.
+# At the end of a sweep, longest wait for ranks that were told to stop, in seconds. The trainer
+# `command` gives a script ten seconds.
 STOP_WITHIN = 15.0
 
 
 class _Pool:
-    """Actor that owns all workers and runs the trials. All methods run on one event loop, and no method blocks this loop.
+    """Actor that owns all workers and runs the trials.
+
+    All methods run on one event loop, and no method blocks this loop.
 
     Args:
         job: Settings that all trials of the sweep share.
-        resources: Resources that the sweep may use on the single machine on which it has started Ray. None on a running cluster: the sweep
-            then uses the resources of the cluster's nodes.
-        max_failures: Largest number of failed attempts with which a trial is still retried (`limits.max_failures`).
-        parked: Number of CPUs that idle workers may hold in addition to the machine's CPUs; see `allocation.Cluster`.
-        limit: Amounts of some resources that the sweep may hold on all nodes together; None for no limit.
+        resources: Resources that the sweep may use on the single machine on which it has started
+            Ray. None on a running cluster: the sweep then uses the resources of the cluster's
+            nodes.
+        max_failures: Largest number of failed attempts with which a trial is still retried
+            (`limits.max_failures`).
+        parked: Number of CPUs that idle workers may hold in addition to the machine's CPUs; see
+            `allocation.Cluster`.
+        limit: Amounts of some resources that the sweep may hold on all nodes together; None for no
+            limit.
         reserves: Whether workers leave CPUs to Ray Data; see `WorkerPool`.
     """
 
@@ -106,20 +114,24 @@ class _Pool:
     async def warm(self, shapes: Sequence[Shape]) -> None:
         """Start as many workers as the pool needs to run one trial of each shape at the same time.
 
-        The driver calls this method while the data is read. The workers start in the order of the shapes. If the free resources are not
-        enough for a shape, a part of its workers starts, and no worker starts for later shapes.
+        The driver calls this method while the data is read. The workers start in the order of the
+        shapes. If the free resources are not enough for a shape, a part of its workers starts, and
+        no worker starts for later shapes.
         """
         self.workers.warm(shapes)
 
     async def configure(
         self, data_actor: Any, labels: Labels, reload: LoadArguments | None = None
     ) -> None:
-        """Set the data actor and the labels. The driver calls this method when the data has been read.
+        """Set the data actor and the labels.
+
+        The driver calls this method when the data has been read.
 
         Args:
             data_actor: Handle of the actor that prepares data.
             labels: Description of the label column.
-            reload: Arguments with which a new process of the data actor reads the same data again. None if the space names no data.
+            reload: Arguments with which a new process of the data actor reads the same data again.
+                None if the space names no data.
         """
         self.driver.labels = labels
         self.data_requests.configure(data_actor, reload)
@@ -127,18 +139,27 @@ class _Pool:
             self.spawn(self.guard.watch())
 
     async def unneeded(self) -> tuple[str, ...]:
-        """Return the checkpoints in the sweep's store that are no longer needed. The driver's study does not name these checkpoints."""
+        """Return the checkpoints in the sweep's store that are no longer needed.
+
+        The driver's study does not name these checkpoints.
+        """
         return tuple(self.driver.unneeded)
 
     async def delete_unneeded(self, paths: Sequence[str]) -> None:
-        """Delete checkpoints that `unneeded` has returned. The driver calls this when the study in the store does not name them either."""
+        """Delete checkpoints that `unneeded` has returned.
+
+        The driver calls this when the study in the store does not name them either.
+        """
         self.driver.delete_noted(paths)
 
     async def life(self) -> None:
-        """Wait forever. A caller that waits for this method gets an exception when the pool has died.
+        """Wait forever.
+
+        A caller that waits for this method gets an exception when the pool has died.
 
         Raises:
-            InputError: The process that held the data has died, and the data has changed since the sweep began.
+            InputError: The process that held the data has died, and the data has changed since the
+                sweep began.
         """
         raise await asyncio.shield(self.data_requests.refused)
 
@@ -147,19 +168,26 @@ class _Pool:
     async def prefit(
         self, fits: Sequence[tuple[dict[str, Any], tuple[Any, ...]]], warm: Sequence[Shape] = ()
     ) -> None:
-        """Fit preprocessing chains before the first trial. Later, the workers of trials would hold the CPU that a fit needs.
+        """Fit preprocessing chains before the first trial.
+
+        Later, the workers of trials would hold the CPU that a fit needs.
 
         Args:
             fits: Pairs of a trial's values of the `data` section and its preprocessing steps.
-            warm: Shapes whose workers start during the fits. If a fit runs Ray tasks, these tasks need the CPUs, so no worker starts.
+            warm: Shapes whose workers start during the fits. If a fit runs Ray tasks, these tasks
+                need the CPUs, so no worker starts.
 
         Raises:
-            InputError: A chain cannot be fitted. If several chains cannot be fitted, the error is about the first of them.
+            InputError: A chain cannot be fitted. If several chains cannot be fitted, the error is
+                about the first of them.
         """
         await self.data_requests.fit_before_trials(fits, warm)
 
     async def set_all_started(self, all_started: bool) -> None:
-        """Set whether the driver has started all trials of the sweep. If so, elastic trials grow when resources are free."""
+        """Set whether the driver has started all trials of the sweep.
+
+        If so, elastic trials grow when resources are free.
+        """
         self.driver.elastic.all_started = all_started
 
     async def start(
@@ -176,9 +204,10 @@ class _Pool:
             trial: The trial.
             folder: Folder for the trial's checkpoints and logs.
             resume_from: Recorded state of a trial that continues; None for a new trial.
-            replay: Recorded numbers of workers, if an elastic trial runs again with the same numbers at the same steps; () to let the pool
-                choose the numbers.
-            row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on more train rows. Otherwise ().
+            replay: Recorded numbers of workers, if an elastic trial runs again with the same
+                numbers at the same steps; () to let the pool choose the numbers.
+            row_steps: If the scheduler counts rows, the steps at which the loop runs, each time on
+                more train rows. Otherwise ().
         """
         order = self.job.order
         if self.job.keep_last or self.job.folds or row_steps:
@@ -208,10 +237,12 @@ class _Pool:
             del self.trials[running.trial.id]
 
     async def answer(self, trial_id: str, step: int, continues: bool) -> None:
-        """Pass the driver's decision at a rung to the ranks of a trial. Do nothing if the trial does not wait at this step.
+        """Pass the driver's decision at a rung to the ranks of a trial.
 
-        If a trial continues at a perturbation step of PBT while other trials wait for workers, its ranks stop and the trial waits for
-        workers again.
+        Do nothing if the trial does not wait at this step.
+
+        If a trial continues at a perturbation step of PBT while other trials wait for workers, its
+        ranks stop and the trial waits for workers again.
 
         Args:
             trial_id: Id of the trial.
@@ -233,7 +264,8 @@ class _Pool:
 
         Args:
             trial: The trial with its new parameters.
-            step: The perturbation step. The call is ignored if the trial does not wait at this step.
+            step: The perturbation step. The call is ignored if the trial does not wait at this
+                step.
             resume_from: State to continue from. It contains the checkpoint.
         """
         running = self.trials.get(trial.id)
@@ -243,7 +275,10 @@ class _Pool:
             running.decide(step, False)
 
     async def forget(self, trial_id: str) -> None:
-        """Delete the pool's state of a trial whose end the driver has recorded. Ranks that still run the trial stop at their next rung."""
+        """Delete the pool's state of a trial whose end the driver has recorded.
+
+        Ranks that still run the trial stop at their next rung.
+        """
         running = self.trials.get(trial_id)
         if running is None:
             return
@@ -274,7 +309,10 @@ class _Pool:
             await self.forget(trial_id)
 
     async def stop(self, trial_id: str) -> None:
-        """End a trial at once; see `RunningTrial.end`. The driver still gets the reports that the trial has made."""
+        """End a trial at once; see `RunningTrial.end`.
+
+        The driver still gets the reports that the trial has made.
+        """
         if (running := self.trials.get(trial_id)) is not None:
             running.end(State.PRUNED)
 
@@ -282,7 +320,8 @@ class _Pool:
         """End all trials now. No trial starts after this call.
 
         Args:
-            state: State to record for the trials that have not ended: RUNNING if they can be resumed later, PRUNED if they are stopped.
+            state: State to record for the trials that have not ended: RUNNING if they can be
+                resumed later, PRUNED if they are stopped.
         """
         self.stopping = state
         for running in list(self.trials.values()):
@@ -336,7 +375,10 @@ class _Pool:
             await asyncio.wait(tasks, timeout=timeout)
 
     async def shutdown(self, timeout: float = 10.0) -> None:
-        """End all trials and close all workers. Kill workers that take longer than `timeout` seconds."""
+        """End all trials and close all workers.
+
+        Kill workers that take longer than `timeout` seconds.
+        """
         await self.interrupt(self.stopping or State.RUNNING)
         await self.workers.close_all(timeout)
 
@@ -345,10 +387,12 @@ class _Pool:
     async def advance(self, trial_id: str) -> Progress:
         """Wait for progress of a trial: the trial ends, waits at a rung for a decision, stores a checkpoint, or reports.
 
-        The call also confirms that the driver has recorded the progress that the last call returned.
+        The call also confirms that the driver has recorded the progress that the last call
+        returned.
 
         Args:
-            trial_id: Id of a trial that the driver has started, or that it starts within `START_WITHIN` seconds.
+            trial_id: Id of a trial that the driver has started, or that it starts within
+                `START_WITHIN` seconds.
 
         Returns:
             The progress since the last call.
@@ -361,7 +405,8 @@ class _Pool:
             await asyncio.sleep(0.01)
         running = self.trials[trial_id]
         progress = running.progress
-        progress.mark_recorded()  # The driver calls again only after it has recorded the last progress.
+        # The driver calls again only after it has recorded the last progress.
+        progress.mark_recorded()
         self.driver.delete_unneeded(running)
         since = time.monotonic()
         while not progress.urgent:
@@ -376,7 +421,10 @@ class _Pool:
         return progress.next_progress(running.spent(), running.worker_seconds_spent())
 
     async def step(self, trial_id: str) -> dict[str, Any]:
-        """Return the result of `advance` in a dict with the key "progress". Ray Tune treats this dict as a result of the trial."""
+        """Return the result of `advance` in a dict with the key "progress".
+
+        Ray Tune treats this dict as a result of the trial.
+        """
         return {"progress": await self.advance(trial_id)}
 
     async def checkpoint_step(self, trial_id: str) -> int:
@@ -408,7 +456,9 @@ class _Pool:
             running.began = time.monotonic()
 
     async def resumed(self, trial_id: str, rank: int, asked: bool) -> bool:
-        """Tell a rank whether the loop continues from its checkpoint. Rank 0 decides this for all ranks, so the others wait for rank 0.
+        """Tell a rank whether the loop continues from its checkpoint.
+
+        Rank 0 decides this for all ranks, so the others wait for rank 0.
 
         Args:
             trial_id: Id of the trial.
@@ -452,7 +502,10 @@ class _Pool:
             self.driver.record(running, attempt, update)
 
     async def silent(self, trial_id: str, attempt: int, silence: Silence) -> None:
-        """Record and log the notice of a rank that has not reported for a long time. Notices of earlier attempts are ignored."""
+        """Record and log the notice of a rank that has not reported for a long time.
+
+        Notices of earlier attempts are ignored.
+        """
         running = self.trials.get(trial_id)
         if running is not None and running.progress.attempt == attempt:
             log.warning("trial %s: %s", trial_id, silence)
@@ -461,8 +514,9 @@ class _Pool:
     async def may_continue(self, trial_id: str, attempt: int, update: RankUpdate) -> int:
         """Decide whether a loop continues after a report. All ranks get the same decision.
 
-        At a rung, the driver decides. The driver is asked when rank 0 has reached the rung; under PBT, when all ranks have reached it. The
-        loop also stops if its gang changes its size after this report. The trial then continues in another attempt.
+        At a rung, the driver decides. The driver is asked when rank 0 has reached the rung; under
+        PBT, when all ranks have reached it. The loop also stops if its gang changes its size after
+        this report. The trial then continues in another attempt.
 
         Args:
             trial_id: Id of the trial.
@@ -470,8 +524,9 @@ class _Pool:
             update: The rank's message. Its `step` is the step of the report.
 
         Returns:
-            `STOP` if the loop must stop, for example because the trial has ended or another attempt has started. Otherwise, the step at
-            which the ranks of an elastic gang ask again; for other gangs, any number above 0.
+            `STOP` if the loop must stop, for example because the trial has ended or another attempt
+            has started. Otherwise, the step at which the ranks of an elastic gang ask again; for
+            other gangs, any number above 0.
         """
         running = self.trials.get(trial_id)
         if running is None or not self.driver.record(running, attempt, update):

@@ -33,7 +33,8 @@ class WorkerLost(Exception):
 class CannotStart(Exception):
     """Raised when the workers of a trial cannot start.
 
-    A worker has raised an exception, the cluster is too small, or the backend could not connect the workers.
+    A worker has raised an exception, the cluster is too small, or the backend could not connect the
+    workers.
     """
 
 
@@ -47,17 +48,23 @@ class Worker:
         node: Id of the worker's node.
         phase: IDLE, BUSY or CLOSING; see `Phase`.
         idle_since: Time at which the worker last became idle, by the monotonic clock.
-        used: Number that grows with each use: of two workers, the one with the larger number was used more recently.
-        cached: (key, size in bytes) of the data that the worker caches, the most recently used data last.
+        used: Number that grows with each use: of two workers, the one with the larger number was
+            used more recently.
+        cached: (key, size in bytes) of the data that the worker caches, the most recently used data
+            last.
         gang: Gang that the worker belongs to; None if it belongs to no gang.
         actor: Handle of the worker's actor.
-        info: Description that the worker sent when it had started; None before the worker has started.
+        info: Description that the worker sent when it had started; None before the worker has
+            started.
         lost: Exception that says why the process has ended; None while the process is alive.
-        up: Future of `info`. If the process ends before the worker has started, the future raises the exception `lost`.
+        up: Future of `info`. If the process ends before the worker has started, the future raises
+            the exception `lost`.
         gone: Event that is set when the process has ended.
-        heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first heartbeat.
+        heartbeat: Time of the latest heartbeat by the monotonic clock; None before the first
+            heartbeat.
         calls: Calls that the worker has not received yet: number, method and arguments.
-        answers: For each call that has not ended yet, a future that is done when the call ends; keyed by the call's number.
+        answers: For each call that has not ended yet, a future that is done when the call ends;
+            keyed by the call's number.
     """
 
     def __init__(self, number: int, resources: tuple[tuple[str, float], ...], node: str, used: int):
@@ -102,7 +109,10 @@ class Worker:
             del self.answers[number]
 
     def send(self, method: str, *arguments: Any) -> None:
-        """Call a method as `call` does, but do not wait for its end. Exceptions of the method are ignored."""
+        """Call a method as `call` does, but do not wait for its end.
+
+        Exceptions of the method are ignored.
+        """
         self.calls.put_nowait((next(self._count), method, arguments))
 
     def kill(self) -> None:

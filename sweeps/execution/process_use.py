@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import psutil
 
-# A worker may grow by this much after its first trial. Memory of more than `MEMORY_GROWTH` bytes may also double.
+# A worker may grow by this much after its first trial. Memory of more than `MEMORY_GROWTH` bytes
+# may also double.
 MEMORY_GROWTH = 1 << 30
 DESCRIPTOR_GROWTH = 256
 THREAD_GROWTH = 128

@@ -11,7 +11,8 @@ from sweeps.core.errors import InputError
 
 AUTH_MODE = "RAY_AUTH_MODE"
 ANSWER_WITHIN = 60.0  # seconds
-# Script that checks whether a cluster accepts this process. The exit code is `TAKEN`, `NEEDS_TOKEN`, or another code after an error.
+# Script that checks whether a cluster accepts this process. The exit code is `TAKEN`,
+# `NEEDS_TOKEN`, or another code after an error.
 ASK = """
 import sys
 from ray._private.services import canonicalize_bootstrap_address_or_die
@@ -24,15 +25,17 @@ except AuthenticationError:
 """
 TAKEN, NEEDS_TOKEN = 0, 77
 _mode: str | None = (
-    None  # Value of `RAY_AUTH_MODE` from `prepare_authentication`; None if the variable was not changed.
+    # Value of `RAY_AUTH_MODE` from `prepare_authentication`; None if the variable was not changed.
+    None
 )
 
 
 def prepare_authentication(address: str) -> None:
     """Set `RAY_AUTH_MODE` to the mode that a cluster needs: "token" if the cluster requires a token, "disabled" otherwise.
 
-    Ray reads this variable when Ray is imported, and a process with a token cannot use a cluster that requires none. So each mode is tried
-    in a separate process. If the user has set `RAY_AUTH_MODE`, the variable is not changed.
+    Ray reads this variable when Ray is imported, and a process with a token cannot use a cluster
+    that requires none. So each mode is tried in a separate process. If the user has set
+    `RAY_AUTH_MODE`, the variable is not changed.
 
     Args:
         address: Address of the cluster.
@@ -59,7 +62,8 @@ def prepare_authentication(address: str) -> None:
     has = bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(kept).expanduser().exists()
     why = f"{token} is a different token" if has else f"there is no token in {kept}"
     text = (
-        f"{address}: the cluster requires a token, but {why}; copy the cluster's file ~/.ray/auth_token to this machine, or "
+        f"{address}: the cluster requires a token, but {why}; copy the cluster's file "
+        "~/.ray/auth_token to this machine, or "
         "set RAY_AUTH_TOKEN"
     )
     raise InputError("--address", text)
@@ -75,7 +79,10 @@ def forget_authentication() -> None:
 
 
 def _read_again() -> None:
-    """Make Ray read `RAY_AUTH_MODE` again, if Ray is imported already. Ray by itself reads the variable only during the import."""
+    """Make Ray read `RAY_AUTH_MODE` again, if Ray is imported already.
+
+    Ray by itself reads the variable only during the import.
+    """
     if "ray" in sys.modules:
         from ray._raylet import Config  # type: ignore[attr-defined]
 
@@ -83,7 +90,10 @@ def _read_again() -> None:
 
 
 def _ask(address: str, mode: str) -> int | None:
-    """Run the script `ASK` with a value of `RAY_AUTH_MODE`. Return its exit code, or None if the cluster does not answer in time."""
+    """Run the script `ASK` with a value of `RAY_AUTH_MODE`.
+
+    Return its exit code, or None if the cluster does not answer in time.
+    """
     try:
         done = subprocess.run(
             [sys.executable, "-c", ASK, address],

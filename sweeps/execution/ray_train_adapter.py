@@ -1,15 +1,19 @@
 """Connect the functions of `ray.train` and `ray.tune` in a training loop to the running trial.
 
-`ray.train.report`, `get_checkpoint`, `get_dataset_shard` and `get_context` all use one object, an instance of `TrainFnUtils`. Ray documents
-that this class may be patched. While a trial runs, the object is replaced by an instance of the subclass `Utils`.
+`ray.train.report`, `get_checkpoint`, `get_dataset_shard` and `get_context` all use one object, an
+instance of `TrainFnUtils`. Ray documents that this class may be patched. While a trial runs, the
+object is replaced by an instance of the subclass `Utils`.
 
-`ray.tune.report`, Tune's other functions and the older `ray.air.session` use another object, the session of Ray Train's first version.
-While a trial runs, this session is replaced by a `TuneSession`.
+`ray.tune.report`, Tune's other functions and the older `ray.air.session` use another object, the
+session of Ray Train's first version. While a trial runs, this session is replaced by a
+`TuneSession`.
 
-Both objects are private parts of Ray (ray/train/v2/_internal/execution/train_fn_utils.py, ray/train/_internal/session.py). No other module
-replaces these objects. The contract test, tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks.
+Both objects are private parts of Ray (ray/train/v2/_internal/execution/train_fn_utils.py,
+ray/train/_internal/session.py). No other module replaces these objects. The contract test,
+tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks.
 
-This module also patches Ray Data's executor, to reject transformations that would hang, and turns off Ray Data's statistics.
+This module also patches Ray Data's executor, to reject transformations that would hang, and turns
+off Ray Data's statistics.
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ from sweeps.execution.messages import Ranks
 
 
 class Session(Protocol):
-    """Interface of a running trial that this module uses. `trial_session.TrialSession` implements this interface.
+    """Interface of a running trial that this module uses.
+
+    `trial_session.TrialSession` implements this interface.
 
     Attributes:
         name: Name of the sweep, a hyphen and the id of the trial.
@@ -63,7 +69,9 @@ class Session(Protocol):
 
 
 class Context(TrainContext):
-    """Object that `ray.train.get_context()` returns in a worker. It tells the process its rank, and the name and folder of the trial.
+    """Object that `ray.train.get_context()` returns in a worker.
+
+    It tells the process its rank, and the name and folder of the trial.
 
     Args:
         ranks: Place of this process in its gang.
@@ -79,7 +87,8 @@ class Context(TrainContext):
 
     def get_trial_name(
         self,
-    ) -> str:  # Train V2 deprecates this method and `get_trial_id`. Older tutorials of Ray still call them.
+        # Train V2 deprecates this method and `get_trial_id`. Older tutorials of Ray still call them.
+    ) -> str:
         """Return the same name as `get_experiment_name`."""
         return self.get_experiment_name()
 
@@ -158,9 +167,10 @@ class Utils(TrainFnUtils):
             checkpoint: A `ray.train.Checkpoint`; None to report without a checkpoint.
             checkpoint_dir_name: Argument for `checkpoint_upload_fn`. Ignored without this function.
             checkpoint_upload_mode: Ignored. Checkpoints are copied before the call returns.
-            delete_local_checkpoint_after_upload: Whether to delete the reported folder after the copy.
-            checkpoint_upload_fn: Function that uploads the checkpoint and returns the uploaded checkpoint, which is then copied; None to
-                copy `checkpoint`.
+            delete_local_checkpoint_after_upload: Whether to delete the reported folder after the
+                copy.
+            checkpoint_upload_fn: Function that uploads the checkpoint and returns the uploaded
+                checkpoint, which is then copied; None to copy `checkpoint`.
             validation: Ignored.
         """
         if checkpoint is not None and checkpoint_upload_fn is not None:
@@ -205,8 +215,9 @@ class Utils(TrainFnUtils):
 class TuneSession:
     """Session through which Tune's functions, callbacks and `ray.air.session` reach the running trial.
 
-    This class has every attribute that `ray.train._internal.session` reads from a `_TrainSession`. In Ray Tune, `world_rank` of such a
-    session is None. Here it is a number, because with None Ray would reject calls of `ray.train.report` in the same loop.
+    This class has every attribute that `ray.train._internal.session` reads from a `_TrainSession`.
+    In Ray Tune, `world_rank` of such a session is None. Here it is a number, because with None Ray
+    would reject calls of `ray.train.report` in the same loop.
 
     Args:
         session: The running trial.
@@ -259,7 +270,8 @@ class TuneSession:
 class Shard(DataIteratorImpl):
     """Dataset shard that `get_dataset_shard` returns. Its Ray Dataset is already in memory.
 
-    Ray's own class would execute the dataset again, and start an actor for the cluster's autoscaling.
+    Ray's own class would execute the dataset again, and start an actor for the cluster's
+    autoscaling.
     """
 
     def materialize(self):
@@ -273,12 +285,16 @@ class Shard(DataIteratorImpl):
 
 
 class Stream(DataIteratorImpl):
-    """Dataset shard that `get_dataset_shard` returns if the data is streamed. Each iteration reads the rows anew."""
+    """Dataset shard that `get_dataset_shard` returns if the data is streamed.
+
+    Each iteration reads the rows anew.
+    """
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(ray.data.Dataset, name):
             raise AttributeError(
-                f"a streamed shard has no method `{name}`; call `materialize().{name}(...)`, or transform its batches"
+                f"a streamed shard has no method `{name}`; call `materialize().{name}(...)`, or "
+                "transform its batches"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -291,9 +307,11 @@ def coordinator_of(part: Any) -> Any:
 class LazyData(RuntimeError, AttributeError):
     """Raised when a loop transforms a Ray Dataset.
 
-    The transformation would run in Ray tasks. They would wait for a CPU, but workers hold all CPUs until the trial ends.
+    The transformation would run in Ray tasks. They would wait for a CPU, but workers hold all CPUs
+    until the trial ends.
 
-    The class is also an AttributeError, so that `hasattr(shard, name)` is False for the methods that a shard lacks.
+    The class is also an AttributeError, so that `hasattr(shard, name)` is False for the methods
+    that a shard lacks.
     """
 
 
@@ -307,9 +325,18 @@ TASKS = (
     "to_numpy_refs",
     "to_pandas_refs",
 )
-REFUSAL = "a training loop cannot transform a Ray Dataset, because the transformation would wait for CPUs that the trials hold"
-INSTEAD = "put the transformation into `space.preprocessor`, or transform the batches or the result of `to_pandas()`"
-SHUFFLE = "to shuffle the rows, pass `local_shuffle_buffer_size` to `iter_batches` or `iter_torch_batches` of the shard"
+REFUSAL = (
+    "a training loop cannot transform a Ray Dataset, because the transformation would wait for "
+    "CPUs that the trials hold"
+)
+INSTEAD = (
+    "put the transformation into `space.preprocessor`, or transform the batches or the result of "
+    "`to_pandas()`"
+)
+SHUFFLE = (
+    "to shuffle the rows, pass `local_shuffle_buffer_size` to `iter_batches` or "
+    "`iter_torch_batches` of the shard"
+)
 
 
 def _instead(what: str) -> str:
@@ -318,10 +345,13 @@ def _instead(what: str) -> str:
 
 
 def read_data_in_place() -> None:
-    """Patch Ray Data in this process. A loop can then read a Ray Dataset, but a transformation of a Ray Dataset raises `LazyData`.
+    """Patch Ray Data in this process.
 
-    Without the patch, the transformation would hang. The patch also turns off Ray Data's statistics of iterations, because Ray Data would
-    start an actor for the statistics, which takes two seconds on one core.
+    A loop can then read a Ray Dataset, but a transformation of a Ray Dataset raises `LazyData`.
+
+    Without the patch, the transformation would hang. The patch also turns off Ray Data's statistics
+    of iterations, because Ray Data would start an actor for the statistics, which takes two seconds
+    on one core.
     """
     executor: Any = StreamingExecutor
     manager: Any = _StatsManager
@@ -354,12 +384,14 @@ def read_data_in_place() -> None:
 def refuse_shutdown() -> None:
     """Patch `ray.shutdown` in this process, so that each call raises an exception.
 
-    After a shutdown, this process would no longer be a worker, and `ray.train` would start another Ray in this process.
+    After a shutdown, this process would no longer be a worker, and `ray.train` would start another
+    Ray in this process.
     """
 
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError(
-            "a training loop must not call ray.shutdown(), because the call would end the loop's worker; remove the call"
+            "a training loop must not call ray.shutdown(), because the call would end the loop's "
+            "worker; remove the call"
         )
 
     ray.shutdown = refuse

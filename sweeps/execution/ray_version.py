@@ -1,7 +1,8 @@
 """Ray versions on which the contract test has passed, and a warning for other versions.
 
-`ray_train_adapter` and `cluster` use private parts of Ray. The contract test, tests/execution/test_ray_train_adapter.py, shows
-what a new Ray version breaks. After the test passes on a new version, update `TESTED` here and the bounds of `ray` in pyproject.toml.
+`ray_train_adapter` and `cluster` use private parts of Ray. The contract test,
+tests/execution/test_ray_train_adapter.py, shows what a new Ray version breaks. After the test
+passes on a new version, update `TESTED` here and the bounds of `ray` in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ def warning_for(version: str) -> str | None:
     if ".".join(version.split(".")[:2]) in TESTED:
         return None
     return (
-        f"warning: Ray {version} is installed, but sweeps was tested only with Ray {', '.join(f'{minor}.*' for minor in TESTED)}; "
-        f"trials may fail. To install a tested version: pip install 'ray[default,tune,train,data]=={TESTED[-1]}.*'"
+        f"warning: Ray {version} is installed, but sweeps was tested only with Ray "
+        f"{', '.join(f'{minor}.*' for minor in TESTED)}; "
+        "trials may fail. To install a tested version: pip install "
+        f"'ray[default,tune,train,data]=={TESTED[-1]}.*'"
     )
 
 

@@ -1,9 +1,11 @@
 """Run the training loop again on more and more train rows, for a scheduler that counts rows (`scheduler.resource: data.rows`).
 
-The steps of such a trial are parts of the train split: at step n, the loop trains on n / `max_t` of the rows. A run has the rows of all
-earlier runs and more, and the valid split stays whole. The loop's own reports stay in this process. After each run, the trial reports the
-metrics of the run's model, together with its checkpoint. The scheduler then decides whether the loop runs on more rows. A loop that can
-continue from a model of fewer rows finds its previous checkpoint in `Current.previous_run`. Other loops start from scratch.
+The steps of such a trial are parts of the train split: at step n, the loop trains on n / `max_t` of
+the rows. A run has the rows of all earlier runs and more, and the valid split stays whole. The
+loop's own reports stay in this process. After each run, the trial reports the metrics of the run's
+model, together with its checkpoint. The scheduler then decides whether the loop runs on more rows.
+A loop that can continue from a model of fewer rows finds its previous checkpoint in
+`Current.previous_run`. Other loops start from scratch.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class RowRun(LoopRun):
         super().__init__(session, data)
         self._latest = scratch / "checkpoint"
         self._model_step: int | None = (
-            None  # The loop's step whose model is in the latest checkpoint; None without a checkpoint.
+            # The loop's step whose model is in the latest checkpoint; None without a checkpoint.
+            None
         )
 
     def report(self, metrics: dict[str, Any], checkpoint: ray.train.Checkpoint | None) -> None:
@@ -72,7 +75,9 @@ class RowRun(LoopRun):
         return None if self._model_step is None else self._latest
 
     def latest_checkpoint(self, step: int, on_all_ranks: bool) -> ray.train.Checkpoint | None:
-        """Return the loop's latest checkpoint; None if there is none. Its note names the trial's step instead of the loop's step.
+        """Return the loop's latest checkpoint; None if there is none.
+
+        Its note names the trial's step instead of the loop's step.
 
         Args:
             step: The trial's step.
@@ -91,7 +96,8 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun
     Args:
         session: The session of the trial, which gets one report for each part.
         current: Description of the trial. The loop gets a copy for each part.
-        train: Function that runs the loop. The functions of `ray.train` then call the session of the run.
+        train: Function that runs the loop. The functions of `ray.train` then call the session of
+            the run.
 
     Raises:
         Stopped: The trial ends at this step.
@@ -118,7 +124,8 @@ def run_on_rows(session: TrialSession, current: Current, train: Callable[[RowRun
                 )
             current.final = own.final
             folder = run.folder_of_checkpoint
-            # If only some ranks began with their model of fewer rows, the ranks would train different models.
+            # If only some ranks began with their model of fewer rows, the ranks would train
+            # different models.
             everywhere = (
                 all(session.exchange(folder is not None))
                 if session.ranks.world_size > 1

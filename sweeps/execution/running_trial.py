@@ -14,9 +14,11 @@ from sweeps.execution.messages import Silence, Stage
 from sweeps.execution.pool_worker import Worker
 from sweeps.execution.trial_progress import TrialProgress
 
-# After a rank has exceeded a time limit, the pool waits this long, in seconds, until the rank has written its stack to its log.
+# After a rank has exceeded a time limit, the pool waits this long, in seconds, until the rank has
+# written its stack to its log.
 STACKS_WITHIN = 2.0
-# A trial that ends at once has this many seconds to make its next report, before its worker is killed.
+# A trial that ends at once has this many seconds to make its next report, before its worker is
+# killed.
 STOPS_WITHIN = 1.0
 
 
@@ -27,29 +29,41 @@ class RunningTrial:
         trial: The trial.
         folder: Folder for the trial's checkpoints and logs.
         progress: Progress of the trial.
-        replay: Recorded numbers of workers, if an elastic trial runs again with the same numbers at the same steps; () for other trials.
+        replay: Recorded numbers of workers, if an elastic trial runs again with the same numbers at
+            the same steps; () for other trials.
         row_steps: See `Assignment.row_steps`.
 
     Attributes:
         stage: What the trial does now; see `Stage`.
-        decisions: Maps each rung to the future of the decision, which all ranks share. The result is True if the trial continues.
-        resumed: Future whose result is True if the loop continues from its checkpoint in this attempt.
-        stopped: Whether the driver has recorded the end of the trial. Its ranks may still be running.
+        decisions: Maps each rung to the future of the decision, which all ranks share. The result
+            is True if the trial continues.
+        resumed: Future whose result is True if the loop continues from its checkpoint in this
+            attempt.
+        stopped: Whether the driver has recorded the end of the trial. Its ranks may still be
+            running.
         seconds: Seconds on workers in attempts that have ended.
         worker_seconds: Sum of the seconds of all workers in attempts that have ended.
-        began: Time at which the ranks started this attempt, by the monotonic clock; None between attempts. Waiting for a decision and the
-            import of the user's module do not count, so each of these pauses moves this time forward.
+        began: Time at which the ranks started this attempt, by the monotonic clock; None between
+            attempts. Waiting for a decision and the import of the user's module do not count, so
+            each of these pauses moves this time forward.
         failures: Number of failed attempts that count towards `limits.max_failures`.
-        blameless: Number of attempts that failed for a cause outside the trial, counted since the trial's latest report.
+        blameless: Number of attempts that failed for a cause outside the trial, counted since the
+            trial's latest report.
         silent: Latest notice of each rank that has not reported for a long time.
-        last_update: Time of the latest message of each rank in this attempt, by the monotonic clock.
-        yields: Whether the ranks stop so that another attempt can continue from this step. False if they stop because the trial ends.
+        last_update: Time of the latest message of each rank in this attempt, by the monotonic
+            clock.
+        yields: Whether the ranks stop so that another attempt can continue from this step. False if
+            they stop because the trial ends.
         workers: The workers that run the trial, in the order of ranks; empty between attempts.
-        kept: Reserved workers with which an elastic trial starts its next attempt; empty if it must wait for workers.
-        may_grow: Whether the gang of an elastic trial may grow. False after an attempt to grow, if workers could not join a larger gang.
-        asks: Whether the gang may change its size in this attempt. The ranks then ask at each gate whether to continue.
+        kept: Reserved workers with which an elastic trial starts its next attempt; empty if it must
+            wait for workers.
+        may_grow: Whether the gang of an elastic trial may grow. False after an attempt to grow, if
+            workers could not join a larger gang.
+        asks: Whether the gang may change its size in this attempt. The ranks then ask at each gate
+            whether to continue.
         gates: Steps at which the ranks ask whether to continue.
-        replay: The argument `replay` without the numbers of workers of earlier attempts. The first entry belongs to this attempt.
+        replay: The argument `replay` without the numbers of workers of earlier attempts. The first
+            entry belongs to this attempt.
         task: Background task that runs the trial; None before it starts.
         changed: Event that is set when there may be progress for the driver.
     """
@@ -104,7 +118,8 @@ class RunningTrial:
 
         Args:
             rank: Rank that gives the value.
-            number: Number of the exchange, the same on all ranks; 1 for the first exchange of the attempt.
+            number: Number of the exchange, the same on all ranks; 1 for the first exchange of the
+                attempt.
             value: The value.
         """
         values, complete = self._exchanges.setdefault(number, ({}, asyncio.Event()))
@@ -127,7 +142,10 @@ class RunningTrial:
         return time.monotonic() - self.began if self.began is not None else 0.0
 
     def end_attempt(self) -> float:
-        """Add the time of an attempt that has ended to `seconds` and `worker_seconds`. Return how many seconds the attempt took."""
+        """Add the time of an attempt that has ended to `seconds` and `worker_seconds`.
+
+        Return how many seconds the attempt took.
+        """
         seconds = self._spent_now()
         self.seconds, self.worker_seconds = (
             self.seconds + seconds,
@@ -139,7 +157,8 @@ class RunningTrial:
     def overdue(self, limit: float, workers: int, now: float) -> list[Silence]:
         """Return a notice for each rank that has not reported for longer than `limit` seconds, in the order of ranks.
 
-        The result is empty while the trial waits for the driver's decision, because ranks do not report then.
+        The result is empty while the trial waits for the driver's decision, because ranks do not
+        report then.
 
         Args:
             limit: `limits.report_timeout`, in seconds.
@@ -160,7 +179,10 @@ class RunningTrial:
         return [late[rank] for rank in sorted(late)]
 
     def decision(self, step: int) -> asyncio.Future[bool]:
-        """Return the future of the driver's decision at a rung. Its result is True if the trial continues."""
+        """Return the future of the driver's decision at a rung.
+
+        Its result is True if the trial continues.
+        """
         if step not in self.decisions:
             self.decisions[step] = asyncio.get_running_loop().create_future()
             if self.stopped:
@@ -168,7 +190,10 @@ class RunningTrial:
         return self.decisions[step]
 
     def awaits(self, step: int) -> bool:
-        """Return whether the ranks wait for the driver's decision at this rung. If so, record that the driver has decided."""
+        """Return whether the ranks wait for the driver's decision at this rung.
+
+        If so, record that the driver has decided.
+        """
         return self.progress.answered(step) and not self.decisions[step].done()
 
     def decide(self, step: int, continues: bool) -> None:
@@ -183,11 +208,12 @@ class RunningTrial:
     def update_rungs(self, together: bool) -> None:
         """Ask the driver for decisions after a rank has reached a rung or has ended.
 
-        The driver is asked when rank 0 waits at a rung. If rank 0 has ended before the rung, stop the ranks that wait at the rung.
+        The driver is asked when rank 0 waits at a rung. If rank 0 has ended before the rung, stop
+        the ranks that wait at the rung.
 
         Args:
-            together: Whether to ask the driver only when every rank has reached the rung. This is True if the trial may continue from the
-                checkpoint of the rung, as under PBT.
+            together: Whether to ask the driver only when every rank has reached the rung. This is
+                True if the trial may continue from the checkpoint of the rung, as under PBT.
         """
         progress = self.progress
         if progress.has_ended(0) and not self.resumed.done():
@@ -197,7 +223,8 @@ class RunningTrial:
                 continue
             if progress.has_ended(
                 0
-            ):  # Rank 0 never reaches this step, because the numbers of reports of the ranks differ.
+                # Rank 0 never reaches this step, because the numbers of reports of the ranks differ.
+            ):
                 decision.set_result(False)
             elif progress.all_have_reached(step) if together else progress.has_reached(0, step):
                 progress.wait_at(step)
@@ -206,7 +233,8 @@ class RunningTrial:
     def retry(self) -> None:
         """Prepare for another attempt after an exception.
 
-        Decisions to stop are deleted. They were made because an exception on rank 0 also stops the ranks that wait at a rung.
+        Decisions to stop are deleted. They were made because an exception on rank 0 also stops the
+        ranks that wait at a rung.
         """
         if not self.stopped:
             self.decisions = {
@@ -229,12 +257,15 @@ class RunningTrial:
         refused: tuple[str, str] | None = None,
         final: dict[str, float] | None = None,
     ) -> None:
-        """End the trial and answer the driver. If the trial has ended already, its result does not change.
+        """End the trial and answer the driver.
+
+        If the trial has ended already, its result does not change.
 
         Args:
             state: State of the trial.
             error: Error text of a failed trial; else None.
-            refused: Key of the wrong value and description of the problem, if a value in the space file made the trial fail; else None.
+            refused: Key of the wrong value and description of the problem, if a value in the space
+                file made the trial fail; else None.
             final: Metrics of the finished model; None if there are none.
         """
         self.progress.finish(state, error, refused, final)

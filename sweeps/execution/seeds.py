@@ -1,4 +1,7 @@
-"""Seed `random`, NumPy and torch for a trial. If a loop imports torch only after it has started, torch is seeded at this import."""
+"""Seed `random`, NumPy and torch for a trial.
+
+If a loop imports torch only after it has started, torch is seeded at this import.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,9 @@ from sweeps.execution.import_hook import ImportHook
 def seeded(seed: int, threads: int) -> Iterator[None]:
     """Seed `random`, NumPy and torch before the `with` block, and set torch's number of threads.
 
-    If torch is not imported yet, it is seeded when the block imports it. Without this, the first trial of a worker would draw other random
-    numbers than a later trial with the same seed, because torch is already imported when the later trial starts.
+    If torch is not imported yet, it is seeded when the block imports it. Without this, the first
+    trial of a worker would draw other random numbers than a later trial with the same seed, because
+    torch is already imported when the later trial starts.
 
     Args:
         seed: Seed of the trial, 0 <= seed < 2**64.

@@ -16,20 +16,26 @@ NO_ANSWER = object()  # Result for a node that does not answer within this time.
 
 
 def check_storage(folder: Path) -> None:
-    """Check that the sweep's folder is on storage that all nodes share. Workers write checkpoints there, and the driver reads them.
+    """Check that the sweep's folder is on storage that all nodes share.
+
+    Workers write checkpoints there, and the driver reads them.
 
     Raises:
-        InputError: The folder is not the same on a node, or a node did not answer. The error has a problem for each of these nodes.
+        InputError: The folder is not the same on a node, or a node did not answer. The error has a
+            problem for each of these nodes.
     """
     if problems := storage_problems(folder.parent, read_on_nodes(folder / ORIGIN)):
         raise InputError(problems)
 
 
 def check_store_on_nodes(store: str) -> None:
-    """Check that every node of the cluster reaches the sweep's store. Workers write checkpoints there, and read them.
+    """Check that every node of the cluster reaches the sweep's store.
+
+    Workers write checkpoints there, and read them.
 
     Raises:
-        InputError: A node does not reach the store, or did not answer. The error has a problem for each of these nodes.
+        InputError: A node does not reach the store, or did not answer. The error has a problem for
+            each of these nodes.
     """
     problems = []
     for node, reason in _ask_nodes(
@@ -47,7 +53,8 @@ def read_on_nodes(file: Path) -> dict[str, bool | None]:
     """Check on each node whether `file` exists with the same content as on this machine.
 
     Returns:
-        Maps the address of each node to True if the content is the same and to False if not. The value is None if the node did not answer.
+        Maps the address of each node to True if the content is the same and to False if not. The
+        value is None if the node did not answer.
 
     Raises:
         InputError: A node cannot run the code that was sent.
@@ -57,7 +64,9 @@ def read_on_nodes(file: Path) -> dict[str, bool | None]:
 
 
 def _ask_nodes(function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """Call a function on each node. Return the results by the node's address; `NO_ANSWER` for a node that does not answer in time.
+    """Call a function on each node.
+
+    Return the results by the node's address; `NO_ANSWER` for a node that does not answer in time.
 
     Raises:
         InputError: A node cannot run the code that was sent.
@@ -102,14 +111,18 @@ def storage_problems(
     Args:
         shared: Folder that must be on storage that every node shares.
         seen: Result of `read_on_nodes` for a file in this folder.
-        place: Option or argument that contains the folder's path. Problems about nodes with another folder start with this text.
+        place: Option or argument that contains the folder's path. Problems about nodes with another
+            folder start with this text.
     """
     problems = []
     for node, same in seen.items():
         if same is None:
             problems.append(_silent_node(node))
         elif not same:
-            text = f"{shared} is not the same folder on node {node}; with --address, this folder must be on storage that every node shares"
+            text = (
+                f"{shared} is not the same folder on node {node}; with --address, this folder "
+                "must be on storage that every node shares"
+            )
             problems.append(Problem(place, text))
     return problems
 

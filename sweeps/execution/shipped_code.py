@@ -16,7 +16,8 @@ from sweeps.core.sweep_folder import ORIGIN
 from sweeps.space import Space
 from sweeps.space.model import command_files, user_references
 
-# Limits on the code that is sent to a cluster. Data files, generated folders and hidden files are not sent.
+# Limits on the code that is sent to a cluster. Data files, generated folders and hidden files are
+# not sent.
 MOST_BYTES = 50 * 2**20
 LARGEST_FILE = 2 * 2**20
 LEFT_OUT = (
@@ -52,22 +53,28 @@ JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, Any]:
     """Return Ray's runtime environment for a cluster: the space's `runtime_env`, the package `sweeps`, and the user's modules and scripts.
 
-    If `runtime_env` has an `image_uri`, no code is sent, because Ray does not combine an image with code.
+    If `runtime_env` has an `image_uri`, no code is sent, because Ray does not combine an image with
+    code.
 
     Args:
         space: The search space. It has the `runtime_env` and refers to the user's modules.
-        roots: Folders that may contain the user's modules and scripts. Only folders with files that the space refers to are sent.
+        roots: Folders that may contain the user's modules and scripts. Only folders with files that
+            the space refers to are sent.
         stage: An empty folder, to which the user's code is copied.
 
     Raises:
-        InputError: The code is larger than `MOST_BYTES`, or the `working_dir` in `runtime_env` is a URI.
+        InputError: The code is larger than `MOST_BYTES`, or the `working_dir` in `runtime_env` is a
+            URI.
     """
     given = space.runtime_env.for_ray()
     if "image_uri" in given:
         return given
     if folder := given.pop("working_dir", None):
         if "://" in folder:
-            text = f"must be a folder on this machine, because sweeps adds your code to this folder, got {folder}"
+            text = (
+                "must be a folder on this machine, because sweeps adds your code to this folder, "
+                f"got {folder}"
+            )
             raise InputError(
                 space.place("runtime_env.working_dir"), f"runtime_env.working_dir: {text}"
             )
@@ -79,10 +86,14 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
     size = sum(f.stat().st_size for f in stage.rglob("*") if f.is_file())
     if size > MOST_BYTES:
         text = (
-            f"the code in the folder of the space file has {size / 2**20:.0f} MB, but at most {MOST_BYTES >> 20} MB can be "
+            f"the code in the folder of the space file has {size / 2**20:.0f} MB, but at most "
+            f"{MOST_BYTES >> 20} MB can be "
             "sent to the nodes"
         )
-        advice = "move the space file and its code to a separate folder, or install the code on the cluster"
+        advice = (
+            "move the space file and its code to a separate folder, or install the code on the "
+            "cluster"
+        )
         raise InputError("--address", f"{text}; {advice}")
     own = own_code()
     modules = [*own["py_modules"], *given.pop("py_modules", ())]
@@ -90,13 +101,16 @@ def environment(space: Space, roots: Iterable[Path], stage: Path) -> dict[str, A
 
 
 def with_job_modules(shipped: dict[str, Any]) -> dict[str, Any]:
-    """Return the runtime environment `shipped`. If this process runs in a Ray job, add the job's `py_modules` to the environment.
+    """Return the runtime environment `shipped`.
+
+    If this process runs in a Ray job, add the job's `py_modules` to the environment.
 
     Ray itself adds the other keys of the job's runtime environment.
 
     Args:
-        shipped: Runtime environment with the code; see `environment`. It already contains the modules in the job's working directory,
-            because the job's command runs in this directory.
+        shipped: Runtime environment with the code; see `environment`. It already contains the
+            modules in the job's working directory, because the job's command runs in this
+            directory.
     """
     job = json.loads(os.environ.get(JOB_CONFIG) or "{}").get("runtime_env") or {}
     if "image_uri" in shipped:  # Ray does not combine an image with modules.
@@ -114,7 +128,9 @@ def own_code() -> dict[str, Any]:
 
 
 def roots_needed(names: Iterable[str], roots: tuple[Path, ...]) -> list[Path]:
-    """Return the folders that contain the user's modules, in the order of `roots`. No folder is returned for an installed module.
+    """Return the folders that contain the user's modules, in the order of `roots`.
+
+    No folder is returned for an installed module.
 
     Args:
         names: References to the modules, of the form `module:attr`.

@@ -1,7 +1,8 @@
 """Give the ranks of a gang their parts of a stream, for `data.ingest: stream`.
 
-One actor, Ray Data's split coordinator, reads `train` in each epoch and hands every rank the same number of rows. Rank 0 starts the
-coordinator at the beginning of an attempt. If the process of rank 0 is lost, Ray ends the coordinator. A gang of one needs no coordinator.
+One actor, Ray Data's split coordinator, reads `train` in each epoch and hands every rank the same
+number of rows. Rank 0 starts the coordinator at the beginning of an attempt. If the process of rank
+0 is lost, Ray ends the coordinator. A gang of one needs no coordinator.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ class TrainStreams:
         self._started: dict[str, Sequence[Any]] = {}
 
     def open(self, session: TrialSession) -> None:
-        """Set the session's part of `train`. All ranks of a gang call this method at the beginning of an attempt."""
+        """Set the session's part of `train`.
+
+        All ranks of a gang call this method at the beginning of an attempt.
+        """
         ranks = session.ranks
         if not session.cache.is_stream or ranks.world_size == 1:
             return
@@ -36,11 +40,15 @@ class TrainStreams:
             )
             given = [
                 ray.put(parts)
-            ]  # In a list, so that the pool passes the reference on and does not load the iterators.
+                # In a list, so that the pool passes the reference on and does not load the iterators.
+            ]
         session.train_stream = ray.get(session.exchange(given)[0][0])[ranks.rank]
 
     def close(self, attempt: str) -> None:
-        """End the coordinator of an attempt. The pool calls this when all ranks have ended, because a rank may read longer than rank 0."""
+        """End the coordinator of an attempt.
+
+        The pool calls this when all ranks have ended, because a rank may read longer than rank 0.
+        """
         parts = self._started.pop(attempt, None)
         if parts is not None:
             with contextlib.suppress(Exception):  # The coordinator may have died.

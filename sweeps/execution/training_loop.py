@@ -53,7 +53,9 @@ def run_loop(session: TrialSession, current: Current) -> Ended:
             )
 
         with ray_train_adapter.in_place(session):
-            ray.train.get_context()  # The first call in a process draws from `random`, so it must come before the seeds are set.
+            # The first call in a process draws from `random`, so it must come before the seeds are
+            # set.
+            ray.train.get_context()
             with loop_mlflow.logged(
                 loop_mlflow.TrialRun(job.tracking, assignment.folder, session.rank)
             ):
@@ -130,7 +132,8 @@ def _report_result(session: TrialSession | LoopRun, returned: Any) -> None:
             for metrics in filter(None, returned):
                 if not isinstance(metrics, Mapping):
                     raise TypeError(
-                        f"the loop yielded {metrics!r}, but must yield dicts of metrics, such as {{'loss': 0.5}}"
+                        f"the loop yielded {metrics!r}, but must yield dicts of metrics, such as "
+                        f"{{'loss': 0.5}}"
                     )
                 session.report(dict(metrics), None)
         return
@@ -147,7 +150,10 @@ def _report_result(session: TrialSession | LoopRun, returned: Any) -> None:
 
 
 def takes_config(loop: Any) -> bool:
-    """Return whether the loop takes an argument, the config. Ray Train also allows loops without arguments."""
+    """Return whether the loop takes an argument, the config.
+
+    Ray Train also allows loops without arguments.
+    """
     try:
         return bool(inspect.signature(loop).parameters)
     except (TypeError, ValueError):
@@ -157,8 +163,8 @@ def takes_config(loop: Any) -> bool:
 def trace(error: BaseException) -> str:
     """Return the traceback of an error, cut to `errors.ERROR_LENGTH` characters and with masked passwords.
 
-    Frames of sweeps' own code at both ends of the stack are left out. An error that a trainer of sweeps explains, such as a script that
-    failed, has no traceback.
+    Frames of sweeps' own code at both ends of the stack are left out. An error that a trainer of
+    sweeps explains, such as a script that failed, has no traceback.
     """
     here = str(Path(__file__).parent)
     formatted = traceback.TracebackException.from_exception(error)

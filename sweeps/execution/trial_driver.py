@@ -42,15 +42,19 @@ from sweeps.execution.worker_pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
-# After a rank has died or raised an exception, the other ranks that do not end within this time, in seconds, are killed.
+# After a rank has died or raised an exception, the other ranks that do not end within this time, in
+# seconds, are killed.
 PEERS_END_WITHIN = 10.0
-# If a rank has returned, and the other ranks send nothing for this time, in seconds, the rank leaves the gang.
+# If a rank has returned, and the other ranks send nothing for this time, in seconds, the rank
+# leaves the gang.
 RETURNED_LEAVE_AFTER = 30.0
-# After the end of a rank, the answer to the sweep's driver is delayed by this time, in seconds. The trial often ends during this delay.
+# After the end of a rank, the answer to the sweep's driver is delayed by this time, in seconds. The
+# trial often ends during this delay.
 ENDS_WITHIN = 0.05
 # Interval between two checks of `limits.report_timeout`, in seconds.
 LOOK_EVERY = 0.5
-# A trial fails after this many consecutive attempts without a report that failed for a cause outside the trial.
+# A trial fails after this many consecutive attempts without a report that failed for a cause
+# outside the trial.
 MOST_BLAMELESS = 10
 
 
@@ -59,12 +63,14 @@ class TrialDriver:
 
     Args:
         job: Settings that all trials share.
-        max_failures: Largest number of failed attempts with which a trial is still retried (`limits.max_failures`).
+        max_failures: Largest number of failed attempts with which a trial is still retried
+            (`limits.max_failures`).
         workers: The worker pool.
         data_requests: Futures of the prepared data of trials.
         spawn: Runs a coroutine in the background.
         files: Threads that list and delete checkpoints.
-        kills_for_memory: Function that returns how many processes were killed for lack of memory on this machine up to now.
+        kills_for_memory: Function that returns how many processes were killed for lack of memory on
+            this machine up to now.
 
     Attributes:
         labels: Description of the label column. All its attributes are None until the data is read.
@@ -99,7 +105,8 @@ class TrialDriver:
     async def drive(self, running: RunningTrial) -> None:
         """Run a trial until it ends, with as many attempts as necessary.
 
-        If an exception is raised, the trial ends in the state FAIL with the exception's text, and this method does not raise it.
+        If an exception is raised, the trial ends in the state FAIL with the exception's text, and
+        this method does not raise it.
         """
         try:
             while running.progress.state is None and not running.stopped:
@@ -152,7 +159,8 @@ class TrialDriver:
             ended: Result of the loop on this rank; None if the loop has not ended.
 
         Returns:
-            False if the message was ignored, because the trial has ended or another attempt has started.
+            False if the message was ignored, because the trial has ended or another attempt has
+            started.
         """
         if not running.progress.record_update(
             attempt, update, ended is not None, ended is not None and ended.state is State.FAIL
@@ -168,14 +176,19 @@ class TrialDriver:
                 running.workers[rank].send("hurry", running.trial.id, step)
         if ended is None:
             running.changed.set()
-        else:  # The trial often ends right after this rank. After a short delay, one message to the driver is enough.
+        # The trial often ends right after this rank. After a short delay, one message to the driver
+        # is enough.
+        else:
             asyncio.get_running_loop().call_later(ENDS_WITHIN, running.changed.set)
         return True
 
     def delete_unneeded(self, running: RunningTrial) -> None:
-        """Delete those checkpoints of a trial that are no longer needed. A background thread deletes the files.
+        """Delete those checkpoints of a trial that are no longer needed.
 
-        In a store, the checkpoints are only noted in `unneeded`. The driver has them deleted when it has saved the study in the store.
+        A background thread deletes the files.
+
+        In a store, the checkpoints are only noted in `unneeded`. The driver has them deleted when
+        it has saved the study in the store.
         """
         for path in running.progress.drop():
             if self.job.store is None:
@@ -199,7 +212,8 @@ class TrialDriver:
     async def _delete_incomplete(self, running: RunningTrial) -> None:
         """Before another attempt, delete the checkpoints that the trial does not need, because the attempt may write the same names.
 
-        Deletions that have begun already must end, too. Otherwise, a slow one would delete what the attempt writes.
+        Deletions that have begun already must end, too. Otherwise, a slow one would delete what the
+        attempt writes.
         """
         root = root_in(self.job.store, running.folder)
         found = await asyncio.get_running_loop().run_in_executor(self.files, checkpoint_names, root)
@@ -230,14 +244,20 @@ class TrialDriver:
             running.retry()
             return
         limit = f"`limits.max_failures` allows only {self.max_failures}"
-        count = f"{running.failures} attempts failed with an exception that `limits.retry_on` lists, and {limit}; the last exception:\n"
+        count = (
+            f"{running.failures} attempts failed with an exception that `limits.retry_on` lists, "
+            f"and {limit}; the last exception:\n"
+        )
         running.finish(State.FAIL, f"{count if running.failures > 1 else ''}{ended.error}")
 
     def _count_loss(self, running: RunningTrial, lost: WorkerLost) -> None:
         if lost.blameless:
             running.blameless += 1
             if running.blameless >= MOST_BLAMELESS:
-                count = f"the trial's workers or its data were lost {running.blameless} times in a row, with no report in between"
+                count = (
+                    f"the trial's workers or its data were lost {running.blameless} times in a "
+                    "row, with no report in between"
+                )
                 running.finish(State.FAIL, f"{count}; the last loss: {lost}")
             return
         running.failures += 1
@@ -250,11 +270,15 @@ class TrialDriver:
             limit = f"`limits.max_failures` allows only {self.max_failures}"
             running.finish(
                 State.FAIL,
-                f"a worker process died in {running.failures} attempts, and {limit}; the last loss: {lost}",
+                f"a worker process died in {running.failures} attempts, and {limit}; the last "
+                f"loss: {lost}",
             )
 
     async def _attempt(self, running: RunningTrial, prepared: dict[str, Any]) -> Ended | WorkerLost:
-        """Reserve workers, run one attempt on them, and release them. Return the result of the attempt."""
+        """Reserve workers, run one attempt on them, and release them.
+
+        Return the result of the attempt.
+        """
         running.stage = Stage.WAITING
         started_before = running.failures > 0 or running.blameless > 0
         try:
@@ -330,7 +354,10 @@ class TrialDriver:
     async def _hide_secrets(
         self, running: RunningTrial, ranks: Sequence[asyncio.Task[Ended | WorkerLost]]
     ) -> None:
-        """Hide secrets in the logs of ranks whose workers were lost. A rank that has ended has done this for its own log."""
+        """Hide secrets in the logs of ranks whose workers were lost.
+
+        A rank that has ended has done this for its own log.
+        """
         for number, rank in enumerate(ranks):
             if not isinstance(_result(rank), Ended):
                 log_file = log_of(running.folder, number)
@@ -345,8 +372,9 @@ class TrialDriver:
     ) -> None:
         """After a rank has died or raised an exception, wait up to `PEERS_END_WITHIN` seconds until all ranks have ended.
 
-        Each rank that has ended is made to leave the gang. If a peer waits for this rank in a collective operation, such as an all-reduce,
-        the operation then raises an exception in the peer.
+        Each rank that has ended is made to leave the gang. If a peer waits for this rank in a
+        collective operation, such as an all-reduce, the operation then raises an exception in the
+        peer.
         """
         give_up = time.monotonic() + PEERS_END_WITHIN
         left: set[int] = set()
@@ -367,7 +395,8 @@ class TrialDriver:
     ) -> list[Assignment]:
         """Return the assignment of each rank.
 
-        Cached data is used only if all ranks cache it, because all ranks must build an object such as XGBoost's matrix at the same time.
+        Cached data is used only if all ranks cache it, because all ranks must build an object such
+        as XGBoost's matrix at the same time.
         """
         size = len(gang.workers)
         keys = [f"{prepared['key']}|{size}|{rank}" for rank in range(size)]
@@ -406,7 +435,10 @@ class TrialDriver:
     async def _run_rank(
         self, worker: Worker, assignment: Assignment, running: RunningTrial
     ) -> Ended | WorkerLost:
-        """Run an attempt on one rank. Return the result of the loop, or a `WorkerLost` if the worker's process has died."""
+        """Run an attempt on one rank.
+
+        Return the result of the loop, or a `WorkerLost` if the worker's process has died.
+        """
         try:
             ended: Ended = await self.workers.until_lost(
                 worker, worker.actor.run.remote(assignment)
@@ -444,18 +476,21 @@ class TrialDriver:
     ) -> Ended | WorkerLost:
         """Compute the result of an attempt from the results of its ranks.
 
-        If a worker was lost, the result is this loss, even if other ranks raised exceptions. The loss may be the cause of these exceptions:
-        a collective operation, such as an all-reduce, raises an exception when a peer dies.
+        If a worker was lost, the result is this loss, even if other ranks raised exceptions. The
+        loss may be the cause of these exceptions: a collective operation, such as an all-reduce,
+        raises an exception when a peer dies.
 
         Args:
             gang: The gang.
             running: The trial.
             results: Result of each rank; None for a rank that was killed.
             late: Message about an exceeded time limit; None if no limit was exceeded.
-            kills: Number of processes that had been killed for lack of memory when the attempt started.
+            kills: Number of processes that had been killed for lack of memory when the attempt
+                started.
         """
         ended = [result for result in results if isinstance(result, Ended)]
-        # Peers may raise because of the first error, so the first error is reported. Lost data and errors worth a retry have precedence.
+        # Peers may raise because of the first error, so the first error is reported. Lost data and
+        # errors worth a retry have precedence.
         failed = [e for e in ended if e.state is State.FAIL]
         failed.sort(
             key=lambda e: (
@@ -494,7 +529,8 @@ class TrialDriver:
             return Ended(
                 0,
                 State.FAIL,
-                f"all ranks must report the same number of times, but the numbers of reports are {counts}",
+                "all ranks must report the same number of times, but the numbers of reports are "
+                f"{counts}",
             )
         return (
             with_peers(failed, [e for e in ended if e.state is State.COMPLETE])
@@ -507,12 +543,15 @@ class TrialDriver:
     ) -> str | None:
         """Wait until all ranks have ended or one rank has failed.
 
-        If a rank has returned, and no other rank has sent anything for `RETURNED_LEAVE_AFTER` seconds, the rank is made to leave the gang.
-        If a peer waits for this rank in a collective operation, the operation then raises an exception in the peer. With some backends, a
-        peer that still works would also fail, so this is done only for the backends in `gangs.LEFT_SAFELY`.
+        If a rank has returned, and no other rank has sent anything for `RETURNED_LEAVE_AFTER`
+        seconds, the rank is made to leave the gang. If a peer waits for this rank in a collective
+        operation, the operation then raises an exception in the peer. With some backends, a peer
+        that still works would also fail, so this is done only for the backends in
+        `gangs.LEFT_SAFELY`.
 
         Returns:
-            A message about the time limit if `limits.trial_timeout` or `limits.report_timeout` is exceeded first; else None.
+            A message about the time limit if `limits.trial_timeout` or `limits.report_timeout` is
+            exceeded first; else None.
         """
         limit, silence = self.job.trial_timeout, self.job.report_timeout
         pending = set(ranks)
@@ -556,7 +595,11 @@ class TrialDriver:
                         return "\n".join(
                             [
                                 *map(str, late),
-                                f"a rank must report within `limits.report_timeout` ({silence:g} s)",
+                                (
+                                    "a rank must report within `limits.report_timeout` "
+                                    f"({silence:g} "
+                                    "s)"
+                                ),
                             ]
                         )
             done, pending = await asyncio.wait(
@@ -604,11 +647,13 @@ def data_of(prepared: dict[str, Any], workers: int, whole: bool) -> Data:
 def with_peers(failed: Sequence[Ended], returned: Sequence[Ended]) -> Ended:
     """Return the first failure of a gang, with a line above its error for each rank that returned or ended with another error.
 
-    Two ranks can fail within milliseconds. The first one to arrive may be a consequence of the other, so the user sees both.
+    Two ranks can fail within milliseconds. The first one to arrive may be a consequence of the
+    other, so the user sees both.
 
     Args:
         failed: Results of the ranks that failed. There is at least one.
-        returned: Results of the ranks whose loop has returned. The failure may be a consequence of this, too.
+        returned: Results of the ranks whose loop has returned. The failure may be a consequence of
+            this, too.
     """
     first, *others = failed
     last = [str(e.error).rstrip().rpartition("\n")[2] for e in failed]

@@ -29,15 +29,17 @@ def log_of(folder: str | Path, rank: int) -> Path:
 def into(path: Path, title: str) -> Iterator[Callable[[str], None]]:
     """Within the block, append all output of this process to a file: the output of Python's streams, of loggers and of native libraries.
 
-    All of them write to the file descriptors 1 and 2, so these descriptors are redirected. If only `sys.stdout` were replaced, the lines
-    of XGBoost's native code and of existing logging handlers would be missing.
+    All of them write to the file descriptors 1 and 2, so these descriptors are redirected. If only
+    `sys.stdout` were replaced, the lines of XGBoost's native code and of existing logging handlers
+    would be missing.
 
     Args:
         path: The file. Its folder is created.
         title: Text that follows the time in the first line that is written.
 
     Yields:
-        A function that writes a line to the log, even if the loop has closed or replaced Python's streams.
+        A function that writes a line to the log, even if the loop has closed or replaced Python's
+        streams.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     streams = (
@@ -78,7 +80,9 @@ def append_line(log: Path, line: str) -> None:
 
 
 def hide_secrets(log: Path) -> None:
-    """Replace the secrets in the log of an attempt that has ended. Native code and child processes may have written them.
+    """Replace the secrets in the log of an attempt that has ended.
+
+    Native code and child processes may have written them.
 
     Lines that other processes append at the same time may be lost.
     """
@@ -97,7 +101,10 @@ def hide_secrets(log: Path) -> None:
 
 
 def hide_secrets_in(folder: Path) -> None:
-    """Replace the secrets in all logs of a sweep. A worker that was killed has not done this. Links are left alone."""
+    """Replace the secrets in all logs of a sweep. A worker that was killed has not done this.
+
+    Links are left alone.
+    """
     for log in folder.glob(f"trials/*/{LOGS}/rank-*.log"):
         if not any(path.is_symlink() for path in log.parents[:3]):
             hide_secrets(log)
@@ -114,7 +121,8 @@ def _encoded(line: str) -> bytes:
 def shorten(log: int | Path) -> None:
     """If a log is larger than `LARGEST` bytes, remove its middle part.
 
-    Other processes may append to the log at the same time. Lines that they write during the cut may be lost.
+    Other processes may append to the log at the same time. Lines that they write during the cut may
+    be lost.
 
     Args:
         log: Path of the log, or a descriptor that is open for reading and appending.

@@ -2,8 +2,9 @@
 
 The module is pure: it does not use Ray and never waits.
 
-Messages from ranks may arrive twice or out of order. Ray does not preserve the order of calls to an asyncio actor, and a rank resends each
-report and checkpoint until the pool acknowledges it. `TrialProgress` records each report and each checkpoint once.
+Messages from ranks may arrive twice or out of order. Ray does not preserve the order of calls to an
+asyncio actor, and a rank resends each report and checkpoint until the pool acknowledges it.
+`TrialProgress` records each report and each checkpoint once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from sweeps.core.checkpoint_files import newest_checkpoints
 from sweeps.core.trial import Checkpoint, GangSizePeriod, Report, State
 from sweeps.execution.messages import Progress, RankUpdate, ResumeState
 
-# Step that is recorded for a rank that has ended. It is above every real step, so no checkpoint waits for the rank.
+# Step that is recorded for a rank that has ended. It is above every real step, so no checkpoint
+# waits for the rank.
 ENDED = 10**12
 
 
@@ -30,16 +32,20 @@ class TrialProgress:
         workers: Number of ranks in the current attempt.
         order: Order of the steps, by which the best checkpoint is chosen. Without a metric, the
             latest checkpoint is the best.
-        keep_latest: Number of latest checkpoints that are kept in addition to the best checkpoint, at least 1.
+        keep_latest: Number of latest checkpoints that are kept in addition to the best checkpoint,
+            at least 1.
         attempt: Number of the current attempt; 0 before the first attempt.
-        checkpoint: Latest complete checkpoint, to which every rank has contributed its part. The next attempt continues from it.
+        checkpoint: Latest complete checkpoint, to which every rank has contributed its part. The
+            next attempt continues from it.
         best: Checkpoint with the best model; None without checkpoints.
         rung: Step at which rank 0 waits for the driver's decision; None if rank 0 does not wait.
         state: State after the end of the trial; None while the trial runs.
         error: Error text of a failed trial, such as a traceback; else None.
-        refused: Key of the wrong value and description of the problem, if a value in the space file made the trial fail; else None.
+        refused: Key of the wrong value and description of the problem, if a value in the space file
+            made the trial fail; else None.
         final: Metrics of the finished model; empty while the trial runs.
-        sizes: Each number of workers that an elastic trial has had, with the step at which it began; empty for other trials.
+        sizes: Each number of workers that an elastic trial has had, with the step at which it
+            began; empty for other trials.
     """
 
     workers: int
@@ -93,7 +99,9 @@ class TrialProgress:
         self._latest_step = max(self._keys, default=0)
 
     def begin(self, workers: int | None = None) -> int:
-        """Start a new attempt and return its number. Incomplete checkpoints of earlier attempts are discarded.
+        """Start a new attempt and return its number.
+
+        Incomplete checkpoints of earlier attempts are discarded.
 
         Args:
             workers: Number of ranks of an elastic trial in this attempt; None for other trials.
@@ -110,8 +118,9 @@ class TrialProgress:
     def checkpoints_to_delete(self, existing: Iterable[str]) -> list[str]:
         """Return the paths of the checkpoints to delete before another attempt: checkpoints that are incomplete or no longer needed.
 
-        After `restore`, the first call also finds the latest complete checkpoints among `existing`, and keeps them. This is necessary
-        because the driver's record names only the latest one and the best one.
+        After `restore`, the first call also finds the latest complete checkpoints among `existing`,
+        and keeps them. This is necessary because the driver's record names only the latest one and
+        the best one.
 
         Args:
             existing: Paths of all checkpoints in the trial's folder.
@@ -139,10 +148,12 @@ class TrialProgress:
             attempt: Number of the attempt in which the rank sent the message.
             update: The message.
             ended: Whether the loop has ended on this rank.
-            failed: Whether the loop ended with an exception. Checkpoints at later steps then stay incomplete.
+            failed: Whether the loop ended with an exception. Checkpoints at later steps then stay
+                incomplete.
 
         Returns:
-            False if the message was ignored, because the trial has ended or another attempt has started.
+            False if the message was ignored, because the trial has ended or another attempt has
+            started.
         """
         if self.state is not None or attempt != self.attempt:
             return False
@@ -181,7 +192,10 @@ class TrialProgress:
         return {rank: step for rank in range(self.workers) if self._steps.get(rank, 0) < step}
 
     def _keep(self, new: Checkpoint) -> None:
-        """Make `new` the trial's latest checkpoint. If no earlier checkpoint is better, also make `new` the best checkpoint."""
+        """Make `new` the trial's latest checkpoint.
+
+        If no earlier checkpoint is better, also make `new` the best checkpoint.
+        """
         if self.best is None or self._key(new) <= self._key(self.best):
             self.best = new
         self.checkpoint, self._fresh = new, True
@@ -207,7 +221,10 @@ class TrialProgress:
         return self._named | {c.path for c in (self.checkpoint, self.best) if c} | set(latest)
 
     def drop(self) -> list[str]:
-        """Return the paths of the checkpoints on disk that are no longer needed. The caller must delete them; the next call omits them."""
+        """Return the paths of the checkpoints on disk that are no longer needed.
+
+        The caller must delete them; the next call omits them.
+        """
         gone = [path for path in self._stored if path not in self.kept]
         for path in gone:
             del self._stored[path]
@@ -234,7 +251,10 @@ class TrialProgress:
         self.rung = step
 
     def answered(self, step: int) -> bool:
-        """Record that the driver has decided at this rung, and return True. Do nothing and return False if rank 0 does not wait there."""
+        """Record that the driver has decided at this rung, and return True.
+
+        Do nothing and return False if rank 0 does not wait there.
+        """
         if self.rung != step:
             return False
         self.rung = self._delivered_rung = None
@@ -264,7 +284,9 @@ class TrialProgress:
         return bool(self._undelivered)
 
     def next_progress(self, seconds: float, worker_seconds: float = 0.0) -> Progress:
-        """Return the reports since the last call and the state of the trial. Mark these reports as received by the driver.
+        """Return the reports since the last call and the state of the trial.
+
+        Mark these reports as received by the driver.
 
         Args:
             seconds: Seconds that all attempts of the trial have spent on workers so far.
@@ -292,6 +314,7 @@ class TrialProgress:
     def mark_recorded(self) -> None:
         """Record that the driver has stored the progress of the last call of `next_progress`.
 
-        A checkpoint that the driver had recorded before, and that this progress replaced, may now be deleted.
+        A checkpoint that the driver had recorded before, and that this progress replaced, may now
+        be deleted.
         """
         self._named &= self._named_next

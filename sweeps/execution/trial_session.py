@@ -27,7 +27,8 @@ from sweeps.execution.gates import STOP
 from sweeps.execution.messages import Assignment, Data, Job, Ranks, RankUpdate, Silence
 from sweeps.execution.metric_values import flatten, numeric, quote, unbeatable
 
-# Other names of the dataset `valid`, as in Ray's tutorials. If the space file names a dataset by such a name, this dataset has precedence.
+# Other names of the dataset `valid`, as in Ray's tutorials. If the space file names a dataset by
+# such a name, this dataset has precedence.
 ALIASES = {"validation": "valid", "val": "valid", "eval": "valid", "evaluation": "valid"}
 # After this many seconds without a report, the worker sends the stack of the loop to the pool.
 SILENT_AFTER = 300.0
@@ -36,10 +37,12 @@ SILENT_AFTER = 300.0
 class Stopped(BaseException):
     """Raised by `report` to end a loop. All ranks raise this exception at the same step.
 
-    The base class is not Exception, so that `except Exception` in a loop does not catch this exception.
+    The base class is not Exception, so that `except Exception` in a loop does not catch this
+    exception.
 
     Args:
-        finished: Whether the trial has reached its last step. Otherwise, the scheduler has stopped it.
+        finished: Whether the trial has reached its last step. Otherwise, the scheduler has stopped
+            it.
     """
 
     def __init__(self, finished: bool = False):
@@ -48,7 +51,10 @@ class Stopped(BaseException):
 
 
 class MetricMissing(ValueError):
-    """Raised if the first report of a trial lacks the objective's metric. Often, the metric has another name in the loop."""
+    """Raised if the first report of a trial lacks the objective's metric.
+
+    Often, the metric has another name in the loop.
+    """
 
     place = "objective.metric"
 
@@ -66,15 +72,19 @@ class DatasetCache:
         data: The prepared data.
 
     Attributes:
-        shards: Maps each dataset name to references to shards: one for each rank, or a single one for all ranks.
+        shards: Maps each dataset name to references to shards: one for each rank, or a single one
+            for all ranks.
         check: DataFrame that a loop gets as `Current.check`; None if the space names no data.
-        whole: Whether `train` is a single dataset with all rows, from which this rank takes its part.
+        whole: Whether `train` is a single dataset with all rows, from which this rank takes its
+            part.
         opened: This rank's shard of each dataset that a loop has read, by the dataset's name.
         kept: Objects that loops keep with `Current.cached`, by name.
         folds: The data of each fold of a cross-validation; () without a cross-validation.
-        parts: The data of each step at which the loop trains on a part of the train rows; {} unless the scheduler counts rows.
+        parts: The data of each step at which the loop trains on a part of the train rows; {} unless
+            the scheduler counts rows.
         rows: Number of rows of `train` on all ranks together; 0 if the number is unknown.
-        weight: The column of `train` with the weights of the rows; None if the rows have no weights.
+        weight: The column of `train` with the weights of the rows; None if the rows have no
+            weights.
         is_stream: Whether the datasets are lazy; see `Data.stream`.
     """
 
@@ -95,7 +105,9 @@ class DatasetCache:
         return ray.get(self.shards[name][0])
 
     def name_of(self, name: str) -> str:
-        """Return the name of a dataset. If there is no such dataset, but the name is an alias of "valid", return "valid".
+        """Return the name of a dataset.
+
+        If there is no such dataset, but the name is an alias of "valid", return "valid".
 
         Raises:
             KeyError: The space has no dataset of this name, or the dataset is the test split.
@@ -103,11 +115,13 @@ class DatasetCache:
         name = name if name in self.shards else ALIASES.get(name, name)
         if not self.shards:
             raise KeyError(
-                f"no dataset `{name}`: the space file has no section `data`; add this section, or read the data in the loop"
+                f"no dataset `{name}`: the space file has no section `data`; add this section, or "
+                "read the data in the loop"
             )
         if name == "test" and name not in self.shards:
             raise KeyError(
-                "the search never sees the split `test`; evaluate on `valid`. After the sweep, the winner is scored on `test`"
+                "the search never sees the split `test`; evaluate on `valid`. After the sweep, "
+                "the winner is scored on `test`"
             )
         if name not in self.shards:
             raise KeyError(f"no dataset `{name}`; the datasets are: {', '.join(self.shards)}")
@@ -135,7 +149,9 @@ class DatasetCache:
 
 
 class TrialSession:
-    """One attempt at a trial on one rank. The functions of `ray.train` in the loop call this object.
+    """One attempt at a trial on one rank.
+
+    The functions of `ray.train` in the loop call this object.
 
     Args:
         pool: Handle of the pool.
@@ -143,17 +159,20 @@ class TrialSession:
         job: Settings that all trials of the sweep share.
         assignment: The attempt.
         cache: The worker's cache of the trial's data.
-        leaked: Threads that earlier trials have left running. Reports of these threads are rejected.
+        leaked: Threads that earlier trials have left running. Reports of these threads are
+            rejected.
 
     Attributes:
         name: Name of the sweep, a hyphen and the id of the trial.
         folder: The trial's folder.
-        step: Step of the latest report. Before the first report, it is the step of the checkpoint from which the attempt continues, or 0.
+        step: Step of the latest report. Before the first report, it is the step of the checkpoint
+            from which the attempt continues, or 0.
         cache: The worker's cache of the trial's data.
         stopped: Whether `report` has raised `Stopped`.
         stops: Whether the next report must raise `Stopped`, because the driver has ended the trial.
         reports: Number of reports in this attempt.
-        train_stream: This rank's part of `train`, if the data is streamed to a gang of several workers; else None.
+        train_stream: This rank's part of `train`, if the data is streamed to a gang of several
+            workers; else None.
     """
 
     def __init__(
@@ -207,14 +226,16 @@ class TrialSession:
 
         Args:
             metrics: Dict of metrics, which may be nested.
-            checkpoint: Checkpoint to copy into the trial's folder; None to report without a checkpoint.
+            checkpoint: Checkpoint to copy into the trial's folder; None to report without a
+                checkpoint.
             step: Step of the report. None for the step that `take_step` returns.
 
         Raises:
             Stopped: The trial ends at this step.
             TypeError: `metrics` is not a dict.
-            ValueError: The report of rank 0 lacks the objective's metric, the metric is not a number, the value of an objective is
-                infinitely good, the step is wrong (see `take_step`), or the loop does not continue from its checkpoint, although the
+            ValueError: The report of rank 0 lacks the objective's metric, the metric is not a
+                number, the value of an objective is infinitely good, the step is wrong (see
+                `take_step`), or the loop does not continue from its checkpoint, although the
                 scheduler needs this.
             RuntimeError: The calling thread belongs to an earlier trial.
         """
@@ -242,7 +263,9 @@ class TrialSession:
             raise Stopped(self.finished)
 
     def admit(self, metrics: Any, step: int) -> dict[str, float]:
-        """Check a report of the loop in a `LoopRun`, and return its numbers. The report does not leave this process.
+        """Check a report of the loop in a `LoopRun`, and return its numbers.
+
+        The report does not leave this process.
 
         Args:
             metrics: The argument that the loop passed to `report`.
@@ -263,11 +286,13 @@ class TrialSession:
         """Raise an error if a report is not a dict, if it comes from a thread of an earlier trial, or if the trial has ended."""
         if not isinstance(metrics, Mapping):
             raise TypeError(
-                f"`report` takes a dict of metrics, such as {{'loss': 0.5}}, but got {type(metrics).__name__}: {quote(metrics)}"
+                f"`report` takes a dict of metrics, such as {{'loss': 0.5}}, but got "
+                f"{type(metrics).__name__}: {quote(metrics)}"
             )
         if threading.current_thread() in self._leaked:
             raise RuntimeError(
-                "this thread was started by a trial that has ended, so its reports belong to no trial"
+                "this thread was started by a trial that has ended, so its reports belong to no "
+                "trial"
             )
         if self.stopped:  # The loop has caught the first `Stopped`.
             raise Stopped
@@ -290,7 +315,8 @@ class TrialSession:
         )
         if self.job.milestones and not self._resumed:
             raise CheckpointIgnored(
-                "the scheduler needs a loop that continues from its checkpoint, but this loop did not call `ray.train.get_checkpoint()`"
+                "the scheduler needs a loop that continues from its checkpoint, but this loop did "
+                "not call `ray.train.get_checkpoint()`"
             )
 
     def _checked(self, metrics: Mapping[Any, Any], step: int) -> dict[str, float]:
@@ -305,14 +331,19 @@ class TrialSession:
         if metric is not None and metric not in numbers:
             if metric in flat:
                 raise ValueError(
-                    f"the objective's metric `{metric}` must be a number, got {quote(flat[metric])} at step {step}"
+                    f"the objective's metric `{metric}` must be a number, got "
+                    f"{quote(flat[metric])} at step {step}"
                 )
             names = ", ".join(sorted(flat)) or "nothing"
-            missing = f"the objective's metric `{metric}` was not reported at step {step}; the loop reported: {names}"
+            missing = (
+                f"the objective's metric `{metric}` was not reported at step {step}; the loop "
+                f"reported: {names}"
+            )
             raise (MetricMissing if step == 1 else ValueError)(missing)
         if (name := unbeatable(numbers, self.job.goals)) is not None:
             raise ValueError(
-                f"the metric `{name}` is {numbers[name]} at step {step}, a value that no trial could beat;"
+                f"the metric `{name}` is {numbers[name]} at step {step}, a value that no trial "
+                "could beat;"
                 " report a finite value, or nan if there is no value"
             )
         return numbers
@@ -365,8 +396,8 @@ class TrialSession:
     def hurry(self, step: int) -> None:
         """Send the reports and checkpoints to the pool as soon as the loop has reported this step: at once if it has already done so.
 
-        The pool calls this because another rank has stored a checkpoint at this step. The checkpoint is complete only when the pool knows
-        that this rank has reported the step.
+        The pool calls this because another rank has stored a checkpoint at this step. The
+        checkpoint is complete only when the pool knows that this rank has reported the step.
         """
         with self._lock:
             self._wanted = step
@@ -377,8 +408,8 @@ class TrialSession:
     def send_if_new(self) -> None:
         """Send the unacknowledged reports and checkpoints, if there are any.
 
-        If the loop has made reports that do not leave this process, send a message without reports. The pool then knows that this rank is
-        not silent.
+        If the loop has made reports that do not leave this process, send a message without reports.
+        The pool then knows that this rank is not silent.
         """
         admitted, self._admitted = self._admitted, False
         if admitted or self._acknowledged_step != self._recorded:
@@ -387,7 +418,8 @@ class TrialSession:
     def check_silence(self) -> None:
         """Send a notice with the loop's stack to the pool if the loop has not reported for a long time. Also write it to the trial's log.
 
-        There are two time limits: `SILENT_AFTER` and `limits.report_timeout`. Between two reports, each limit causes at most one notice.
+        There are two time limits: `SILENT_AFTER` and `limits.report_timeout`. Between two reports,
+        each limit causes at most one notice.
         """
         quiet, limits = (
             time.monotonic() - self._last_report,
@@ -403,7 +435,10 @@ class TrialSession:
             self.pool.silent.remote(self.assignment.trial.id, self.assignment.attempt, silence)
 
     def checkpoint(self) -> ray.train.Checkpoint | None:
-        """Return the checkpoint to continue from; None if the trial starts from scratch. Record that the loop has read its checkpoint."""
+        """Return the checkpoint to continue from; None if the trial starts from scratch.
+
+        Record that the loop has read its checkpoint.
+        """
         checkpoint = self.assignment.checkpoint
         self._checkpoint_read = True
         if checkpoint is None:
@@ -439,9 +474,12 @@ class TrialSession:
         return values
 
     def _persist(self, checkpoint: ray.train.Checkpoint) -> Checkpoint:
-        """Copy a reported checkpoint into the folder `checkpoint_<step>` of the trial. All ranks write to the same folder.
+        """Copy a reported checkpoint into the folder `checkpoint_<step>` of the trial.
 
-        Ray's `Checkpoint.to_directory` is not used, because it lets only one rank copy its files, and the other ranks only wait.
+        All ranks write to the same folder.
+
+        Ray's `Checkpoint.to_directory` is not used, because it lets only one rank copy its files,
+        and the other ranks only wait.
 
         If the sweep has a store, the folder is in the store.
 
@@ -458,7 +496,8 @@ class TrialSession:
         else:
             with checkpoint.as_directory() as local:
                 upload_checkpoint(Path(local), target)
-        # The note is read from the reported checkpoint, because another rank may be overwriting the copy.
+        # The note is read from the reported checkpoint, because another rank may be overwriting the
+        # copy.
         note, best_step = f"{checkpoint.path}/{CHECKPOINT_NOTE}", self.step
         if files.get_file_info(note).type == pyarrow.fs.FileType.File:
             with files.open_input_file(note) as file:

@@ -1,7 +1,7 @@
 """Adapters between Ray Tune and the sweep: a Searcher that starts trials and a TrialScheduler that stops them.
 
-Both adapters pass Tune's calls to a `SweepController`, which makes the decisions. `sweeps.execution.tune_trials` runs Tune's trials in the
-workers of the pool.
+Both adapters pass Tune's calls to a `SweepController`, which makes the decisions.
+`sweeps.execution.tune_trials` runs Tune's trials in the workers of the pool.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from sweeps.core.trial import Action
 
 
 class SweepController(Protocol):
-    """Interface of the object that decides which trials start and stop. It is in the driver's process."""
+    """Interface of the object that decides which trials start and stop.
+
+    It is in the driver's process.
+    """
 
     def start_trial(self) -> str | None:
         """Start a trial and return its id; None if no trial can start now, but one may start later.
@@ -36,7 +39,10 @@ class SweepController(Protocol):
         """Handle a trial that Tune has given up, because the pool could not return its progress."""
 
     def poll(self) -> None:
-        """Do work that is due from time to time. This method is called once in each round of Tune's loop."""
+        """Do work that is due from time to time.
+
+        This method is called once in each round of Tune's loop.
+        """
 
 
 class StudySearcher(Searcher):
@@ -51,8 +57,9 @@ class StudySearcher(Searcher):
         """Start the next trial of the sweep as Tune's trial `trial_id`.
 
         Returns:
-            The configuration of Tune's trial: a dict with the id that the trial has in the sweep. None if no trial can start now, and
-            `Searcher.FINISHED` if the sweep starts no more trials.
+            The configuration of Tune's trial: a dict with the id that the trial has in the sweep.
+            None if no trial can start now, and `Searcher.FINISHED` if the sweep starts no more
+            trials.
         """
         try:
             begun = self._controller.start_trial()
@@ -66,7 +73,10 @@ class StudySearcher(Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict | None = None, error: bool = False
     ) -> None:
-        """If Tune gives up a trial after an error, tell the controller. `VerdictScheduler` handles trials that end without an error."""
+        """If Tune gives up a trial after an error, tell the controller.
+
+        `VerdictScheduler` handles trials that end without an error.
+        """
         trial = self._begun.pop(trial_id, None)
         if error and trial is not None:
             self._controller.on_trial_lost(trial)
@@ -87,9 +97,11 @@ class VerdictScheduler(FIFOScheduler):
 
     def choose_trial_to_run(self, tune_controller: Any, **more: Any) -> None:
         """Let the controller do its periodic work, and let Tune start pending trials in their order. Tune calls this once in each round."""
-        # A Tune callback is not used, because with any callback Tune imports all its loggers. The import of MLflow's logger takes seconds.
+        # A Tune callback is not used, because with any callback Tune imports all its loggers. The
+        # import of MLflow's logger takes seconds.
         self._controller.poll()
-        # With None, Tune starts pending trials in order. A search for the first pending trial of 10,000 trials would take a millisecond.
+        # With None, Tune starts pending trials in order. A search for the first pending trial of
+        # 10,000 trials would take a millisecond.
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict) -> str:
         """Pass the progress of a trial to the controller; return Tune's constant for its decision."""

@@ -1,8 +1,9 @@
 """Run the trials of Ray Tune in the workers of the pool.
 
-Ray Tune starts an actor for each trial. In a sweep, the pool's workers run the trials, so this actor would only pass messages on. It would
-cost a process of 100 MB, two seconds of imports, and an additional call for each message. Instead, Tune gets a `PoolTrial` in place of the
-handle of this actor. The `PoolTrial` calls the pool directly.
+Ray Tune starts an actor for each trial. In a sweep, the pool's workers run the trials, so this
+actor would only pass messages on. It would cost a process of 100 MB, two seconds of imports, and an
+additional call for each message. Instead, Tune gets a `PoolTrial` in place of the handle of this
+actor. The `PoolTrial` calls the pool directly.
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ class _PoolResources(ResourceManager):
 class _InPool(AcquiredResources):
     """Resources of one trial.
 
-    Before Tune starts a trial's actor, it passes the actor's class to this object. This object returns a stand-in for the class. When Tune
-    then calls `remote` of the stand-in, the call returns a `PoolTrial` and starts no actor.
+    Before Tune starts a trial's actor, it passes the actor's class to this object. This object
+    returns a stand-in for the class. When Tune then calls `remote` of the stand-in, the call
+    returns a `PoolTrial` and starts no actor.
     """
 
     pool: Any
@@ -77,7 +79,10 @@ class _InPool(AcquiredResources):
 
 
 class _Method:
-    """Stand-in for an actor's class, or for a method of an actor's handle. Tune calls the method `remote` of both."""
+    """Stand-in for an actor's class, or for a method of an actor's handle.
+
+    Tune calls the method `remote` of both.
+    """
 
     def __init__(self, call: Callable[..., Any]):
         self.remote = call

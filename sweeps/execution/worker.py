@@ -1,4 +1,7 @@
-"""The worker actor. The pool imports this module, so the modules that take long to import are in `worker_runtime`."""
+"""The worker actor.
+
+The pool imports this module, so the modules that take long to import are in `worker_runtime`.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +54,8 @@ def start(
         node: Id of the node to start the worker on; None to let Ray choose.
 
     Returns:
-        The worker's handle, and a reference to its `WorkerInfo`. `ray.get` of this reference raises an exception if the process dies or
-        cannot start.
+        The worker's handle, and a reference to its `WorkerInfo`. `ray.get` of this reference raises
+        an exception if the process dies or cannot start.
     """
     resources = dict(resources)
     actor = Worker.options(  # type: ignore[attr-defined]

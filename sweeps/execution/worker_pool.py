@@ -1,7 +1,7 @@
 """Manage the workers of a sweep: start them, reserve them for trials, form gangs, notice deaths, and close workers.
 
-`allocation.decide` decides which workers to reserve, start and close. This module carries the decisions out, on the event loop of the
-pool's actor.
+`allocation.decide` decides which workers to reserve, start and close. This module carries the
+decisions out, on the event loop of the pool's actor.
 """
 
 from __future__ import annotations
@@ -32,25 +32,31 @@ from sweeps.execution.pool_worker import CannotStart, Gang, Worker, WorkerLost, 
 
 log = logging.getLogger(__name__)
 
-# A worker's request for calls is its heartbeat. A request is answered after this many seconds at the latest.
+# A worker's request for calls is its heartbeat. A request is answered after this many seconds at
+# the latest.
 HEARTBEAT_EVERY = 2.0
 # Interval between two searches for dead workers, in seconds.
 LOOK_EVERY = 0.5
-# Time limits for connecting a gang, and for disbanding a gang or leaving it, in seconds. Processes that take longer are killed.
+# Time limits for connecting a gang, and for disbanding a gang or leaving it, in seconds. Processes
+# that take longer are killed.
 CONNECT_WITHIN = 60.0
 DISBAND_WITHIN = 10.0
-# If a worker has not started after this many seconds, an idle worker of its node is closed to free resources. Ray may be unable to place a
-# worker although its node has enough resources, for example if the free fractions of a GPU are on two GPUs.
+# If a worker has not started after this many seconds, an idle worker of its node is closed to free
+# resources. Ray may be unable to place a worker although its node has enough resources, for example
+# if the free fractions of a GPU are on two GPUs.
 PLACED_WITHIN = 60.0
-# Ray knows after this many seconds at the latest whether a process was lost alone or with its node. Ray tests nodes every few seconds.
+# Ray knows after this many seconds at the latest whether a process was lost alone or with its node.
+# Ray tests nodes every few seconds.
 FATE_WITHIN = 60.0
 # A trial that does not fit on the cluster waits this many seconds for new nodes, then fails.
 FITS_WITHIN = 600.0
-# After a worker could not start, no worker starts for the growth of an elastic gang for this many seconds.
+# After a worker could not start, no worker starts for the growth of an elastic gang for this many
+# seconds.
 START_AGAIN_AFTER = 60.0
 # On a cluster that may grow, a worker is closed after this many idle seconds.
 IDLE_WITHIN = 60.0
-# If trials take less than this on average, in seconds, a trial may use an idle worker with a larger fraction of a GPU than necessary.
+# If trials take less than this on average, in seconds, a trial may use an idle worker with a larger
+# fraction of a GPU than necessary.
 SHORT_TRIAL = 60.0
 
 
@@ -59,20 +65,22 @@ class WorkerPool:
 
     Args:
         job: Settings that all trials of the sweep share.
-        resources: Resources that the sweep may use on the single machine on which it has started Ray. None on a running cluster: the sweep
-            then uses the resources of the cluster's nodes.
-        parked: Number of CPUs that idle workers may hold in addition to the machine's CPUs. None if Ray was not started for the sweep; see
-            `allocation.Cluster`.
+        resources: Resources that the sweep may use on the single machine on which it has started
+            Ray. None on a running cluster: the sweep then uses the resources of the cluster's
+            nodes.
+        parked: Number of CPUs that idle workers may hold in addition to the machine's CPUs. None if
+            Ray was not started for the sweep; see `allocation.Cluster`.
         spawn: Function that runs a coroutine in the background; see `Background`.
-        limit: Amounts of some resources that the sweep may hold on all nodes together; None for no limit.
+        limit: Amounts of some resources that the sweep may hold on all nodes together; None for no
+            limit.
         reserves: Whether workers leave CPUs to Ray Data, on a running cluster; see `stream_cpus`.
 
     Attributes:
         workers: The workers that have not ended, by id.
         nodes: Resources of each living node, by node id.
         node_names: Host and address of each living node, by node id.
-        misfits: Shapes of waiting trials that would not fit even on the empty cluster. Maps each shape to the time at which this was first
-            noticed, by the monotonic clock.
+        misfits: Shapes of waiting trials that would not fit even on the empty cluster. Maps each
+            shape to the time at which this was first noticed, by the monotonic clock.
     """
 
     def __init__(
@@ -119,8 +127,9 @@ class WorkerPool:
     def warm(self, shapes: Sequence[Shape]) -> None:
         """Start as many workers as the pool needs to run one trial of each shape at the same time.
 
-        Stop at the first shape for which the free resources are not enough, and start only a part of its workers. Otherwise the trial
-        would wait for a free worker first, and then for a new one.
+        Stop at the first shape for which the free resources are not enough, and start only a part
+        of its workers. Otherwise the trial would wait for a free worker first, and then for a new
+        one.
         """
         waiting = [Request(-i, shape.total, shape) for i, shape in enumerate(shapes, 1)]
         taken: set[str] = set()
@@ -151,18 +160,22 @@ class WorkerPool:
     async def reserve(
         self, shape: Shape, key: str | None = None, is_retry: bool = False
     ) -> list[Worker]:
-        """Reserve the workers of a trial, and return them. Some of the workers may still be starting.
+        """Reserve the workers of a trial, and return them.
+
+        Some of the workers may still be starting.
 
         If the cluster lacks resources now, the trial waits in the queue.
 
         Args:
             shape: Shape of the trial.
-            key: Key of the trial's prepared data; workers that cache this data are preferred. With None, no worker is preferred.
-            is_retry: Whether an earlier attempt of the trial has failed. Such trials are served first.
+            key: Key of the trial's prepared data; workers that cache this data are preferred. With
+                None, no worker is preferred.
+            is_retry: Whether an earlier attempt of the trial has failed. Such trials are served
+                first.
 
         Raises:
-            CannotStart: The shape does not fit even on the empty cluster. On a cluster that may get new nodes, the error is raised only
-                after `FITS_WITHIN` seconds.
+            CannotStart: The shape does not fit even on the empty cluster. On a cluster that may get
+                new nodes, the error is raised only after `FITS_WITHIN` seconds.
         """
         workers: list[Worker] = await self._wait_for(
             Request(next(self._count), shape.total, shape, key, is_retry=is_retry)
@@ -175,7 +188,8 @@ class WorkerPool:
         If this fails, the workers are released.
 
         Raises:
-            CannotStart: A new worker raised an exception, or the backend could not connect the workers.
+            CannotStart: A new worker raised an exception, or the backend could not connect the
+                workers.
             WorkerLost: A worker died.
         """
         try:
@@ -197,7 +211,8 @@ class WorkerPool:
     def largest(self, shape: Shape) -> int:
         """Return the largest number of workers that the gang of an elastic trial can ever have.
 
-        On a single machine, the machine's resources limit this number. On a cluster, which may get new nodes, only the shape limits it.
+        On a single machine, the machine's resources limit this number. On a cluster, which may get
+        new nodes, only the shape limits it.
         """
         return (
             shape.sizes[-1]
@@ -210,18 +225,21 @@ class WorkerPool:
     ) -> list[Worker] | None:
         """Reserve additional workers for an elastic gang, if resources are free.
 
-        If not enough workers are idle, start workers and reserve none. The gang can then grow at a later step, when all have started.
+        If not enough workers are idle, start workers and reserve none. The gang can then grow at a
+        later step, when all have started.
 
         Args:
             shape: Shape of the trial.
             members: Workers of the gang.
-            trials_pending: True if the sweep will start more trials, or if a started trial has not asked for workers yet. The gang then
-                does not grow.
-            reserve: Whether to reserve workers. If False, workers are only started, for a later call.
+            trials_pending: True if the sweep will start more trials, or if a started trial has not
+                asked for workers yet. The gang then does not grow.
+            reserve: Whether to reserve workers. If False, workers are only started, for a later
+                call.
 
         Returns:
-            The reserved workers. [] if additional workers are still starting or `reserve` is False, so that the gang can grow at a later
-            step. None if the gang cannot grow now, because a trial may need the resources or none are free.
+            The reserved workers. [] if additional workers are still starting or `reserve` is False,
+            so that the gang can grow at a later step. None if the gang cannot grow now, because a
+            trial may need the resources or none are free.
         """
         nodes = {worker.node for worker in members}
         wanted = allocation.growth(
@@ -258,7 +276,8 @@ class WorkerPool:
 
         Args:
             need: Name and amount of each resource.
-            tasks: Whether the block runs Ray tasks. Such a task cannot use a CPU that an idle worker holds; see `Request`.
+            tasks: Whether the block runs Ray tasks. Such a task cannot use a CPU that an idle
+                worker holds; see `Request`.
         """
         ticket = await self._wait_for(Request(next(self._count), need, tasks=tasks))
         try:
@@ -404,7 +423,8 @@ class WorkerPool:
     def _refuse(self, too_large: Sequence[Request]) -> None:
         """Raise `CannotStart` in the waiting callers of requests that are too large even for the empty cluster.
 
-        On a single machine, do this immediately. A cluster may get new nodes, so there the requests first wait `FITS_WITHIN` seconds.
+        On a single machine, do this immediately. A cluster may get new nodes, so there the requests
+        first wait `FITS_WITHIN` seconds.
         """
         now = time.monotonic()
         self.misfits = {
@@ -430,7 +450,10 @@ class WorkerPool:
         if (since := self.misfits.get(shape)) is None:
             return None
         clock = time.strftime("%H:%M:%S", time.localtime(time.time() - time.monotonic() + since))
-        return f"waiting since {clock} for nodes: {shape} needs {missing_resources(shape, self.total, list(self.nodes.values()))}"
+        return (
+            f"waiting since {clock} for nodes: {shape} needs "
+            f"{missing_resources(shape, self.total, list(self.nodes.values()))}"
+        )
 
     def _give_back(self, workers: Sequence[Worker]) -> None:
         for one in workers:
@@ -444,7 +467,10 @@ class WorkerPool:
     # ---- gangs
 
     async def _gang_of(self, workers: Sequence[Worker]) -> Gang:
-        """Return the gang of exactly these workers. If there is none, disband the other gangs of the workers and create a gang."""
+        """Return the gang of exactly these workers.
+
+        If there is none, disband the other gangs of the workers and create a gang.
+        """
         old = list(dict.fromkeys(one.gang for one in workers if one.gang is not None))
         if len(old) == 1 and set(old[0].workers) == set(workers) and not old[0].broken:
             return old[0]
@@ -477,7 +503,8 @@ class WorkerPool:
             if lost := next((one.lost for one in gang.workers if one.lost is not None), None):
                 raise lost from e
             raise CannotStart(
-                f"trainer.backend: `{self.job.backend}` could not connect the trial's workers: {describe(e)}"
+                f"trainer.backend: `{self.job.backend}` could not connect the trial's workers: "
+                f"{describe(e)}"
             ) from e
         gang.connected = True
         log.info(
@@ -488,7 +515,9 @@ class WorkerPool:
         )
 
     async def _disband(self, gang: Gang) -> None:
-        """Disband a gang and wait until this is done. If an earlier call is disbanding the gang, only wait.
+        """Disband a gang and wait until this is done.
+
+        If an earlier call is disbanding the gang, only wait.
 
         Workers that do not leave the gang within `DISBAND_WITHIN` seconds are killed.
         """
@@ -512,10 +541,13 @@ class WorkerPool:
                 one.gang = None
 
     async def ask_to_leave(self, worker: Worker) -> None:
-        """Make a worker leave its gang. Kill the worker if it does not leave within `DISBAND_WITHIN` seconds.
+        """Make a worker leave its gang.
 
-        If a peer waits for this worker in a collective operation, such as an all-reduce, the operation raises an exception in the peer.
-        The worker must not be running a loop, because the call needs the main thread of its process.
+        Kill the worker if it does not leave within `DISBAND_WITHIN` seconds.
+
+        If a peer waits for this worker in a collective operation, such as an all-reduce, the
+        operation raises an exception in the peer. The worker must not be running a loop, because
+        the call needs the main thread of its process.
         """
         if worker.lost is not None:
             return
@@ -571,7 +603,8 @@ class WorkerPool:
             ]
             if starting.phase is Phase.BUSY and idle:
                 log.warning(
-                    "%s did not start within %g s, so an idle worker is closed to free its resources",
+                    "%s did not start within %g s, so an idle worker is closed to free its "
+                    "resources",
                     starting.id,
                     PLACED_WITHIN,
                 )
@@ -585,8 +618,9 @@ class WorkerPool:
     async def reason_of(self, worker: Worker, error: RayError) -> WorkerLost:
         """Return a `WorkerLost` that says why a call to this worker failed with an error of Ray.
 
-        If the connection to a worker on another node has ended, Ray does not know at first whether the process or its node was lost. This
-        method then waits until Ray knows, for up to `FATE_WITHIN` seconds.
+        If the connection to a worker on another node has ended, Ray does not know at first whether
+        the process or its node was lost. This method then waits until Ray knows, for up to
+        `FATE_WITHIN` seconds.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FATE_WITHIN):
@@ -623,7 +657,8 @@ class WorkerPool:
             worker.gang.broken = True
         if not worker.up.done():
             worker.up.set_exception(reason)
-            worker.up.exception()  # Marks the exception as retrieved. Otherwise asyncio would log it if no trial waits.
+            # Marks the exception as retrieved. Otherwise asyncio would log it if no trial waits.
+            worker.up.exception()
         for answer in worker.answers.values():
             if not answer.done():
                 answer.set_exception(reason)
@@ -657,7 +692,8 @@ class WorkerPool:
     async def find_lost(self, workers: Sequence[Worker]) -> None:
         """Remove each of the workers that has died, or does not answer within `DISBAND_WITHIN` seconds.
 
-        The workers must not be running a loop, because the answer comes from the main thread of each process.
+        The workers must not be running a loop, because the answer comes from the main thread of
+        each process.
         """
 
         async def look(one: Worker) -> None:
@@ -667,7 +703,8 @@ class WorkerPool:
                 self.lose(
                     one,
                     WorkerLost(
-                        f"{one.id} did not answer for {DISBAND_WITHIN:.0f} s while its gang was being connected"
+                        f"{one.id} did not answer for {DISBAND_WITHIN:.0f} s while its gang was "
+                        "being connected"
                     ),
                 )
             except Exception as e:
@@ -719,7 +756,8 @@ class WorkerPool:
             return WorkerLost(exit_causes.KILLED)
         if one.heartbeat is not None and now - one.heartbeat > self.job.heartbeat_timeout:
             return WorkerLost(
-                f"the worker sent no heartbeat for {now - one.heartbeat:.0f} s (limits.heartbeat_timeout)",
+                f"the worker sent no heartbeat for {now - one.heartbeat:.0f} s "
+                "(limits.heartbeat_timeout)",
                 blameless=True,
             )
         return None
@@ -728,7 +766,8 @@ class WorkerPool:
         """Set `nodes` to the nodes that are alive.
 
         Args:
-            found: The cluster's nodes as `ray.nodes` returns them, including the nodes that have died.
+            found: The cluster's nodes as `ray.nodes` returns them, including the nodes that have
+                died.
         """
         alive = {node["NodeID"]: node["Resources"] for node in found if node["Alive"]}
         self.node_names = {
@@ -751,13 +790,16 @@ class WorkerPool:
     # ---- methods for workers
 
     async def listen(self, worker_id: str) -> tuple[int, str, tuple[Any, ...]] | None:
-        """Return the next call that a worker must carry out. A worker calls `listen` again and again, so each call is also a heartbeat.
+        """Return the next call that a worker must carry out.
+
+        A worker calls `listen` again and again, so each call is also a heartbeat.
 
         Args:
             worker_id: Id of the worker.
 
         Returns:
-            Number, method and arguments of the call; None if there was no call for `HEARTBEAT_EVERY` seconds.
+            Number, method and arguments of the call; None if there was no call for
+            `HEARTBEAT_EVERY` seconds.
         """
         if (one := self.workers.get(worker_id)) is None:
             await asyncio.sleep(HEARTBEAT_EVERY)

@@ -1,7 +1,8 @@
 """Code of a worker's process: join gangs, run the trials that the pool assigns, and reset the process between trials.
 
-The actor's methods run one after another on the main thread, so that training loops can set signal handlers. A second thread asks the
-pool for calls and carries the calls out while a loop runs. Each of these requests is also a heartbeat of the worker.
+The actor's methods run one after another on the main thread, so that training loops can set signal
+handlers. A second thread asks the pool for calls and carries the calls out while a loop runs. Each
+of these requests is also a heartbeat of the worker.
 """
 
 from __future__ import annotations
@@ -82,7 +83,10 @@ class WorkerRuntime:
         self._first_use: ProcessUse | None = None
 
     def start(self) -> WorkerInfo:
-        """Prepare the process for training loops. If the loop is one of the trainers that come with sweeps, import it now."""
+        """Prepare the process for training loops.
+
+        If the loop is one of the trainers that come with sweeps, import it now.
+        """
         os.environ.update(self.job.secrets)
         remember_variables(self.job.secret_names)
         remember_uri(self.job.tracking or "")
@@ -140,13 +144,16 @@ class WorkerRuntime:
         resources: dict[str, float],
         visible_gpus: tuple[str, ...],
     ) -> None:
-        """Connect the workers of a gang with Ray Train's backend. The pool calls this on rank 0, in a thread other than the main thread.
+        """Connect the workers of a gang with Ray Train's backend.
+
+        The pool calls this on rank 0, in a thread other than the main thread.
 
         Args:
             workers: Handles of all workers, in the order of ranks.
             ranks: Place of each worker in the gang.
             resources: Name and amount of each resource of one worker.
-            visible_gpus: For each worker, the ids of the GPUs of all workers on its node; "" without GPUs.
+            visible_gpus: For each worker, the ids of the GPUs of all workers on its node; ""
+                without GPUs.
         """
         config = backends.config_of(self.job.backend, resources)
         backend = config.backend_cls()
@@ -168,7 +175,10 @@ class WorkerRuntime:
         group.execute(_enter, self.job.backend)
 
     def disband(self) -> None:
-        """Disconnect the workers of the gang that `form` connected. The pool calls this on rank 0. Do nothing if there is no such gang."""
+        """Disconnect the workers of the gang that `form` connected. The pool calls this on rank 0.
+
+        Do nothing if there is no such gang.
+        """
         if self._group is not None:
             (backend, group, config), self._group = self._group, None
             group.execute(_exit_context)
@@ -178,8 +188,8 @@ class WorkerRuntime:
     def _form_alone(self, resources: dict[str, float]) -> None:
         """Make this worker a gang of one, and set up the backend in this process.
 
-        For torch, create the process group here, because this is faster than Ray Train's backend. For any other backend, call Ray Train's
-        backend, unless a single worker needs no backend.
+        For torch, create the process group here, because this is faster than Ray Train's backend.
+        For any other backend, call Ray Train's backend, unless a single worker needs no backend.
         """
         backend = self.job.backend
         if backend in RENEWED_FOR_EACH_TRIAL:
@@ -226,7 +236,10 @@ class WorkerRuntime:
         )
         self.session = session
         ranks = assignment.ranks
-        title = f"trial {assignment.trial.id}, attempt {assignment.attempt}, rank {ranks.rank} of {ranks.world_size} on {self.worker}"
+        title = (
+            f"trial {assignment.trial.id}, attempt {assignment.attempt}, rank {ranks.rank} of "
+            f"{ranks.world_size} on {self.worker}"
+        )
         is_first, self._trials = self._trials == 0, self._trials + 1
         if is_first:
             isolation.settle()
@@ -255,7 +268,10 @@ class WorkerRuntime:
         )
 
     def _save_files(self, assignment: Assignment) -> None:
-        """Copy this rank's log to the sweep's store. On rank 0, also copy the trial's other files. An error is only logged."""
+        """Copy this rank's log to the sweep's store. On rank 0, also copy the trial's other files.
+
+        An error is only logged.
+        """
         if self.job.store is None or self._log is None:
             return
         folder, root = Path(assignment.folder), root_in(self.job.store, assignment.folder)
@@ -293,9 +309,12 @@ class WorkerRuntime:
         return ended, reset
 
     def _import_loop(self, assignment: Assignment, seconds: float | None) -> None:
-        """Import the module of the training loop before the worker's first trial. The trial's time does not include this import.
+        """Import the module of the training loop before the worker's first trial.
 
-        If the import changes the process, for example its environment variables, the changes stay for all trials.
+        The trial's time does not include this import.
+
+        If the import changes the process, for example its environment variables, the changes stay
+        for all trials.
         """
         run = loop_mlflow.TrialRun(self.job.tracking, assignment.folder, assignment.ranks.rank)
         with (
@@ -409,8 +428,8 @@ def runtime() -> WorkerRuntime:
 def _folder_on_node(folder: str) -> str:
     """Return the folder for a trial's logs and other files on this node.
 
-    If this node does not see the sweep's folder, it is a folder in the files of the Ray session. This user may not be able to write to the
-    driver's path.
+    If this node does not see the sweep's folder, it is a folder in the files of the Ray session.
+    This user may not be able to write to the driver's path.
 
     Args:
         folder: The trial's folder on the driver's node.
@@ -442,9 +461,12 @@ def _leave() -> None:
 
 @contextlib.contextmanager
 def _stacks_after(seconds: float | None) -> Iterator[None]:
-    """Write the stacks of all threads to the trial's log if the block takes longer than `seconds`. If `seconds` is None, never write them.
+    """Write the stacks of all threads to the trial's log if the block takes longer than `seconds`.
 
-    `seconds` is the trial's time limit, so the pool kills the worker soon after the stacks are written.
+    If `seconds` is None, never write them.
+
+    `seconds` is the trial's time limit, so the pool kills the worker soon after the stacks are
+    written.
     """
     if seconds is None:
         yield

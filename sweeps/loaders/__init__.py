@@ -5,8 +5,9 @@ A space file names such a function like a function of its user, with its argumen
     data:
       train: {"sweeps.loaders:images": {path: photos, size: [32, 32]}}
 
-Each function reads its source anew whenever sweeps loads data. The space file contains only the function's arguments, not the rows. The
-libraries that read the sources are imported when they are needed: `pip install "sweeps-ray[sources]"`.
+Each function reads its source anew whenever sweeps loads data. The space file contains only the
+function's arguments, not the rows. The libraries that read the sources are imported when they are
+needed: `pip install "sweeps-ray[sources]"`.
 """
 
 from sweeps.loaders.databases import delta, iceberg, sql

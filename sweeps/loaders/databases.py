@@ -15,8 +15,9 @@ def sql(query: str, uri: str) -> Any:
 
     Args:
         query: The query. Use `ORDER BY`, because `sweeps resume` refuses rows in another order.
-        uri: The database, as a URI of SQLAlchemy, such as `sqlite:///rows.db`. The path of an SQLite file may be relative. As in the whole
-            space file, `${NAME}` is replaced by an environment variable, so that no password needs to stand in the file.
+        uri: The database, as a URI of SQLAlchemy, such as `sqlite:///rows.db`. The path of an
+            SQLite file may be relative. As in the whole space file, `${NAME}` is replaced by an
+            environment variable, so that no password needs to stand in the file.
 
     Returns:
         A DataFrame.
@@ -47,8 +48,8 @@ def delta(path: str, version: int | None = None) -> pa.Table:
 
     Args:
         path: Folder or URI of the table.
-        version: Version of the table. By default, the latest version. With a fixed version, `sweeps resume` reads the same rows even if
-            the table has changed since.
+        version: Version of the table. By default, the latest version. With a fixed version, `sweeps
+            resume` reads the same rows even if the table has changed since.
 
     Returns:
         All rows.
@@ -69,7 +70,8 @@ def iceberg(
         table: Name of the table, such as `shop.orders`.
         catalog: Name of the catalog in the configuration of PyIceberg.
         snapshot: Id of a snapshot of the table. By default, the latest snapshot.
-        properties: Properties of the catalog, such as `uri` and `warehouse`, if PyIceberg's configuration has no such catalog.
+        properties: Properties of the catalog, such as `uri` and `warehouse`, if PyIceberg's
+            configuration has no such catalog.
 
     Returns:
         All rows.

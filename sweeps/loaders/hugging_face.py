@@ -11,8 +11,8 @@ def huggingface(path: str, split: str = "train", **options: Any) -> Any:
     """Read a dataset of Hugging Face's library `datasets`.
 
     Args:
-        path: A folder that `save_to_disk` has written, or the name of a dataset on the hub, or of a format, as in
-            `{path: json, data_files: rows.json}`.
+        path: A folder that `save_to_disk` has written, or the name of a dataset on the hub, or of a
+            format, as in `{path: json, data_files: rows.json}`.
         split: Name of the split.
         options: Other arguments of `datasets.load_dataset`.
 

@@ -29,18 +29,23 @@ def images(
     """Read and decode JPEG or PNG images, and resize them to one size.
 
     Args:
-        path: A folder of image files, or a Parquet file with a column of encoded images. In a folder, the name of the subfolder that
-            contains an image is its label, as in `photos/cat/1.png`.
-        size: Height and width of each decoded image in pixels. Images of another size are resized with bilinear interpolation.
+        path: A folder of image files, or a Parquet file with a column of encoded images. In a
+            folder, the name of the subfolder that contains an image is its label, as in
+            `photos/cat/1.png`.
+        size: Height and width of each decoded image in pixels. Images of another size are resized
+            with bilinear interpolation.
         mode: Pillow's color mode, such as `RGB` or `L` (gray).
         column: Name of the column of decoded images.
-        label: Name of the column of labels, if the images lie in subfolders; None for no such column.
-        bytes_column: For a Parquet file: name of the column of encoded images, with bytes, or with structs that have the field `bytes`, as
-            Hugging Face writes them. This column is left out of the result.
+        label: Name of the column of labels, if the images lie in subfolders; None for no such
+            column.
+        bytes_column: For a Parquet file: name of the column of encoded images, with bytes, or with
+            structs that have the field `bytes`, as Hugging Face writes them. This column is left
+            out of the result.
 
     Returns:
-        A table. The column of images has uint8 tensors with the shape (height, width, channels), or (height, width) for gray images. The
-        images of a folder are in the order of their paths. A table from a Parquet file also has the other columns of the file.
+        A table. The column of images has uint8 tensors with the shape (height, width, channels), or
+        (height, width) for gray images. The images of a folder are in the order of their paths. A
+        table from a Parquet file also has the other columns of the file.
 
     Raises:
         ValueError: There are no images, an image cannot be decoded, or an argument is wrong.
@@ -82,7 +87,8 @@ def _parquet(file: Path, path: str, column: str | None) -> pa.Table:
     table = pq.read_table(file)
     if column is None or column not in table.column_names:
         raise ValueError(
-            f"bytes_column: must be the column of `{path}` that has the images; its columns are {', '.join(table.column_names)}"
+            f"bytes_column: must be the column of `{path}` that has the images; its columns are "
+            f"{', '.join(table.column_names)}"
         )
     return table
 

@@ -38,5 +38,6 @@ def library(name: str, package: str | None = None) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
         raise ValueError(
-            f'needs the package `{package or name}`; install it with: pip install "sweeps-ray[sources]"'
+            f"needs the package `{package or name}`; install it with: pip install "
+            '"sweeps-ray[sources]"'
         ) from e

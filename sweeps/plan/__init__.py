@@ -1,6 +1,9 @@
-"""Predict what a sweep will do, from its search space and the machine's resources. Nothing is started, and no data is read.
+"""Predict what a sweep will do, from its search space and the machine's resources.
 
-A shape is a number of workers and the resources of each worker. A cell is one combination of the values of all grids.
+Nothing is started, and no data is read.
+
+A shape is a number of workers and the resources of each worker. A cell is one combination of the
+values of all grids.
 
 feasibility  finds shapes that can never run; `sweeps plan` and `sweeps run` reject a space with such a shape
 cells        counts the trials of each cell and of each shape

@@ -1,4 +1,7 @@
-"""Count the trials of each grid cell and of each shape. A shape is a number of workers and the resources of each worker."""
+"""Count the trials of each grid cell and of each shape.
+
+A shape is a number of workers and the resources of each worker.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ from sweeps.space.templates import Chain, Template, dimensions
 def visiting_order(cells: Sequence[Cell]) -> Iterator[list[int]]:
     """Yield the order in which the first round of trials visits the cells, then the order of the second round, and so on, without end.
 
-    A round has one trial in each cell. An order is a list of indices into `cells`. `sweeps.search.cells.next_cell` chooses the cells in
-    the same order.
+    A round has one trial in each cell. An order is a list of indices into `cells`.
+    `sweeps.search.cells.next_cell` chooses the cells in the same order.
     """
     order = sorted(range(len(cells)), key=lambda i: (scaling_key(cells[i]), i))
     return itertools.cycle((order, order[::-1]))
@@ -42,7 +45,10 @@ def trials_per_cell(cells: Sequence[Cell], trials: int) -> list[int]:
 
 
 def has_conditional_grid(template: Template) -> bool:
-    """Return True if a grid is nested in an option of a choice. The grid's cells are visited only when the sampler chooses this option."""
+    """Return True if a grid is nested in an option of a choice.
+
+    The grid's cells are visited only when the sampler chooses this option.
+    """
     choices = (dim for dim in dimensions(template) if dim.kind == "choice")
     return any(
         inner.is_grid
@@ -57,11 +63,12 @@ def fix_cell(
 ) -> Template:
     """Replace each grid in a template by the option that the cell has for this grid, and resolve conditions that depend only on the cell.
 
-    A condition on a sampled dimension inside the template stays unchanged. A condition on a sampled dimension outside the template becomes
-    a `choice` between the two outcomes of the condition.
+    A condition on a sampled dimension inside the template stays unchanged. A condition on a sampled
+    dimension outside the template becomes a `choice` between the two outcomes of the condition.
 
     Args:
-        template: One or several sections of the space, with dimensions in them (see `sweeps.space.templates`).
+        template: One or several sections of the space, with dimensions in them (see
+            `sweeps.space.templates`).
         cell: For each grid dimension, the key of the option that belongs to the cell.
         undecided: Names of the sampled dimensions, whose values do not follow from the cell.
     """
@@ -105,7 +112,9 @@ def fix_cell(
 def cell_templates(
     space: Space, sections: tuple[str, ...], counts: Iterable[int]
 ) -> list[tuple[dict[str, Template], int]]:
-    """Apply `fix_cell` to some sections of the space for every cell. Cells that differ only in other sections are counted together.
+    """Apply `fix_cell` to some sections of the space for every cell.
+
+    Cells that differ only in other sections are counted together.
 
     Args:
         space: The search space.
@@ -113,8 +122,8 @@ def cell_templates(
         counts: Number of trials of each cell of `space.cells`.
 
     Returns:
-        (templates, number of trials) for each group of cells that are counted together. `templates` maps the name of each section to the
-        section's result of `fix_cell`.
+        (templates, number of trials) for each group of cells that are counted together. `templates`
+        maps the name of each section to the section's result of `fix_cell`.
     """
     template = {name: space.sections.get(name, ()) for name in sections}
     dims = list(dimensions(template))
@@ -137,8 +146,8 @@ class ShapeCount:
 
     Attributes:
         shape: The number of workers of a trial, and the resources of each worker.
-        least, most: Lower and upper bound of the number of trials. The bounds differ only if the sampler chooses a part of the `scaling`
-            section, or if the number of repeats is unknown.
+        least, most: Lower and upper bound of the number of trials. The bounds differ only if the
+            sampler chooses a part of the `scaling` section, or if the number of repeats is unknown.
     """
 
     shape: Shape
@@ -147,7 +156,9 @@ class ShapeCount:
 
 
 def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
-    """Return the number of trials of each shape, without repeats. The shapes are in the order of the space file.
+    """Return the number of trials of each shape, without repeats.
+
+    The shapes are in the order of the space file.
 
     Args:
         space: The search space.
@@ -173,13 +184,16 @@ def count_shapes(space: Space, counts: Sequence[int]) -> tuple[ShapeCount, ...]:
 def add_repeats(
     shapes: Sequence[ShapeCount], repeats: int, min_complete: int
 ) -> tuple[ShapeCount, ...]:
-    """Add the repeats to the number of trials of each shape. A repeat has the same shape as the trial that it repeats.
+    """Add the repeats to the number of trials of each shape.
+
+    A repeat has the same shape as the trial that it repeats.
 
     Args:
         shapes: Number of trials of each shape, as `count_shapes` returns it.
-        repeats: Number of repeats of each complete trial. A trial is complete if the scheduler does not stop it.
-        min_complete: Lower bound of the number of complete trials, over all shapes together. If it is unknown which shapes these trials
-            have, no repeats are added to `least`.
+        repeats: Number of repeats of each complete trial. A trial is complete if the scheduler does
+            not stop it.
+        min_complete: Lower bound of the number of complete trials, over all shapes together. If it
+            is unknown which shapes these trials have, no repeats are added to `least`.
     """
     sure = len(shapes) == 1 or min_complete >= sum(
         e.least for e in shapes

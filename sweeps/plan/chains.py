@@ -1,7 +1,9 @@
-"""Count the distinct preprocessing chains of a sweep. Trials with the same chain and the same data variant share one fitted chain.
+"""Count the distinct preprocessing chains of a sweep.
 
-A data variant is one combination of the values in the `data` section. A template is a part of the space file in which some values are
-still dimensions; see `sweeps.space.templates`.
+Trials with the same chain and the same data variant share one fitted chain.
+
+A data variant is one combination of the values in the `data` section. A template is a part of the
+space file in which some values are still dimensions; see `sweeps.space.templates`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from sweeps.space import Dimension, Space, Step
 from sweeps.space.conditions import ABSENT
 from sweeps.space.templates import Template, children, dimensions, fill
 
-# If a cell has more chains than this number, the chains are counted without being listed. Equal chains may then be counted more than once.
+# If a cell has more chains than this number, the chains are counted without being listed. Equal
+# chains may then be counted more than once.
 MAX_ENUMERATED = 512
 
 
@@ -25,9 +28,10 @@ class FitCount:
     """Number of preprocessing chains to fit. Chains without steps are not counted.
 
     Attributes:
-        least, most: Lower and upper bound of the number of chains. The bounds are equal if no part of a chain is sampled.
-        continuous: Name of a continuous dimension in the `data` or `preprocessor` section; None if there is no such dimension. With such a
-            dimension, each trial may have its own chain.
+        least, most: Lower and upper bound of the number of chains. The bounds are equal if no part
+            of a chain is sampled.
+        continuous: Name of a continuous dimension in the `data` or `preprocessor` section; None if
+            there is no such dimension. With such a dimension, each trial may have its own chain.
     """
 
     least: int
@@ -36,7 +40,9 @@ class FitCount:
 
 
 def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
-    """Count the chains to fit in a sweep. A chain that is used with several data variants is counted once for each of these variants.
+    """Count the chains to fit in a sweep.
+
+    A chain that is used with several data variants is counted once for each of these variants.
 
     Args:
         space: The search space.
@@ -94,9 +100,12 @@ def can_be_empty(template: Template) -> bool:
 
 
 def values_of(dim: Dimension) -> Sequence[Any] | None:
-    """Return all values of a dimension; None if the dimension is continuous. An option is represented by its key.
+    """Return all values of a dimension; None if the dimension is continuous.
 
-    For a float dimension with a step `q` and more than `MAX_ENUMERATED` values, return the indices of the values: 0, 1, 2 and so on.
+    An option is represented by its key.
+
+    For a float dimension with a step `q` and more than `MAX_ENUMERATED` values, return the indices
+    of the values: 0, 1, 2 and so on.
     """
     if dim.options:
         return [option.key for option in dim.options]

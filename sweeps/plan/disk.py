@@ -1,4 +1,7 @@
-"""Estimate the size of a sweep's checkpoints. Everything else in the sweep's folder is small, except for the test split."""
+"""Estimate the size of a sweep's checkpoints.
+
+Everything else in the sweep's folder is small, except for the test split.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,11 @@ from sweeps.search.configurations import most_trials
 from sweeps.space import DataSpec, Dimension, Space, Step
 from sweeps.space.templates import Template, children
 
-# Number of checkpoints that a running trial keeps at least, even if `checkpoints.per_trial` is 1: the latest and the best checkpoint.
+# Number of checkpoints that a running trial keeps at least, even if `checkpoints.per_trial` is 1:
+# the latest and the best checkpoint.
 MIN_CHECKPOINTS = 2
-# If a space has at most this number of conditional parameters, every combination of present and absent parameters is evaluated.
+# If a space has at most this number of conditional parameters, every combination of present and
+# absent parameters is evaluated.
 MAX_CONDITIONAL = 8
 # Names of the built-in steps that may return more columns than they receive.
 WIDENING_STEPS = (
@@ -31,7 +36,8 @@ WIDENING_STEPS = (
 )
 
 
-# (rows, outputs) of the data sets that scikit-learn contains. A test compares these numbers with scikit-learn.
+# (rows, outputs) of the data sets that scikit-learn contains. A test compares these numbers with
+# scikit-learn.
 SKLEARN_SIZES = {
     "breast_cancer": (569, 1),
     "diabetes": (442, 1),
@@ -48,10 +54,11 @@ class DiskUse:
     """Disk space that a sweep's checkpoints need.
 
     Attributes:
-        checkpoints: The largest possible number of checkpoints on the disk: for each trial, the best checkpoint and one or more of the
-            latest checkpoints.
-        each: The largest size of one checkpoint in bytes, as computed with the formula in the trainer's `TRAINER` literal. None if the
-            trainer has no formula, or if the formula depends on data that has not been read.
+        checkpoints: The largest possible number of checkpoints on the disk: for each trial, the
+            best checkpoint and one or more of the latest checkpoints.
+        each: The largest size of one checkpoint in bytes, as computed with the formula in the
+            trainer's `TRAINER` literal. None if the trainer has no formula, or if the formula
+            depends on data that has not been read.
         assumed: What is assumed, such as "two classes at most"; None if nothing is.
         free: Free bytes on the disk of the sweep's folder; None if this number is unknown.
     """
@@ -104,7 +111,8 @@ def estimate_disk(space: Space, free: int | None) -> DiskUse:
         if adds_columns(space.sections.get("preprocessor"))
         else largest.get("features"),
     }
-    # If a conditional parameter is absent, the formula uses its default, which may be larger than all values of the parameter's domain.
+    # If a conditional parameter is absent, the formula uses its default, which may be larger than
+    # all values of the parameter's domain.
     params = largest_values(space.sections.get("params", {}))
     sizes = []
     for absent in _absences(space.sections.get("params")):
@@ -121,7 +129,8 @@ def estimate_disk(space: Space, free: int | None) -> DiskUse:
 def _known_sizes(data: DataSpec) -> dict[str, float]:
     """Return the numbers of `rows`, `features` and model `outputs`, as far as they follow from the space file alone.
 
-    An unknown number is left out. A model has one output for a binary task and a regression, and one for each of several label columns.
+    An unknown number is left out. A model has one output for a binary task and a regression, and
+    one for each of several label columns.
     """
     known: dict[str, float] = {}
     name = data.train.removeprefix("sklearn:")
@@ -141,7 +150,8 @@ def _known_sizes(data: DataSpec) -> dict[str, float]:
 def _absences(params: Template) -> Iterator[tuple[str, ...]]:
     """Yield the sets of parameters to treat as absent: all subsets of the parameters that have a condition (`when`).
 
-    If more than `MAX_CONDITIONAL` parameters have a condition, yield only the empty set, each single parameter, and the whole set.
+    If more than `MAX_CONDITIONAL` parameters have a condition, yield only the empty set, each
+    single parameter, and the whole set.
     """
     inside = params if isinstance(params, dict) else {}
     names = [name for name, value in inside.items() if isinstance(value, Dimension) and value.when]
@@ -153,7 +163,10 @@ def _absences(params: Template) -> Iterator[tuple[str, ...]]:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Return the free bytes on the disk of a folder; None if the number cannot be determined. The folder may not exist yet."""
+    """Return the free bytes on the disk of a folder; None if the number cannot be determined.
+
+    The folder may not exist yet.
+    """
     folder = folder.absolute()
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -164,7 +177,10 @@ def free_bytes(folder: Path) -> int | None:
 
 
 def adds_columns(template: Template) -> bool:
-    """Return True if a step of a preprocessing chain may add columns. Every user-defined step may add columns."""
+    """Return True if a step of a preprocessing chain may add columns.
+
+    Every user-defined step may add columns.
+    """
     if isinstance(template, Step):
         return template.name in WIDENING_STEPS or ":" in template.name
     return any(map(adds_columns, children(template)))
@@ -185,7 +201,10 @@ def largest_values(params: Template) -> dict[str, float]:
 
 
 def _numbers(template: Template) -> list[float]:
-    """Return the possible numeric values of a parameter. For a numeric domain, return only the largest value."""
+    """Return the possible numeric values of a parameter.
+
+    For a numeric domain, return only the largest value.
+    """
     if isinstance(template, Dimension):
         if template.options:
             return [number for option in template.options for number in _numbers(option.value)]
@@ -212,16 +231,21 @@ def evaluate_formula(formula: str, names: Mapping[str, float | None]) -> int | N
     """Evaluate a trainer's formula for the size of a checkpoint, without running it as code.
 
     Args:
-        formula: Arithmetic with + - * / **, `min`, `max` and `or`. Each variable is a parameter, or one of `max_t`, `rows`, `features` and
-            `outputs`. A variable that is not in `names` is 0, so `max_depth or 6` is 6 if `max_depth` is absent.
-        names: Value of each variable, by name; None for an unknown value. For a parameter, this is the largest possible value.
+        formula: Arithmetic with + - * / **, `min`, `max` and `or`. Each variable is a parameter, or
+            one of `max_t`, `rows`, `features` and `outputs`. A variable that is not in `names` is
+            0, so `max_depth or 6` is 6 if `max_depth` is absent.
+        names: Value of each variable, by name; None for an unknown value. For a parameter, this is
+            the largest possible value.
 
     Returns:
         The size in bytes; None if the formula needs an unknown value or is not valid.
     """
 
     def value(node: ast.expr) -> float:
-        """Evaluate one node of the formula. Raise ValueError if a value is unknown or if the syntax is not allowed."""
+        """Evaluate one node of the formula.
+
+        Raise ValueError if a value is unknown or if the syntax is not allowed.
+        """
         match node:
             case ast.Constant(value=int() | float()):
                 return float(node.value)  # type: ignore[arg-type]

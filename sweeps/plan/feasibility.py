@@ -1,4 +1,7 @@
-"""Find the shapes that can never run on a cluster. A shape is a number of workers and the resources of each worker."""
+"""Find the shapes that can never run on a cluster.
+
+A shape is a number of workers and the resources of each worker.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,15 @@ def find_infeasible_shapes(
 ) -> list[Problem]:
     """Return a problem for each shape that can never run.
 
-    If more than `MAX_LINES` shapes can never run, return only one problem, which names the smallest of these shapes.
+    If more than `MAX_LINES` shapes can never run, return only one problem, which names the smallest
+    of these shapes.
 
     Args:
         space: The search space.
         cluster: Total resources of the cluster, by name.
         nodes: Resources of each node, by name. If empty, the cluster is treated as one node.
-        can_provide: Returns whether the cluster can start nodes for a shape that does not fit now. None if it cannot start nodes.
+        can_provide: Returns whether the cluster can start nodes for a shape that does not fit now.
+            None if it cannot start nodes.
     """
     short = [
         (shape, why)
@@ -52,7 +57,8 @@ def find_infeasible_shapes(
 def find_infeasible_shapes_here(space: Space, cpus: int | None = None) -> list[Problem]:
     """Return the problems of shapes that need more CPUs than this machine has; see `find_infeasible_shapes`.
 
-    This function needs no running Ray. Resources other than CPUs are checked after Ray has started, because Ray detects them more reliably.
+    This function needs no running Ray. Resources other than CPUs are checked after Ray has started,
+    because Ray detects them more reliably.
 
     Args:
         space: The search space.

@@ -1,7 +1,7 @@
 """Estimate the number of steps of all trials under a scheduler: the smallest, a typical and the largest number. A step is one report.
 
-If the scheduler counts rows, a step is a part of the train split, and a trial trains on all parts up to its step at each rung. The estimate
-is then the number of parts that all these runs train on.
+If the scheduler counts rows, a step is a part of the train split, and a trial trains on all parts
+up to its step at each rung. The estimate is then the number of parts that all these runs train on.
 """
 
 from __future__ import annotations
@@ -18,22 +18,28 @@ from sweeps.search.schedulers.base import Scheduler, all_rungs
 from sweeps.search.schedulers.view import StudyView, TrialView
 from sweeps.space.section_models import ROWS
 
-# Largest number of trials to simulate. For later trials, `Scheduler.late_trial_steps` estimates the number of steps.
+# Largest number of trials to simulate. For later trials, `Scheduler.late_trial_steps` estimates the
+# number of steps.
 SIMULATED = 256
 
 
 @dataclass(frozen=True)
 class StepCount:
-    """Number of steps of all trials together. The estimate assumes that no training loop returns before the scheduler ends the trial.
+    """Number of steps of all trials together.
+
+    The estimate assumes that no training loop returns before the scheduler ends the trial.
 
     Attributes:
         least: Lower bound; see `count_steps`.
-        typical: Median over simulated sweeps. In the simulation, each trial has a random value, which is the same at every rung.
+        typical: Median over simulated sweeps. In the simulation, each trial has a random value,
+            which is the same at every rung.
         most: Number of steps if every trial continues to `max_t`.
         rungs: Steps at which trials are compared; empty if the scheduler does not stop trials.
         max_t: Step at which a trial ends.
-        every: True if trials are compared at every step from `rungs[0]` on. In this case, `rungs` has one element.
-        counts_rows: True if steps are parts of the train split. `least`, `typical` and `most` then count the parts of all runs.
+        every: True if trials are compared at every step from `rungs[0]` on. In this case, `rungs`
+            has one element.
+        counts_rows: True if steps are parts of the train split. `least`, `typical` and `most` then
+            count the parts of all runs.
     """
 
     least: int
@@ -48,11 +54,14 @@ class StepCount:
 def count_steps(
     scheduler: Scheduler, trials: int, concurrency: int, seed: int = 0, repeats: int = 0
 ) -> StepCount | None:
-    """Estimate the number of steps of all trials under a scheduler. Return None if the scheduler has no `max_t`.
+    """Estimate the number of steps of all trials under a scheduler.
 
-    The lower bound assumes that each trial is worse than all earlier trials, so that the scheduler stops as many trials as possible (see
-    `Scheduler.min_steps`). If all values are NaN, the sweep takes fewer steps than this bound, because a trial with NaN never continues.
-    The upper bound assumes that each trial is better than all earlier trials, so that no trial is stopped.
+    Return None if the scheduler has no `max_t`.
+
+    The lower bound assumes that each trial is worse than all earlier trials, so that the scheduler
+    stops as many trials as possible (see `Scheduler.min_steps`). If all values are NaN, the sweep
+    takes fewer steps than this bound, because a trial with NaN never continues. The upper bound
+    assumes that each trial is better than all earlier trials, so that no trial is stopped.
 
     Args:
         scheduler: Scheduler that decides which trials stop early.
@@ -131,8 +140,9 @@ def parts_until(scheduler: Scheduler, trial: int, step: int, seed: int = 0) -> i
 def typical_steps(scheduler: Scheduler, trials: int, concurrency: int, repeats: int = 0) -> int:
     """Return the median number of steps over simulated sweeps.
 
-    At most `SIMULATED` trials are simulated. Each further trial is counted with the steps that `Scheduler.late_trial_steps` returns. If
-    that method returns None, each further trial is counted with the average of the simulated trials.
+    At most `SIMULATED` trials are simulated. Each further trial is counted with the steps that
+    `Scheduler.late_trial_steps` returns. If that method returns None, each further trial is counted
+    with the average of the simulated trials.
 
     Args:
         scheduler: A scheduler with a `max_t`.
@@ -168,9 +178,11 @@ def simulate(
 
     Args:
         scheduler: A scheduler with a `max_t`.
-        trials: Number of trials. As soon as a running trial ends or is paused, a paused trial continues or the next trial starts.
+        trials: Number of trials. As soon as a running trial ends or is paused, a paused trial
+            continues or the next trial starts.
         concurrency: Number of concurrent trials.
-        quality: Function that returns a trial's value, given its number. The value is the same at every rung; smaller is better.
+        quality: Function that returns a trial's value, given its number. The value is the same at
+            every rung; smaller is better.
         seed: Seed of the simulated sweep, for schedulers that draw numbers.
     """
     assert scheduler.max_t is not None

@@ -35,20 +35,29 @@ class Plan:
     Attributes:
         space: The search space.
         resources: Resources of the machine, by name.
-        counts: Number of trials of each cell of `space.cells`, without repeats. `shapes`, `steps` and `disk` include the repeats.
+        counts: Number of trials of each cell of `space.cells`, without repeats. `shapes`, `steps`
+            and `disk` include the repeats.
         repeats: (smallest, largest) possible number of repeats of all trials together.
-        counts_exact: True if `counts` is exact. If a grid is inside an option of a choice, `counts` is approximate.
-        shapes: Number of trials of every shape. A shape is a number of workers and the resources of each worker.
-        fitting_by_shape: For each shape in `shapes`, the number of trials of this shape that fit on the machine at the same time.
-        concurrency: Largest number of trials that are started at the same time: `limits.max_concurrent_trials`, or `fitting_trials` if
-            this is `auto`, but at most `limits.max_trials`.
-        fitting_trials: Number of trials that fit on the machine at the same time if all have the smallest shape. If `concurrency` is
-            larger, the other trials wait for resources.
-        workers: The largest number of workers to start. None if workers with different resources do not all fit on the machine at the same
-            time. In this case, the sweep closes some workers and starts new ones in their place.
-        variants: Number of different `data` sections that trials may have; None if `data.rows` is continuous.
-        fits: Number of preprocessing chains to fit. A chain that is used with several `data` sections is counted once for each of them.
-        steps: Number of steps that all trials take under the scheduler; None if the scheduler has no `max_t`.
+        counts_exact: True if `counts` is exact. If a grid is inside an option of a choice, `counts`
+            is approximate.
+        shapes: Number of trials of every shape. A shape is a number of workers and the resources of
+            each worker.
+        fitting_by_shape: For each shape in `shapes`, the number of trials of this shape that fit on
+            the machine at the same time.
+        concurrency: Largest number of trials that are started at the same time:
+            `limits.max_concurrent_trials`, or `fitting_trials` if this is `auto`, but at most
+            `limits.max_trials`.
+        fitting_trials: Number of trials that fit on the machine at the same time if all have the
+            smallest shape. If `concurrency` is larger, the other trials wait for resources.
+        workers: The largest number of workers to start. None if workers with different resources do
+            not all fit on the machine at the same time. In this case, the sweep closes some workers
+            and starts new ones in their place.
+        variants: Number of different `data` sections that trials may have; None if `data.rows` is
+            continuous.
+        fits: Number of preprocessing chains to fit. A chain that is used with several `data`
+            sections is counted once for each of them.
+        steps: Number of steps that all trials take under the scheduler; None if the scheduler has
+            no `max_t`.
         disk: Disk space that the checkpoints need.
         ingest: How the data is read; None if the space names no data.
         earlier: The earlier sweeps from which the sweep learns (`search.from`).
@@ -135,8 +144,9 @@ def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
     """Return the domain of a dimension as JSON data.
 
     Returns:
-        For a grid or a choice, the list of the options' keys. For a normal distribution, `mean` and `sd`. For other dimensions, the
-        `lowest` and the `highest` value. A step other than 1 is added as `q`.
+        For a grid or a choice, the list of the options' keys. For a normal distribution, `mean` and
+        `sd`. For other dimensions, the `lowest` and the `highest` value. A step other than 1 is
+        added as `q`.
     """
     if dim.options:
         return [option.key for option in dim.options]
@@ -167,7 +177,8 @@ def plan(
     Raises:
         InputError: A shape can never run on this machine.
     """
-    # Users rarely give these resources in `--resources`, so they are checked only if they are known.
+    # Users rarely give these resources in `--resources`, so they are checked only if they are
+    # known.
     known = {} if memory is None else {"memory": memory}
     cluster = dict.fromkeys(BYTES, PLENTY) | known | dict(resources)
     if problems := find_infeasible_shapes(space, cluster):

@@ -16,7 +16,8 @@ from sweeps.space.domains import short_names
 
 # The largest number of cells that are listed one by one. The same number applies to shapes.
 MAX_LINES = 12
-# The largest number of lines for the options of a dimension, and the smallest width of these lines in columns.
+# The largest number of lines for the options of a dimension, and the smallest width of these lines
+# in columns.
 OPTION_LINES, OPTION_COLUMNS = 4, 24
 # The limits that may end a sweep before its last trial.
 EARLY_LIMITS = ("timeout", "max_gpu_hours", "target", "patience", "max_failures_in_a_row")
@@ -79,7 +80,9 @@ def _wrapped(paragraphs: Sequence[str], width: int) -> list[Any]:
 def _table(
     rows: Sequence[Sequence[str]], right: Collection[int] = (), width: float = math.inf
 ) -> list[Any]:
-    """Format rows as aligned columns, two spaces apart. While the lines are too wide, the widest column is made narrower.
+    """Format rows as aligned columns, two spaces apart.
+
+    While the lines are too wide, the widest column is made narrower.
 
     Args:
         rows: The cells of each row.
@@ -157,7 +160,10 @@ def _as_yaml(key: Any) -> str:
 
 
 def _search(plan: Plan) -> str:
-    """Return the name of the algorithm. If the space file does not name an algorithm, also say why sweeps chose this one."""
+    """Return the name of the algorithm.
+
+    If the space file does not name an algorithm, also say why sweeps chose this one.
+    """
     reason, name = plan.space.algorithm_reason, plan.space.search.algorithm
     if not plan.space.dimensions:
         return f"{name}, which has nothing to choose: no dimension is tuned"
@@ -176,10 +182,16 @@ def _trials(plan: Plan) -> str:
             text += f" ({' × '.join(f'{number} {short[name]}' for name, number in grids.items())})"
         text += f", {least if least == most else f'{least} or {most}'} each"
         if not plan.counts_exact:
-            text += ", approximately: a grid inside a choice is visited only when the sampler takes that option"
+            text += (
+                ", approximately: a grid inside a choice is visited only when the sampler takes "
+                "that option"
+            )
     if plan.configurations is not None:
         all_run = ", and each is tried once" * (plan.trials == plan.configurations)
-        text += f"; the space has {plan.configurations:,} configuration{'s' * (plan.configurations != 1)}{all_run}"
+        text += (
+            f"; the space has {plan.configurations:,} "
+            f"configuration{'s' * (plan.configurations != 1)}{all_run}"
+        )
     limits, repeats = plan.space.limits, plan.space.repeats.count
     if repeats > 1:
         least, most = (plan.trials + number for number in plan.repeats)
@@ -190,7 +202,10 @@ def _trials(plan: Plan) -> str:
         is_point = "is an initial point" if run == 1 else f"{run} are initial points"
         text += f"; the first {is_point}"
     if plan.earlier:
-        text += f"; {'then ' if given else ''}one is suggested, and the best configuration of each earlier sweep is next"
+        text += (
+            f"; {'then ' if given else ''}one is suggested, and the best configuration of each "
+            "earlier sweep is next"
+        )
     if name := plan.space.search.portfolio:
         from sweeps.search.first_points import first_points  # imports Optuna
 
@@ -201,7 +216,10 @@ def _trials(plan: Plan) -> str:
 
 
 def _cells(plan: Plan, width: int) -> list[Any]:
-    """List the grid cells with their numbers of trials. Return [] if there are no cells or more than `MAX_LINES`."""
+    """List the grid cells with their numbers of trials.
+
+    Return [] if there are no cells or more than `MAX_LINES`.
+    """
     cells = plan.cells
     if not cells or len(cells) > MAX_LINES:
         return []
@@ -216,7 +234,11 @@ def _cells(plan: Plan, width: int) -> list[Any]:
 
 
 def _shapes(plan: Plan, width: int) -> list[Any]:
-    """List the shapes. For each shape, give the number of its trials, and how many of them fit on the machine at the same time."""
+    """List the shapes.
+
+    For each shape, give the number of its trials, and how many of them fit on the machine at the
+    same time.
+    """
     digits = len(str(max(plan.fitting_by_shape)))
     rows = []
     for e, fitting in zip(plan.shapes, plan.fitting_by_shape, strict=True):
@@ -261,12 +283,21 @@ def _concurrency(plan: Plan) -> str:
 def _workers(plan: Plan) -> str:
     """Describe how many worker processes the sweep starts."""
     if plan.workers is None:
-        return "unknown: workers with different resources do not all fit at once, so some are closed and started again"
-    return f"at most {plan.workers} {'process' if plan.workers == 1 else 'processes'}; they stay alive for later trials"
+        return (
+            "unknown: workers with different resources do not all fit at once, so some are closed "
+            "and started again"
+        )
+    return (
+        f"at most {plan.workers} {'process' if plan.workers == 1 else 'processes'}; they stay "
+        "alive for later trials"
+    )
 
 
 def _data(plan: Plan) -> list[str]:
-    """Describe how the data is read, and how many different `data` sections the trials have. Return [] if the space names no data."""
+    """Describe how the data is read, and how many different `data` sections the trials have.
+
+    Return [] if the space names no data.
+    """
     if plan.ingest is None:
         return []
     held = f"{'streamed' if plan.ingest.mode == 'stream' else 'in memory'}: {plan.ingest.reason}"
@@ -312,7 +343,11 @@ def _steps(plan: Plan) -> list[str]:
         return ["unlimited: there is no scheduler.max_t, so each trial runs until its loop ends"]
     if not steps.rungs:
         return [
-            f"at most {steps.most:,}: every trial runs to step {steps.max_t} or to the end of its loop"
+            (
+                f"at most {steps.most:,}: every trial runs to step {steps.max_t} or to the end of "
+                "its "
+                "loop"
+            )
         ]
     if steps.counts_rows:
         return _row_steps(plan, steps)
@@ -330,7 +365,11 @@ def _steps(plan: Plan) -> list[str]:
     )
     begun = f"; its brackets start at steps {', '.join(brackets)}" if brackets else ""
     return [
-        f"at least {steps.least:,}, at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random values",
+        (
+            f"at least {steps.least:,}, at most {steps.most:,}; about {_round(steps.typical):,} "
+            "in a "
+            "simulation with random values"
+        ),
         f"{name} decides at {where} and ends trials at step {steps.max_t}{begun}",
     ]
 
@@ -344,8 +383,12 @@ def _row_steps(plan: Plan, steps: StepCount) -> list[str]:
     compared = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else shares[0]
     whole = plan.trials + plan.repeats[1]
     return [
-        f"{plan.space.scheduler.name} decides after runs on {compared} of the train rows; the trials that are left train on all rows",
-        f"the runs read at least {least} and at most {most} times the train rows; about {typical} in a simulation with random values, "
+        (
+            f"{plan.space.scheduler.name} decides after runs on {compared} of the train rows; the "
+            "trials that are left train on all rows"
+        ),
+        f"the runs read at least {least} and at most {most} times the train rows; about {typical} "
+        "in a simulation with random values, "
         f"and {whole:,} without a scheduler",
     ]
 
@@ -361,13 +404,19 @@ def _disk(plan: Plan) -> list[str]:
     disk = plan.disk
     trials = plan.trials + plan.repeats[1]
     latest = max(plan.space.checkpoints.per_trial - 1, 1)
-    kept = f"the {'latest' if latest == 1 else f'{latest} latest'} and the best of {trials} trial{'s' * (trials > 1)}"
+    kept = (
+        f"the {'latest' if latest == 1 else f'{latest} latest'} and the best of {trials} "
+        f"trial{'s' * (trials > 1)}"
+    )
     if disk.total is None or disk.each is None:
         lines = [f"at most {disk.checkpoints} checkpoints: {kept}; their size is unknown"]
     else:
         assumed = f" ({disk.assumed})" if disk.assumed else ""
         lines = [
-            f"at most {format_bytes(disk.total)} of checkpoints: {kept}, up to {format_bytes(disk.each)} each{assumed}"
+            (
+                f"at most {format_bytes(disk.total)} of checkpoints: {kept}, up to "
+                f"{format_bytes(disk.each)} each{assumed}"
+            )
         ]
     test = "the test split, and " if plan.space.data.test is not None else ""
     runs = "about 0.3 KB per step and metric in MLflow" if plan.space.has_mlflow else ""

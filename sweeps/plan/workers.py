@@ -16,18 +16,19 @@ def count_workers(
 ) -> int | None:
     """Return the largest number of workers that a sweep starts, assuming that no worker dies.
 
-    Two trials can use the same workers if both need the same resources for each worker, even if they need different numbers of workers.
+    Two trials can use the same workers if both need the same resources for each worker, even if
+    they need different numbers of workers.
 
     Args:
         shapes: Number of trials of each shape.
         cluster: Total resources of the cluster, by name.
         concurrency: Largest number of concurrent trials.
-        capacity: Resources that all workers together may hold, by name. This may be more than `cluster`, because idle workers may hold
-            more CPUs than the cluster has.
+        capacity: Resources that all workers together may hold, by name. This may be more than
+            `cluster`, because idle workers may hold more CPUs than the cluster has.
 
     Returns:
-        The number of workers. None if workers with different resources do not all fit at the same time. In this case, the pool closes some
-        workers and later starts new ones in their place.
+        The number of workers. None if workers with different resources do not all fit at the same
+        time. In this case, the pool closes some workers and later starts new ones in their place.
     """
     wanted: dict[tuple[tuple[str, float], ...], int] = {}
     for count in shapes:

@@ -53,7 +53,8 @@ class Table:
         source: path of the file, as the space file names it.
         label: the label column.
         task: "binary", "multiclass" or "regression".
-        given_task: True if the space file must name the task, because sweeps would infer another one.
+        given_task: True if the space file must name the task, because sweeps would infer another
+            one.
         label_rule: rule of `data.parse` for the label; "" if there is none.
         missing_labels: number of rows without a label.
         label_words: the words among the classes that may mean a missing label; "" if there are
@@ -155,7 +156,10 @@ def _task_line(table: Table) -> str:
 def _drop_reason(column: ColumnSummary, finding: Finding) -> str | None:
     """Return why a column is dropped; None if the trainer can read it, as it is or after a step."""
     if finding.kind == "leak":
-        return f"alone explains {percent(finding.share)} of the label: keep it only if it is known before the label"
+        return (
+            f"alone explains {percent(finding.share)} of the label: keep it only if it is known "
+            "before the label"
+        )
     if finding.kind == "identifier":
         return f"identifies rows: {finding.count:,} different values"
     if column.kind == "other":

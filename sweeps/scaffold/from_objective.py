@@ -65,7 +65,8 @@ def import_objective(reference: str, notes: list[str] | None = None) -> Callable
         notes: receives a note if the import runs a study.
 
     Raises:
-        InputError: the module or the function does not exist, or the module cannot be imported. The error names the user's line.
+        InputError: the module or the function does not exist, or the module cannot be imported. The
+            error names the user's line.
     """
     if (problem := references.problem(reference)) is not None:  # before any code runs
         raise InputError("--from-objective", problem)
@@ -77,7 +78,8 @@ def import_objective(reference: str, notes: list[str] | None = None) -> Callable
         if ask.called and notes is not None:
             module = reference.partition(":")[0]
             notes.append(
-                f"The import of `{module}` runs a study, and each worker imports `{module}` again: "
+                f"The import of `{module}` runs a study, and each worker imports `{module}` "
+                "again: "
                 'put the code that runs the study below `if __name__ == "__main__":`.'
             )
     except references.RefError as e:
@@ -90,7 +92,9 @@ def import_objective(reference: str, notes: list[str] | None = None) -> Callable
 
 
 def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]) -> Recording:
-    """Run an objective once, and record what it does. The values are random, but the same in each call.
+    """Run an objective once, and record what it does.
+
+    The values are random, but the same in each call.
 
     Args:
         objective: the function that takes a trial.
@@ -98,7 +102,8 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
         directions: "minimize" or "maximize" for each value that the objective returns.
 
     Raises:
-        InputError: the objective raised an error, suggested nothing, or returned something else than its values.
+        InputError: the objective raised an error, suggested nothing, or returned something else
+            than its values.
     """
     import optuna
 
@@ -149,7 +154,8 @@ def record(objective: Callable[[Any], Any], name: str, directions: Sequence[str]
     )
     if bounds := computed_bounds(source):
         found.notes.append(
-            f"Other suggestions decide the bounds of {', '.join(bounds)}, and these bounds are those "
+            f"Other suggestions decide the bounds of {', '.join(bounds)}, and these bounds are "
+            "those "
             "of one run: write bounds that fit all values, and let the objective refuse the rest."
         )
     return found
@@ -168,7 +174,10 @@ def _values(returned: Any, name: str, directions: Sequence[str]) -> tuple[float,
         text = f"`{name}` returned {short(repr, returned)}, "
         text += "but must return a number, or several numbers"
         raise InputError("--from-objective", text)
-    text = f"`{name}` returned {len(values)} values; give `--direction minimize` or `--direction maximize` once for each of them"
+    text = (
+        f"`{name}` returned {len(values)} values; give `--direction minimize` or `--direction "
+        "maximize` once for each of them"
+    )
     raise InputError("--direction", text)
 
 
@@ -252,18 +261,24 @@ def metric_names(directions: Sequence[str]) -> tuple[str, ...]:
 def notes_of(found: Recording) -> list[str]:
     """Return notes about what one run cannot show."""
     notes = [
-        "One run of the objective was recorded. Parameters that it suggests in another branch are missing here."
+        (
+            "One run of the objective was recorded. Parameters that it suggests in another branch "
+            "are "
+            "missing here."
+        )
     ]
     if found.not_run:
         names = ", ".join(f"{name} (line {at} of the function)" for name, at in found.not_run)
         notes.append(
-            f"This run did not reach these suggestions, or their names are computed: {names}. Add the domains that are missing under "
+            f"This run did not reach these suggestions, or their names are computed: {names}. Add "
+            "the domains that are missing under "
             "`params`, with a condition such as `when: {params.NAME: value}`."
         )
     notes += found.notes
     if len(found.steps) > 1:
         notes.append(
-            f"The objective reported {len(found.steps)} values, up to step {max(found.steps)}; the scheduler can stop trials early."
+            f"The objective reported {len(found.steps)} values, up to step {max(found.steps)}; "
+            "the scheduler can stop trials early."
         )
     return notes
 

@@ -37,7 +37,8 @@ class Parameter:
     Attributes:
         name: name of the parameter.
         distribution: Optuna's distribution.
-        when: values of another parameter for which this parameter exists, as (name, values). None if every trial has the parameter.
+        when: values of another parameter for which this parameter exists, as (name, values). None
+            if every trial has the parameter.
     """
 
     name: str
@@ -46,7 +47,9 @@ class Parameter:
 
 
 def open_study(storage: str, name: str | None) -> Study:
-    """Open a study in an SQLite file, in a file of Optuna's journal, or at the URL of a database. Nothing is written.
+    """Open a study in an SQLite file, in a file of Optuna's journal, or at the URL of a database.
+
+    Nothing is written.
 
     Args:
         storage: the path or URL.
@@ -118,7 +121,8 @@ def parameters_of(
 ) -> tuple[list[Parameter], list[str]]:
     """Return the parameters of a study, and notes about what could not be found out.
 
-    A parameter that only some trials have gets a condition, if the value of one choice decides in all trials whether the parameter exists.
+    A parameter that only some trials have gets a condition, if the value of one choice decides in
+    all trials whether the parameter exists.
 
     Args:
         trials: for each trial, its values and its distributions, by the name of the parameter.
@@ -135,7 +139,8 @@ def parameters_of(
         latest |= distributions
     if changed:
         notes.append(
-            f"Trials differ in the ranges of {', '.join(sorted(changed))}; the ranges of the last trials are used."
+            f"Trials differ in the ranges of {', '.join(sorted(changed))}; the ranges of the last "
+            "trials are used."
         )
     always = {name for name in latest if all(name in values for values, _ in trials)}
     choices = {
@@ -150,7 +155,8 @@ def parameters_of(
         )
         if name not in always and when is None:
             notes.append(
-                f"{name}: only some trials have it, and no single choice decides which; it is sampled in every trial."
+                f"{name}: only some trials have it, and no single choice decides which; it is "
+                "sampled in every trial."
             )
         found.append(Parameter(name, distribution, when))
     return found, notes
@@ -322,7 +328,9 @@ def train(config):
 def study_texts(
     storage: str, study_name: str | None, name: str, origin: str, loop: str
 ) -> StudyTexts:
-    """Return the space file of a study, and a module for the loop. The best trials of the study are run first.
+    """Return the space file of a study, and a module for the loop.
+
+    The best trials of the study are run first.
 
     Args:
         storage: path or URL of the storage.
@@ -389,7 +397,8 @@ def best_points(
 ) -> list[dict[str, Any]]:
     """Return the different configurations of the best trials, at most `BEST`, the best first.
 
-    The best trials of several objectives are those on the Pareto front. Infeasible trials, and values outside the ranges, are left out.
+    The best trials of several objectives are those on the Pareto front. Infeasible trials, and
+    values outside the ranges, are left out.
 
     Args:
         study: the study.

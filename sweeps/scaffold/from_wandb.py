@@ -13,7 +13,8 @@ from sweeps.space.yaml_writer import flow
 
 ALGORITHMS = {"grid": "grid", "random": "random", "bayes": "gp"}
 DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
-# Number of trials if the configuration has no `run_cap`, and largest step if `early_terminate` names none.
+# Number of trials if the configuration has no `run_cap`, and largest step if `early_terminate`
+# names none.
 TRIALS, STEPS = 30, 100
 # The keys of a parameter that define its values.
 DISTRIBUTION = ("distribution", "value", "values", "min", "max", "q", "mu", "sigma")
@@ -124,7 +125,10 @@ def _parameters(node: Node, found: _Translation, indent: int) -> Iterator[str]:
 
 
 def _domain(node: Node, path: str, found: _Translation) -> str | None:
-    """Return the domain of one parameter, or its constant value. Add a problem and return None if there is no counterpart."""
+    """Return the domain of one parameter, or its constant value.
+
+    Add a problem and return None if there is no counterpart.
+    """
     given = {key: found.get(node, key) for key in DISTRIBUTION if key in node.value}
     kind = str(given["distribution"].value) if "distribution" in given else _implied(given)
     if kind == "constant" and "value" in given:
@@ -180,14 +184,16 @@ def _trainer(root: Node, found: _Translation) -> str:
         if part.startswith("${args"):
             if part != "${args}":
                 found.notes.append(
-                    f'`{part}` became "{{args}}", which passes `--NAME=VALUE` for each parameter: adapt the script.'
+                    f'`{part}` became "{{args}}", which passes `--NAME=VALUE` for each parameter: '
+                    "adapt the script."
                 )
             words.append("{args}")
         else:
             text = part.replace("${interpreter}", "python").replace("${program}", program)
             words.append(re.sub(r"\$\{envvar:(\w+)\}", r"${\1}", text))
     found.notes.append(
-        "The script must print the metric as lines of JSON, or call sweeps.report: see docs/how-to/command.md."
+        "The script must print the metric as lines of JSON, or call sweeps.report: see "
+        "docs/how-to/command.md."
     )
     return f"trainer: {{command: {flow(words)}}}"
 
@@ -219,7 +225,8 @@ def _search(root: Node, found: _Translation) -> Iterator[str]:
         most = values.get("max_iter")
         if most is None:
             found.notes.append(
-                f"scheduler.max_t: {STEPS} is a guess: write the number of reports of a whole trial."
+                f"scheduler.max_t: {STEPS} is a guess: write the number of reports of a whole "
+                "trial."
             )
         options = {
             "name": "hyperband" if isinstance(brackets, int) and brackets > 1 else "asha",

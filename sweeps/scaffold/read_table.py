@@ -1,4 +1,7 @@
-"""Read the table for which `sweeps init` writes a space file, and find out what its label is. Nothing is started."""
+"""Read the table for which `sweeps init` writes a space file, and find out what its label is.
+
+Nothing is started.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +152,10 @@ def describe_table(
     dropped = columns.drop
     if all(column.name in dropped for column in summary.columns if column.role == "feature"):
         reasons = ", ".join(f"{name} ({reason})" for name, reason in dropped.items())
-        text = f"no column is left that this trainer can read: {reasons[:200]}; write a loop of your own (docs/how-to/own-loop.md)"
+        text = (
+            f"no column is left that this trainer can read: {reasons[:200]}; write a loop of your "
+            "own (docs/how-to/own-loop.md)"
+        )
         raise InputError("--data", text)
     dates = {name: columns.parse[name][0] for name in columns.dates if not reader.stream}
     times = [name for name, rule in dates.items() if _is_sorted(table.column(name), rule)]
@@ -214,7 +220,10 @@ def _task(
             task, classes = infer_task(label, "multiclass", {"train": column})
             return task, classes, True
     if classes is not None and len(classes) > max(20, min(MOST_CLASSES, len(column) // 5)):
-        text = f"`{label}` has {len(classes):,} different values in {len(column):,} rows, which are too many classes; "
+        text = (
+            f"`{label}` has {len(classes):,} different values in {len(column):,} rows, which are "
+            "too many classes; "
+        )
         marker = next(text_findings(column, label), None) if is_text(column.type) else None
         if marker is not None and marker.kind == "marker":
             text += (

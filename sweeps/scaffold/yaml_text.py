@@ -14,7 +14,9 @@ COMMENT_AT = 44
 
 
 def quoted(value: Any) -> str:
-    """Return a value as YAML in one line. A `${` in a text stays as it is, and does not name an environment variable.
+    """Return a value as YAML in one line.
+
+    A `${` in a text stays as it is, and does not name an environment variable.
 
     >>> quoted("size"), quoted("${HOME}"), quoted([True, None, "a b"])
     ('size', '"$${HOME}"', '[true, null, "a b"]')

@@ -19,12 +19,13 @@ def cell_of(values: Mapping[str, Any], cells: Sequence[Cell]) -> int | None:
     """Return the index of the cell that a trial belongs to.
 
     Args:
-        values: Key of the trial's option in each grid dimension, by the name of the dimension. Other entries are ignored.
+        values: Key of the trial's option in each grid dimension, by the name of the dimension.
+            Other entries are ignored.
         cells: All cells of the space.
 
     Returns:
-        The index of the cell in `cells`, or None if no cell matches. With nested grids, several cells can match. Then the index of the cell
-        with the most dimensions is returned.
+        The index of the cell in `cells`, or None if no cell matches. With nested grids, several
+        cells can match. Then the index of the cell with the most dimensions is returned.
     """
     matching = [
         i
@@ -39,16 +40,18 @@ def next_cell(
 ) -> int:
     """Return the index of the cell for the next trial: the cell with the fewest trials.
 
-    If several cells have the fewest trials, the order of the current round decides. One round visits every cell once. Within a round, cells
-    with equal values of the `scaling` section are adjacent, and every second round runs backwards. Most consecutive trials therefore have
-    the same scaling, and can run on the same workers.
+    If several cells have the fewest trials, the order of the current round decides. One round
+    visits every cell once. Within a round, cells with equal values of the `scaling` section are
+    adjacent, and every second round runs backwards. Most consecutive trials therefore have the same
+    scaling, and can run on the same workers.
 
     Args:
         cells: All cells of the space, at least one.
         counts: Number of trials that started in each cell.
-        fixed: Values of the trial that are already known, by dimension; None if no value is known. Only cells that contain all these values
-            are considered. If no cell contains them all, all cells that do not contradict these values are considered. If every cell
-            contradicts these values, all cells are considered.
+        fixed: Values of the trial that are already known, by dimension; None if no value is known.
+            Only cells that contain all these values are considered. If no cell contains them all,
+            all cells that do not contradict these values are considered. If every cell contradicts
+            these values, all cells are considered.
     """
     fixed = {
         name: key for name, key in (fixed or {}).items() if any(name in cell for cell in cells)
@@ -72,7 +75,10 @@ def next_cell(
 
 
 def scaling_key(cell: Cell) -> str:
-    """Return the cell's values of the `scaling` section as JSON text. Cells with equal texts can use the same workers."""
+    """Return the cell's values of the `scaling` section as JSON text.
+
+    Cells with equal texts can use the same workers.
+    """
     return json.dumps(
         {k: v for k, v in cell.items() if k == "scaling" or k.startswith("scaling.")},
         sort_keys=True,
@@ -90,7 +96,8 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
         count: Number of trials.
 
     Returns:
-        One shape for each trial, in the order in which the trials start. [] if the sampler chooses a part of the `scaling` section.
+        One shape for each trial, in the order in which the trials start. [] if the sampler chooses
+        a part of the `scaling` section.
     """
     counts, shapes = [0] * len(space.cells), []
     grids = {d.name for d in space.dimensions if d.is_grid}
@@ -103,7 +110,10 @@ def first_shapes(space: Space, count: int) -> list[Shape]:
             break  # the sampler chooses a part of the scaling
 
         def choose(dimension: Dimension, cell: Cell = cell) -> Any:
-            """Return the cell's key for a grid dimension. For another dimension, which does not affect the shape, return any valid key."""
+            """Return the cell's key for a grid dimension.
+
+            For another dimension, which does not affect the shape, return any valid key.
+            """
             return cell.get(dimension.name, any_key(dimension))
 
         filled = space.fill(choose)

@@ -1,7 +1,9 @@
-"""Find the keys of a trial from its parameter values, for the repair of a study. Pure functions, no I/O.
+"""Find the keys of a trial from its parameter values, for the repair of a study.
 
-A key is what a sampler chooses for a dimension: the name of an option (`Option.key`), a number, or a cumulative probability of a normal
-distribution.
+Pure functions, no I/O.
+
+A key is what a sampler chooses for a dimension: the name of an option (`Option.key`), a number, or
+a cumulative probability of a normal distribution.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ class _OpenOption(Exception):
 
 
 def try_build(space: Space, number: int, choose: Callable[[Dimension], Any]) -> Trial | None:
-    """Build a trial with `trial_building.build_trial`. Return None if this fails, for example because `choose` does not know a key."""
+    """Build a trial with `trial_building.build_trial`.
+
+    Return None if this fails, for example because `choose` does not know a key.
+    """
     try:
         return trial_building.build_trial(space, number, choose)
     except UNREADABLE:
@@ -44,13 +49,15 @@ def find_configuration(
 ) -> dict[str, Any] | None:
     """Find the keys of a trial from its description in the sweep's result.
 
-    Numbers are looked up in the description. Options are found by trying all combinations, at most `MAX_ATTEMPTS`. A combination is
-    accepted only if it gives the same parameters, preprocessor, scaling and data as in the description.
+    Numbers are looked up in the description. Options are found by trying all combinations, at most
+    `MAX_ATTEMPTS`. A combination is accepted only if it gives the same parameters, preprocessor,
+    scaling and data as in the description.
 
     Args:
         space: The search space.
         number: Number of the trial.
-        described: Description of the trial in the sweep's result, such as the value of the result's key `best`.
+        described: Description of the trial in the sweep's result, such as the value of the result's
+            key `best`.
 
     Returns:
         The key of each active dimension. None if no configuration matches the description.
@@ -103,7 +110,10 @@ def _matches(trial: Trial, described: Mapping[str, Any]) -> bool:
 
 
 def _look_up(described: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a numeric dimension in the description of a trial. If the value is missing, the exception may have any type."""
+    """Return the value of a numeric dimension in the description of a trial.
+
+    If the value is missing, the exception may have any type.
+    """
     section, _, rest = name.partition(".")
     if section == "preprocessor":  # a text such as "Name (option=0.5)"
         inside = described["preprocessor"].partition(" (")[2].removesuffix(")")
@@ -119,7 +129,8 @@ def key_of_value(dimension: Dimension, value: Any) -> Any:
     """Return the key of a value of a dimension. This function is the inverse of `Dimension.value`.
 
     Raises:
-        ValueError: The value is outside the dimension's domain, so the sampler cannot have chosen it.
+        ValueError: The value is outside the dimension's domain, so the sampler cannot have chosen
+            it.
     """
     if dimension.options:
         return value

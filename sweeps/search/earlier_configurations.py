@@ -1,4 +1,7 @@
-"""Translate a configuration of an earlier sweep to the dimensions of a new space. Pure functions, no I/O."""
+"""Translate a configuration of an earlier sweep to the dimensions of a new space.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ class OutsideDomain(Exception):
     """A configuration has a value that the new space does not allow.
 
     Attributes:
-        reason: Why the new sweep does not learn from the configuration, such as "outside the domain of params.eta".
+        reason: Why the new sweep does not learn from the configuration, such as "outside the domain
+            of params.eta".
     """
 
     def __init__(self, dimension: Dimension):
@@ -58,8 +62,8 @@ class Translator:
     def _earlier_names(self) -> dict[str, str]:
         """Return the name that each dimension of the new space would have in the earlier space.
 
-        The name of a dimension inside an option contains the number of the option, such as `params.model.choice.1.depth`. The same option
-        may have another number in the earlier space.
+        The name of a dimension inside an option contains the number of the option, such as
+        `params.model.choice.1.depth`. The same option may have another number in the earlier space.
         """
         dimensions = {dimension.name: dimension for dimension in self._space.dimensions}
         names: dict[str, str] = {}
@@ -84,12 +88,14 @@ class Translator:
     def translate(self, keys: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
         """Return the key of each dimension of the new space for which the earlier configuration has a value.
 
-        A dimension that the earlier configuration lacks is left out, and so are the dimensions that depend on it. A constant of the earlier
-        space is taken if the new dimension has its value.
+        A dimension that the earlier configuration lacks is left out, and so are the dimensions that
+        depend on it. A constant of the earlier space is taken if the new dimension has its value.
 
         Args:
-            keys: Key of each active dimension of the earlier configuration, by name; see `Dimension.value`.
-            constants: The sections `params`, `scaling` and `data` of the configuration, with all their values.
+            keys: Key of each active dimension of the earlier configuration, by name; see
+                `Dimension.value`.
+            constants: The sections `params`, `scaling` and `data` of the configuration, with all
+                their values.
 
         Raises:
             OutsideDomain: The new space does not allow a value of the configuration.
@@ -155,7 +161,9 @@ def known_keys(space: Space, key_of: Callable[[Dimension], Any]) -> dict[str, An
 
 
 def key_in(dimension: Dimension, earlier: EarlierValue) -> Any:
-    """Return the key of an earlier value in a dimension of the new space. A number is rounded to the dimension's steps.
+    """Return the key of an earlier value in a dimension of the new space.
+
+    A number is rounded to the dimension's steps.
 
     Args:
         dimension: Dimension of the new space.

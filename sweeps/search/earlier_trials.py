@@ -1,7 +1,8 @@
 """Trials of earlier sweeps from which a new sweep learns (`search.from`).
 
-The trials are translated to the dimensions of the new space once, and saved in the new sweep's folder. A resumed sweep reads this file. It
-makes the same suggestions, even if the earlier sweeps have been deleted.
+The trials are translated to the dimensions of the new space once, and saved in the new sweep's
+folder. A resumed sweep reads this file. It makes the same suggestions, even if the earlier sweeps
+have been deleted.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ class EarlierTrial:
     """A configuration of an earlier sweep, in the dimensions of the new space.
 
     Attributes:
-        keys: Key of each dimension that both the trial and the new space have, by the dimension's name; see `Dimension.value`.
-        rungs: Values of the first objective at the steps at which the earlier sweep compared trials, by step.
+        keys: Key of each dimension that both the trial and the new space have, by the dimension's
+            name; see `Dimension.value`.
+        rungs: Values of the first objective at the steps at which the earlier sweep compared
+            trials, by step.
         values: Final value of each objective. None if the trial was stopped or failed.
-        violation: Sum of the violations of constraints. Infinity for a failed trial, and 0 for a feasible one.
+        violation: Sum of the violations of constraints. Infinity for a failed trial, and 0 for a
+            feasible one.
     """
 
     keys: Mapping[str, Any]
@@ -116,7 +120,9 @@ def save(folder: Path, sweeps: Sequence[EarlierSweep]) -> None:
 
 
 def read(folder: Path, space: Space) -> tuple[EarlierSweep, ...]:
-    """Return the trials of earlier sweeps that were saved in a sweep's folder. Nothing in the file is executed.
+    """Return the trials of earlier sweeps that were saved in a sweep's folder.
+
+    Nothing in the file is executed.
 
     Args:
         folder: The sweep's folder.
@@ -128,7 +134,10 @@ def read(folder: Path, space: Space) -> tuple[EarlierSweep, ...]:
     file = SweepFolder(folder).earlier_trials
     content = read_json_object(file)
     if content is None:
-        text = f"is missing or no JSON, but the space file has `search.from`; restore {EARLIER_TRIALS} from a backup"
+        text = (
+            "is missing or no JSON, but the space file has `search.from`; restore "
+            f"{EARLIER_TRIALS} from a backup"
+        )
         raise InputError(str(file), text)
     if errors := find_errors(_RULES, content):
         raise InputError(

@@ -31,7 +31,8 @@ from sweeps.study.record import ENQUEUED, PROGRESS_PREFIX
 
 # `worker_id` of the records that a repair inserts.
 WORKER = "sweeps repair"
-# Largest number of trials in a rebuilt journal. A record with a larger trial number is considered damaged.
+# Largest number of trials in a rebuilt journal. A record with a larger trial number is considered
+# damaged.
 MAX_TRIALS = 100_000
 _STUDY = (Op.CREATE_STUDY, Op.SET_STUDY_USER_ATTR, Op.SET_STUDY_SYSTEM_ATTR)
 _PARAM, _STATE = TypeAdapter(SetParam), TypeAdapter(SetState)
@@ -68,7 +69,10 @@ class Line:
 
     @property
     def value(self) -> Any:
-        """Value of the user attribute that the record sets. Use this property only for records of user attributes."""
+        """Value of the user attribute that the record sets.
+
+        Use this property only for records of user attributes.
+        """
         return next(iter(self.record["user_attr"].values()))
 
 
@@ -79,9 +83,12 @@ class TrialLines:
     Attributes:
         create: Line that creates the trial; None if it is lost.
         params: Lines that set parameters, by parameter name.
-        start: Line that sets the user attribute `begun`, which a driver sets when it starts the trial; None if this line is lost.
-        progress: Lines with progress records (reports and checkpoints), by the number of the progress record.
-        end: Line that records the end of the trial; None if the trial has not ended or the line is lost.
+        start: Line that sets the user attribute `begun`, which a driver sets when it starts the
+            trial; None if this line is lost.
+        progress: Lines with progress records (reports and checkpoints), by the number of the
+            progress record.
+        end: Line that records the end of the trial; None if the trial has not ended or the line is
+            lost.
         others: All other lines, such as the change of an enqueued trial to RUNNING.
         lost_reports: True if the trial has ended and some of its reports are lost.
     """
@@ -96,7 +103,10 @@ class TrialLines:
 
     @property
     def lines(self) -> list[Line]:
-        """All lines except `create`, in an order that `journal_rules` allows. Lines keep their order where possible."""
+        """All lines except `create`, in an order that `journal_rules` allows.
+
+        Lines keep their order where possible.
+        """
         starts = [line for line in self.others if line.op == Op.SET_TRIAL_STATE_VALUES]
         others = [
             (line.index, line) for line in self.others if line.op != Op.SET_TRIAL_STATE_VALUES
@@ -123,8 +133,8 @@ class TrialLines:
 def placed(lines: Sequence[Line], position: int = -1) -> list[tuple[int, Line]]:
     """Return a (position, line) pair for each line, where the positions never decrease.
 
-    The position is the line's index in the damaged journal. A line whose index is smaller than the position before it, such as an inserted
-    line, gets the position of the line before it.
+    The position is the line's index in the damaged journal. A line whose index is smaller than the
+    position before it, such as an inserted line, gets the position of the line before it.
 
     Args:
         lines: The lines in their final order.
@@ -144,9 +154,11 @@ class JournalLines:
     Attributes:
         study: Lines about the study.
         trials: Lines about each trial, by trial number. The numbers may have gaps.
-        started: Numbers of the trials that certainly started: their `begun` record is readable, or at least two other lines about them are
-            readable (the CREATE_TRIAL record is not counted).
-        limit: Upper bound of the number of trials. A record whose trial number is this number or larger is considered damaged.
+        started: Numbers of the trials that certainly started: their `begun` record is readable, or
+            at least two other lines about them are readable (the CREATE_TRIAL record is not
+            counted).
+        limit: Upper bound of the number of trials. A record whose trial number is this number or
+            larger is considered damaged.
     """
 
     def __init__(self, raw: Sequence[bytes], space: Space):
@@ -180,9 +192,12 @@ class JournalLines:
         self._number(creates)
 
     def _add(self, trial: TrialLines, number: int, line: Line) -> None:
-        """Add a line to the lines of its trial. If several lines set the same value of the trial, only the first line is used.
+        """Add a line to the lines of its trial.
 
-        A line is left out if its parameter, its progress record or its `begun` attribute is not valid.
+        If several lines set the same value of the trial, only the first line is used.
+
+        A line is left out if its parameter, its progress record or its `begun` attribute is not
+        valid.
         """
         if (
             line.op == Op.SET_TRIAL_PARAM
@@ -217,7 +232,10 @@ class JournalLines:
             trial.others.append(line)
 
     def _is_end(self, record: dict[str, Any]) -> bool:
-        """Return True if a record ends a trial. A COMPLETE record must also have a value other than NaN for every objective."""
+        """Return True if a record ends a trial.
+
+        A COMPLETE record must also have a value other than NaN for every objective.
+        """
         if not is_valid(_STATE, record) or not record["state"]:
             return False
         values = record["values"]
@@ -239,10 +257,11 @@ class JournalLines:
     def _number(self, creates: Sequence[Line]) -> None:
         """Find the number of the trial that each CREATE_TRIAL record creates.
 
-        A CREATE_TRIAL record has no trial number. The number is taken from the first line about a new trial that comes before the
-        next CREATE_TRIAL record. A CREATE_TRIAL record without such a line gets an unused number between the numbers of the CREATE_TRIAL
-        records before and after this record. Trials that `sweeps enqueue` added may start after the next CREATE_TRIAL record. They start in
-        the order of their CREATE_TRIAL records.
+        A CREATE_TRIAL record has no trial number. The number is taken from the first line about a
+        new trial that comes before the next CREATE_TRIAL record. A CREATE_TRIAL record without such
+        a line gets an unused number between the numbers of the CREATE_TRIAL records before and
+        after this record. Trials that `sweeps enqueue` added may start after the next CREATE_TRIAL
+        record. They start in the order of their CREATE_TRIAL records.
         """
         events = [(line.index, None, line) for line in creates]
         first_lines = (
@@ -269,7 +288,10 @@ class JournalLines:
 
 
 def given_number(record: dict[str, Any]) -> int | None:
-    """Return the trial number in a CREATE_TRIAL record, or None. Only the record of an initial point with a known result has the number."""
+    """Return the trial number in a CREATE_TRIAL record, or None.
+
+    Only the record of an initial point with a known result has the number.
+    """
     start = _user_attributes(record).get("begun")
     trial_id = start.get("id") if isinstance(start, dict) else None
     return (

@@ -1,9 +1,13 @@
-"""Rebuild a damaged journal from its readable lines and from the sweep's result. Pure functions, no I/O.
+"""Rebuild a damaged journal from its readable lines and from the sweep's result.
 
-A readable line stays in its place if `journal_rules` allows the record in this place. The line itself does not change, except that progress
-records may get new numbers. Missing records are inserted before the records that need them. For example, Optuna numbers trials by the order
-of the CREATE_TRIAL records, so a lost CREATE_TRIAL record must be replaced. If too many records of a trial are lost, the rebuilt journal
-creates the trial but does not start it. A resumed sweep then samples the trial again.
+Pure functions, no I/O.
+
+A readable line stays in its place if `journal_rules` allows the record in this place. The line
+itself does not change, except that progress records may get new numbers. Missing records are
+inserted before the records that need them. For example, Optuna numbers trials by the order of the
+CREATE_TRIAL records, so a lost CREATE_TRIAL record must be replaced. If too many records of a trial
+are lost, the rebuilt journal creates the trial but does not start it. A resumed sweep then samples
+the trial again.
 """
 
 from __future__ import annotations
@@ -44,11 +48,13 @@ class RebuiltJournal:
         dropped: (line number, problem) of each line of the damaged journal that was not kept.
         ended: Ids of the trials with a recorded end, except the trials in `restored`.
         restored: Ids of the trials whose end was lost and was restored from the result.
-        unfinished: Ids of the started trials without a recorded end. A resumed sweep continues these trials from a checkpoint or runs them
-            again from the start.
-        lost: Ids of the trials that lost too many records to be repaired. A resumed sweep samples new configurations for these ids.
+        unfinished: Ids of the started trials without a recorded end. A resumed sweep continues
+            these trials from a checkpoint or runs them again from the start.
+        lost: Ids of the trials that lost too many records to be repaired. A resumed sweep samples
+            new configurations for these ids.
         shortened: Ids of the trials in `ended` that lost some of their reports.
-        contradiction: Description of how the rebuilt study contradicts the result; None if there is no contradiction.
+        contradiction: Description of how the rebuilt study contradicts the result; None if there is
+            no contradiction.
     """
 
     lines: tuple[bytes, ...]
@@ -83,11 +89,13 @@ def rebuild(
 
     Args:
         lines: Lines of the journal, each with its line feed.
-        result: A valid result of the sweep (see `sweeps.core.result.result_error`); None if the sweep has no result.
+        result: A valid result of the sweep (see `sweeps.core.result.result_error`); None if the
+            sweep has no result.
         facts: Facts about the sweep that are neither in the journal nor in the result.
 
     Returns:
-        The rebuilt journal. The lines are unchanged if no line is damaged and the study does not contradict the result.
+        The rebuilt journal. The lines are unchanged if no line is damaged and the study does not
+        contradict the result.
     """
     if first_fault(lines) is None:
         unchanged = _summarize(lines, result)
@@ -110,7 +118,8 @@ class _Rebuild:
         self._best = {
             number: described for number, described in best.items() if number < self._read.limit
         }
-        # Trials after the last trial with a CREATE_TRIAL or `begun` record are left out: a resumed sweep creates them again.
+        # Trials after the last trial with a CREATE_TRIAL or `begun` record are left out: a resumed
+        # sweep creates them again.
         known = [
             n
             for n, trial in self._read.trials.items()
@@ -170,7 +179,10 @@ class _Rebuild:
     # Order the lines
 
     def _ordered_lines(self) -> list[Line]:
-        """Return all lines of the new journal in order. Kept lines stay in their places; missing lines are inserted."""
+        """Return all lines of the new journal in order.
+
+        Kept lines stay in their places; missing lines are inserted.
+        """
         own = [line for line in self._read.study if self._is_ours(line)]
         early = {
             _attribute_name(line.record): line for line in reversed(own) if line.index < self._first
@@ -202,7 +214,8 @@ class _Rebuild:
             pairs += lines
             rules.fault(
                 separator
-            )  # `Rules` rejects two equal CREATE_TRIAL records in a row, such as those of two repeats.
+                # `Rules` rejects two equal CREATE_TRIAL records in a row, such as those of two repeats.
+            )
         ordered = [line for _, line in sorted(pairs, key=lambda pair: pair[0])]
         return [
             line
@@ -211,9 +224,13 @@ class _Rebuild:
         ]
 
     def _separate(self, before: Line | None, after: Line) -> list[Line]:
-        """Return [`after`]. If both lines are equal CREATE_TRIAL records, return [a record that changes nothing, `after`].
+        """Return [`after`].
 
-        The additional record separates the two lines, because `Rules` rejects two equal CREATE_TRIAL records in a row.
+        If both lines are equal CREATE_TRIAL records, return [a record that changes nothing,
+        `after`].
+
+        The additional record separates the two lines, because `Rules` rejects two equal
+        CREATE_TRIAL records in a row.
         """
         equal = (
             before is not None and before.op == Op.CREATE_TRIAL and before.record == after.record
@@ -223,7 +240,8 @@ class _Rebuild:
     def _header_records(self) -> dict[str, dict[str, Any]]:
         """Return the records that a driver writes when it creates a study (see `StudyStore`).
 
-        The returned dict maps the name of each record, as `_attribute_name` returns it, to the record.
+        The returned dict maps the name of each record, as `_attribute_name` returns it, to the
+        record.
         """
         objectives, scheduler = self._repair.objectives, self._repair.scheduler
         directions = [1 if o.goal == "minimize" else 2 for o in objectives.objectives]
@@ -272,11 +290,13 @@ class _Rebuild:
 
         Args:
             number: Number of the trial.
-            configurations: Number of configurations that were created before this trial and that `sweeps enqueue` did not add. If this
-                number is below the number of `first_points`, and the trial was not started, the trial is created as one of these points.
+            configurations: Number of configurations that were created before this trial and that
+                `sweeps enqueue` did not add. If this number is below the number of `first_points`,
+                and the trial was not started, the trial is created as one of these points.
             trial: Lines about the trial.
         """
-        # The trial number is added to the time in microseconds, so no two inserted CREATE_TRIAL records are equal.
+        # The trial number is added to the time in microseconds, so no two inserted CREATE_TRIAL
+        # records are equal.
         time = format_time(self._repair.start_time(trial) + 1e-6 * number)
         record = new_line(Op.CREATE_TRIAL, study_id=0, datetime_start=time).record
         points = first_points(self._space, self._facts.starting_points)
@@ -314,7 +334,10 @@ def _attribute_name(record: Mapping[str, Any]) -> str | None:
 
 
 def _summarize(lines: Sequence[bytes], result: Mapping[str, Any] | None) -> RebuiltJournal:
-    """Return a `RebuiltJournal` for a valid journal. Only `lines`, `ended`, `unfinished` and `contradiction` are set."""
+    """Return a `RebuiltJournal` for a valid journal.
+
+    Only `lines`, `ended`, `unfinished` and `contradiction` are set.
+    """
     ended, given, unfinished = list[str](), list[str](), list[str]()
     rules = Rules()
     for line in lines:

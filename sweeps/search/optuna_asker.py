@@ -108,8 +108,9 @@ class OptunaAsker:
     def key(self, trial: optuna.Trial, dimension: Dimension) -> Any:
         """Sample a value of a dimension, and return its key.
 
-        If a crash interrupted the trial and the study already has a key for this dimension, the recorded key is returned. The dimension is
-        still sampled, so that the sampler's random sequence stays the same. The new sample may differ from the recorded key, because other
+        If a crash interrupted the trial and the study already has a key for this dimension, the
+        recorded key is returned. The dimension is still sampled, so that the sampler's random
+        sequence stays the same. The new sample may differ from the recorded key, because other
         trials may have ended in the meantime.
 
         Args:

@@ -1,4 +1,7 @@
-"""Build the scheduler and the sampler of a space, and check both before a sweep starts. Both may be built-in or user-defined."""
+"""Build the scheduler and the sampler of a space, and check both before a sweep starts.
+
+Both may be built-in or user-defined.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from sweeps.space import Space
 from sweeps.space.saved_space import roots_of
 from sweeps.space.section_models import ROWS, SchedulerSpec, Search
 
-# The largest number of rungs of a scheduler that counts rows. The data actor holds the rows of each rung.
+# The largest number of rungs of a scheduler that counts rows. The data actor holds the rows of each
+# rung.
 MOST_ROW_RUNGS = 20
 
 
@@ -28,7 +32,8 @@ def scheduler_of(spec: SchedulerSpec) -> Scheduler:
         spec: The `scheduler` section of the space.
 
     Raises:
-        InputError: The user-defined class cannot be imported, is not a scheduler, or does not accept the options.
+        InputError: The user-defined class cannot be imported, is not a scheduler, or does not
+            accept the options.
     """
     if registry.is_built_in("scheduler", spec.name):
         scheduler: Scheduler = registry.built_in("scheduler", spec.name)(**spec.options)
@@ -49,7 +54,9 @@ def scheduler_of(spec: SchedulerSpec) -> Scheduler:
 
 
 def planned_scheduler(spec: SchedulerSpec) -> Scheduler:
-    """Build the scheduler of a space without importing user code. `NoScheduler` replaces a user-defined scheduler.
+    """Build the scheduler of a space without importing user code.
+
+    `NoScheduler` replaces a user-defined scheduler.
 
     Args:
         spec: The `scheduler` section of the space.
@@ -69,7 +76,8 @@ def build_sampler(search: Search, context: SamplerContext) -> Model | ReseededSa
         context: Facts about the sweep that the sampler needs.
 
     Raises:
-        InputError: The algorithm needs a package that is not installed, or the user-defined class cannot be imported or built.
+        InputError: The algorithm needs a package that is not installed, or the user-defined class
+            cannot be imported or built.
     """
     if registry.is_built_in("sampler", search.algorithm):
         if problems := missing_package(search.algorithm):
@@ -95,7 +103,8 @@ def missing_package(algorithm: str) -> list[Problem]:
         algorithm: Name of the algorithm, built-in or user-defined.
 
     Returns:
-        A list with one problem if the package is not installed. [] if it is installed, or if the algorithm needs no optional package.
+        A list with one problem if the package is not installed. [] if it is installed, or if the
+        algorithm needs no optional package.
     """
     package = (
         registry.built_in("sampler", algorithm).package
@@ -107,7 +116,8 @@ def missing_package(algorithm: str) -> list[Problem]:
     return [
         Problem(
             "search.algorithm",
-            f"{algorithm} needs the package `{package}`, which is not installed: {install(package)}",
+            f"{algorithm} needs the package `{package}`, which is not installed: "
+            f"{install(package)}",
         )
     ]
 
@@ -115,7 +125,8 @@ def missing_package(algorithm: str) -> list[Problem]:
 def check_plugins(space: Space) -> list[Problem]:
     """Return everything that is wrong with the sampler and the scheduler of a space.
 
-    User-defined classes are imported. For these imports, the folders of the user's modules are added to `sys.path`, and they stay there.
+    User-defined classes are imported. For these imports, the folders of the user's modules are
+    added to `sys.path`, and they stay there.
 
     Args:
         space: The search space.
@@ -132,7 +143,10 @@ def check_plugins(space: Space) -> list[Problem]:
         problems += [Problem(f"scheduler.{key}", text) for key, text in scheduler.option_problems()]
         problems += row_problems(space.scheduler, scheduler)
         if scheduler.perturbs and not space.checkpoints.all_stay:
-            text = f"cannot be limited under {space.scheduler.name}, because its trials continue from the checkpoints of other trials"
+            text = (
+                f"cannot be limited under {space.scheduler.name}, because its trials continue "
+                "from the checkpoints of other trials"
+            )
             problems.append(Problem("checkpoints", text))
     except InputError as e:
         problems += e.problems
@@ -155,7 +169,10 @@ def row_problems(spec: SchedulerSpec, scheduler: Scheduler) -> list[Problem]:
     """
     place = "scheduler.resource"
     if spec.counts_rows != (scheduler.resource == ROWS):
-        text = f"`{spec.name}` and the file must agree; write `resource: {ROWS}` in the file, and make `resource` a field of the class"
+        text = (
+            f"`{spec.name}` and the file must agree; write `resource: {ROWS}` in the file, and "
+            "make `resource` a field of the class"
+        )
         return [Problem(place, text)]
     if not spec.counts_rows:
         return []
@@ -163,17 +180,25 @@ def row_problems(spec: SchedulerSpec, scheduler: Scheduler) -> list[Problem]:
         return [
             Problem(
                 place,
-                f"{ROWS} needs a scheduler with a `max_t` that changes no parameters; choose asha or hyperband",
+                f"{ROWS} needs a scheduler with a `max_t` that changes no parameters; choose asha "
+                "or hyperband",
             )
         ]
     if (count := len(all_rungs(scheduler))) > MOST_ROW_RUNGS:
-        text = f"{ROWS} allows at most {MOST_ROW_RUNGS} rungs, because the rows of each are held in memory; got {count}; return fewer rungs"
+        text = (
+            f"{ROWS} allows at most {MOST_ROW_RUNGS} rungs, because the rows of each are held in "
+            f"memory; got {count}; return fewer rungs"
+        )
         return [Problem(place, text)]
     return []
 
 
 def _import(place: str, kind: str, name: str) -> Any:
-    """Import a user-defined class. If the import fails, raise an InputError with one problem at `place`, a position in the space file."""
+    """Import a user-defined class.
+
+    If the import fails, raise an InputError with one problem at `place`, a position in the space
+    file.
+    """
     try:
         return registry.resolve(kind, name)
     except references.RefError as e:
@@ -181,7 +206,10 @@ def _import(place: str, kind: str, name: str) -> Any:
 
 
 def _call(place: str, name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """Call a user-defined class with its options. If the call fails, raise an InputError with one problem at `place` (see `_import`)."""
+    """Call a user-defined class with its options.
+
+    If the call fails, raise an InputError with one problem at `place` (see `_import`).
+    """
     try:
         return factory(**options)
     except Exception as e:

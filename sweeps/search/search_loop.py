@@ -1,7 +1,9 @@
-"""Search of one sweep: combines the queue, the sampler and the scheduler. `ask` and `tell` are named after Optuna's methods.
+"""Search of one sweep: combines the queue, the sampler and the scheduler.
 
-Every decision and every report is recorded in the study, and each decision depends only on the study. A resumed search therefore makes the
-same decisions as a search without interruption.
+`ask` and `tell` are named after Optuna's methods.
+
+Every decision and every report is recorded in the study, and each decision depends only on the
+study. A resumed search therefore makes the same decisions as a search without interruption.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ class SearchLoop:
         queue: Queue of trials to start.
         view: The trials as the scheduler sees them.
         budget: Spent budget and best results of the sweep.
-        interrupted: Numbers of the trials that were running when an earlier driver ended. This driver must continue these trials.
+        interrupted: Numbers of the trials that were running when an earlier driver ended. This
+            driver must continue these trials.
     """
 
     def __init__(self, store: StudyStore, scheduler: Scheduler, sampler: CellSampler):
@@ -93,8 +96,9 @@ class SearchLoop:
             space: The search space.
 
         Raises:
-            InputError: The algorithm needs a package that is not installed, a user-defined sampler or scheduler cannot be built, the
-                database cannot be reached, or the saved trials of earlier sweeps cannot be read.
+            InputError: The algorithm needs a package that is not installed, a user-defined sampler
+                or scheduler cannot be built, the database cannot be reached, or the saved trials of
+                earlier sweeps cannot be read.
             DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
         """
         earlier = earlier_trials.read(folder, space) if space.search.earlier else ()
@@ -118,7 +122,8 @@ class SearchLoop:
         """Start the next trial of the queue, and record its start.
 
         Returns:
-            The trial, or None if the queue is empty now. Running trials may still add repeats to the queue; see `TrialQueue.may_grow`.
+            The trial, or None if the queue is empty now. Running trials may still add repeats to
+            the queue; see `TrialQueue.may_grow`.
         """
         item = self.queue.next(lambda number: self.store.trials()[number].params)
         if item is None:
@@ -179,11 +184,13 @@ class SearchLoop:
 
         Args:
             keys: Keys of some of the dimensions. The sampler chooses the other keys.
-            command: Id of the command. A driver may die after this call and before it deletes the command. The next driver then makes the
-                same call again, and gets the trial that exists already.
+            command: Id of the command. A driver may die after this call and before it deletes the
+                command. The next driver then makes the same call again, and gets the trial that
+                exists already.
 
         Returns:
-            The number of the trial; None if the number of configurations has reached `limits.max_trials`.
+            The number of the trial; None if the number of configurations has reached
+            `limits.max_trials`.
         """
         if (known := self.store.enqueued(command)) is not None:
             return known
@@ -234,8 +241,9 @@ class SearchLoop:
     def decide(self, number: int, rung: int) -> Decision:
         """Decide what happens to a trial at a rung, and record the decision.
 
-        A trial that fails after a rung may restart from an earlier checkpoint and reach the same rung a second time. It then continues
-        without a new decision. A trial that repeats another one (see `study.repeats`) continues at every rung.
+        A trial that fails after a rung may restart from an earlier checkpoint and reach the same
+        rung a second time. It then continues without a new decision. A trial that repeats another
+        one (see `study.repeats`) continues at every rung.
 
         Args:
             number: Number of the trial.
@@ -265,7 +273,8 @@ class SearchLoop:
     def _decide_perturbation(self, number: int, rung: int) -> Decision:
         """Decide whether a trial is perturbed at a perturbation step, and record the decision.
 
-        After an EXPLOIT decision, the trial in the store has the donor's checkpoint and the new parameters.
+        After an EXPLOIT decision, the trial in the store has the donor's checkpoint and the new
+        parameters.
         """
         self._update_checkpoints()
         decision = self.scheduler.decide(self.view, number, rung)
@@ -311,11 +320,12 @@ class SearchLoop:
     ) -> Result:
         """Record the end of a trial, and update the queue, the view and the budget.
 
-        The arguments are the same as for `StudyStore.finish`. With the state RUNNING, the trial does not end: its latest progress is
-        recorded, so that a later driver can resume it.
+        The arguments are the same as for `StudyStore.finish`. With the state RUNNING, the trial
+        does not end: its latest progress is recorded, so that a later driver can resume it.
 
         Returns:
-            The result of the trial. Its state is the recorded one: FAIL instead of COMPLETE if a required metric is missing.
+            The result of the trial. Its state is the recorded one: FAIL instead of COMPLETE if a
+                required metric is missing.
         """
         result = self.store.finish(number, state, error, reason, final)
         if result.state is not State.RUNNING:
@@ -325,7 +335,8 @@ class SearchLoop:
     def _record_end(self, number: int, repeat_of: int | None, result: Result) -> None:
         """Update the queue, the view and the budget after the end of a trial.
 
-        If all trials of the same configuration have ended, their aggregated result is also added to the budget.
+        If all trials of the same configuration have ended, their aggregated result is also added to
+        the budget.
         """
         if number in self.view.trials:
             trial = self.view.trials[number]
@@ -390,8 +401,9 @@ class SearchLoop:
     def _population(self, trial: Trial) -> str:
         """Return a text that identifies the population of a trial; "" if the scheduler does not perturb trials.
 
-        Trials of one population can use each other's checkpoints. These trials have the same preprocessor, the same data and the same grid
-        values of `params`. Sampled `params` and the `scaling` may differ.
+        Trials of one population can use each other's checkpoints. These trials have the same
+        preprocessor, the same data and the same grid values of `params`. Sampled `params` and the
+        `scaling` may differ.
         """
         if not self.scheduler.perturbs:
             return ""

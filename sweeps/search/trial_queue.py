@@ -33,10 +33,11 @@ class QueueItem:
         configurations_before: Number of configurations that started before this trial.
         in_cell_before: Number of configurations that started in this cell before this trial.
         repeat_of: Number of the trial to repeat, or None for a new configuration.
-        fixed: The keys of the trial to repeat or of an initial point, by dimension. The sampler does not choose these keys. None if the
-            sampler chooses the keys of all dimensions that are not grids.
-        existing: number of the trial if the study already contains it, because a crash interrupted the trial's start, or because the
-            trial was enqueued; else None.
+        fixed: The keys of the trial to repeat or of an initial point, by dimension. The sampler
+            does not choose these keys. None if the sampler chooses the keys of all dimensions that
+            are not grids.
+        existing: number of the trial if the study already contains it, because a crash interrupted
+            the trial's start, or because the trial was enqueued; else None.
     """
 
     cell: Keys
@@ -56,15 +57,18 @@ class TrialQueue:
 
     Args:
         space: The search space, with its limits, initial points and repeats.
-        scheduler_stops: True if the scheduler may stop trials early. In this case, the number of repeats is unknown until the first trials
-            have ended, because only complete first trials are repeated.
-        starting_points: Keys that are fixed in the configurations after the initial points, if the sweep learns from earlier sweeps.
+        scheduler_stops: True if the scheduler may stop trials early. In this case, the number of
+            repeats is unknown until the first trials have ended, because only complete first trials
+            are repeated.
+        starting_points: Keys that are fixed in the configurations after the initial points, if the
+            sweep learns from earlier sweeps.
 
     Attributes:
         configurations_started: Number of configurations that have a first trial.
         tried: The tried configurations; see `configuration_of`.
         untried: The other configurations, if they are few; see `list_configurations`.
-        results: (trial number, result) pairs of the ended trials, by the number of the configuration's first trial.
+        results: (trial number, result) pairs of the ended trials, by the number of the
+            configuration's first trial.
     """
 
     def __init__(self, space: Space, scheduler_stops: bool, starting_points: Sequence[Keys] = ()):
@@ -76,7 +80,9 @@ class TrialQueue:
         self.tried: set[str] = set()
         self.untried = list_configurations(space)
         self._started_in_cell = [0] * len(space.cells)
-        self._enqueued = 0  # number of configurations that `sweeps enqueue` added; these are counted in `configurations_started`
+        # number of configurations that `sweeps enqueue` added; these are counted in
+        # `configurations_started`
+        self._enqueued = 0
         self._repeats_started: Counter[int] = Counter()  # by the number of the first trial
         self._pending_repeats: list[
             int
@@ -155,7 +161,9 @@ class TrialQueue:
         (self.untried or {}).pop(configuration, None)
 
     def record_end(self, number: int, repeat_of: int | None, result: Result) -> list[Result]:
-        """Record that a trial has ended. If the trial is COMPLETE and not a repeat, its repeats are added to the queue.
+        """Record that a trial has ended.
+
+        If the trial is COMPLETE and not a repeat, its repeats are added to the queue.
 
         Args:
             number: Number of the trial.
@@ -207,7 +215,9 @@ class TrialQueue:
         return None
 
     def next(self, keys_of: Callable[[int], Keys]) -> QueueItem | None:
-        """Return the next trial to start, or None if the queue is empty now. If `may_grow` is True, repeats may still be added to it.
+        """Return the next trial to start, or None if the queue is empty now.
+
+        If `may_grow` is True, repeats may still be added to it.
 
         Args:
             keys_of: Function that returns the keys of a recorded trial, given the trial's number.
@@ -224,7 +234,8 @@ class TrialQueue:
     def remaining(self) -> int:
         """Upper bound of the number of trials still to start, apart from the repeats of configurations whose first trial still runs.
 
-        Those repeats are counted only when the first trial is complete. Each new configuration is counted with all its repeats.
+        Those repeats are counted only when the first trial is complete. Each new configuration is
+        counted with all its repeats.
         """
         return self.configurations_left * self._space.repeats.count + len(self._pending_repeats)
 

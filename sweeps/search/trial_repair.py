@@ -59,10 +59,11 @@ class SweepFacts:
         space: The search space.
         time: Time to write in inserted records, in seconds since the epoch.
         data: Fingerprint of the data; None if the fingerprint is unknown.
-        saved: Checkpoint with the best model of each trial that the result describes, by trial id. A trial without such a checkpoint is
-            left out.
+        saved: Checkpoint with the best model of each trial that the result describes, by trial id.
+            A trial without such a checkpoint is left out.
         trials: Numbers of the trials that have a trial folder.
-        starting_points: Keys that are fixed in the sweep's first configurations, by dimension; see `earlier_sweeps.starting_points`.
+        starting_points: Keys that are fixed in the sweep's first configurations, by dimension; see
+            `earlier_sweeps.starting_points`.
     """
 
     space: Space
@@ -82,7 +83,8 @@ class TrialRepair:
 
     Attributes:
         objectives: Objectives and constraints of the sweep.
-        scheduler: The scheduler of the space. `NoScheduler` replaces a user-defined scheduler, because a repair must not run user code.
+        scheduler: The scheduler of the space. `NoScheduler` replaces a user-defined scheduler,
+            because a repair must not run user code.
     """
 
     def __init__(self, result: Mapping[str, Any] | None, facts: SweepFacts):
@@ -98,8 +100,8 @@ class TrialRepair:
             trial: Lines of the trial. This object is changed.
 
         Returns:
-            The lines of the trial, with the inserted records. If too many records are lost, only the line that enqueued the trial is left,
-            or no line if the trial was not enqueued.
+            The lines of the trial, with the inserted records. If too many records are lost, only
+            the line that enqueued the trial is left, or no line if the trial was not enqueued.
         """
         if trial.given:
             assert trial.create is not None
@@ -113,7 +115,10 @@ class TrialRepair:
         return trial
 
     def _keys(self, number: int, trial: TrialLines) -> dict[str, Any] | None:
-        """Return the key of each active dimension of a trial. Return None if a key is lost, or if the keys contradict `trial.start`."""
+        """Return the key of each active dimension of a trial.
+
+        Return None if a key is lost, or if the keys contradict `trial.start`.
+        """
         recorded = {name: external_key(line.record) for name, line in trial.params.items()}
         start = trial.start.value if trial.start is not None else None
         labels = start["labels"] if start is not None else {}
@@ -181,7 +186,8 @@ class TrialRepair:
     def start_time(self, trial: TrialLines) -> float:
         """Return the start time to record for a trial: the time of its first remaining report.
 
-        If no report is left, return the time that the repair writes into inserted records (`SweepFacts.time`).
+        If no report is left, return the time that the repair writes into inserted records
+        (`SweepFacts.time`).
         """
         times = (
             time
@@ -194,10 +200,11 @@ class TrialRepair:
     def _complete_progress(self, number: int, trial: TrialLines) -> None:
         """Repair the progress records of a trial if some of these records are lost.
 
-        In two cases, the trial becomes a running trial, which a resumed sweep continues: its end is lost, or it was COMPLETE but the
-        remaining reports do not give the recorded objective values. It then keeps only the progress records before the first gap. In all
-        other cases, the trial keeps its end, and the remaining progress records are renumbered. If the trial's last progress record is
-        lost, a new last record is added.
+        In two cases, the trial becomes a running trial, which a resumed sweep continues: its end is
+        lost, or it was COMPLETE but the remaining reports do not give the recorded objective
+        values. It then keeps only the progress records before the first gap. In all other cases,
+        the trial keeps its end, and the remaining progress records are renumbered. If the trial's
+        last progress record is lost, a new last record is added.
         """
         lines = [trial.progress[n] for n in sorted(trial.progress)]
         before_gap = next((i for i, n in enumerate(sorted(trial.progress)) if i != n), len(lines))
@@ -243,16 +250,19 @@ class TrialRepair:
     ) -> TrialLines | None:
         """Restore the lost end of a trial from the result.
 
-        The end is restored only if the trial's reports give exactly the objective values in the result. If the report of the best step is
-        lost, it is replaced by a new report with the values in the result.
+        The end is restored only if the trial's reports give exactly the objective values in the
+        result. If the report of the best step is lost, it is replaced by a new report with the
+        values in the result.
 
         Args:
             number: Number of the trial.
             trial: Lines of the trial. This object may be changed.
-            described: Description of the trial in the sweep's result, such as the value of the result's key `best`.
+            described: Description of the trial in the sweep's result, such as the value of the
+                result's key `best`.
 
         Returns:
-            The lines with the restored end. None if the end is not lost, or if it cannot be restored.
+            The lines with the restored end. None if the end is not lost, or if it cannot be
+            restored.
         """
         if trial.end is not None or trial.given:
             return None
@@ -292,7 +302,8 @@ class TrialRepair:
     def _described_values(self, number: int, described: Mapping[str, Any]) -> list[float | None]:
         """Return the objective values that the result gives for a trial.
 
-        For a trial with repeats, return the trial's own values, not the aggregate over the repeats. A missing value is None.
+        For a trial with repeats, return the trial's own values, not the aggregate over the repeats.
+        A missing value is None.
         """
         if described.get("repeats"):
             return [described["repeats"]["values"].get(format_trial_id(number))]
@@ -309,8 +320,9 @@ class TrialRepair:
     ) -> list[dict[str, Any]]:
         """Return progress records from which the trial gets the objective values in the result.
 
-        These are the remaining progress records, and a last record without reports. If the report of the best step was lost, a record with
-        a new report of this step comes before the last record.
+        These are the remaining progress records, and a last record without reports. If the report
+        of the best step was lost, a record with a new report of this step comes before the last
+        record.
         """
         progress, metrics, leading = trial.reports, _numbers(described), self.objectives.metric
         latest: dict[str, Any] = dict(progress[-1] if progress else _NO_PROGRESS)
@@ -342,7 +354,8 @@ def _waits(trial: TrialLines) -> bool:
 def _is_after(record: dict[str, Any], step: int) -> bool:
     """Return True if a record cannot belong to a running trial whose last remaining report is from `step`.
 
-    Such a record holds an intermediate value of a later step, or the violations of constraints, which are recorded at the end of a trial.
+    Such a record holds an intermediate value of a later step, or the violations of constraints,
+    which are recorded at the end of a trial.
     """
     if record["op_code"] == Op.SET_TRIAL_INTERMEDIATE_VALUE:
         return not isinstance(record.get("step"), int) or record["step"] > step
@@ -352,7 +365,10 @@ def _is_after(record: dict[str, Any], step: int) -> bool:
 
 
 def _numbers(described: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics in a trial's description. Metrics whose values are not numbers are left out."""
+    """Return the metrics in a trial's description.
+
+    Metrics whose values are not numbers are left out.
+    """
     return {
         name: float(value)
         for name, value in described.get("metrics", {}).items()

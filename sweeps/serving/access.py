@@ -29,8 +29,10 @@ class Access:
     """The allowed hosts and the token. By default every request is allowed.
 
     Attributes:
-        hosts: The allowed values of the Host header, in lower case. `*.example.com` allows all subdomains. An empty tuple allows any host.
-        digest: SHA-256 of the token; None if no token is required. Replicas receive this hash instead of the token.
+        hosts: The allowed values of the Host header, in lower case. `*.example.com` allows all
+            subdomains. An empty tuple allows any host.
+        digest: SHA-256 of the token; None if no token is required. Replicas receive this hash
+            instead of the token.
     """
 
     hosts: tuple[str, ...] = ()
@@ -48,7 +50,10 @@ class Access:
             InputError: A host is not a valid name or address.
         """
         names = [h.strip().lower() for h in hosts.split(",")] if hosts is not None else []
-        text = "must be a name or an address without scheme and port, such as `example.com`, `*.example.com`, `10.0.0.7` or `[::1]`"
+        text = (
+            "must be a name or an address without scheme and port, such as `example.com`, "
+            "`*.example.com`, `10.0.0.7` or `[::1]`"
+        )
         if wrong := [
             Problem("--allowed-hosts", f"`{name}`: {text}")
             for name in names
@@ -58,7 +63,10 @@ class Access:
         return cls(tuple(names), None if token is None else _digest(token))
 
     def refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """Return None if a request is allowed. Otherwise return the HTTP status of the refusal and the rule that the request breaks."""
+        """Return None if a request is allowed.
+
+        Otherwise return the HTTP status of the refusal and the rule that the request breaks.
+        """
         given = {name.lower(): value.decode("latin-1") for name, value in headers}
         if self.hosts:
             sent = SENT_HOST.fullmatch(given.get(b"host", "").lower())
@@ -71,7 +79,10 @@ class Access:
             ):
                 return (
                     401,
-                    "the request must have the header `Authorization: Bearer TOKEN` with the server's token",
+                    (
+                        "the request must have the header `Authorization: Bearer TOKEN` with the "
+                        "server's token"
+                    ),
                 )
         return None
 
@@ -90,7 +101,8 @@ def token_of(token: str | None, file: Path | None) -> str | None:
     Error messages never contain the token.
 
     Raises:
-        InputError: `token` and `file` are both given, the file cannot be read, or the token is empty or has invalid characters.
+        InputError: `token` and `file` are both given, the file cannot be read, or the token is
+            empty or has invalid characters.
     """
     if token is not None and file is not None:
         raise InputError("--token", "must not be given together with --token-file")
@@ -109,7 +121,8 @@ def token_of(token: str | None, file: Path | None) -> str | None:
         text = "is empty" if not token else "has invalid characters"
         raise InputError(
             place,
-            f"the token {text}; a token may contain letters, digits and `-._~+/`, and may end in `=`",
+            f"the token {text}; a token may contain letters, digits and `-._~+/`, and may end in "
+            "`=`",
         )
     return token
 
@@ -135,8 +148,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 class Guard:
     """ASGI middleware that refuses the requests which `access` does not allow.
 
-    A GET request for `/health` is always answered, so that a load balancer can check the server. If `access` does not allow the request,
-    the answer contains no facts about the model.
+    A GET request for `/health` is always answered, so that a load balancer can check the server. If
+    `access` does not allow the request, the answer contains no facts about the model.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]], access: Access):

@@ -53,8 +53,9 @@ class Metrics:
     """Prometheus metrics of the server, in a registry of their own.
 
     Args:
-        replica: Name of this replica if several replicas share an address; otherwise None. The name becomes a label of every series, so
-            that Prometheus keeps the series of different replicas apart.
+        replica: Name of this replica if several replicas share an address; otherwise None. The name
+            becomes a label of every series, so that Prometheus keeps the series of different
+            replicas apart.
     """
 
     def __init__(self, replica: str | None = None) -> None:
@@ -73,7 +74,8 @@ class Metrics:
         self.rows = Counter("sweeps_rows", "Predicted rows.", **where)
         self.unseen = Gauge(
             "sweeps_unseen_values",
-            "Values that the model treats as missing: unknown categories, and texts that do not fit their rule.",
+            "Values that the model treats as missing: unknown categories, and texts that do not "
+            "fit their rule.",
             ["column"],
             **where,
         )
@@ -98,7 +100,10 @@ class Metrics:
 
 
 class Counted:
-    """ASGI middleware that counts requests. It is four times as fast as Starlette's `BaseHTTPMiddleware`."""
+    """ASGI middleware that counts requests.
+
+    It is four times as fast as Starlette's `BaseHTTPMiddleware`.
+    """
 
     def __init__(self, app: Callable[..., Awaitable[None]], metrics: Metrics):
         self.app, self.metrics = app, metrics
@@ -178,7 +183,10 @@ def require_columns(bundle: Bundle) -> None:
         InputError: The bundle has no columns.
     """
     if not bundle.manifest.columns:
-        reason = "the training loop read its own data, so the columns of a request are unknown; use `sweeps predict` or `sweeps.load_bundle`"
+        reason = (
+            "the training loop read its own data, so the columns of a request are unknown; use "
+            "`sweeps predict` or `sweeps.load_bundle`"
+        )
         raise InputError(str(bundle.path), f"cannot be served: {reason}")
 
 
@@ -292,10 +300,12 @@ def make_app(
         limits: Limits on a request.
         access: The allowed hosts and the token.
         replica: Name of this replica if several replicas share an address; otherwise None.
-        example: True to show one of the bundle's example rows at `/docs`, `/example` and `/openapi.json`.
+        example: True to show one of the bundle's example rows at `/docs`, `/example` and
+            `/openapi.json`.
 
     Returns:
-        The application. Its function `state.cancel_waiting` gives every request that waits for the model the answer 503.
+        The application. Its function `state.cancel_waiting` gives every request that waits for the
+        model the answer 503.
 
     Raises:
         InputError: The bundle has no columns (see `require_columns`).

@@ -1,6 +1,7 @@
 """Combine waiting requests into batches for the model.
 
-Requests that arrive while the model is busy form the next batch. A request that arrives while the model is idle is a batch of its own.
+Requests that arrive while the model is busy form the next batch. A request that arrives while the
+model is idle is a batch of its own.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ class Batcher(Generic[Item]):
     """Pass batches of requests to a function in a thread, one batch at a time.
 
     Args:
-        answer: Function that returns a list with an answer or an exception for each request of a batch. If the function raises an error for
-            a batch of several requests, it is called again for each of these requests alone.
+        answer: Function that returns a list with an answer or an exception for each request of a
+            batch. If the function raises an error for a batch of several requests, it is called
+            again for each of these requests alone.
         size: Function that returns the number of rows of a request.
-        most: The largest number of rows of a batch. A request with more rows forms a batch of its own.
+        most: The largest number of rows of a batch. A request with more rows forms a batch of its
+            own.
     """
 
     def __init__(

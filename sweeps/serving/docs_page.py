@@ -1,4 +1,7 @@
-"""The page `/docs`: the fields of the model, and a form that sends a request. It loads nothing from the network."""
+"""The page `/docs`: the fields of the model, and a form that sends a request.
+
+It loads nothing from the network.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# The browser must not load or send anything elsewhere, even if a column's name were to contain markup.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'"
+# The browser must not load or send anything elsewhere, even if a column's name were to contain
+# markup.
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "
+    "'self'; base-uri 'none'; form-action 'none'"
+)
 STYLE = """
 :root { color-scheme: light dark }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 960px; margin: 2em auto; padding: 0 1em }
@@ -83,16 +90,29 @@ def docs_page(
         ],
     )
     text = html.escape(json.dumps(body, indent=2, ensure_ascii=False))
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_cells(title)}</title><style>{STYLE}</style>'
-    form = f'<textarea id="body" spellcheck="false" aria-label="request">{text}</textarea>\n<button id="send">Predict</button>'
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" '
+        f'content="width=device-width"><title>{_cells(title)}</title><style>{STYLE}</style>'
+    )
+    form = (
+        f'<textarea id="body" spellcheck="false" aria-label="request">{text}</textarea>\n'
+        '<button id="send">Predict</button>'
+    )
     parts = [
         f"<h1>{_cells(title)}</h1>\n<p>{_cells(description)}</p>\n{named}",
-        f'<h2>Try it</h2>\n{form}\n<pre id="answer" aria-live="polite">The answer appears here.</pre>',
+        (
+            f'<h2>Try it</h2>\n{form}\n<pre id="answer" aria-live="polite">The answer appears '
+            "here.</pre>"
+        ),
         f"<h2>Fields of a row</h2>\n{table}",
         f"<h2>Paths</h2>\n{paths}",
     ]
     content = "\n".join(parts)
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{content}\n<script>{SCRIPT}</script>\n</body></html>\n'
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}</head>\n'
+        f"<body>\n{content}\n<script>{SCRIPT}</script>\n"
+        "</body></html>\n"
+    )
 
 
 def _fact(value: Any) -> str:

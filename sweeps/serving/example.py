@@ -69,7 +69,8 @@ def curl_command(url: str, body: dict[str, Any], needs_token: bool) -> str:
     Args:
         url: URL of the server.
         body: Body of the request.
-        needs_token: True if the server requires a token. The command takes it from the variable `SWEEPS_SERVE_TOKEN`.
+        needs_token: True if the server requires a token. The command takes it from the variable
+            `SWEEPS_SERVE_TOKEN`.
     """
     token = ' -H "Authorization: Bearer $SWEEPS_SERVE_TOKEN"' if needs_token else ""
     post = f"curl -s{token} {url}/predict -H 'Content-Type: application/json' -d "

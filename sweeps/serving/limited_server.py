@@ -1,7 +1,8 @@
 """uvicorn with limits on the number of connections, on slow requests and on the time of a shutdown.
 
-uvicorn limits idle connections (`timeout_keep_alive`), and h11 limits the size of headers. uvicorn has no limit for a request that
-arrives slowly, or for an answer that the client does not read. At SIGTERM, uvicorn resets the connections that wait in the kernel's queue.
+uvicorn limits idle connections (`timeout_keep_alive`), and h11 limits the size of headers. uvicorn
+has no limit for a request that arrives slowly, or for an answer that the client does not read. At
+SIGTERM, uvicorn resets the connections that wait in the kernel's queue.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ CLOSE = (b"connection", b"close")
 CHECK_SECONDS = 0.05
 # Time to send the last answers at the end of a shutdown.
 FLUSH_SECONDS = 1.0
-# Bytes to parse at a time. Between two pieces, other connections are served. uvloop delivers up to 8 MiB at once; if a body has chunks of
-# one byte, parsing 8 MiB takes a minute.
+# Bytes to parse at a time. Between two pieces, other connections are served. uvloop delivers up to
+# 8 MiB at once; if a body has chunks of one byte, parsing 8 MiB takes a minute.
 PIECE = 16 * 1024
 
 
@@ -54,7 +55,10 @@ class Connection(H11Protocol):
         self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Continue to read from the socket, unless received data still waits to be parsed. `flow` calls this method."""
+        """Continue to read from the socket, unless received data still waits to be parsed.
+
+        `flow` calls this method.
+        """
         if not self._unread:
             self.transport.resume_reading()
 
@@ -133,12 +137,18 @@ class Connection(H11Protocol):
         )
 
     def handle_events(self) -> None:
-        """Handle the events that h11 has parsed. During a shutdown, also announce in the answer that the connection closes."""
+        """Handle the events that h11 has parsed.
+
+        During a shutdown, also announce in the answer that the connection closes.
+        """
         super().handle_events()
         self._announce_close()
 
     def end(self, now: float) -> None:
-        """Let the connection close as soon as the requests that have arrived are answered. `now` is the time of the shutdown signal."""
+        """Let the connection close as soon as the requests that have arrived are answered.
+
+        `now` is the time of the shutdown signal.
+        """
         self.ending = now
         self._announce_close()
 
@@ -154,7 +164,9 @@ class Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with another accept loop, which limits the number of connections. It ends within `GRACE_SECONDS` after SIGTERM.
+    """uvicorn's server with another accept loop, which limits the number of connections.
+
+    It ends within `GRACE_SECONDS` after SIGTERM.
 
     Args:
         app: The application that `make_app` returned.
@@ -170,7 +182,8 @@ class Server(uvicorn.Server):
         limits: Limits,
         drain_seconds: float = DRAIN_SECONDS,
     ):
-        # uvicorn's own configuration of logging would close the handlers of all other loggers, and files that they write to.
+        # uvicorn's own configuration of logging would close the handlers of all other loggers, and
+        # files that they write to.
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -215,7 +228,10 @@ class Server(uvicorn.Server):
         return len(self.server_state.connections) + len(self.opening) < self.limits.max_connections
 
     def _accept(self) -> None:
-        """Accept waiting connections, up to the limit. The other clients wait in the kernel's queue."""
+        """Accept waiting connections, up to the limit.
+
+        The other clients wait in the kernel's queue.
+        """
         loop = asyncio.get_running_loop()
         while self.ending is not None or self._has_room():
             try:
@@ -253,7 +269,8 @@ class Server(uvicorn.Server):
         """Stop accepting connections, answer the requests that have arrived, and end the server."""
         self.ending = begin = time.monotonic()
         asyncio.get_running_loop().remove_reader(self.listener)
-        self._accept()  # accept the kernel's queue, because closing the listener would reset its connections
+        # accept the kernel's queue, because closing the listener would reset its connections
+        self._accept()
         self.listener.close()
         for connection in list(self.server_state.connections):
             connection.end(begin)  # type: ignore[union-attr]

@@ -10,13 +10,15 @@ MAX_BYTES = 10 * 2**20
 MAX_ROWS = 10_000
 MAX_CONNECTIONS = 500
 RECEIVE_SECONDS = 30.0
-# Time for the headers of a request to arrive. h11 allows 16 KiB of headers, or 32 KiB if they arrive in one piece (see `PIECE`).
+# Time for the headers of a request to arrive. h11 allows 16 KiB of headers, or 32 KiB if they
+# arrive in one piece (see `PIECE`).
 HEADER_SECONDS = 10.0
 # Time after which uvicorn closes an idle connection. uvicorn needs an integer.
 KEEP_ALIVE_SECONDS = 5
-# After SIGTERM, the process ends within GRACE_SECONDS. The application has DRAIN_SECONDS to answer the requests that have arrived. If only
-# a part of a request has arrived, the rest must arrive within REST_SECONDS. On an idle connection, the first byte of a request must arrive
-# within IDLE_SECONDS.
+# After SIGTERM, the process ends within GRACE_SECONDS. The application has DRAIN_SECONDS to answer
+# the requests that have arrived. If only a part of a request has arrived, the rest must arrive
+# within REST_SECONDS. On an idle connection, the first byte of a request must arrive within
+# IDLE_SECONDS.
 GRACE_SECONDS = 30
 DRAIN_SECONDS = 25
 REST_SECONDS = 5.0
@@ -28,11 +30,14 @@ class Limits:
     """Limits that the user sets.
 
     Attributes:
-        max_bytes: The largest number of bytes in the body of a request. A request with a larger body is answered with 413.
-        max_rows: The largest number of rows in a request. A request with more rows is answered with 413.
-        receive_seconds: The number of seconds within which the body of a request must arrive. The client must also read the answer
-            within this time.
-        max_connections: The largest number of open connections. Other clients wait until a connection closes.
+        max_bytes: The largest number of bytes in the body of a request. A request with a larger
+            body is answered with 413.
+        max_rows: The largest number of rows in a request. A request with more rows is answered with
+            413.
+        receive_seconds: The number of seconds within which the body of a request must arrive. The
+            client must also read the answer within this time.
+        max_connections: The largest number of open connections. Other clients wait until a
+            connection closes.
     """
 
     max_bytes: int = MAX_BYTES
@@ -58,7 +63,8 @@ def allowed(phase: Phase, limits: Limits, ending: bool) -> float | None:
     Args:
         phase: What the connection is waiting for.
         limits: Limits that the user has set.
-        ending: True if the server is shutting down. If the phase started before the shutdown signal, its time counts from the signal.
+        ending: True if the server is shutting down. If the phase started before the shutdown
+            signal, its time counts from the signal.
     """
     if phase is Phase.WORK:
         return None

@@ -1,6 +1,7 @@
 """`sweeps serve --replicas`: run the application under Ray Serve until SIGTERM or Ctrl-C, on a local Ray or on a cluster.
 
-At the signal, requests that have already arrived are still answered. Ray Serve restarts replicas that die.
+At the signal, requests that have already arrived are still answered. Ray Serve restarts replicas
+that die.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from sweeps.serving.server import listening, say_example, url_of, warn_if_open
 APP = "sweeps"
 START_SECONDS = 120.0
 CHECK_SECONDS = 0.2
-# Largest number of concurrent requests for a replica. Requests that reach the replica while the model is busy form the next batch.
+# Largest number of concurrent requests for a replica. Requests that reach the replica while the
+# model is busy form the next batch.
 MAX_ONGOING = 1000
 # The namespace of Ray Serve's own actors.
 SERVE_NAMESPACE = "serve"
@@ -67,7 +69,8 @@ def serve(
 
     Args:
         bundle: The bundle's folder. Every node must be able to read it.
-        host: The host to listen on. With `address`, this is a name or an address of the cluster's head node.
+        host: The host to listen on. With `address`, this is a name or an address of the cluster's
+            head node.
         port: The port to listen on. Without `address`, 0 means any free port.
         say: Function that prints a message, such as the address once the server listens.
         limits: Limits on a request.
@@ -77,7 +80,8 @@ def serve(
         example: True to show one of the bundle's example rows; see `make_app`.
 
     Raises:
-        InputError: The bundle, the address or the cluster cannot be used, or the extra `serve` is not installed.
+        InputError: The bundle, the address or the cluster cannot be used, or the extra `serve` is
+            not installed.
         BundleError: The bundle is broken, or no replica can load it.
     """
     loaded = _check_installation(bundle, port, address)
@@ -99,20 +103,23 @@ def serve(
                     place = url_of(host, port) + (" of the head node" if address else "")
                     paths = "/predict, /schema, /health, /metrics, /docs"
                     say(
-                        f"serving {bundle} at {place} with --replicas {replicas} ({paths}); press Ctrl-C to stop"
+                        f"serving {bundle} at {place} with --replicas {replicas} ({paths}); press "
+                        "Ctrl-C to stop"
                     )
                     if example:
                         say_example(loaded, url_of(host, port), access, say)
                     stop.wait()
-                # The proxy must run until the replicas have answered their requests. `shutdown` alone would end the proxy and the replicas
-                # at once.
+                # The proxy must run until the replicas have answered their requests. `shutdown`
+                # alone would end the proxy and the replicas at once.
                 ray.serve.delete(APP)
             finally:
                 ray.serve.shutdown()  # type: ignore[no-untyped-call]
 
 
 def _check_installation(bundle: Path, port: int, address: str | None) -> Bundle:
-    """Check the options, the packages and the bundle before anything is started. Return the loaded bundle.
+    """Check the options, the packages and the bundle before anything is started.
+
+    Return the loaded bundle.
 
     Raises:
         InputError, BundleError: See `serve`.
@@ -242,7 +249,10 @@ def _check(bundle: Path, replicas: int) -> None:
         actor["namespace"] == SERVE_NAMESPACE
         for actor in ray.util.list_named_actors(all_namespaces=True)
     ):
-        text = "Ray Serve already runs on this cluster, perhaps for another user; if nobody needs it, stop it with `serve shutdown`"
+        text = (
+            "Ray Serve already runs on this cluster, perhaps for another user; if nobody needs "
+            "it, stop it with `serve shutdown`"
+        )
         raise InputError("--address", text)
     cpus = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
     if cpus < replicas:
@@ -273,6 +283,9 @@ def _wait_until_running(bundle: Path, replicas: int, over: threading.Event) -> b
             message = " ".join(str(application.message).split())
             raise BundleError(f"{bundle}: no replica can serve the bundle: {message[-500:]}")
         if time.monotonic() > deadline:
-            text = f"{replicas} replicas did not start within {START_SECONDS:.0f} s; each replica needs a free CPU"
+            text = (
+                f"{replicas} replicas did not start within {START_SECONDS:.0f} s; each replica "
+                "needs a free CPU"
+            )
             raise InputError("--replicas", text)
     return False

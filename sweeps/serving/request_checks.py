@@ -1,4 +1,6 @@
-"""Check the body of a request to `/predict`, and report every problem with its field, row and rule. Pure functions, no I/O.
+"""Check the body of a request to `/predict`, and report every problem with its field, row and rule.
+
+Pure functions, no I/O.
 
 A body has one of these three formats:
 
@@ -34,7 +36,8 @@ class Refused(Exception):
 
     Attributes:
         status: The HTTP status of the answer.
-        problems: One dict for each problem. It has the key `rule`, and may have `field`, `row` (counted from 0) and `value` (shortened).
+        problems: One dict for each problem. It has the key `rule`, and may have `field`, `row`
+            (counted from 0) and `value` (shortened).
     """
 
     def __init__(self, status: int, problems: Sequence[Mapping[str, Any]]):
@@ -52,9 +55,10 @@ class Rows:
 
     Attributes:
         count: Number of rows.
-        values: The values by column, in the order of the model's columns. Numbers are floats, and null among numbers is NaN.
-        by_column: True if the request has `columns` instead of records. The answer then has the same form: one list of predictions for
-            each column of the model's output.
+        values: The values by column, in the order of the model's columns. Numbers are floats, and
+            null among numbers is NaN.
+        by_column: True if the request has `columns` instead of records. The answer then has the
+            same form: one list of predictions for each column of the model's output.
     """
 
     count: int
@@ -69,8 +73,8 @@ class _Kind:
     Attributes:
         json_type: The type's name in JSON Schema; "" if any value is allowed.
         rule: The rule for a value, in words, such as "must be a number or null".
-        convert: Function that takes a value of the request and returns the value for the model. It raises an error if the value breaks the
-            rule.
+        convert: Function that takes a value of the request and returns the value for the model. It
+            raises an error if the value breaks the rule.
     """
 
     json_type: str
@@ -155,7 +159,8 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
         max_rows: The largest number of rows.
 
     Raises:
-        Refused: 400 if the body is not JSON, 413 for too many rows, 422 for missing fields and invalid values.
+        Refused: 400 if the body is not JSON, 413 for too many rows, 422 for missing fields and
+            invalid values.
     """
     try:
         parsed = pydantic_core.from_json(body, allow_inf_nan=False)
@@ -168,7 +173,8 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
             422,
             [
                 {
-                    "rule": 'the body must be {"records": [...]}, {"columns": {...}} or a list of records'
+                    "rule": 'the body must be {"records": [...]}, {"columns": {...}} or a list of '
+                    "records"
                 }
             ],
         )
@@ -211,7 +217,10 @@ def _read_records(
 def _read_columns(
     lists: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]
 ) -> Rows:
-    """Convert the lists of values in `columns`, one list for each field. Add missing fields and invalid values to `problems`."""
+    """Convert the lists of values in `columns`, one list for each field.
+
+    Add missing fields and invalid values to `problems`.
+    """
     if not isinstance(lists, dict):
         raise Refused(
             422, [{"field": "columns", "rule": "must be an object with a list for each field"}]
@@ -230,7 +239,8 @@ def _read_columns(
             problems.append(
                 {
                     "field": name,
-                    "rule": f"must have as many values as `{first}` ({count}), but has {len(lists[name])}",
+                    "rule": f"must have as many values as `{first}` ({count}), but has "
+                    f"{len(lists[name])}",
                 }
             )
         else:
@@ -244,7 +254,10 @@ def _check_row_count(count: int, most: int) -> None:
 
 
 def _convert(column: ColumnSchema, values: list[Any], problems: list[dict[str, Any]]) -> list[Any]:
-    """Convert the values of a column for the model. Leave out invalid values, and add them to `problems`."""
+    """Convert the values of a column for the model.
+
+    Leave out invalid values, and add them to `problems`.
+    """
     kind = _kind(column)
     convert, converted = kind.convert, []
     missing = is_missing(column.missing)
@@ -345,7 +358,8 @@ def _field(column: ColumnSchema) -> dict[str, Any]:
     if column.type == "category":
         field["examples"] = list(column.categories or ())[:20]
     elif column.type == "datetime":
-        # JSON Schema's `date-time` requires a time zone. If the training data had no time zone, a value with a time zone is refused.
+        # JSON Schema's `date-time` requires a time zone. If the training data had no time zone, a
+        # value with a time zone is refused.
         field |= (
             {"format": "date-time"}
             if "," in column.dtype

@@ -1,4 +1,7 @@
-"""`sweeps serve`: run the application under uvicorn until SIGTERM or Ctrl-C. Requests that have arrived by then are still answered."""
+"""`sweeps serve`: run the application under uvicorn until SIGTERM or Ctrl-C.
+
+Requests that have arrived by then are still answered.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +48,8 @@ def serve(
         example: True to show one of the bundle's example rows; see `make_app`.
 
     Raises:
-        InputError: The folder is not a bundle, the server cannot listen, the limit on open files is too low, or the extra `serve` is
-            not installed.
+        InputError: The folder is not a bundle, the server cannot listen, the limit on open files is
+            too low, or the extra `serve` is not installed.
         BundleError: The bundle is broken.
     """
     try:
@@ -64,11 +67,13 @@ def serve(
         server = Server(app, listener, limits)
         real = listener.getsockname()[1]
         say(
-            f"serving {bundle} at {url_of(host, real)} (/predict, /schema, /health, /metrics, /docs); press Ctrl-C to stop"
+            f"serving {bundle} at {url_of(host, real)} (/predict, /schema, /health, /metrics, "
+            "/docs); press Ctrl-C to stop"
         )
         if example:
             say_example(loaded, url_of(host, real), access, say)
-        # This handler is for a SIGTERM that arrives before uvicorn has set its own handler. uvicorn raises the signal again when it ends.
+        # This handler is for a SIGTERM that arrives before uvicorn has set its own handler. uvicorn
+        # raises the signal again when it ends.
         signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         with contextlib.suppress(KeyboardInterrupt):
             server.run()
@@ -86,7 +91,8 @@ def warn_if_open(host: str, access: Access, say: Callable[[str], None]) -> None:
     """Print a warning if other machines can send requests without a token."""
     if access.digest is None and open_to_others(host):
         say(
-            f"--host: other machines can reach `{host}`, and no token is required; add --token-file, or use a proxy with access control"
+            f"--host: other machines can reach `{host}`, and no token is required; add "
+            "--token-file, or use a proxy with access control"
         )
 
 
@@ -97,7 +103,8 @@ def _raise_file_limit(connections: int) -> None:
         InputError: The limit cannot be raised far enough.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # At a shutdown, the connections in the kernel's queue are accepted in addition to the allowed connections.
+    # At a shutdown, the connections in the kernel's queue are accepted in addition to the allowed
+    # connections.
     wanted, least = connections + BACKLOG + OTHER_FILES, connections + OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
@@ -105,7 +112,10 @@ def _raise_file_limit(connections: int) -> None:
     if possible < least:
         most = hard - OTHER_FILES
         advice = f"give at most {most}, or raise `ulimit -Hn`" if most > 0 else "raise `ulimit -Hn`"
-        text = f"{connections} connections are too many: this process may open {hard} files, and needs {OTHER_FILES} for other uses; {advice}"
+        text = (
+            f"{connections} connections are too many: this process may open {hard} files, and "
+            f"needs {OTHER_FILES} for other uses; {advice}"
+        )
         raise InputError("--max-connections", text)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(possible, soft), hard))
 

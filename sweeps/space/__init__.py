@@ -6,11 +6,11 @@ domains, option_labels                  dimensions: domains, options and their k
 conditions, when_parser                 `when`: whether a dimension is active
 step_names, parameter_checks            steps of Ray Data; checks of parameters against JSON Schema fragments
 templates, enumeration                  values that contain dimensions; cells, shapes and combinations
-dimension_parser, chains, space_sections, data_section, trainer_section, trainer_definition, tracker_section, search_sections,
-initial_points                          one parser for each section
-foreign_syntax, synonyms                words and syntax of other tools, for suggestions
-source, model, load, saved_space        the Space; loading it from a file, a dict or a sweep's folder
-domain_functions, passed_space, passed_functions, passed_tables
+dimension_parser, chains, space_sections, data_section, trainer_section, trainer_definition,
+tracker_section, search_sections, initial_points                          one parser for each
+section foreign_syntax, synonyms                words and syntax of other tools, for suggestions
+source, model, load, saved_space        the Space; loading it from a file, a dict or a sweep's
+folder domain_functions, passed_space, passed_functions, passed_tables
                                         spaces, functions and tables that Python scripts pass
 yaml_writer                             values as YAML
 json_schema, trainer_schema, schema_forms, editor_hints

@@ -1,4 +1,7 @@
-"""Parse values that a user gives on the command line, such as `eta=0.1,max_depth=4`. Pure functions, no I/O."""
+"""Parse values that a user gives on the command line, such as `eta=0.1,max_depth=4`.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ def parse_assignments(texts: Iterable[str], place: str) -> dict[str, Any]:
     """Return the values by name.
 
     Args:
-        texts: Texts such as `eta=0.1,max_depth=4`. A value is YAML, so a text with a comma needs quotes.
+        texts: Texts such as `eta=0.1,max_depth=4`. A value is YAML, so a text with a comma needs
+            quotes.
         place: Name of the option for messages.
 
     Raises:
@@ -48,7 +52,10 @@ def parse_assignments(texts: Iterable[str], place: str) -> dict[str, Any]:
 
 
 def split(text: str) -> Iterator[str]:
-    """Yield the parts of a text between commas. Commas inside brackets and inside quotes do not separate parts."""
+    """Yield the parts of a text between commas.
+
+    Commas inside brackets and inside quotes do not separate parts.
+    """
     begin, depth, quote = 0, 0, ""
     for i, c in enumerate(text):
         if quote:

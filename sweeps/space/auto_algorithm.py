@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 AUTO = "auto"
-# The samplers that `auto` may choose and that have options. If both have an option of the same name, the last sampler validates the option.
+# The samplers that `auto` may choose and that have options. If both have an option of the same
+# name, the last sampler validates the option.
 AUTO_CANDIDATES = ("gp", "tpe")
-# Largest number of trials for which `auto` chooses `gp`. `gp` found better values than `tpe` in most of the measured tasks, up to 3,800
-# trials. The time of a suggestion was measured up to 10,000 trials: reports/search_quality.md.
+# Largest number of trials for which `auto` chooses `gp`. `gp` found better values than `tpe` in
+# most of the measured tasks, up to 3,800 trials. The time of a suggestion was measured up to 10,000
+# trials: reports/search_quality.md.
 GP_TRIALS = 10_000
 # Largest number of objectives for which `auto` chooses `gp`. More objectives were not measured.
 GP_OBJECTIVES = 3
@@ -20,7 +22,8 @@ class Choice:
 
     Attributes:
         algorithm: Name of the algorithm, such as `tpe`.
-        reason: Reason for the choice, in a few words, such as "2 objectives". "" if the space file names the algorithm.
+        reason: Reason for the choice, in a few words, such as "2 objectives". "" if the space file
+            names the algorithm.
     """
 
     algorithm: str
@@ -41,7 +44,8 @@ def choose(
         sampled: Number of sampled dimensions. All dimensions except grids are sampled.
         objectives: Number of objectives.
         max_trials: Number of trials, `limits.max_trials`.
-        perturbs: True if the scheduler changes the parameters of running trials, as in Population Based Training.
+        perturbs: True if the scheduler changes the parameters of running trials, as in Population
+            Based Training.
         takes_options: True if the sampler `gp` knows all options that `search.options` gives.
     """
     if not sampled:

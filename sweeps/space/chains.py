@@ -36,7 +36,10 @@ class ChainParser(DimensionParser):
         return Chain(tuple(items)) if good else INVALID
 
     def _steps(self, node: Node, path: str) -> Template:
-        """Parse one entry of a chain: a step, or a dimension whose options are chains. Return a chain with this single entry."""
+        """Parse one entry of a chain: a step, or a dimension whose options are chains.
+
+        Return a chain with this single entry.
+        """
         if isinstance(node.value, str):
             return self._step(node.mark, node.value, Node(None, node.mark), path, path)
         if not node.is_map or not node.value:
@@ -54,7 +57,8 @@ class ChainParser(DimensionParser):
             return self.wrong(
                 node,
                 path,
-                f"{text}; write each step as a separate entry of a list, and indent its parameters under its name",
+                f"{text}; write each step as a separate entry of a list, and indent its "
+                "parameters under its name",
             )
         return self._step(
             node.keys[names[0]], names[0], node.value[names[0]], path, f"{path}.{names[0]}"
@@ -80,7 +84,8 @@ class ChainParser(DimensionParser):
             self.problems.add(
                 mark,
                 path,
-                f"`{name}` is neither a built-in step nor a reference module:attr; {suggest('step', name, RAY_STEPS)}",
+                f"`{name}` is neither a built-in step nor a reference module:attr; "
+                f"{suggest('step', name, RAY_STEPS)}",
             )
         # the parameters of an unknown step cannot be checked
         return INVALID if len(self.problems) > before else self._arguments(mark, name, args, where)
@@ -88,8 +93,8 @@ class ChainParser(DimensionParser):
     def _arguments(self, mark: Mark, name: str, args: Node, where: str) -> Template:
         """Parse the parameters of a step, and return a chain with this single step.
 
-        If the mapping of parameters is itself a dimension, the chain has a dimension in place of the step. Each option of this dimension is
-        the step with one of the mappings.
+        If the mapping of parameters is itself a dimension, the chain has a dimension in place of
+        the step. Each option of this dimension is the step with one of the mappings.
         """
         if args.value is not None and not args.is_map:
             return self.wrong(args, where, f"parameters must be a mapping, got {args.show()}")
@@ -147,7 +152,8 @@ class ChainParser(DimensionParser):
     def _check_step_parameter(self, step: str, key: str, node: Node, path: str) -> None:
         """Check the values of one parameter of a Ray Data step.
 
-        If the value is another library's name for an option that Ray Data calls differently, the message suggests Ray Data's name.
+        If the value is another library's name for an option that Ray Data calls differently, the
+        message suggests Ray Data's name.
         """
         for wrong, text in value_problems(RAY_STEPS[step][key], node):
             hint = our_name(f"{step}.{key}", wrong.value)

@@ -70,7 +70,10 @@ def check_commands(
         for index, text in problems(command, names):
             file.wrong(f"trainer.{option}.{index}", text)
         for name in unused(command, names):
-            text = f'`trainer.{option}` does not use this parameter; write "{{params.{name}}}" as an argument, or "{ARGS}" for all parameters'
+            text = (
+                f'`trainer.{option}` does not use this parameter; write "{{params.{name}}}" as an '
+                f'argument, or "{ARGS}" for all parameters'
+            )
             file.problems.add(_mark(file, name), f"params.{name}", text)
         if (wrong := _missing_script(command, roots)) is not None:
             file.wrong(f"trainer.{option}.{wrong[0]}", wrong[1])
@@ -83,7 +86,8 @@ def command_hint(node: Node) -> str:
         return f"; write [{', '.join(words)}]"
     unquoted = [child for child in node.value if child.is_map] if node.is_list else []
     return (
-        f'; put quotes around a placeholder, such as "{{{next(iter(unquoted[0].value), "params.lr")}}}"'
+        "; put quotes around a placeholder, such as "
+        f'"{{{next(iter(unquoted[0].value), "params.lr")}}}"'
         if unquoted
         else ""
     )

@@ -1,8 +1,8 @@
 """Evaluate the condition of a dimension (`when`): the values of earlier dimensions decide whether it is active. Pure functions, no I/O.
 
-`when_parser` parses the conditions of a space file. A `when` is a conjunction: every dimension that the `when` names must have one of
-certain values. These dimensions may have conditions too, which are also conjunctions. `load` can therefore find out whether a condition can
-ever be true.
+`when_parser` parses the conditions of a space file. A `when` is a conjunction: every dimension that
+the `when` names must have one of certain values. These dimensions may have conditions too, which
+are also conjunctions. `load` can therefore find out whether a condition can ever be true.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ TESTS = COMPARISONS | {"==": operator.eq}
 
 
 class Absent(enum.Enum):
-    """The value of an inactive dimension. It is an enum member, so that `is` still recognizes it after unpickling."""
+    """The value of an inactive dimension.
+
+    It is an enum member, so that `is` still recognizes it after unpickling.
+    """
 
     ABSENT = "absent"
 
@@ -37,8 +40,8 @@ class Term:
     Attributes:
         name: Name of the other dimension.
         keys: Keys of the accepted options if the other dimension is a grid or a choice; else ().
-        tests: Comparisons such as (">", 3) if the other dimension has a domain of numbers; else (). A value is accepted if at least one
-            comparison is true.
+        tests: Comparisons such as (">", 3) if the other dimension has a domain of numbers; else ().
+            A value is accepted if at least one comparison is true.
     """
 
     name: str
@@ -46,7 +49,10 @@ class Term:
     tests: tuple[tuple[str, float], ...] = ()
 
     def holds(self, value: Any) -> bool:
-        """Return True if a value of the other dimension is accepted. For a grid or a choice, `value` is the key of the chosen option."""
+        """Return True if a value of the other dimension is accepted.
+
+        For a grid or a choice, `value` is the key of the chosen option.
+        """
         if any(
             key == value and isinstance(key, bool) == isinstance(value, bool) for key in self.keys
         ):
@@ -61,12 +67,13 @@ def holds(
 
     Args:
         when: The terms, all of which must be true.
-        known: Value of each decided dimension: the key of its option, or its number. A dimension that is neither here nor in `undecided` is
-            inactive, and every term on it is false.
+        known: Value of each decided dimension: the key of its option, or its number. A dimension
+            that is neither here nor in `undecided` is inactive, and every term on it is false.
         undecided: Names of dimensions that have no value yet.
 
     Returns:
-        True if all terms are true; False if one is false. None if this depends on undecided dimensions.
+        True if all terms are true; False if one is false. None if this depends on undecided
+        dimensions.
     """
     answer: bool | None = True
     for term in when:

@@ -45,7 +45,8 @@ class DataSection:
     """Parser of the section `data`.
 
     Args:
-        reader: Parser of the dimensions in the section. It collects the dimensions of the whole file.
+        reader: Parser of the dimensions in the section. It collects the dimensions of the whole
+            file.
         folder: Folder of the space file.
         roots: Folders in which the user's modules are looked up.
     """
@@ -61,8 +62,9 @@ class DataSection:
             at: Place of the section's key.
 
         Returns:
-            The section, and the template of each tuned key, which has a dimension. The section is None if it has a problem. In the
-            section, a tuned `train` is replaced by its first source. Other tuned keys have their defaults.
+            The section, and the template of each tuned key, which has a dimension. The section is
+            None if it has a problem. In the section, a tuned `train` is replaced by its first
+            source. Other tuned keys have their defaults.
         """
         if not node.is_map:
             check(DataKeys, node, "data", at, self.problems)
@@ -151,10 +153,16 @@ class DataSection:
         if "class_weight" in templates and keys.task == "regression":
             self.problems.add(node.keys["class_weight"], "data.class_weight", CLASS_WEIGHT_TASK)
         elif templates.get("class_weight") is not None and len(labels) > 1:
-            text = "needs a label of one column; leave this key out, or give the rows weights with data.weight"
+            text = (
+                "needs a label of one column; leave this key out, or give the rows weights with "
+                "data.weight"
+            )
             self.problems.add(node.keys["class_weight"], "data.class_weight", text)
         if keys.task == "multiclass" and len(labels) > 1:
-            text = "multiclass needs a label of one column; with several columns, each has numbers (regression), or 0 and 1 (binary)"
+            text = (
+                "multiclass needs a label of one column; with several columns, each has numbers "
+                "(regression), or 0 and 1 (binary)"
+            )
             self.problems.add(node.keys["task"], "data.task", text)
 
     # ---- keys that can be tuned
@@ -179,7 +187,10 @@ class DataSection:
         return node.value
 
     def _drop(self, node: Node, path: str) -> Template:
-        """Parse `drop`: a list of columns, or a dimension whose options are lists. A column in a list may be a dimension too."""
+        """Parse `drop`: a list of columns, or a dimension whose options are lists.
+
+        A column in a list may be a dimension too.
+        """
         if node.is_map and (kind := self.reader.domain(node, path, "options")):
             return self.reader.branches(node, path, kind, self._drop)
         if not node.is_list:
@@ -196,7 +207,8 @@ class DataSection:
                 return self.reader.wrong(
                     node,
                     path,
-                    f"must be a fraction of the rows, a grid, a choice or a range of fractions, got {node.show()}",
+                    "must be a fraction of the rows, a grid, a choice or a range of fractions, "
+                    f"got {node.show()}",
                 )
             dim = self.reader.numbers(node, path, kind)
             if isinstance(dim, Dimension) and not (
@@ -241,7 +253,10 @@ class DataSection:
                 text = "has the same rows as valid; the search must never see the test rows"
                 self.problems.add(node.value["test"].mark, "data.test", text)
             elif sum(fractions) >= 1:
-                text = f"valid and test leave no rows to train on: {fractions[0]:g} + {fractions[1]:g} is not below 1"
+                text = (
+                    f"valid and test leave no rows to train on: {fractions[0]:g} + "
+                    f"{fractions[1]:g} is not below 1"
+                )
                 self.problems.add(node.value["test"].mark, "data.test", text)
         return valid, test
 
@@ -288,13 +303,16 @@ class DataSection:
             return Split("path", path=called[0].value, args=called[1])
         value = node.value
         if value is None or report_domains(node, path, Problems()):
-            return None  # the key is absent, or `check` reports its domains together with the domains of the other keys
+            # the key is absent, or `check` reports its domains together with the domains of the
+            # other keys
+            return None
         if isinstance(value, str) and value:
             if isinstance(scalar(value), (int, float)) and not isinstance(scalar(value), bool):
                 self.problems.add(
                     node.mark,
                     path,
-                    f"a fraction must be a number, got {node.show()} (text); write it without quotes",
+                    f"a fraction must be a number, got {node.show()} (text); write it without "
+                    "quotes",
                 )
                 return None
             self._source(node, path, value)
@@ -317,7 +335,8 @@ class DataSection:
             self.problems.add(
                 node.mark,
                 path,
-                "cannot be a cross-validation, because the test rows must stay the same; only valid can",
+                "cannot be a cross-validation, because the test rows must stay the same; only "
+                "valid can",
             )
         elif node.is_map and "column" in value:
             if by := check(ByColumn, node, path, at, self.problems):

@@ -1,4 +1,7 @@
-"""Parse values of the space file. The result is a template: a value that may contain dimensions at any depth."""
+"""Parse values of the space file.
+
+The result is a template: a value that may contain dimensions at any depth.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +37,26 @@ Read = Callable[[Node, str], Template]
 
 
 class _Invalid:
-    """Placeholder that a parser returns in place of a template that could not be parsed. The parser has added a problem."""
+    """Placeholder that a parser returns in place of a template that could not be parsed.
+
+    The parser has added a problem.
+    """
 
 
 INVALID = _Invalid()
 # End of the message about a bound that is a text, such as "{params.layers}".
 DEPENDENT = (
-    "; a bound cannot name another dimension: write {uniform: [0, 1]}, which samples a fraction, and compute the value in the loop: "
+    "; a bound cannot name another dimension: write {uniform: [0, 1]}, which samples a fraction, "
+    "and compute the value in the loop: "
     "lower + fraction * (upper - lower)"
 )
 MALFORMED = "broken"  # kind of a mapping that looks like a domain, but is not valid
 
 
 class DimensionParser:
-    """Parser of values that may contain dimensions. The parser collects the dimensions that it parses.
+    """Parser of values that may contain dimensions.
+
+    The parser collects the dimensions that it parses.
 
     Args:
         problems: Collects the problems.
@@ -93,19 +102,27 @@ class DimensionParser:
         return self._scalar(node, path)
 
     def _scalar(self, node: Node, path: str) -> Template:
-        """Parse a scalar constant. Text that looks like a function call of another tool, such as `tune.uniform(0, 1)`, is a problem."""
+        """Parse a scalar constant.
+
+        Text that looks like a function call of another tool, such as `tune.uniform(0, 1)`, is a
+        problem.
+        """
         if isinstance(node.value, str) and (instead := translate_call(node.value)):
             text = node.show()
             self.problems.add(
                 node.mark,
                 path,
-                f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: [{text}]}}",
+                f"{text} is text, not a domain; {instead}; to keep the text, write {{grid: "
+                f"[{text}]}}",
             )
             return INVALID
         return node.value
 
     def _option(self, node: Node, path: str) -> Template:
-        """Parse an option of a grid or a choice. A mapping such as `{min: 0, max: 1}` is accepted as a constant here."""
+        """Parse an option of a grid or a choice.
+
+        A mapping such as `{min: 0, max: 1}` is accepted as a constant here.
+        """
         if node.is_map and self.domain(node, path) is None and translate_mapping(node):
             return {key: self._option(child, f"{path}.{key}") for key, child in node.value.items()}
         return self.anything(node, path) if node.is_map or node.is_list else node.value
@@ -116,13 +133,14 @@ class DimensionParser:
         Args:
             node: Mapping in the space file.
             path: Dotted key of the mapping.
-            values: Values that a domain may have at this place: "anything", "integers", "floats" or "options". A mapping in another tool's
-                form, such as `{min: 0, max: 1}`, is then a problem. With "", such a mapping is a constant, because its keys may be names of
+            values: Values that a domain may have at this place: "anything", "integers", "floats" or
+                "options". A mapping in another tool's form, such as `{min: 0, max: 1}`, is then a
+                problem. With "", such a mapping is a constant, because its keys may be names of
                 parameters.
 
         Returns:
-            The kind of domain, such as "grid". None for a constant. MALFORMED for a mapping that looks like a domain but is not valid; a
-            problem was then added.
+            The kind of domain, such as "grid". None for a constant. MALFORMED for a mapping that
+            looks like a domain but is not valid; a problem was then added.
         """
         names = [key for key in node.value if key != "when"]
         kinds = [key for key in names if key in DOMAINS]
@@ -134,14 +152,16 @@ class DimensionParser:
                 self.problems.add(
                     mark,
                     path,
-                    f"two domains in one mapping: {', '.join(kinds)}; a dimension must have only one domain",
+                    f"two domains in one mapping: {', '.join(kinds)}; a dimension must have only "
+                    "one domain",
                 )
             else:
                 others = ", ".join(str(key) for key in names if key != kinds[0])
                 self.problems.add(
                     mark,
                     path,
-                    f"`{kinds[0]}` must be the only key of its mapping; the mapping also has: {others}",
+                    f"`{kinds[0]}` must be the only key of its mapping; the mapping also has: "
+                    f"{others}",
                 )
             return MALFORMED
         elif len(names) == 1 and isinstance(names[0], str) and node.value[names[0]].is_list:
@@ -165,7 +185,10 @@ class DimensionParser:
             self.problems.add(node.mark, path, f"{shown} is not a domain; {instead}{keep}")
             return MALFORMED
         if "when" in node.value:
-            text = "`when` is allowed only beside a domain; write a conditional constant as {choice: [...], when: {...}} with one option"
+            text = (
+                "`when` is allowed only beside a domain; write a conditional constant as {choice: "
+                "[...], when: {...}} with one option"
+            )
             self.problems.add(node.keys["when"], path, text)
         return None
 
@@ -276,8 +299,8 @@ class DimensionParser:
     def _unique(self, path: str) -> str:
         """Return a unique name for the dimension at a path.
 
-        The name is the path. Two dimensions can have the same path, because keys may contain dots. The name of the second one then ends in
-        `#2`.
+        The name is the path. Two dimensions can have the same path, because keys may contain dots.
+        The name of the second one then ends in `#2`.
         """
         self._names[path] += 1
         return path if self._names[path] == 1 else f"{path}#{self._names[path]}"

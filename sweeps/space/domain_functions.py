@@ -1,8 +1,9 @@
 """The domains of the space file as functions, for search spaces in Python.
 
-Each function returns the mapping that stands for the domain in a space file: `loguniform(1e-4, 1)` is `{"loguniform": [0.0001, 1]}`. Names
-and meanings are those of Ray Tune, except `grid`, which Ray Tune calls `grid_search`. The arguments are checked when the search space is
-loaded, together with the rest of the space.
+Each function returns the mapping that stands for the domain in a space file: `loguniform(1e-4, 1)`
+is `{"loguniform": [0.0001, 1]}`. Names and meanings are those of Ray Tune, except `grid`, which Ray
+Tune calls `grid_search`. The arguments are checked when the search space is loaded, together with
+the rest of the space.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def grid(options: Iterable[Any], *, when: When = None) -> dict[str, Any]:
 
     Args:
         options: The options. An option may contain further domains.
-        when: Condition: a mapping from the name of another dimension, such as `params.booster`, to a value, a comparison
-            such as `"> 3"`, or a list of values.
+        when: Condition: a mapping from the name of another dimension, such as `params.booster`, to
+            a value, a comparison such as `"> 3"`, or a list of values.
     """
     return _domain("grid", list(options), when)
 
@@ -87,7 +88,10 @@ def quniform(lower: float, upper: float, q: float, *, when: When = None) -> dict
 
 @_checked
 def loguniform(lower: float, upper: float, *, when: When = None) -> dict[str, Any]:
-    """Return the domain of the numbers from `lower` to `upper`, sampled on a logarithmic scale. For `when`, see `grid`."""
+    """Return the domain of the numbers from `lower` to `upper`, sampled on a logarithmic scale.
+
+    For `when`, see `grid`.
+    """
     return _domain("loguniform", [lower, upper], when)
 
 
@@ -140,7 +144,10 @@ def randn(
 
 @_checked
 def qrandn(mean: float, sd: float, q: float, *, when: When = None) -> dict[str, Any]:
-    """Return a normal distribution whose values are rounded to multiples of `q`. For `when`, see `grid`."""
+    """Return a normal distribution whose values are rounded to multiples of `q`.
+
+    For `when`, see `grid`.
+    """
     return _domain("qrandn", [mean, sd, q], when)
 
 

@@ -1,7 +1,8 @@
 """Domains, with the names and meanings of Ray Tune: check their arguments, and compute values from sampled keys.
 
-Samplers suggest keys, and the study records keys. The key of a grid or a choice is the readable name of an option. The key of `randn` and
-`qrandn` is the cumulative probability of a value, in (0, 1). The key of any other domain is the number itself.
+Samplers suggest keys, and the study records keys. The key of a grid or a choice is the readable
+name of an option. The key of `randn` and `qrandn` is the cumulative probability of a value, in (0,
+1). The key of any other domain is the number itself.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Option:
     """One option of a grid or a choice.
 
     Attributes:
-        key: Unique, readable name of the option: the scalar itself, or a short label such as `SimpleImputer+StandardScaler`.
+        key: Unique, readable name of the option: the scalar itself, or a short label such as
+            `SimpleImputer+StandardScaler`.
         value: The option's value, which may contain dimensions.
     """
 
@@ -42,7 +44,8 @@ class Rule:
     """The rule for the arguments of a domain of numbers, such as `uniform`.
 
     Attributes:
-        args: Names of the arguments, in order. The first `needed` of them are required, the others optional.
+        args: Names of the arguments, in order. The first `needed` of them are required, the others
+            optional.
         needed: Number of required arguments.
         integer: True if the arguments and the values are integers.
         log: True if values are sampled on a logarithmic scale. The bounds must then be positive.
@@ -110,9 +113,11 @@ def _bounds_text(rule: Rule) -> str:
 
 
 _BRANCHES = {
-    "grid": "Try all options equally often. A grid cell is one combination of the options of all grids. Every grid cell gets the same "
+    "grid": "Try all options equally often. A grid cell is one combination of the options of all "
+    "grids. Every grid cell gets the same "
     "number of trials, or some grid cells get one trial more than the others.",
-    "choice": "Sample one option. The sampler learns which options are good. An option of a `choice` or a `grid` may contain dimensions.",
+    "choice": "Sample one option. The sampler learns which options are good. An option of a `choice` or "
+    "a `grid` may contain dimensions.",
 }
 
 
@@ -125,14 +130,17 @@ class Dimension:
         kind: Name of the domain, such as `grid` or `loguniform`.
         options: Options of a grid or a choice, else ().
         lower: Lower bound as written. None for a grid, a choice and a normal distribution.
-        upper: Upper bound as written. None if `lower` is None. As in Ray Tune, `randint` and `lograndint` exclude the upper bound, and so
-            do `qrandint` and `qlograndint` with q = 1; see `highest`.
+        upper: Upper bound as written. None if `lower` is None. As in Ray Tune, `randint` and
+            `lograndint` exclude the upper bound, and so do `qrandint` and `qlograndint` with q = 1;
+            see `highest`.
         q: Step between the values, which begin at `lower`. Values of `qrandn` are multiples of `q`.
             None if the domain has no `q`.
         mean: Mean of `randn` and `qrandn`; None for other domains.
         sd: Standard deviation of `randn` and `qrandn`; None for other domains.
-        when: Terms of the condition. The dimension is active only if all of them are true. () if the dimension has no condition.
-        otherwise: The value that takes the dimension's place if its condition is false; ABSENT in most cases.
+        when: Terms of the condition. The dimension is active only if all of them are true. () if
+            the dimension has no condition.
+        otherwise: The value that takes the dimension's place if its condition is false; ABSENT in
+            most cases.
     """
 
     name: str
@@ -182,11 +190,12 @@ class Dimension:
         """Return the value that belongs to a sampled key.
 
         Args:
-            key: The sampled key. For a grid or a choice, an option's key. For `randn` and `qrandn`, a number in (0, 1). For any other
-                domain, a number within the bounds.
+            key: The sampled key. For a grid or a choice, an option's key. For `randn` and `qrandn`,
+                a number in (0, 1). For any other domain, a number within the bounds.
 
         Returns:
-            For a grid or a choice, the value of the option, which may contain dimensions. For a domain of numbers, an int or a float.
+            For a grid or a choice, the value of the option, which may contain dimensions. For a
+            domain of numbers, an int or a float.
 
         Raises:
             ValueError: No option has this key.
@@ -274,8 +283,8 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
         args: The arguments as they are in the space file, valid or not.
 
     Yields:
-        A pair for each problem: the index of the wrong argument, or None if the problem concerns all arguments; and the rule as text, such
-        as "uniform needs lower < upper".
+        A pair for each problem: the index of the wrong argument, or None if the problem concerns
+        all arguments; and the rule as text, such as "uniform needs lower < upper".
     """
     rule = RULES[kind]
     form = "[" + ", ".join(rule.args) + "]"
@@ -299,7 +308,10 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
     if any(name in given and not given[name] > 0 for name in ("sd", "q")):
         yield (
             None,
-            f"{kind} needs {' and '.join(f'{name} > 0' for name in ('sd', 'q') if name in rule.args)}",
+            (
+                f"{kind} needs "
+                f"{' and '.join(f'{name} > 0' for name in ('sd', 'q') if name in rule.args)}"
+            ),
         )
     elif "lower" not in given:
         if not math.isfinite(abs(float(given.get("mean", 0))) + 10 * float(given.get("sd", 1))):
@@ -316,7 +328,10 @@ def argument_problems(kind: str, args: list[Any]) -> Iterator[tuple[int | None, 
 
 
 def _number_rule(arg: Any, integer: bool) -> str | None:
-    """Return the rule that an argument breaks, such as "an integer"; None if it breaks no rule. Messages write "must be" before it."""
+    """Return the rule that an argument breaks, such as "an integer"; None if it breaks no rule.
+
+    Messages write "must be" before it.
+    """
     if isinstance(arg, bool) or not isinstance(arg, int if integer else (int, float)):
         return "an integer" if integer else "a number"
     if isinstance(arg, float):

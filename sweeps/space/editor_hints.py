@@ -1,13 +1,16 @@
 """Complete the JSON Schema of space files for editors.
 
-`yaml-language-server` checks a file with the schema, and shows parts of it. These functions add what it needs. Other editors ignore
-the keys that they do not know. The functions are pure.
+`yaml-language-server` checks a file with the schema, and shows parts of it. These functions add
+what it needs. Other editors ignore the keys that they do not know. The functions are pure.
 
-- A value may be a text with an environment variable, such as `${N}` or `${N:-3}`, where a number, an enum or a pattern is expected.
-- Alternatives of different types become one schema. The editor then reports the one rule that a value breaks.
+- A value may be a text with an environment variable, such as `${N}` or `${N:-3}`, where a number,
+  an enum or a pattern is expected.
+- Alternatives of different types become one schema. The editor then reports the one rule that a
+  value breaks.
 - A wrong value gets a message in words.
 - The text for a key shows the key's default, and a domain with which the key can be tuned.
-- A domain that is an example of a parameter becomes a completion, and a constant from the domain becomes the example.
+- A domain that is an example of a parameter becomes a completion, and a constant from the domain
+  becomes the example.
 """
 
 from __future__ import annotations
@@ -29,7 +32,10 @@ _SEVERAL = ("anyOf", "allOf")
 
 
 def with_editor_hints(schema: Schema) -> Schema:
-    """Return a schema with the hints for editors, at all depths. Conditions (`if`) stay as they are."""
+    """Return a schema with the hints for editors, at all depths.
+
+    Conditions (`if`) stay as they are.
+    """
     made: Schema = {}
     for key, value in schema.items():
         if key in _MAPS:
@@ -86,7 +92,8 @@ def _merged(schema: Schema) -> Schema:
     outside = {key: value for key, value in schema.items() if key != "anyOf"}
     if not others:
         return one | outside
-    # Mappings are checked outside `anyOf`, so that the editor reports what is wrong in a mapping, and not that it is no name.
+    # Mappings are checked outside `anyOf`, so that the editor reports what is wrong in a mapping,
+    # and not that it is no name.
     moved = () if any(map(_may_be_mapping, others)) else ("if", "then")
     rule = {key: value for key, value in one.items() if key in moved}
     one = {key: value for key, value in one.items() if key not in moved}
@@ -94,7 +101,10 @@ def _merged(schema: Schema) -> Schema:
 
 
 def _flat(forms: Iterable[Schema]) -> Iterable[Schema]:
-    """Yield the alternatives of a schema. In place of an alternative that is nothing but alternatives, yield these."""
+    """Yield the alternatives of a schema.
+
+    In place of an alternative that is nothing but alternatives, yield these.
+    """
     for form in forms:
         if form.keys() == {"anyOf"}:
             yield from _flat(form["anyOf"])
@@ -103,7 +113,10 @@ def _flat(forms: Iterable[Schema]) -> Iterable[Schema]:
 
 
 def _types(form: Schema) -> tuple[str, ...]:
-    """Return the types of the values that a form allows; () if they are not known. An integer is a number."""
+    """Return the types of the values that a form allows; () if they are not known.
+
+    An integer is a number.
+    """
     if form.get("$ref", "").removeprefix("#/$defs/") in _OBJECTS:
         return ("object",)
     if form.keys() & {"enum", "const", "anyOf", "allOf", "$ref"}:
@@ -130,13 +143,17 @@ def _one_schema(forms: list[Schema]) -> Schema:
         made["errorMessage"] = made["errorMessage"].replace(
             ", or a variable", ", a domain, or a variable"
         )
-    # An editor inserts the defaults of keys whose first type is a scalar, when it completes the key of a section.
+    # An editor inserts the defaults of keys whose first type is a scalar, when it completes the key
+    # of a section.
     made["type"].sort(key=lambda name: name != "null")
     return made
 
 
 def _with_snippets(schema: Schema) -> Schema:
-    """Return a schema whose examples are constants. Each domain among the examples becomes a completion of its own."""
+    """Return a schema whose examples are constants.
+
+    Each domain among the examples becomes a completion of its own.
+    """
     domains = [example for example in schema.get("examples", ()) if is_domain(example)]
     if not domains:
         return schema

@@ -22,7 +22,8 @@ def parse_point(space: Space, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         space: The search space.
-        parameters: Values of dimensions by name. The sections `params`, `scaling` and `data` may be left out of a name.
+        parameters: Values of dimensions by name. The sections `params`, `scaling` and `data` may be
+            left out of a name.
 
     Raises:
         InputError: A name or a value is wrong. There is one problem for each.
@@ -53,7 +54,10 @@ def parse_point(space: Space, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def full_name(space: Space, name: str) -> str | None:
-    """Return the full name of a dimension, such as `params.eta` for `eta`. Return None if the space has no such dimension."""
+    """Return the full name of a dimension, such as `params.eta` for `eta`.
+
+    Return None if the space has no such dimension.
+    """
     names = {dimension.name for dimension in space.dimensions}
     return next(
         (full for full in (name, *(f"{section}.{name}" for section in SHORT)) if full in names),
@@ -70,11 +74,17 @@ def refusal(space: Space, perturbs: bool) -> str | None:
     """
     if perturbs:
         name = space.scheduler.name
-        return f"the scheduler {name} starts all trials of its population at once, so there is no next trial; use search.initial_points"
+        return (
+            f"the scheduler {name} starts all trials of its population at once, so there is no "
+            "next trial; use search.initial_points"
+        )
     if not space.dimensions:
         return "the space has no dimension, so all trials have the same configuration"
     if all(dimension.is_grid for dimension in space.dimensions):
-        return "all dimensions of the space are grids, and the sweep runs all their combinations anyway"
+        return (
+            "all dimensions of the space are grids, and the sweep runs all their combinations "
+            "anyway"
+        )
     return None
 
 

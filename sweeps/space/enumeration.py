@@ -34,8 +34,8 @@ def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
 
     Args:
         template: Template in which to look for the dimensions.
-        every: True to return all dimensions, which is needed if any of them has a condition. False to return only grids and dimensions that
-            contain grids.
+        every: True to return all dimensions, which is needed if any of them has a condition. False
+            to return only grids and dimensions that contain grids.
     """
     if not isinstance(template, Dimension):
         return tuple(fork for child in children(template) for fork in _forks(child, every))
@@ -46,8 +46,9 @@ def _forks(template: Template, every: bool) -> tuple[_Fork, ...]:
 def cells_of(template: Template) -> Iterator[dict[str, Any]]:
     """Yield every possible combination of the options of the grids in a template; see `Space.cells`."""
     every = any(dim.when for dim in dimensions(template))
-    # Stack of partial cells. An entry has the forks that are not yet processed, the options chosen so far, and the names of the processed
-    # dimensions that are not grids, so that a cell does not fix their values.
+    # Stack of partial cells. An entry has the forks that are not yet processed, the options chosen
+    # so far, and the names of the processed dimensions that are not grids, so that a cell does not
+    # fix their values.
     stack: list[tuple[tuple[_Fork, ...], dict[str, Any], frozenset[str]]] = [
         (_forks(template, every), {}, frozenset())
     ]
@@ -82,9 +83,10 @@ def assignments(
 
     Args:
         sections: All sections of a space.
-        names: Names of the dimensions that take all their values. If other dimensions decide whether one of these is active, they take
-            several values too: a grid or a choice takes all its options, and a domain of numbers takes enough values to make each condition
-            true once and false once (see `points`).
+        names: Names of the dimensions that take all their values. If other dimensions decide
+            whether one of these is active, they take several values too: a grid or a choice takes
+            all its options, and a domain of numbers takes enough values to make each condition true
+            once and false once (see `points`).
 
     Yields:
         The sections with values in place of the dimensions, and the value of each active dimension,
@@ -157,8 +159,8 @@ def _values(dim: Dimension) -> list[float]:
 def points(dim: Dimension, numbers: Collection[float]) -> list[float]:
     """Return values of a dimension that together give every possible result of comparisons with some numbers.
 
-    For a continuous domain, these are values between the numbers, because no trial samples exactly such a number. For other domains, they
-    are the numbers and the values next to them.
+    For a continuous domain, these are values between the numbers, because no trial samples exactly
+    such a number. For other domains, they are the numbers and the values next to them.
 
     Args:
         dim: A dimension of numbers.
@@ -188,7 +190,8 @@ def conflicting_dimension(
     Args:
         dim: A dimension with a condition.
         dims: All dimensions, by name.
-        outer: Maps each dimension's name to the option that contains the dimension, or to None; see `enclosing_options`.
+        outer: Maps each dimension's name to the option that contains the dimension, or to None; see
+            `enclosing_options`.
 
     Returns:
         The name of the other dimension. None if `dim` can be active.
@@ -217,7 +220,10 @@ def possible(dim: Dimension, terms: Collection[Term]) -> bool:
 
 
 def variants(template: Template) -> Iterator[Any]:
-    """Yield every value of the section `scaling`. Conditions are taken as true and as false, so some values may be impossible."""
+    """Yield every value of the section `scaling`.
+
+    Conditions are taken as true and as false, so some values may be impossible.
+    """
     if isinstance(template, Dimension):
         if template.when:
             yield template.otherwise
@@ -234,7 +240,10 @@ def variants(template: Template) -> Iterator[Any]:
 
 
 def _shape(filled: Any, backend: str) -> Shape:
-    """Return the shape that the section `scaling` describes. All its dimensions have values, which may be ABSENT."""
+    """Return the shape that the section `scaling` describes.
+
+    All its dimensions have values, which may be ABSENT.
+    """
     return shape_of(fill(filled, any_key) if isinstance(filled, dict) else {}, backend)
 
 

@@ -68,14 +68,18 @@ _CALL = re.compile(
 
 
 def translate_mapping(node: Node, values: str = "anything") -> str | None:
-    """Return a hint that names the domain to write in place of another tool's distribution. Return None for any other mapping.
+    """Return a hint that names the domain to write in place of another tool's distribution.
 
-    A mapping is a distribution only if all its keys occur in distributions of other tools, and if the keys together define the values.
-    `{type: adam, lr: 0.1}` and `{value: 3, other: 4}` are therefore not distributions.
+    Return None for any other mapping.
+
+    A mapping is a distribution only if all its keys occur in distributions of other tools, and if
+    the keys together define the values. `{type: adam, lr: 0.1}` and `{value: 3, other: 4}` are
+    therefore not distributions.
 
     Args:
         node: A mapping.
-        values: "integers" or "floats" if a domain may have only such values at this place. Any other text means no such restriction.
+        values: "integers" or "floats" if a domain may have only such values at this place. Any
+            other text means no such restriction.
 
     >>> from sweeps.space.yaml12 import parse
     >>> translate_mapping(parse("{min: 0.1, max: 1}", ""))
@@ -91,7 +95,10 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
         normalized(key).lstrip("_"): child for key, child in node.value.items() if key != "when"
     }
     if set(named) == {"samplefrom"}:
-        return "a value cannot be a function of other values; use `when`, or compute the value in the loop"
+        return (
+            "a value cannot be a function of other values; use `when`, or compute the value in "
+            "the loop"
+        )
     nested = [key for key in named if _KEYS.get(key) == "nested" and named[key].is_map]
     for inside in [named.pop(key) for key in nested]:
         for key, child in inside.value.items():
@@ -113,7 +120,9 @@ def translate_mapping(node: Node, values: str = "anything") -> str | None:
 
 
 def translate_call(text: str) -> str | None:
-    """Return a hint that names the domain to write in place of a function call of another tool. Return None for any other text.
+    """Return a hint that names the domain to write in place of a function call of another tool.
+
+    Return None for any other text.
 
     >>> translate_call("tune.loguniform(1e-4, 1e-1)")
     'write {loguniform: [1e-4, 1e-1]}'
@@ -158,7 +167,10 @@ def translate_call(text: str) -> str | None:
 
 
 def _properties(named: Mapping[str, Node]) -> set[str] | None:
-    """Return the properties of a distribution, such as {"float", "log"}. Return None if a key such as `type` has an unknown value."""
+    """Return the properties of a distribution, such as {"float", "log"}.
+
+    Return None if a key such as `type` has an unknown value.
+    """
     properties: set[str] = set()
     for key, child in named.items():
         meaning = _KEYS[key]
@@ -183,10 +195,16 @@ def _properties(named: Mapping[str, Node]) -> set[str] | None:
 def _translate(
     named: Mapping[str, Node], words: set[str], values: str, conditional: bool
 ) -> str | None:
-    """Return a hint that names the domain to write in place of a distribution. Return None if the keys do not define the values."""
+    """Return a hint that names the domain to write in place of a distribution.
+
+    Return None if the keys do not define the values.
+    """
     given = {_KEYS[name]: child for name, child in named.items()}
     if "lognormal" in words:
-        return "write {randn: [mean, sd]} for the logarithm of the value, and take the exponential in the loop"
+        return (
+            "write {randn: [mean, sd]} for the logarithm of the value, and take the exponential "
+            "in the loop"
+        )
     kind = normalized(given["kind"].value) if "kind" in given else ""
     name = our_name("domain", kind) or kind
     if set(named) == {"type", "value"} and name in RULES and _is_list(given["value"]):  # NNI
@@ -226,7 +244,10 @@ def _translate(
 
 
 def _range(given: Mapping[str, Node], words: set[str], step: str | None, values: str) -> str | None:
-    """Return a hint that names the domain to write in place of a range of numbers. Return None if the range does not have two bounds."""
+    """Return a hint that names the domain to write in place of a range of numbers.
+
+    Return None if the range does not have two bounds.
+    """
     pair = given.get("bounds")
     ends = (
         pair.value
@@ -295,7 +316,10 @@ def _number(node: Node | None) -> str | None:
 
 
 def _domain(kind: str, args: list[str]) -> str:
-    """Return a hint that shows a domain with these arguments. If the arguments break the domain's rule, the hint shows the rule instead."""
+    """Return a hint that shows a domain with these arguments.
+
+    If the arguments break the domain's rule, the hint shows the rule instead.
+    """
     shown = f"{{{kind}: [{', '.join(args)}]}}"
     if next(argument_problems(kind, [scalar(arg) for arg in args]), None) is None:
         return f"write {shown}"

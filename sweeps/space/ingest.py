@@ -1,4 +1,7 @@
-"""Find the parts of a space that rule out streamed data, or a scheduler that counts rows. Pure functions, no I/O."""
+"""Find the parts of a space that rule out streamed data, or a scheduler that counts rows.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,20 @@ def stream_obstacles(
     if scheduler is not None and scheduler.counts_rows:
         yield (
             "scheduler.resource",
-            f"a stream cannot be cut into nested parts; {MEMORY}, or leave this key out to count reports",
+            (
+                f"a stream cannot be cut into nested parts; {MEMORY}, or leave this key out to "
+                "count "
+                "reports"
+            ),
         )
     if trainer.name is not None and not definition.streams:
         yield (
             "trainer",
-            f"`{trainer.name}` needs the whole table in memory; {MEMORY}, or bring your own loop (docs/how-to/streaming.md)",
+            (
+                f"`{trainer.name}` needs the whole table in memory; {MEMORY}, or bring your own "
+                "loop "
+                "(docs/how-to/streaming.md)"
+            ),
         )
     if len(data.labels) > 1:
         yield "data.label", f"a stream has a label of one column; {MEMORY}, or name one column"
@@ -53,18 +64,29 @@ def stream_obstacles(
     elif kind == "time":
         yield (
             "data.valid",
-            "a stream has no latest rows before it ends; write these rows to a file of their own, and give its path",
+            (
+                "a stream has no latest rows before it ends; write these rows to a file of their "
+                "own, "
+                "and give its path"
+            ),
         )
     if data.test is not None:
         yield (
             "data.test",
-            "a stream has no test split; leave this key out, and score the bundle with `sweeps predict`",
+            (
+                "a stream has no test split; leave this key out, and score the bundle with "
+                "`sweeps "
+                "predict`"
+            ),
         )
     for key, given in (("weight", data.weight_columns), ("class_weight", data.class_weight)):
         if given or key in tuned:
             yield (
                 f"data.{key}",
-                f"streamed rows have no weights; {MEMORY}, or leave this key out and compute weights in the loop",
+                (
+                    f"streamed rows have no weights; {MEMORY}, or leave this key out and compute "
+                    "weights in the loop"
+                ),
             )
     if set(data.parse) & set(data.labels):
         yield (
@@ -100,20 +122,33 @@ def row_obstacles(
     elif data is not None and data.folds:
         yield (
             key,
-            f"{ROWS} does not go with a cross-validation, whose steps are folds; {steps}, or give another split in data.valid",
+            (
+                f"{ROWS} does not go with a cross-validation, whose steps are folds; {steps}, or "
+                "give "
+                "another split in data.valid"
+            ),
         )
     if data is not None and data.queries:
         yield key, f"{ROWS} does not keep the groups of data.group together; {steps}"
     if "rows" in sections.get("data", {}):
         yield (
             "data.rows",
-            f"must not be tuned, because the scheduler chooses the rows (`resource: {ROWS}`); write one number",
+            (
+                f"must not be tuned, because the scheduler chooses the rows (`resource: {ROWS}`); "
+                "write one number"
+            ),
         )
     if any(isinstance(part, Mapping) and ELASTIC in part for part in walk(sections.get("scaling"))):
-        text = f"must not be elastic, because each run on more rows starts from scratch (`resource: {ROWS}`); write one number, or a choice"
+        text = (
+            "must not be elastic, because each run on more rows starts from scratch (`resource: "
+            f"{ROWS}`); write one number, or a choice"
+        )
         yield "space.scaling.num_workers", text
     if scheduler.max_t is not None and (
         scheduler.max_t == 1 or scheduler.max_t == scheduler.options.get("grace_period")
     ):
-        text = f"must be greater than grace_period, because `resource: {ROWS}` trains on grace_period / max_t of the rows first"
+        text = (
+            f"must be greater than grace_period, because `resource: {ROWS}` trains on "
+            "grace_period / max_t of the rows first"
+        )
         yield "scheduler.max_t", f"{text}; got {scheduler.max_t}; write 9 to begin with a ninth"

@@ -25,7 +25,8 @@ class InitialPointsParser:
         sections: Sections of the space.
         objectives: Number of objectives.
         problems: Collects the problems.
-        decided: True if a point must have values for all dimensions that decide whether its other values are active.
+        decided: True if a point must have values for all dimensions that decide whether its other
+            values are active.
     """
 
     def __init__(
@@ -51,7 +52,8 @@ class InitialPointsParser:
 
         Args:
             node: The point.
-            path: Dotted path of the point in the space file; "" if the point is not in a space file.
+            path: Dotted path of the point in the space file; "" if the point is not in a space
+                file.
         """
         before = len(self.problems)
         if not node.is_map or not node.value:
@@ -82,7 +84,10 @@ class InitialPointsParser:
         missing = self._walk(node, path, known)
         values = self._values(node.value[VALUE], f"{path}.{VALUE}") if VALUE in node.value else None
         if values is not None and missing:
-            text = f"a point with `value` must have a value for every active dimension; missing: {', '.join(missing[:5])}"
+            text = (
+                "a point with `value` must have a value for every active dimension; missing: "
+                f"{', '.join(missing[:5])}"
+            )
             self.problems.add(node.keys[VALUE], path, text)
         return InitialPoint(keys, values) if len(self.problems) == before else None
 
@@ -107,7 +112,10 @@ class InitialPointsParser:
                 continue
             if active is None and name in known and self.decided:
                 needed = " and ".join(f"`{term.name}`" for term in when if term.name not in known)
-                text = f"is active only with certain values of {needed}; give a value for {needed}, too"
+                text = (
+                    f"is active only with certain values of {needed}; give a value for {needed}, "
+                    "too"
+                )
                 self.problems.add(node.keys[name], _inside(path, name), text)
             if name not in known:
                 undecided.add(name)
@@ -115,7 +123,10 @@ class InitialPointsParser:
         return missing
 
     def _values(self, node: Node, path: str) -> tuple[float, ...] | None:
-        """Parse the known results of a point (its key `value`), one for each objective. Return None after a problem."""
+        """Parse the known results of a point (its key `value`), one for each objective.
+
+        Return None after a problem.
+        """
         children = node.value if node.is_list and self.objectives > 1 else [node]
         values = [child.value for child in children]
         if len(values) == self.objectives and all(_is_number(value) for value in values):

@@ -1,7 +1,8 @@
 """JSON Schema of the space file, for editors: keys, types, descriptions, domains, and the parameters of built-in trainers and steps.
 
-The schema accepts some files that `load` refuses, because JSON Schema cannot compare two values of a file. For example, it accepts a lower
-bound above the upper bound, and a `when` that names an unknown dimension.
+The schema accepts some files that `load` refuses, because JSON Schema cannot compare two values of
+a file. For example, it accepts a lower bound above the upper bound, and a `when` that names an
+unknown dimension.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 # Descriptions of the top-level keys, which the reference page of the space file shows as well.
 TOP_LEVEL = {
-    "name": "The name of the sweep. The sweep's folder and its MLflow experiment also have this name. The default is the file's name.",
+    "name": "The name of the sweep. The sweep's folder and its MLflow experiment also have this name. "
+    "The default is the file's name.",
     "trainer": "The training loop: the name of a built-in trainer, or a mapping that names your own loop.",
     "data": "The data and its splits. Leave this section out if your own loop reads its own data.",
     "objective": "The metric to optimize: one mapping, or a list of mappings for several objectives.",
@@ -49,19 +51,28 @@ TOP_LEVEL = {
     "bundle": "The model that the sweep exports at its end.",
     "runtime_env": "The environment of the workers: variables, packages, modules, an image. Ray sets it up.",
     "trackers": "The trackers that record the sweep. The default is `[mlflow]`.",
-    "space": "The dimensions to tune, and constants: the preprocessor, the workers (`scaling`), and the trainer's parameters (`params`).",
+    "space": "The dimensions to tune, and constants: the preprocessor, the workers (`scaling`), and "
+    "the trainer's parameters (`params`).",
 }
 # Descriptions of the keys of the section `space`.
 IN_SPACE = {
     "preprocessor": "A step, a list of steps, or a domain of these.",
-    "scaling": "The number of workers of a trial, and the resources of each worker; or a domain of such mappings.",
+    "scaling": "The number of workers of a trial, and the resources of each worker; or a domain of such "
+    "mappings.",
     "params": "The parameters that the loop gets as `config`. Mappings and lists may be nested.",
 }
 
 # Descriptions of the parts of a chain, and of a condition.
-COLUMNS = "Columns: `numeric`, `categorical`, `all`, a name, a pattern such as `pixel_*`, or a list of these. By default, the step decides."
-WHEN = "Earlier dimensions, and the values that they must have: a value, a list of values, or text such as `> 3`."
-# An example of each top-level key, of each key of the section `space`, and of the arguments of each domain.
+COLUMNS = (
+    "Columns: `numeric`, `categorical`, `all`, a name, a pattern such as `pixel_*`, or a list of "
+    "these. By default, the step decides."
+)
+WHEN = (
+    "Earlier dimensions, and the values that they must have: a value, a list of values, or text "
+    "such as `> 3`."
+)
+# An example of each top-level key, of each key of the section `space`, and of the arguments of each
+# domain.
 EXAMPLES: Mapping[str, Any] = {
     "name": "churn",
     "data": {"train": "churn.csv", "valid": 0.2, "label": "churn"},
@@ -102,7 +113,8 @@ def schema(own_trainers: Sequence[str] = ()) -> Schema:
     """Return the JSON Schema (2020-12) of the space file, as dicts and lists, with what editors need to help.
 
     Args:
-        own_trainers: Names of the user's own trainers, which are not refused as misspelt names of built-in trainers.
+        own_trainers: Names of the user's own trainers, which are not refused as misspelt names of
+            built-in trainers.
     """
     return with_editor_hints(plain_schema(own_trainers))
 
@@ -154,7 +166,10 @@ def plain_schema(own_trainers: Sequence[str] = ()) -> Schema:
 
 
 def _search() -> Schema:
-    """Return the schema of `search`. The options depend on the algorithm. They are not checked for an algorithm of the user's own."""
+    """Return the schema of `search`. The options depend on the algorithm.
+
+    They are not checked for an algorithm of the user's own.
+    """
     form = section(section_models.Search)
     algorithm = form["properties"]["algorithm"]
     described = {key: algorithm[key] for key in ("description", "default", "examples")}
@@ -178,7 +193,10 @@ def _options_of(algorithm: str) -> Schema:
 
 
 def _scheduler() -> Schema:
-    """Return the schema of `scheduler`. The other keys depend on the name. They are not checked for a scheduler of the user's own."""
+    """Return the schema of `scheduler`. The other keys depend on the name.
+
+    They are not checked for a scheduler of the user's own.
+    """
     text = "The scheduler. `module:attr` names a class of your own."
     name = any_of(_enum(_summaries("scheduler")), REFERENCE, description=text, examples=["asha"])
     rules = [
@@ -263,7 +281,10 @@ def _summaries(kind: str) -> dict[str, str]:
 
 
 def model_properties(model: type) -> dict[str, Schema]:
-    """Return the JSON Schema of each option of a plug-in, by name. The options are the fields of the dataclass `model`."""
+    """Return the JSON Schema of each option of a plug-in, by name.
+
+    The options are the fields of the dataclass `model`.
+    """
     properties: dict[str, Schema] = section(model)["properties"]
     return properties
 
@@ -308,7 +329,10 @@ def _data() -> Schema:
 
 
 def _space() -> Schema:
-    """Return the schema of `space`. The parameters of the named trainer are added by `TrainerSchemas.rules`."""
+    """Return the schema of `space`.
+
+    The parameters of the named trainer are added by `TrainerSchemas.rules`.
+    """
     scaling = {key: parameter(fragment) for key, fragment in SCALING.items()}
     forms = scaling["num_workers"]["anyOf"]
     bounds = {
@@ -318,7 +342,10 @@ def _space() -> Schema:
         "maxItems": 2,
         "examples": [[1, 4]],
     }
-    text = "The smallest and the largest number of workers of a trial. The number may change while the trial runs."
+    text = (
+        "The smallest and the largest number of workers of a trial. The number may change while "
+        "the trial runs."
+    )
     forms.insert(
         0, mapping({ELASTIC: {**bounds, "description": text}}, required=[ELASTIC], title=ELASTIC)
     )
@@ -451,7 +478,8 @@ def _step() -> Schema:
 def _one_mapping(form: Schema, branches: Mapping[str, Schema]) -> Schema:
     """Return the schema of the parameters of a step, which may also be a domain of such mappings or null.
 
-    The parameters and the domains are keys of one mapping, so that an editor completes a step's name in a list as a name and as a mapping.
+    The parameters and the domains are keys of one mapping, so that an editor completes a step's
+    name in a list as a name and as a mapping.
     """
     is_domain = {"type": "object", **any_of(*({"required": [kind]} for kind in BRANCHING))}
     tuned = {

@@ -1,4 +1,7 @@
-"""Load a space file into a `Space`, or report all its problems. This runs no user code and imports no framework."""
+"""Load a space file into a `Space`, or report all its problems.
+
+This runs no user code and imports no framework.
+"""
 
 from __future__ import annotations
 
@@ -65,19 +68,25 @@ def load(
     """Read and validate a search space.
 
     Args:
-        space: A space file, or a dict with the same keys, whose domains may be made by functions such as `sweeps.loguniform`. Or a `Space`,
-            to change it with `overrides`. Messages about problems show the path of the file, or the key path in the dict.
-        overrides: Overrides of the form `key.path=YAML value`. They are applied in order, before the space is checked.
-        base: Folder for relative paths, in which the user's modules are also searched. The default is the file's folder; for a dict, the
-            folder of the script that runs, or the working directory of a notebook.
+        space: A space file, or a dict with the same keys, whose domains may be made by functions
+            such as `sweeps.loguniform`. Or a `Space`, to change it with `overrides`. Messages about
+            problems show the path of the file, or the key path in the dict.
+        overrides: Overrides of the form `key.path=YAML value`. They are applied in order, before
+            the space is checked.
+        base: Folder for relative paths, in which the user's modules are also searched. The default
+            is the file's folder; for a dict, the folder of the script that runs, or the working
+            directory of a notebook.
         algorithm: For a sweep that has already started: the algorithm that was chosen for
             `search.algorithm: auto`. What may have changed on this machine since is then not
             checked. None for a new sweep.
-        variables: For a sweep that has already started: the environment variables that the file used. They replace the current ones.
-        functions: For a sweep that has already started: the folder with the functions that a script passed.
+        variables: For a sweep that has already started: the environment variables that the file
+            used. They replace the current ones.
+        functions: For a sweep that has already started: the folder with the functions that a script
+            passed.
 
     Raises:
-        InputError: The space or an override is invalid. The error has all problems that were found, in the order of the file.
+        InputError: The space or an override is invalid. The error has all problems that were found,
+            in the order of the file.
     """
     problems = Problems()
     source = source_of(space, problems)
@@ -111,12 +120,15 @@ def load(
 
 
 class _Loader:
-    """Validator of one space file. Its methods add problems, and return None in place of an invalid value.
+    """Validator of one space file.
+
+    Its methods add problems, and return None in place of an invalid value.
 
     Args:
         file: The parsed file, with the overrides.
         folder: Folder to which relative paths refer.
-        algorithm: For a sweep that has already started: the algorithm that was chosen for `search.algorithm: auto`. None for a new sweep.
+        algorithm: For a sweep that has already started: the algorithm that was chosen for
+            `search.algorithm: auto`. None for a new sweep.
         functions: Folder of a module with functions that a script passed; None if there is none.
     """
 
@@ -202,7 +214,10 @@ class _Loader:
     def _check_space_is_given(self, tuned_data: bool) -> None:
         """Add a problem if the section `space` is absent or empty and no key of `data` is tuned."""
         if self.file.node("space").value in (None, {}) and not tuned_data:
-            text = "is required; give the loop's parameters and their domains, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}"
+            text = (
+                "is required; give the loop's parameters and their domains, such as {params: "
+                "{eta: {loguniform: [1e-3, 0.3]}}}"
+            )
             self.file.wrong("space", text)
 
     def _sections(self, data: DataSpec | None, tuned: dict[str, Template]) -> dict[str, Template]:
@@ -242,7 +257,8 @@ class _Loader:
             cells: Number of grid cells.
 
         Returns:
-            The reason for the algorithm that was chosen for `search.algorithm: auto`. "" if the file names an algorithm.
+            The reason for the algorithm that was chosen for `search.algorithm: auto`. "" if the
+                file names an algorithm.
         """
         self._add_initial_points(sections)
         search = self.search
@@ -262,7 +278,8 @@ class _Loader:
         ):
             self.file.wrong(
                 "scheduler.name",
-                f"{scheduler.name} changes the sampled dimensions of `params`, but `params` has no sampled dimension",
+                f"{scheduler.name} changes the sampled dimensions of `params`, but `params` has "
+                "no sampled dimension",
             )
         if limits:
             search.limits = limits = replace(limits, max_trials=limits.max_trials or cells)
@@ -277,7 +294,10 @@ class _Loader:
         return reason
 
     def _notes(self, sections: Mapping[str, Template]) -> tuple[str, ...]:
-        """Return notes about sections that are valid, but seldom what the user wants. A sweep that has started has no such notes."""
+        """Return notes about sections that are valid, but seldom what the user wants.
+
+        A sweep that has started has no such notes.
+        """
         if self.started:
             return ()
         lists = () if self.parser.dimensions else list_notes(sections.get("params"))
@@ -296,7 +316,11 @@ class _Loader:
         if self.parser.dimensions:
             why = "only grids are tuned, and sweeps tries every cell"
         return (
-            f"search.algorithm: `{search.algorithm}` has no effect, because {why}; leave this key out, or tune a value under `space:`",
+            (
+                f"search.algorithm: `{search.algorithm}` has no effect, because {why}; leave this "
+                "key "
+                "out, or tune a value under `space:`"
+            ),
         )
 
     def _check_folds(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
@@ -307,11 +331,15 @@ class _Loader:
         if perturbs(scheduler):
             self.file.wrong(
                 "scheduler.name",
-                f"{scheduler.name} copies models between trials, but in a cross-validation a trial has a model for each fold; "
+                f"{scheduler.name} copies models between trials, but in a cross-validation a "
+                "trial has a model for each fold; "
                 "choose another scheduler",
             )
         elif scheduler.max_t is not None and scheduler.max_t > folds:
-            text = f"must be at most {folds}, because each step of a trial is one of the {folds} folds of data.valid, got {scheduler.max_t}"
+            text = (
+                f"must be at most {folds}, because each step of a trial is one of the {folds} "
+                f"folds of data.valid, got {scheduler.max_t}"
+            )
             self.file.wrong("scheduler.max_t", text)
 
     def _check_bundle(self, data: DataSpec | None, scheduler: SchedulerSpec | None) -> None:
@@ -345,7 +373,10 @@ class _Loader:
             self.file.wrong(key, f"{text}; this file has `data.ingest: stream`")
 
     def _choice(self, max_trials: int) -> Choice:
-        """Choose the algorithm for `search.algorithm: auto`. A sweep that has already started keeps its algorithm."""
+        """Choose the algorithm for `search.algorithm: auto`.
+
+        A sweep that has already started keeps its algorithm.
+        """
         if self.algorithm is not None:
             return Choice(self.algorithm, "chosen when the sweep began")
         search = self.search
@@ -359,7 +390,11 @@ class _Loader:
         )
 
     def _add_initial_points(self, sections: dict[str, Template]) -> None:
-        """Parse the initial points. Add a problem if `limits.max_trials` is less than the number of points without a known result."""
+        """Parse the initial points.
+
+        Add a problem if `limits.max_trials` is less than the number of points without a known
+        result.
+        """
         search = self.search
         if search.search is None or not search.search.initial_points:
             return
@@ -370,7 +405,10 @@ class _Loader:
         search.search = replace(search.search, initial_points=points)
         count = sum(point.values is None for point in points)
         if search.limits and 0 < search.limits.max_trials < count:
-            text = f"{count} initial points must run, but limits.max_trials is only {search.limits.max_trials}"
+            text = (
+                f"{count} initial points must run, but limits.max_trials is only "
+                f"{search.limits.max_trials}"
+            )
             self.file.wrong("search.initial_points", text)
 
     def _name(self, path: Path) -> str:
@@ -385,7 +423,10 @@ class _Loader:
             isinstance(node.value, str) and _NAME.match(node.value)
         ):
             number = isinstance(node.value, (int, float)) and _NAME.match(node.raw)
-            rule = "must have 1 to 100 characters out of A-Z a-z 0-9 _ - . and must not begin with - or ."
+            rule = (
+                "must have 1 to 100 characters out of A-Z a-z 0-9 _ - . and must not begin with - "
+                "or ."
+            )
             text = (
                 f"must be text, got {node.show()}; put quotes around it"
                 if number
@@ -403,7 +444,8 @@ class _Loader:
     def _data(self) -> tuple[DataSpec | None, dict[str, Template]]:
         """Parse the section `data`; see `DataSection.read`.
 
-        The section may be absent if `trainer` is a mapping. A mapping names a user's training loop, and this loop may read its own data.
+        The section may be absent if `trainer` is a mapping. A mapping names a user's training loop,
+        and this loop may read its own data.
         """
         if "data" not in self.file.root.value and self.file.node("trainer").is_map:
             return DataSpec("", None, None, None, None, self.folder), {}
@@ -416,13 +458,19 @@ class _Loader:
         limit = self.trainers.definition.max_workers
         most = max((shape.most or shape.workers for shape in shapes), default=1)
         if limit is not None and most > limit:
-            text = f"trains on at most {limit} worker{'s' if limit > 1 else ''}, but the space has trials with {most} workers"
+            text = (
+                f"trains on at most {limit} worker{'s' if limit > 1 else ''}, but the space has "
+                f"trials with {most} workers"
+            )
             self.file.wrong(
                 "space.scaling", f"`{self.trainers.name}` {text}; set num_workers to {limit}"
             )
         alone = [shape for shape in shapes if backend == "jax" and not jax_connects(shape)]
         if alone:
-            text = f"Ray's backend for `jax` connects workers only if each worker has whole GPUs or TPUs, but the shape {alone[0]} has none"
+            text = (
+                "Ray's backend for `jax` connects workers only if each worker has whole GPUs or "
+                f"TPUs, but the shape {alone[0]} has none"
+            )
             self.file.wrong(
                 "space.scaling",
                 f"{text}; give each worker a GPU with `use_gpu: true`, or set num_workers to 1",
@@ -435,7 +483,10 @@ class _Loader:
             return
         cost = (search.options or {}).get("cost")
         if cost == "gpu_seconds" and not any("GPU" in shape.total for shape in shapes):
-            text = "`gpu_seconds` is always 0, because no trial uses a GPU; write cpu_seconds or seconds, or give each worker a GPU"
+            text = (
+                "`gpu_seconds` is always 0, because no trial uses a GPU; write cpu_seconds or "
+                "seconds, or give each worker a GPU"
+            )
             self.file.wrong("search.options.cost", f"{text} with `scaling: {{use_gpu: true}}`")
 
     def _check_label(self) -> None:
@@ -462,7 +513,10 @@ class _Loader:
             return
         for key in ("weight", "class_weight"):
             if self._data_key(key) is not None:
-                text = f"`{self.trainers.name}` does not use weights; leave this key out, or choose a trainer that uses them"
+                text = (
+                    f"`{self.trainers.name}` does not use weights; leave this key out, or choose "
+                    "a trainer that uses them"
+                )
                 at = self.file.node("data").keys[key]
                 self.problems.add(at, f"data.{key}", text + self._trainers_with("weights"))
 
@@ -472,7 +526,10 @@ class _Loader:
         if self.trainer is None or self.trainers.definition.several_labels:
             return
         if label is not None and label.is_list and len(label.value) > 1:
-            text = f"`{self.trainers.name}` predicts one column, but the label has {len(label.value)}; name one column, or choose a trainer that predicts several"
+            text = (
+                f"`{self.trainers.name}` predicts one column, but the label has "
+                f"{len(label.value)}; name one column, or choose a trainer that predicts several"
+            )
             others = self._trainers_with("several_labels")
             self.problems.add(label.mark, "data.label", text + others)
 
@@ -499,12 +556,19 @@ class _Loader:
                     continue
                 data = replace(data, task=data.task or "regression")
                 if data.group is None or data.weight_columns:
-                    rule = "needs `data.group`, the column of groups whose rows it ranks, such as a query, and no `data.weight`"
+                    rule = (
+                        "needs `data.group`, the column of groups whose rows it ranks, such as a "
+                        "query, and no `data.weight`"
+                    )
                     self.file.wrong(f"space.params.{key}", f"`{text}` {rule}")
         return replace(data, queries=bool(ranking and data.group))
 
     def _cells(self, sections: dict[str, Template]) -> tuple[dict[str, Any], ...]:
-        """Return the grid cells. Add a problem if there are too many cells, shapes or data variants, or too few trials for the cells."""
+        """Return the grid cells.
+
+        Add a problem if there are too many cells, shapes or data variants, or too few trials for
+        the cells.
+        """
         cells = tuple(itertools.islice(enumeration.cells_of(sections), MAX_CELLS + 1))
         if len(cells) > MAX_CELLS:
             self.file.wrong(
@@ -528,7 +592,8 @@ class _Loader:
         if search and search.algorithm == "grid" and sampled:
             self.file.wrong(
                 "search.algorithm",
-                f"grid search allows only `grid` dimensions, but these are sampled: {first_of(sampled, 5)}",
+                "grid search allows only `grid` dimensions, but these are sampled: "
+                f"{first_of(sampled, 5)}",
             )
         for key, name in (("from", "earlier"), ("portfolio", "portfolio")):
             if getattr(search, name, None) and not sampled:
@@ -540,7 +605,10 @@ class _Loader:
             )
             self.file.wrong("limits.max_trials", text)
         elif limits and not limits.max_trials and sampled:
-            text = f"is required, because {sampled[0]} is sampled; give the number of trials, which must be at least the number of grid cells, {len(cells)}"
+            text = (
+                f"is required, because {sampled[0]} is sampled; give the number of trials, which "
+                f"must be at least the number of grid cells, {len(cells)}"
+            )
             self.file.wrong("limits.max_trials", text)
         return cells
 

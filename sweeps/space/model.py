@@ -48,8 +48,8 @@ class Space:
         text: Text of the file, without the overrides.
         overrides: Overrides such as `limits.max_trials=8`, in the order in which they were applied.
         trainer: The built-in trainer or the user's training loop, and its backend.
-        data: The section `data`. A tuned `train` is replaced by its first source, and the other tuned keys have their defaults; see
-            `variant`.
+        data: The section `data`. A tuned `train` is replaced by its first source, and the other
+            tuned keys have their defaults; see `variant`.
         objectives: The objectives, at least one.
         constraints: Bounds on metrics. A trial is feasible if it satisfies all of these bounds.
         search: The sampler and its options.
@@ -58,23 +58,31 @@ class Space:
         limits: Budget of the sweep.
         checkpoints: Which checkpoints the ended trials keep.
         bundle: The model in the bundle of the winner.
-        sections: Template of each section, by name: `params`, `preprocessor` and `scaling`, in the order of the file. If a key of `data` is
-            tuned, `data` comes first, with the templates of its tuned keys.
-        dimensions: All dimensions in the order of the file. A dimension comes before the dimensions inside it.
-        cells: Every combination of the grids' options. Each cell maps names of grids to keys of options. `({},)` if there is no grid. A
-            grid inside an option of another grid is only in cells with that option. A grid inside an option of a choice is in every cell,
-            because the choice is not sampled yet. A grid with a condition is only in cells for which the condition is true.
+        sections: Template of each section, by name: `params`, `preprocessor` and `scaling`, in the
+            order of the file. If a key of `data` is tuned, `data` comes first, with the templates
+            of its tuned keys.
+        dimensions: All dimensions in the order of the file. A dimension comes before the dimensions
+            inside it.
+        cells: Every combination of the grids' options. Each cell maps names of grids to keys of
+            options. `({},)` if there is no grid. A grid inside an option of another grid is only in
+            cells with that option. A grid inside an option of a choice is in every cell, because
+            the choice is not sampled yet. A grid with a condition is only in cells for which the
+            condition is true.
         shapes: Every distinct shape that a trial can have.
-        places: Place of every value in the file, such as `space.yaml:4:3`, by the value's dotted path; see `place`.
-        algorithm_reason: Reason for the algorithm that was chosen for `search.algorithm: auto`; "" if the file names the algorithm.
+        places: Place of every value in the file, such as `space.yaml:4:3`, by the value's dotted
+            path; see `place`.
+        algorithm_reason: Reason for the algorithm that was chosen for `search.algorithm: auto`; ""
+            if the file names the algorithm.
         trackers: Trackers that record the sweep.
         runtime_env: Environment of the worker processes.
         trainer_definition: Definition of the trainer, from the trainer's module.
         notes: Messages for the user about the file, such as keys without an effect.
-        variables: Value of each environment variable that the file uses, without secrets. The values are already in the other attributes.
+        variables: Value of each environment variable that the file uses, without secrets. The
+            values are already in the other attributes.
         secrets: Names of the environment variables that the file uses and whose values are secrets.
         missing_secrets: Those of `secrets` that are not set. Trials cannot run without them.
-        functions: Folder of the module with the functions that a Python script passed and that no other module has; None if there are none.
+        functions: Folder of the module with the functions that a Python script passed and that no
+            other module has; None if there are none.
         tables: Tables that a Python script passed in the dict, by their key of the section `data`.
     """
 
@@ -118,8 +126,9 @@ class Space:
     def to_yaml(self) -> str:
         """Return the space as the text of a space file, with the overrides applied, and without comments.
 
-        Tables that a script passed are left out. A function that the script passed and that no module has appears under its generated
-        name, such as `train_89df371f:train`, which only a sweep can import. Otherwise the text works as a space file.
+        Tables that a script passed are left out. A function that the script passed and that no
+        module has appears under its generated name, such as `train_89df371f:train`, which only a
+        sweep can import. Otherwise the text works as a space file.
         """
         from sweeps.space.source import tree_of
         from sweeps.space.yaml_writer import block
@@ -142,7 +151,10 @@ class Space:
 
     @property
     def refit_splits(self) -> tuple[str, ...]:
-        """The splits on whose rows a trial is trained again. Test is one of them only if `bundle` allows this and test is a random part."""
+        """The splits on whose rows a trial is trained again.
+
+        Test is one of them only if `bundle` allows this and test is a random part.
+        """
         test = self.data.test
         is_random = test is not None and test.kind in ("fraction", "group")
         on_test = self.bundle.train_on == "all" and is_random
@@ -155,15 +167,21 @@ class Space:
 
     @property
     def always(self) -> tuple[Dimension, ...]:
-        """Dimensions that are active in every trial. They have no condition, and are not inside an option of another dimension."""
+        """Dimensions that are active in every trial.
+
+        They have no condition, and are not inside an option of another dimension.
+        """
         outer = enclosing_options(self.sections)
         return tuple(d for d in self.dimensions if not d.when and outer[d.name] is None)
 
     def place(self, key: str) -> str:
-        """Return the place of a key as `file:line:column` or `--set ...`. For an absent key, return the place of the nearest key above it.
+        """Return the place of a key as `file:line:column` or `--set ...`.
+
+        For an absent key, return the place of the nearest key above it.
 
         Args:
-            key: Dotted path, such as `data.label`, `scaling.num_workers` or `params.eta`, with or without `space.`.
+            key: Dotted path, such as `data.label`, `scaling.num_workers` or `params.eta`, with or
+                without `space.`.
         """
         for path in (key.removeprefix("space."), key):
             while path:
@@ -176,12 +194,14 @@ class Space:
         """Build one configuration: call `choose` for every active dimension, in the order of the file.
 
         Args:
-            choose: Function that returns a key for a dimension; `Dimension.value` converts this key to the value. A dimension inside an
-                option is active only if that option was chosen. A dimension with a condition is active only if the condition is true.
+            choose: Function that returns a key for a dimension; `Dimension.value` converts this key
+                to the value. A dimension inside an option is active only if that option was chosen.
+                A dimension with a condition is active only if the condition is true.
 
         Returns:
-            A new dict `{"data": dict, "params": dict, "preprocessor": tuple of Step, "scaling": dict}`. Every dimension is replaced by its
-            value. An inactive dimension is left out, or replaced by its `otherwise` if it has one. `data` has the tuned keys only; see
+            A new dict `{"data": dict, "params": dict, "preprocessor": tuple of Step, "scaling":
+            dict}`. Every dimension is replaced by its value. An inactive dimension is left out, or
+            replaced by its `otherwise` if it has one. `data` has the tuned keys only; see
             `variant`.
 
         Raises:
@@ -199,13 +219,17 @@ class Space:
         """Return the data of a trial.
 
         Args:
-            data: The trial's values of the tuned keys of the section `data`, as `fill` returns them.
+            data: The trial's values of the tuned keys of the section `data`, as `fill` returns
+                them.
         """
         return variant_of(self.data, data)
 
     @functools.cached_property
     def variants(self) -> tuple[DataSpec, ...]:
-        """The distinct variants of the data that trials can have, in the order of the file. In these variants, a tuned `rows` is 1."""
+        """The distinct variants of the data that trials can have, in the order of the file.
+
+        In these variants, a tuned `rows` is 1.
+        """
         data = self.sections.get("data")
         if not data:
             return (self.data,)
@@ -249,11 +273,14 @@ def user_references(space: Space) -> list[str]:
 
 
 def command_files(space: Space, roots: Sequence[Path]) -> dict[Path, Path]:
-    """Return the files that the commands of the trainer name, such as scripts. Each file is mapped to the folder in which it was found.
+    """Return the files that the commands of the trainer name, such as scripts.
+
+    Each file is mapped to the folder in which it was found.
 
     Args:
         space: The search space.
-        roots: Folders to look in. A command is looked up in the first folder that has one of its files.
+        roots: Folders to look in. A command is looked up in the first folder that has one of its
+            files.
     """
     found: dict[Path, Path] = {}
     for command in command_options(space.trainer, space.trainer_definition).values():
@@ -263,9 +290,12 @@ def command_files(space: Space, roots: Sequence[Path]) -> dict[Path, Path]:
 
 
 def known_fits(space: Space) -> list[tuple[dict[str, Any], tuple[Step, ...]]]:
-    """Return the preprocessing chains that depend only on constants and grids. They can be fitted before any trial is sampled.
+    """Return the preprocessing chains that depend only on constants and grids.
 
-    The list has distinct pairs: the values of the tuned keys of `data`, and a preprocessing chain to fit on these data.
+    They can be fitted before any trial is sampled.
+
+    The list has distinct pairs: the values of the tuned keys of `data`, and a preprocessing chain
+    to fit on these data.
     """
 
     class Unknown(Exception):

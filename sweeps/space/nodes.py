@@ -32,7 +32,8 @@ class Mark(NamedTuple):
         source: The file as the user named it, or the override as `--set key=value`.
         line: Line, where the first line has number 1; 0 for an override.
         column: Column, where the first column has number 1; 0 for an override.
-        key_path: In a dict of a Python script, the key path, such as `space.params.eta`. Messages show it in place of line and column.
+        key_path: In a dict of a Python script, the key path, such as `space.params.eta`. Messages
+            show it in place of line and column.
     """
 
     source: str
@@ -51,10 +52,12 @@ class Node:
     """A value in a space file or an override, with its place.
 
     Attributes:
-        value: None, bool, int, float or str; a list of nodes; or a dict whose values are nodes and whose keys are plain values.
+        value: None, bool, int, float or str; a list of nodes; or a dict whose values are nodes and
+            whose keys are plain values.
         mark: Place where the value begins.
         keys: Place of each key, if the value is a mapping; else {}.
-        raw: Text of a scalar. If the file has quotes around the scalar, this text has single quotes. "" for lists and mappings.
+        raw: Text of a scalar. If the file has quotes around the scalar, this text has single
+            quotes. "" for lists and mappings.
     """
 
     value: Any
@@ -115,8 +118,8 @@ _OLD_BOOLEANS = {
 def scalar_hint(text: Any, boolean: bool = False) -> str:
     """Return a hint for text that the user probably meant as a number or a boolean.
 
-    The file has such text in quotes, or in a form that only YAML 1.1 reads as a number or a boolean. The hint is appended to an error
-    message. For any other value, the hint is "".
+    The file has such text in quotes, or in a form that only YAML 1.1 reads as a number or a
+    boolean. The hint is appended to an error message. For any other value, the hint is "".
 
     Args:
         text: The value in the space file.
@@ -142,9 +145,10 @@ def scalar_hint(text: Any, boolean: bool = False) -> str:
 def places(root: Node) -> dict[str, str]:
     """Return the place of every value of a file as `file:line:column`, by the value's dotted path, such as `search.initial_points.0`.
 
-    Paths leave out `space.`, as the names of dimensions do: the path of `space.params.lr` is `params.lr`. Only the sections themselves,
-    such as `params`, are also listed with the prefix, as `space.params`. A mapping under a key has the place of the key. Any other value
-    has the place where the value begins. The path "" stands for the beginning of the file.
+    Paths leave out `space.`, as the names of dimensions do: the path of `space.params.lr` is
+    `params.lr`. Only the sections themselves, such as `params`, are also listed with the prefix, as
+    `space.params`. A mapping under a key has the place of the key. Any other value has the place
+    where the value begins. The path "" stands for the beginning of the file.
     """
     by_path = {"": str(root.mark._replace(line=1, column=1))}
 

@@ -21,7 +21,10 @@ def goal_notes(objectives: Sequence[Objective]) -> tuple[str, ...]:
         if usual is not None and usual != objective.goal:
             key = f"objective.{i}.goal" if len(objectives) > 1 else "objective.goal"
             better = "lower" if usual == "minimize" else "higher"
-            text = f"a {better} `{objective.metric}` is usually better, but the goal is `{objective.goal}`"
+            text = (
+                f"a {better} `{objective.metric}` is usually better, but the goal is "
+                f"`{objective.goal}`"
+            )
             notes.append(f"{key}: {text}; write `goal: {usual}`")
     return tuple(notes)
 
@@ -45,13 +48,16 @@ def brace_notes(sections: Mapping[str, Template], names: Iterable[str]) -> Itera
         named = re.findall(r"\{(?:[\w.]*\.)?(\w+)\}|\bparams\.(\w+)", str(value))
         if tuned & {name for pair in named for name in pair}:
             yield (
-                f"space.{path}: the loop gets the text {value}, because sweeps computes no values; compute the value in the loop, from "
+                f"space.{path}: the loop gets the text {value}, because sweeps computes no "
+                "values; compute the value in the loop, from "
                 "the values of the other parameters"
             )
 
 
 def list_notes(params: Template) -> tuple[str, ...]:
-    """Return a note for each parameter that is a list of several numbers or texts. Use this only for a space without a dimension.
+    """Return a note for each parameter that is a list of several numbers or texts.
+
+    Use this only for a space without a dimension.
 
     A text such as "32,64,128" is a list too: Hydra tries each part.
 
@@ -65,7 +71,8 @@ def list_notes(params: Template) -> tuple[str, ...]:
         if isinstance(value, (list, tuple)):
             lists[name] = value
     return tuple(
-        f"space.params.{name}: this list is one value, and nothing is tuned; to try each element, write `{{choice: {json.dumps(value)}}}`"
+        f"space.params.{name}: this list is one value, and nothing is tuned; to try each element, "
+        f"write `{{choice: {json.dumps(value)}}}`"
         for name, value in lists.items()
         if len(value) > 1 and all(isinstance(each, (int, float, str)) for each in value)
     )

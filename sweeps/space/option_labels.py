@@ -15,9 +15,12 @@ LIMIT = 60
 
 
 def canonical(template: Template) -> Any:
-    """Return a hashable value with which two templates can be compared. Only equal templates have the same value.
+    """Return a hashable value with which two templates can be compared.
 
-    1 and 1.0 are equal templates, but `true` and 1 are not. The names of dimensions are not compared.
+    Only equal templates have the same value.
+
+    1 and 1.0 are equal templates, but `true` and 1 are not. The names of dimensions are not
+    compared.
     """
     if isinstance(template, Dimension):
         numbers = (template.lower, template.upper, template.q, template.mean, template.sd)
@@ -49,10 +52,10 @@ def canonical(template: Template) -> Any:
 def option_keys(values: list[Template]) -> list[Key]:
     """Return a unique key for each option.
 
-    - The key of a scalar is the scalar itself. Infinities and NaN become text. A scalar that Python considers equal to an earlier option,
-      such as `1` after `true`, becomes text too.
-    - The key of a chain is the names of its steps, joined by `+`. If several chains have the same step names, their keys also show the
-      arguments that differ.
+    - The key of a scalar is the scalar itself. Infinities and NaN become text. A scalar that Python
+      considers equal to an earlier option, such as `1` after `true`, becomes text too.
+    - The key of a chain is the names of its steps, joined by `+`. If several chains have the same
+      step names, their keys also show the arguments that differ.
     - The key of a list or a mapping is its YAML text, shortened.
     """
     chains = [_chain_key(value) if isinstance(value, Chain) else None for value in values]
@@ -78,7 +81,9 @@ def option_keys(values: list[Template]) -> list[Key]:
 
 
 def _numbered(keys: list[Key]) -> list[Key]:
-    """Make keys unique. The first of several equal keys stays; each later one becomes text, such as `"1"` for 1.
+    """Make keys unique.
+
+    The first of several equal keys stays; each later one becomes text, such as `"1"` for 1.
 
     If another option already has this text as its key, a number such as `#2` is added to the text.
     """
@@ -105,7 +110,8 @@ def _chain_key(chain: Chain, same_names: list[Chain] | None = None) -> str:
 
     Args:
         chain: The chain.
-        same_names: All chains with the same step names. An argument is shown if it differs among these chains. None to show no arguments.
+        same_names: All chains with the same step names. An argument is shown if it differs among
+            these chains. None to show no arguments.
     """
     parts = []
     for i, item in enumerate(chain.items):
@@ -129,7 +135,10 @@ def _chain_key(chain: Chain, same_names: list[Chain] | None = None) -> str:
 
 
 def say(value: Template) -> str:
-    """Return a template as YAML text on one line. A dimension is shown as its kind, such as `uniform`."""
+    """Return a template as YAML text on one line.
+
+    A dimension is shown as its kind, such as `uniform`.
+    """
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float) and not math.isfinite(value):

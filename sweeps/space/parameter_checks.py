@@ -44,8 +44,8 @@ def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
     Args:
         fragment: JSON Schema of the parameter, or of another key of the space file.
         node: The value in the space file.
-        tunable: True if the parameter may have a domain. If the value is a list, the message then suggests a `choice`
-            of the items of the list.
+        tunable: True if the parameter may have a domain. If the value is a list, the message then
+            suggests a `choice` of the items of the list.
     """
     types, hint = types_of(fragment), ""
     if tunable and node.is_list:
@@ -58,7 +58,10 @@ def mismatch(fragment: Fragment, node: Node, tunable: bool = True) -> str:
 
 
 def to_try_each(node: Node) -> str:
-    """Return a hint to write a list as a `choice`. Return "" if the node is not a list, or is an empty list."""
+    """Return a hint to write a list as a `choice`.
+
+    Return "" if the node is not a list, or is an empty list.
+    """
     return (
         f"; to try each value, write {{choice: {node.show()}}}"
         if node.is_list and node.value
@@ -67,7 +70,10 @@ def to_try_each(node: Node) -> str:
 
 
 def _domain_of(node: Node) -> str | None:
-    """Return the kind of domain that a node is, such as "uniform". Return None if the node is a constant."""
+    """Return the kind of domain that a node is, such as "uniform".
+
+    Return None if the node is a constant.
+    """
     names = [key for key in node.value if key != "when"] if node.is_map else []
     return names[0] if len(names) == 1 and names[0] in DOMAINS else None
 
@@ -75,7 +81,8 @@ def _domain_of(node: Node) -> str | None:
 def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
     """Check that a parameter may have every value of a domain of numbers.
 
-    Return the broken rule, such as "must be at least 0". Return None if the parameter may have every value of the domain.
+    Return the broken rule, such as "must be at least 0". Return None if the parameter may have
+    every value of the domain.
     """
     names = types_of(fragment)
     rule = f"must be {rule_of(fragment)}"
@@ -87,7 +94,10 @@ def _domain_problem(fragment: Fragment, dim: Dimension) -> str | None:
         return rule
     steps = dim.q is not None and float(dim.q).is_integer() and float(dim.lower or 0).is_integer()
     if names and "number" not in names and not (dim.is_integer or steps):
-        return f"{rule}, but `{dim.kind}` also gives fractions; use {_INTEGERS.get(dim.kind, 'randint')}"
+        return (
+            f"{rule}, but `{dim.kind}` also gives fractions; use "
+            f"{_INTEGERS.get(dim.kind, 'randint')}"
+        )
     if dim.lower is None or dim.highest is None:  # a normal distribution has no bounds
         return None
     ends = [dim.lower, dim.highest]

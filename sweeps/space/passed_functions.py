@@ -1,8 +1,9 @@
 """Store the functions and classes that a Python script passes to `sweeps.run`, so that `resume` and `rerun` work without the script.
 
-A function of a module is named as `module:attr`, as in a space file. A function of the script itself, of a notebook, or inside another
-function has no such name. cloudpickle stores it by value in a generated module. The workers, `resume` and a bundle import this module like
-any other. Its name contains a hash of the functions, so that two of these modules never have the same name.
+A function of a module is named as `module:attr`, as in a space file. A function of the script
+itself, of a notebook, or inside another function has no such name. cloudpickle stores it by value
+in a generated module. The workers, `resume` and a bundle import this module like any other. Its
+name contains a hash of the functions, so that two of these modules never have the same name.
 """
 
 from __future__ import annotations
@@ -101,7 +102,9 @@ def _attribute(module: str, name: str) -> Any:
 
 
 def write_module(functions: Mapping[str, Any], place: str, folder: Path) -> str:
-    """Write functions and classes, and the values that they use, to a module in a folder. Return the module's name.
+    """Write functions and classes, and the values that they use, to a module in a folder.
+
+    Return the module's name.
 
     Args:
         functions: The functions and classes, by the name that each has in the module.
@@ -109,7 +112,8 @@ def write_module(functions: Mapping[str, Any], place: str, folder: Path) -> str:
         folder: The folder.
 
     Raises:
-        InputError: The functions use a value that cannot be pickled, or their size is over `MOST_BYTES`.
+        InputError: The functions use a value that cannot be pickled, or their size is over
+            `MOST_BYTES`.
     """
     pickled, recorder, functions = _pickle(functions, place)
     first = next(iter(functions))
@@ -158,8 +162,8 @@ def _pickle(functions: Mapping[str, Any], place: str) -> tuple[bytes, Any, dict[
     """Pickle functions by value.
 
     Returns:
-        The pickle of a tuple; the pickler, see `_recorder`; and the members of the tuple by name. These are the functions, followed by the
-        classes that they use and that no module has.
+        The pickle of a tuple; the pickler, see `_recorder`; and the members of the tuple by name.
+        These are the functions, followed by the classes that they use and that no module has.
     """
     everything, before = dict(functions), 0
     while len(everything) > before:  # The last pickle has the classes as members.
@@ -183,10 +187,14 @@ def _pickle(functions: Mapping[str, Any], place: str) -> tuple[bytes, Any, dict[
     pickled = recorder.file.getvalue()
     recorder.modules |= _named_modules(pickled)
     if len(pickled) > MOST_BYTES:
-        size = f"the function and the values that it uses have {len(pickled) / 2**20:.0f} MB, but at most {MOST_BYTES >> 20} MB are allowed"
+        size = (
+            f"the function and the values that it uses have {len(pickled) / 2**20:.0f} MB, but at "
+            f"most {MOST_BYTES >> 20} MB are allowed"
+        )
         raise InputError(
             place,
-            f"{size}{_largest_value(functions)}; pass tables with `data`, or read them inside the function",
+            f"{size}{_largest_value(functions)}; pass tables with `data`, or read them inside the "
+            "function",
         )
     return pickled, recorder, everything
 
@@ -194,8 +202,8 @@ def _pickle(functions: Mapping[str, Any], place: str) -> tuple[bytes, Any, dict[
 def _recorder() -> Any:
     """Return a pickler of cloudpickle that records what it pickles.
 
-    `modules` are the modules that the functions use as objects. `later` are those that the functions import when they run. `by_value` are
-    the classes that are pickled by value.
+    `modules` are the modules that the functions use as objects. `later` are those that the
+    functions import when they run. `by_value` are the classes that are pickled by value.
     """
     import cloudpickle
 
@@ -294,7 +302,10 @@ def _largest_value(functions: Mapping[str, Any]) -> str:
 
 @functools.cache
 def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """Return the folder from which this process and its workers import generated modules. It is removed when this process ends."""
+    """Return the folder from which this process and its workers import generated modules.
+
+    It is removed when this process ends.
+    """
     return tempfile.TemporaryDirectory(prefix="sweeps-functions-")
 
 

@@ -1,10 +1,10 @@
 """Turn a search space that a Python script passes, as a dict, into the text of a space file.
 
-From the text on, such a space is treated like a file: one parser, one validation, one record in the sweep's folder. Only the places in
-messages differ: they are key paths, such as `space.params.eta`.
+From the text on, such a space is treated like a file: one parser, one validation, one record in the
+sweep's folder. Only the places in messages differ: they are key paths, such as `space.params.eta`.
 
-The dict may have three kinds of values that a file cannot have: functions and classes where a file has `module:attr`, tables for
-`data.train`, `data.valid` and `data.test`, and values of NumPy.
+The dict may have three kinds of values that a file cannot have: functions and classes where a file
+has `module:attr`, tables for `data.train`, `data.valid` and `data.test`, and values of NumPy.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ class PassedSpace:
     """A search space that a Python script passed.
 
     Attributes:
-        path: Path of the script, which takes the place of the space file: relative paths refer to its folder, and the sweep has its name.
-            In a notebook, a file in the working directory that does not exist.
+        path: Path of the script, which takes the place of the space file: relative paths refer to
+            its folder, and the sweep has its name. In a notebook, a file in the working directory
+            that does not exist.
         text: The space as the text of a space file.
         root: The parsed text. The places of its nodes are key paths.
         tables: The tables that the dict contains, by their key of the section `data`.
-        functions: Folder of the generated module with the functions that no module has; None if there are none.
+        functions: Folder of the generated module with the functions that no module has; None if
+            there are none.
         notes: Messages for the user.
     """
 
@@ -61,7 +63,8 @@ def read_passed(space: Mapping[str, Any]) -> PassedSpace:
         space: The dict, with the keys of a space file.
 
     Raises:
-        InputError: A value has no form in YAML, or a function cannot be stored. The error has all these problems.
+        InputError: A value has no form in YAML, or a function cannot be stored. The error has all
+            these problems.
     """
     path = script_path()
     converter = _Converter((path.parent, Path.cwd()))
@@ -69,7 +72,8 @@ def read_passed(space: Mapping[str, Any]) -> PassedSpace:
     if len(text.encode()) > MAX_BYTES:
         raise InputError(
             PLACE,
-            f"has more than {MAX_BYTES:,} bytes as YAML; pass tables with `data`, and long values in a file",
+            f"has more than {MAX_BYTES:,} bytes as YAML; pass tables with `data`, and long values "
+            "in a file",
         )
     return PassedSpace(
         path, text, parse_passed(text), converter.tables, converter.folder, converter.notes
@@ -155,7 +159,11 @@ class _Converter:
             names = ", ".join(f"`{name}`" for name in self._stored)
             verb = "is" if len(self._stored) == 1 else "are"
             self.notes = (
-                f"{self._first}: {names} {verb} stored in the sweep's folder; `sweeps resume` and `rerun` use this copy, even if you change your code later",
+                (
+                    f"{self._first}: {names} {verb} stored in the sweep's folder; `sweeps resume` "
+                    "and "
+                    "`rerun` use this copy, even if you change your code later"
+                ),
             )
         return text
 
@@ -220,7 +228,8 @@ def _too_large(value: Any) -> str:
     if len(text) <= MAX_BYTES and (isinstance(plain, str) or text.count(", ") < MAX_NODES):
         return ""
     return (
-        f"has about {len(text) / 1e6:.1f} MB, which is too large for a space; pass tables with `data`, and read other large values in "
+        f"has about {len(text) / 1e6:.1f} MB, which is too large for a space; pass tables with "
+        "`data`, and read other large values in "
         "the loop"
     )
 
@@ -246,8 +255,14 @@ def _wrong(value: Any) -> str:
     """Return the message about a value that YAML does not have."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     if kind.startswith(("ray.tune.", "optuna.distributions.")):
-        return f"is a domain of another tool ({kind}); write a domain of sweeps, such as sweeps.loguniform(1e-4, 1)"
-    rule = "must be a number, a text, a list, a dict, a domain such as sweeps.loguniform(1e-4, 1), a function or a class"
+        return (
+            f"is a domain of another tool ({kind}); write a domain of sweeps, such as "
+            "sweeps.loguniform(1e-4, 1)"
+        )
+    rule = (
+        "must be a number, a text, a list, a dict, a domain such as sweeps.loguniform(1e-4, 1), a "
+        "function or a class"
+    )
     fix = (
         "; write it as a list"
         if isinstance(value, (set, frozenset))

@@ -1,4 +1,7 @@
-"""The tables that a Python script passed to `sweeps.run`, as overrides of the space file. `sweeps.data.passed_tables` writes them."""
+"""The tables that a Python script passed to `sweeps.run`, as overrides of the space file.
+
+`sweeps.data.passed_tables` writes them.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ class Problems:
 
         Args:
             mark: Place in the file.
-            key: Dotted key of the value with the problem. "" for a problem of the whole file or of an override.
+            key: Dotted key of the value with the problem. "" for a problem of the whole file or of
+                an override.
             text: The message: the value, the rule, and the next thing to try.
         """
         place, key = place_and_key(mark.key_path, key) if mark.key_path else (str(mark), key)
@@ -59,7 +60,8 @@ def place_and_key(key_path: str, key: str) -> tuple[str, str]:
     """Return the place of a problem in a dict of a Python script, and the key that its message must still name; "" if the place names it.
 
     Args:
-        key_path: Key path of the value with the problem. If this value is missing, the key path of the section.
+        key_path: Key path of the value with the problem. If this value is missing, the key path of
+            the section.
         key: Key of the value, for messages about a space file.
 
     >>> place_and_key("space.params.eta.uniform", "params.eta"), place_and_key("objective", "objective.metric")
@@ -98,8 +100,8 @@ class SpaceFile:
         """Add a problem.
 
         Args:
-            path: A section, or the dotted path of a value in a section. If the file does not have this value, the message shows the place
-                of the section's key.
+            path: A section, or the dotted path of a value in a section. If the file does not have
+                this value, the message shows the place of the section's key.
             text: The message: the value, the rule, and the next thing to try.
         """
         section, *parts = path.split(".")
@@ -119,7 +121,10 @@ class SpaceFile:
 
 @functools.cache
 def adapter(model: type) -> TypeAdapter[Any]:
-    """Return pydantic's validator of a dataclass. The validator refuses a key for which the dataclass has no field."""
+    """Return pydantic's validator of a dataclass.
+
+    The validator refuses a key for which the dataclass has no field.
+    """
     # The configuration is the same for every section, so the models do not repeat it.
     model.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
     return TypeAdapter(model)
@@ -127,7 +132,10 @@ def adapter(model: type) -> TypeAdapter[Any]:
 
 @functools.cache
 def fragments(model: type) -> Mapping[str, Fragment]:
-    """Return the JSON Schema of each field of a dataclass, by name. The type null is left out, because null stands for an absent key."""
+    """Return the JSON Schema of each field of a dataclass, by name.
+
+    The type null is left out, because null stands for an absent key.
+    """
     by_name: dict[str, Fragment] = {}
     for name, fragment in adapter(model).json_schema().get("properties", {}).items():
         forms = [form for form in fragment.pop("anyOf", ()) if form != {"type": "null"}]
@@ -150,11 +158,14 @@ def key_names(model: Any) -> tuple[str, ...]:
 
 
 def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -> T | None:
-    """Validate a section, and return an instance of its dataclass. Return None if the section has a problem.
+    """Validate a section, and return an instance of its dataclass.
+
+    Return None if the section has a problem.
 
     Args:
         model: The dataclass of the section.
-        node: The section. A null section is treated as an empty mapping, and a known key with the value null is treated as absent.
+        node: The section. A null section is treated as an empty mapping, and a known key with the
+            value null is treated as absent.
         path: Dotted key of the section.
         at: Place of the section's key. Problems with missing keys get this place.
         problems: Collects the problems.
@@ -187,7 +198,8 @@ def check(model: type[T], node: Node, path: str, at: Mark, problems: Problems) -
             if error["type"] == "missing":
                 needed = (
                     REQUIRED.get((model, key))
-                    or f"set {key} to {fragments(cast(Any, model))[key].get('description', 'a value')}"
+                    or f"set {key} to "
+                    f"{fragments(cast(Any, model))[key].get('description', 'a value')}"
                 )
                 problems.add(at, f"{path}.{key}", f"is required; {needed}")
             elif not any(place[0] == key for place in tuned):  # a domain has its own problem
@@ -218,8 +230,9 @@ def wrong_name(place: str, node: Node, valid: Iterable[str]) -> str:
     """Return the message about a word that is not one of the valid words.
 
     Args:
-        place: Dotted key of the word, such as `objective.goal`. If `synonyms.SUGGESTIONS` has an entry for this key, and the user wrote
-            the name that another tool uses, the message suggests the name that sweeps uses.
+        place: Dotted key of the word, such as `objective.goal`. If `synonyms.SUGGESTIONS` has an
+            entry for this key, and the user wrote the name that another tool uses, the message
+            suggests the name that sweeps uses.
         node: The word in the space file.
         valid: The valid words.
     """
@@ -237,7 +250,8 @@ def report_domains(node: Node, path: str, problems: Problems) -> set[tuple[Any, 
         problems: Collects the problems.
 
     Returns:
-        The paths of the domains, relative to the node. The path `()` means that the node itself is a domain.
+        The paths of the domains, relative to the node. The path `()` means that the node itself is
+        a domain.
     """
     paths: set[tuple[Any, ...]] = set()
 

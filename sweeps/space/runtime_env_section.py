@@ -42,13 +42,17 @@ def read_runtime_env(file: SpaceFile, folder: Path) -> RuntimeEnv:
 
 
 def _absolute(file: SpaceFile, key: str, path: str, folder: Path) -> str:
-    """Return a path as an absolute path; add a problem if it does not exist. URIs are returned unchanged."""
+    """Return a path as an absolute path; add a problem if it does not exist.
+
+    URIs are returned unchanged.
+    """
     if "://" in path:
         return path
     found = folder / Path(path).expanduser()
     if not (found.is_dir() or (found.suffix in (".whl", ".zip") and found.is_file())):
         file.wrong(
             key,
-            f"there is no folder {path} in {folder}; give a folder, a wheel, or a URI such as s3://bucket/code.zip",
+            f"there is no folder {path} in {folder}; give a folder, a wheel, or a URI such as "
+            "s3://bucket/code.zip",
         )
     return str(found.resolve())

@@ -37,13 +37,16 @@ def roots_of(space: Space) -> tuple[Path, ...]:
 def save_space(
     folder: Path, space: Space, began: float, **more: str | int | list[str] | None
 ) -> None:
-    """Save the space file, its original place and the overrides in the sweep's folder. The sweep can be resumed from this folder alone.
+    """Save the space file, its original place and the overrides in the sweep's folder.
+
+    The sweep can be resumed from this folder alone.
 
     Args:
         folder: The sweep's folder.
         space: The sweep's space.
         began: Time of the sweep's start, in seconds since the epoch.
-        more: Further keys for `origin.json` that a resume needs, with their values. No value may contain a password.
+        more: Further keys for `origin.json` that a resume needs, with their values. No value may
+            contain a password.
     """
     write_text(SweepFolder(folder).space, space.text)
     if space.functions is not None:
@@ -106,14 +109,16 @@ def saved_space(folder: Path) -> tuple[Space, tuple[Path, ...]]:
 def runnable_space(folder: Path, trust: bool = False) -> tuple[Space, tuple[Path, ...]]:
     """Load the space file that is saved in a sweep's folder, as `saved_space` does, with the functions that a script passed.
 
-    Call this function before the user's code runs. The functions are checked, and copied to a folder from which they can be imported.
+    Call this function before the user's code runs. The functions are checked, and copied to a
+    folder from which they can be imported.
 
     Args:
         folder: The sweep's folder.
         trust: True to accept functions that this user's key has not signed.
 
     Raises:
-        InputError: See `saved_space`; or Python has another version than the Python that stored the functions.
+        InputError: See `saved_space`; or Python has another version than the Python that stored the
+            functions.
         UntrustedFile: The functions are not signed with this user's key.
     """
     space, roots = saved_space(folder)
@@ -125,7 +130,9 @@ def runnable_space(folder: Path, trust: bool = False) -> tuple[Space, tuple[Path
 
 
 def recorded_space(folder: Path) -> Space:
-    """Load the space file that is saved in a sweep's folder. This function runs no user code, and does not change `sys.path`.
+    """Load the space file that is saved in a sweep's folder.
+
+    This function runs no user code, and does not change `sys.path`.
 
     The user's modules may be missing, for example on another machine.
 
@@ -138,12 +145,14 @@ def recorded_space(folder: Path) -> Space:
 
 
 def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
-    """Load the space file that is saved in a sweep's folder, and apply `overrides`. Relative paths in the file refer to the folder `base`.
+    """Load the space file that is saved in a sweep's folder, and apply `overrides`.
+
+    Relative paths in the file refer to the folder `base`.
 
     The functions that a script passed stay in the sweep's folder. They are only looked at.
 
-    The space gets its name from `origin.json`. Without the key `name`, a space is named after its file, and the saved copy has another file
-    name than the original.
+    The space gets its name from `origin.json`. Without the key `name`, a space is named after its
+    file, and the saved copy has another file name than the original.
     """
     origin, tables = read_origin(folder), table_overrides(SweepFolder(folder).tables)
     algorithm = origin["algorithm"]
@@ -156,7 +165,8 @@ def _loaded(folder: Path, overrides: tuple[str, ...], base: Path) -> Space:
     return replace(space, name=origin["name"], overrides=overrides)
 
 
-# How a user's code saves a checkpoint, and the page that explains it, by the name of the trainer. The name of a user's own loop is None.
+# How a user's code saves a checkpoint, and the page that explains it, by the name of the trainer.
+# The name of a user's own loop is None.
 _SAVE = {
     None: ("`ray.train.report(metrics, checkpoint=...)` in the loop", "own-loop.md"),
     "command": ("`sweeps.report(metrics, checkpoint=FOLDER)` in the script", "command.md"),
@@ -165,7 +175,10 @@ _SAVE = {
 
 
 def how_to_get_a_bundle(trainer: TrainerSpec) -> str | None:
-    """Return what the user's code needs for a bundle: a checkpoint and `load`. Return None if a built-in trainer saves the checkpoints."""
+    """Return what the user's code needs for a bundle: a checkpoint and `load`.
+
+    Return None if a built-in trainer saves the checkpoints.
+    """
     if trainer.name not in _SAVE:
         return None
     save, page = _SAVE[trainer.name]
@@ -174,7 +187,9 @@ def how_to_get_a_bundle(trainer: TrainerSpec) -> str | None:
 
 
 def bundle_of(folder: Path) -> Path:
-    """Return the folder of the bundle that a sweep wrote for its winner. This function runs no user code.
+    """Return the folder of the bundle that a sweep wrote for its winner.
+
+    This function runs no user code.
 
     Args:
         folder: The sweep's folder.
@@ -196,18 +211,30 @@ def bundle_of(folder: Path) -> Path:
     with contextlib.suppress(InputError):  # the user's modules may be missing
         trainer = _loaded(folder, tuple(origin["overrides"]), Path(origin["base"])).trainer
     if is_driven(folder):
-        why = "the sweep is running, and writes its bundle when it ends; wait until then, or stop the sweep with Ctrl-C"
+        why = (
+            "the sweep is running, and writes its bundle when it ends; wait until then, or stop "
+            "the sweep with Ctrl-C"
+        )
     elif trainer is not None and trainer.load is None:
-        why = f"the sweep has no bundle, because its trainer has no `load`; {how_to_get_a_bundle(trainer)}"
+        why = (
+            "the sweep has no bundle, because its trainer has no `load`; "
+            f"{how_to_get_a_bundle(trainer)}"
+        )
     elif exported:
         why = (
             f"the sweep has no bundle; name one of its exports, such as {shell_quoted(exported[0])}"
         )
     elif result.get("front"):
-        why = f"the sweep has several objectives and no single winner; choose a trial with `{export} --trial ID`"
+        why = (
+            "the sweep has several objectives and no single winner; choose a trial with "
+            f"`{export} --trial ID`"
+        )
     elif result and not result.get("best") and result.get("reason") != "interrupted":
         show = f"{shell_command('sweeps')} show {shell_quoted(folder)}"
-        why = f"the sweep failed and has no winner; `{show}` says why, and `{export} --trial ID` exports a trial that saved a checkpoint"
+        why = (
+            f"the sweep failed and has no winner; `{show}` says why, and `{export} --trial ID` "
+            "exports a trial that saved a checkpoint"
+        )
     else:
         how = (
             "ended without a bundle"
@@ -229,7 +256,8 @@ def resumed_space(
 
     Args:
         folder: The sweep's folder.
-        file: The current space file, which may differ from the saved file only in its limits. None to use the saved file.
+        file: The current space file, which may differ from the saved file only in its limits. None
+            to use the saved file.
         overrides: Overrides of `limits`, such as `limits.timeout=2h`.
         add_trials: Number to add to `limits.max_trials`.
         trust: See `runnable_space`.
@@ -238,7 +266,8 @@ def resumed_space(
         The space, and the folders of the user's modules.
 
     Raises:
-        InputError: An override or the file changes something other than a limit, or the number of trials of a population changes.
+        InputError: An override or the file changes something other than a limit, or the number of
+            trials of a population changes.
     """
     space, roots = runnable_space(folder, trust)
     if wrong := [o for o in overrides if o.partition("=")[0].strip().split(".")[0] != "limits"]:
@@ -251,13 +280,15 @@ def resumed_space(
         current = load(
             file, applied, space.data.base, space.search.algorithm, space.variables, space.functions
         )
-        # if neither file has the key `name`, the names come from the file names, so different names are allowed
+        # if neither file has the key `name`, the names come from the file names, so different names
+        # are allowed
         renamed = current.name != space.name and (
             "name" in current.places or "name" in space.places
         )
         if renamed or not _differ_only_in_limits(space, current):
             text = (
-                "a resumed sweep can change only the section `limits`, but this file and the file that the sweep began with "
+                "a resumed sweep can change only the section `limits`, but this file and the file "
+                "that the sweep began with "
                 "also differ elsewhere:"
             )
             text = f"{text}\n{_diff(space.text, file)}"
@@ -265,7 +296,8 @@ def resumed_space(
         given = {name: value for name, value in vars(current.limits).items() if value is not None}
         more = (f"limits={json.dumps(given)}",)
     fixed = (
-        f"the population of {space.scheduler.name} cannot change after the sweep has begun; this population has "
+        f"the population of {space.scheduler.name} cannot change after the sweep has begun; this "
+        "population has "
         f"{space.scheduler.population} members"
     )
     if add_trials and space.scheduler.population is not None:
@@ -284,7 +316,8 @@ def resumed_space(
 def _differ_only_in_limits(space: Space, other: Space) -> bool:
     """Return True if two spaces are equal apart from their limits.
 
-    Text, path, overrides and name may differ. The option `population` of PBT may differ too, because it follows from the limits.
+    Text, path, overrides and name may differ. The option `population` of PBT may differ too,
+    because it follows from the limits.
     """
     shared = {
         name: getattr(space, name) for name in ("text", "path", "overrides", "limits", "name")

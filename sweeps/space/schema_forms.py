@@ -45,8 +45,9 @@ def ref(name: str, **rules: Any) -> Schema:
 def section(model: type, **rules: Any) -> Schema:
     """Return the schema of a dataclass: of a section, of the options of a plug-in, or of a form of a split.
 
-    Descriptions come from the section `Attributes` of the dataclass's docstring, or from the fields. Examples come from the fields. A key
-    that may be absent may also be null, which stands for its default.
+    Descriptions come from the section `Attributes` of the dataclass's docstring, or from the
+    fields. Examples come from the fields. A key that may be absent may also be null, which stands
+    for its default.
     """
     descriptions = docstrings.section(model.__doc__, "Attributes")
     required = [
@@ -101,7 +102,8 @@ def option(fragment: Fragment) -> Schema:
 def parameter(fragment: Fragment, required: bool = False) -> Schema:
     """Return the schema of a parameter: a constant that `fragment` allows, null, or a domain.
 
-    A parameter without a default of its own has the default null: the trainer or the step then chooses a value.
+    A parameter without a default of its own has the default null: the trainer or the step then
+    chooses a value.
     """
     shown = _annotations(fragment, tunable=True)
     if required:
@@ -122,7 +124,10 @@ def _annotations(fragment: Fragment, tunable: bool = False) -> Schema:
 
 
 def _examples(fragment: Fragment, tunable: bool = False) -> Schema:
-    """Return the examples of a fragment. Where the fragment has none, an enum or a boolean gives an example."""
+    """Return the examples of a fragment.
+
+    Where the fragment has none, an enum or a boolean gives an example.
+    """
     examples = list(fragment.get("examples", ()))
     options = (
         [True, False] if types_of(fragment) == ("boolean",) else list(fragment.get("enum", ()))

@@ -1,6 +1,7 @@
 """Parse the sections that configure the search.
 
-These are `objective`, `constraints`, `search`, `scheduler`, `repeats`, `limits`, `checkpoints` and `bundle`.
+These are `objective`, `constraints`, `search`, `scheduler`, `repeats`, `limits`, `checkpoints` and
+`bundle`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ SEARCH_SECTIONS = (
 
 
 class SearchSections:
-    """Parser of the sections that configure the search. The constructor parses all of these sections.
+    """Parser of the sections that configure the search.
+
+    The constructor parses all of these sections.
 
     If a section has a problem, its attribute is None, or () in the case of `objectives`.
 
@@ -89,12 +92,18 @@ class SearchSections:
 
     @property
     def parsed(self) -> dict[str, Any]:
-        """The parsed sections as keyword arguments of `Space`. The keys are the names of this object's attributes."""
+        """The parsed sections as keyword arguments of `Space`.
+
+        The keys are the names of this object's attributes.
+        """
         names = ("objectives", *SEARCH_SECTIONS[1:])
         return {name: getattr(self, name) for name in names}
 
     def _check(self, model: type[T], section: str) -> T | None:
-        """Validate a section, and return it as an instance of its dataclass. Return None if it has a problem."""
+        """Validate a section, and return it as an instance of its dataclass.
+
+        Return None if it has a problem.
+        """
         return check(model, self.file.node(section), section, self.file.at(section), self.problems)
 
     def _read_objectives(self) -> tuple[Objective, ...]:
@@ -130,7 +139,10 @@ class SearchSections:
         if node.value is None or report_domains(node, "constraints", self.problems):
             return ()
         if not node.is_map:
-            text = f'must be a mapping of metrics to comparisons, such as {{latency_ms: "<= 5"}}, got {node.show()}'
+            text = (
+                f'must be a mapping of metrics to comparisons, such as {{latency_ms: "<= 5"}}, '
+                f"got {node.show()}"
+            )
             self.problems.add(node.mark, "constraints", text)
             return ()
         constraints = []
@@ -147,7 +159,10 @@ class SearchSections:
                 or not isinstance(bound, (int, float))
                 or bound != bound
             ):
-                text = f'must be a comparison ({", ".join(COMPARISONS)}) with a number, such as "<= 5", got {child.show()}'
+                text = (
+                    f'must be a comparison ({", ".join(COMPARISONS)}) with a number, such as "<= '
+                    f'5", got {child.show()}'
+                )
                 self.problems.add(child.mark, f"constraints.{metric}", text)
             else:
                 constraints.append(Constraint(metric, match[1], float(bound)))
@@ -163,7 +178,10 @@ class SearchSections:
     # ---- the sampler
 
     def _read_search(self) -> Search | None:
-        """Parse the algorithm and its options. `InitialPointsParser` parses `initial_points`, once the dimensions are known."""
+        """Parse the algorithm and its options.
+
+        `InitialPointsParser` parses `initial_points`, once the dimensions are known.
+        """
         search = self._check(Search, "search")
         if search is None or not self._check_algorithm(search.algorithm):
             return None
@@ -177,7 +195,9 @@ class SearchSections:
         return search
 
     def _check_algorithm(self, algorithm: str) -> bool:
-        """Return True if an algorithm is built in or a reference `module:attr` to existing code. Otherwise, add a problem.
+        """Return True if an algorithm is built in or a reference `module:attr` to existing code.
+
+        Otherwise, add a problem.
 
         The code is not imported here, so `sweeps run` checks later that it is a sampler.
         """
@@ -304,7 +324,11 @@ class SearchSections:
         return SchedulerSpec(name.value, {key: getattr(scheduler, key) for key in own})
 
     def _own_scheduler(self, name: Node, given: Mapping[str, Node]) -> SchedulerSpec | None:
-        """Return a user's scheduler. Its options are not checked here, because parsing runs no user code; `sweeps run` checks them."""
+        """Return a user's scheduler.
+
+        Its options are not checked here, because parsing runs no user code; `sweeps run` checks
+        them.
+        """
         if (problem := registry.problem("scheduler", name.value, self.roots)) is not None:
             self.problems.add(name.mark, "scheduler.name", problem)
             return None
@@ -315,8 +339,9 @@ class SearchSections:
     ) -> None:
         """Add problems for keys in the section `scheduler` that belong to another built-in scheduler than the named one.
 
-        If a `--set` override gives the scheduler's name, but the space file gives these keys, one problem covers all of them. Its message
-        tells the user to replace the whole section. Otherwise each key has its own problem.
+        If a `--set` override gives the scheduler's name, but the space file gives these keys, one
+        problem covers all of them. Its message tells the user to replace the whole section.
+        Otherwise each key has its own problem.
 
         Args:
             node: The section.
@@ -333,7 +358,10 @@ class SearchSections:
             rest = "".join(
                 f", {key}: {child.show()}" for key, child in given.items() if key not in others
             )
-            text = f"the scheduler {name.value} has no key {', '.join(others)}; replace the whole section: "
+            text = (
+                f"the scheduler {name.value} has no key {', '.join(others)}; replace the whole "
+                "section: "
+            )
             self.problems.add(
                 name.mark, "scheduler", f"{text}--set 'scheduler={{name: {name.value}{rest}}}'"
             )
@@ -344,7 +372,10 @@ class SearchSections:
                 for other in registry.names("scheduler")
                 if key in option_names("scheduler", other)
             ]
-            text = f"is a key of {_listed(owners)}, not of {name.value}; keys of {name.value}: {', '.join(own)}"
+            text = (
+                f"is a key of {_listed(owners)}, not of {name.value}; keys of {name.value}: "
+                f"{', '.join(own)}"
+            )
             self.problems.add(node.keys[key], f"scheduler.{key}", text)
 
     # ---- contradictions between sections
@@ -357,7 +388,10 @@ class SearchSections:
             and self.scheduler
             and perturbs(self.scheduler)
         ):
-            text = f"cannot be limited under {self.scheduler.name}, because its trials continue from the checkpoints of other trials"
+            text = (
+                f"cannot be limited under {self.scheduler.name}, because its trials continue from "
+                "the checkpoints of other trials"
+            )
             self.file.wrong("checkpoints", text)
 
     def _check_objectives(self) -> None:
@@ -373,12 +407,18 @@ class SearchSections:
         )
         if len(self.objectives) == 1 and self.objectives[0].metric in COSTS and scheduler:
             metric = self.objectives[0].metric
-            text = f"must be none, because a scheduler compares running trials, but `{metric}` is known only after a trial has ended; {got}"
+            text = (
+                f"must be none, because a scheduler compares running trials, but `{metric}` is "
+                f"known only after a trial has ended; {got}"
+            )
             self.file.wrong("scheduler.name", text)
         if len(self.objectives) < 2:
             return
         if scheduler:
-            text = f"must be none, because running trials with several objectives cannot be ranked by one number; {got}"
+            text = (
+                "must be none, because running trials with several objectives cannot be ranked "
+                f"by one number; {got}"
+            )
             self.file.wrong("scheduler.name", text)
         able = [
             name
@@ -388,7 +428,8 @@ class SearchSections:
         if self.search and self.search.algorithm in set(registry.names("sampler")) - set(able):
             self.file.wrong(
                 "search.algorithm",
-                f"must be {rule_of({'enum': able})} for several objectives, got {self.search.algorithm}",
+                f"must be {rule_of({'enum': able})} for several objectives, got "
+                f"{self.search.algorithm}",
             )
         if self.limits and self.limits.target is not None:
             self.file.wrong(
@@ -404,26 +445,41 @@ class SearchSections:
         )
         size = scheduler.population or most
         if scheduler.population and most not in (0, size):
-            text = f"must be equal to limits.max_trials, {most}, because every trial of {scheduler.name} is in the population; got {size}"
+            text = (
+                f"must be equal to limits.max_trials, {most}, because every trial of "
+                f"{scheduler.name} is in the population; got {size}"
+            )
             self.file.wrong("scheduler.population", text)
         elif concurrent is not None and concurrent < size:
-            rule = f"must be at least {size}, the population of {scheduler.name}, because all its members start before any of them ends"
+            rule = (
+                f"must be at least {size}, the population of {scheduler.name}, because all its "
+                "members start before any of them ends"
+            )
             text = f"{rule}; got {concurrent}"
             self.file.wrong("limits.max_concurrent_trials", text)
         if self.repeats and self.repeats.count > 1:
-            text = f"must be 1 under {scheduler.name}, whose members change their parameters as they train; got {self.repeats.count}"
+            text = (
+                f"must be 1 under {scheduler.name}, whose members change their parameters as they "
+                f"train; got {self.repeats.count}"
+            )
             self.file.wrong("repeats.count", text)
 
 
 def _algorithm_options(algorithm: str) -> dict[str, type]:
-    """Return a dict that maps each option of an algorithm to the class that validates it. `auto` has the options of `tpe` and `gp`."""
+    """Return a dict that maps each option of an algorithm to the class that validates it.
+
+    `auto` has the options of `tpe` and `gp`.
+    """
     names = AUTO_CANDIDATES if algorithm == AUTO else (algorithm,)
     models = [registry.built_in("sampler", name) for name in names]
     return {field.name: model for model in models for field in dataclasses.fields(model)}
 
 
 def option_names(kind: str, name: str) -> tuple[str, ...]:
-    """Return the names of the options of a built-in sampler or scheduler. `kind` is "sampler" or "scheduler"."""
+    """Return the names of the options of a built-in sampler or scheduler.
+
+    `kind` is "sampler" or "scheduler".
+    """
     return tuple(field.name for field in dataclasses.fields(registry.built_in(kind, name)))
 
 
@@ -446,7 +502,8 @@ def scheduler_keys() -> tuple[str, ...]:
 def perturbs(scheduler: SchedulerSpec) -> bool:
     """Return True if a scheduler is built in and changes the parameters of trials.
 
-    Return False for a user's scheduler, because parsing runs no user code. `sweeps run` later asks the scheduler itself.
+    Return False for a user's scheduler, because parsing runs no user code. `sweeps run` later asks
+    the scheduler itself.
     """
     return (
         registry.is_built_in("scheduler", scheduler.name)
@@ -455,7 +512,10 @@ def perturbs(scheduler: SchedulerSpec) -> bool:
 
 
 def compares_trials(scheduler: SchedulerSpec) -> bool:
-    """Return True if a scheduler compares trials before they end. A user's scheduler is assumed to compare trials."""
+    """Return True if a scheduler compares trials before they end.
+
+    A user's scheduler is assumed to compare trials.
+    """
     if not registry.is_built_in("scheduler", scheduler.name):
         return True
     model = registry.built_in("scheduler", scheduler.name)

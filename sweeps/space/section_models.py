@@ -1,6 +1,7 @@
 """Keys, types and rules of the sections of a space file other than `space`.
 
-Each section is a frozen dataclass. `problems.check` validates a section through pydantic, by the annotations of its dataclass.
+Each section is a frozen dataclass. `problems.check` validates a section through pydantic, by the
+annotations of its dataclass.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ Concurrency = Annotated[
 Causes = Annotated[
     tuple[Annotated[StrictStr, Field(pattern=value_types.CLASS_NAME)], ...],
     value_types.described(
-        "must be a list whose entries are `lost` or names of exception classes, such as [lost, ConnectionError]"
+        "must be a list whose entries are `lost` or names of exception classes, such as [lost, "
+        "ConnectionError]"
     ),
 ]
 Variables = Annotated[
@@ -117,7 +119,8 @@ ParseRules = Annotated[
 MissingMarkers = Annotated[
     dict[Text, tuple[StrictStr | StrictInt | StrictFloat, ...]],
     value_types.described(
-        "must be a mapping of columns, or '*' for all columns, to lists of texts and numbers, such as {'*': ['?'], no2: [-200]}"
+        "must be a mapping of columns, or '*' for all columns, to lists of texts and numbers, "
+        "such as {'*': ['?'], no2: [-200]}"
     ),
 ]
 # The two units that a scheduler can count. With `ROWS`, a step is a part of the train split.
@@ -153,11 +156,16 @@ class TrainerSpec:
     Attributes:
         name: Name of a built-in trainer, which is a file in `trainers/`. None for a user's trainer.
         loop: The training loop, as `module:attr`.
-        backend: The process group that the ranks of the loop need: one of `value_types.BACKENDS`, or `module:attr` of a `BackendConfig`.
-        load: The function that loads a checkpoint's model, as `module:attr`. If None, the sweep writes no bundle.
-        reuse: "auto" keeps a gang of workers for the next trial. "never" closes the gang after each trial.
-        options: Value of each option of the trainer, by the option's name; see `TrainerDefinition.options`.
-        references: The options that name the user's code, as `module:attr`. Their modules belong to the code of the loop.
+        backend: The process group that the ranks of the loop need: one of `value_types.BACKENDS`,
+            or `module:attr` of a `BackendConfig`.
+        load: The function that loads a checkpoint's model, as `module:attr`. If None, the sweep
+            writes no bundle.
+        reuse: "auto" keeps a gang of workers for the next trial. "never" closes the gang after each
+            trial.
+        options: Value of each option of the trainer, by the option's name; see
+            `TrainerDefinition.options`.
+        references: The options that name the user's code, as `module:attr`. Their modules belong to
+            the code of the loop.
         packages: The options that name a package. The loop and the bundle need these packages.
         environment: Environment variables that the workers have before they import the user's code.
     """
@@ -178,9 +186,10 @@ class Split:
     """The rule that selects the rows of `valid` or `test`.
 
     Attributes:
-        kind: "fraction", "path", "column", "time", "group", "folds" or "rolling". Attributes that this kind does not use are None, 0, or
-            {} for `args`.
-        fraction: Share of the rows, for the kinds fraction, time and group. With the kind time, the split has the latest rows.
+        kind: "fraction", "path", "column", "time", "group", "folds" or "rolling". Attributes that
+            this kind does not use are None, 0, or {} for `args`.
+        fraction: Share of the rows, for the kinds fraction, time and group. With the kind time, the
+            split has the latest rows.
         path: A path, a URI, `sklearn:NAME` or `module:function`, for the kind path.
         args: Keyword arguments of the function that `path` names.
         column: The column to split by, for the kinds column, time, group and rolling. For the kind
@@ -233,23 +242,32 @@ class DataSpec:
     """The data of a sweep, as the space file names it. No file has been opened.
 
     Attributes:
-        train: Source of the train rows: a path, a glob, a URI, `sklearn:NAME` or `module:function`. "" if the space file
-            names no data, because the loop reads its own data.
-        label: The column to predict, or a tuple of several columns to predict. None if the space file names none.
-        valid: The rows on which trials are evaluated during the search. None only if the space file names no data.
-        test: The rows on which the winner is evaluated at the end. The search never uses these rows. None if the space file has no `test`.
+        train: Source of the train rows: a path, a glob, a URI, `sklearn:NAME` or `module:function`.
+            "" if the space file names no data, because the loop reads its own data.
+        label: The column to predict, or a tuple of several columns to predict. None if the space
+            file names none.
+        valid: The rows on which trials are evaluated during the search. None only if the space file
+            names no data.
+        test: The rows on which the winner is evaluated at the end. The search never uses these
+            rows. None if the space file has no `test`.
         task: "binary", "multiclass" or "regression". None to infer the task from the label.
         base: Folder to which relative paths refer, usually the folder of the space file.
         drop: Columns that are not features.
         args: Keyword arguments of the function that `train` names.
         rows: Share of the train rows to train on, above 0 and at most 1.
-        drop_missing_label: True to leave out rows without a label. Otherwise such rows are an error.
+        drop_missing_label: True to leave out rows without a label. Otherwise such rows are an
+            error.
         weight: The column with the weight of each train row. None if all rows count equally.
-        class_weight: "balanced" to multiply each weight by a number that gives all classes the same total weight. Otherwise None.
-        weight_columns: The columns that `weight` can name: several if `weight` is tuned. They are not features.
-        ingest: "memory", "stream" or "auto". `sweeps.data.ingest` replaces "auto" before a sweep starts.
-        parse: The columns of text that are read as numbers, each with its rule; see `sweeps.data.parse`.
-        drop_duplicates: True to leave out train rows that are copies of other rows of train, or of rows of valid or test.
+        class_weight: "balanced" to multiply each weight by a number that gives all classes the same
+            total weight. Otherwise None.
+        weight_columns: The columns that `weight` can name: several if `weight` is tuned. They are
+            not features.
+        ingest: "memory", "stream" or "auto". `sweeps.data.ingest` replaces "auto" before a sweep
+            starts.
+        parse: The columns of text that are read as numbers, each with its rule; see
+            `sweeps.data.parse`.
+        drop_duplicates: True to leave out train rows that are copies of other rows of train, or of
+            rows of valid or test.
         positive: The positive class of a label with two classes. None for the class that is last in
             sorted order.
         group: The column with the group of each row, such as a query or a patient. It is not a
@@ -319,7 +337,8 @@ def variant_of(spec: DataSpec, data: Mapping[str, Any]) -> DataSpec:
 
     Args:
         spec: The data of the sweep.
-        data: The trial's values of the tuned keys, such as `rows`. `train` is text or `{module:function: arguments}`.
+        data: The trial's values of the tuned keys, such as `rows`. `train` is text or
+            `{module:function: arguments}`.
     """
     given = dict(data)
     if isinstance(call := given.get("train"), Mapping):
@@ -334,8 +353,8 @@ class Objective:
     """The metric that the search optimizes.
 
     Attributes:
-        metric: Name of a metric that the loop reports, or a cost that is measured for every trial: `seconds`, `cpu_seconds` or
-            `gpu_seconds`.
+        metric: Name of a metric that the loop reports, or a cost that is measured for every trial:
+            `seconds`, `cpu_seconds` or `gpu_seconds`.
         goal: `minimize` if smaller values are better, `maximize` if larger values are better.
     """
 
@@ -350,9 +369,10 @@ class InitialPoint:
     """A configuration to try before anything is sampled.
 
     Attributes:
-        keys: Key of each dimension that the point sets, by the dimension's name. A key stands for a value; see `Dimension.value`. The
-            other dimensions are sampled.
-        values: Known results, one for each objective. None if the results are unknown; the point must then be run.
+        keys: Key of each dimension that the point sets, by the dimension's name. A key stands for a
+            value; see `Dimension.value`. The other dimensions are sampled.
+        values: Known results, one for each objective. None if the results are unknown; the point
+            must then be run.
     """
 
     keys: dict[str, Any]
@@ -364,13 +384,14 @@ class Search:
     """The sampler of a sweep.
 
     Attributes:
-        algorithm: The sampler. `auto` stands for a sampler that suits the space and the limits; `sweeps plan` shows which one.
+        algorithm: The sampler. `auto` stands for a sampler that suits the space and the limits;
+            `sweeps plan` shows which one.
         seed: Seed of the data splits, the sampler and the trials.
         options: Options of the sampler, as a mapping.
         initial_points: Configurations to try in this order, before anything is sampled.
         earlier: Earlier sweeps from which the sweep learns; the key `from` of the space file.
-        portfolio: Known good configurations to try early, after the trainer's default configuration.
-            They take at most a third of `limits.max_trials`.
+        portfolio: Known good configurations to try early, after the trainer's default
+            configuration. They take at most a third of `limits.max_trials`.
     """
 
     algorithm: Annotated[Text, Field(examples=["gp"])] = "auto"
@@ -383,7 +404,8 @@ class Search:
         Field(
             alias="from",
             examples=[["latest"]],
-            description="Earlier sweeps with the same objective, from which the sweep learns: folders, names, `latest` or addresses",
+            description="Earlier sweeps with the same objective, from which the sweep learns: folders, "
+            "names, `latest` or addresses",
         ),
     ] = ()
     portfolio: Annotated[Text | None, Field(examples=["xgboost"])] = None
@@ -395,7 +417,8 @@ class SchedulerSpec:
 
     Attributes:
         name: Name of a built-in scheduler, or the reference `module:attr` of a scheduler class.
-        options: Options of the scheduler. The options of a built-in scheduler are complete and checked.
+        options: Options of the scheduler. The options of a built-in scheduler are complete and
+            checked.
     """
 
     name: str = "none"
@@ -403,7 +426,10 @@ class SchedulerSpec:
 
     @property
     def max_t(self) -> int | None:
-        """The scheduler's option `max_t`: the step at which a trial ends. None if the scheduler has no such limit."""
+        """The scheduler's option `max_t`: the step at which a trial ends.
+
+        None if the scheduler has no such limit.
+        """
         value = self.options.get("max_t")
         return value if isinstance(value, int) else None
 
@@ -414,7 +440,10 @@ class SchedulerSpec:
 
     @property
     def population(self) -> int | None:
-        """Number of trials that train side by side and can continue from each other's checkpoints. None if there is no population."""
+        """Number of trials that train side by side and can continue from each other's checkpoints.
+
+        None if there is no population.
+        """
         return self.options.get("population")
 
 
@@ -423,8 +452,10 @@ class Repeats:
     """The number of times that each configuration is trained, each time with a different seed.
 
     Attributes:
-        count: Number of times that each configuration is trained. `repeats: 3` is short for `repeats: {count: 3}`.
-        aggregate: Function that combines the values of the repeated trials into the value of the configuration.
+        count: Number of times that each configuration is trained. `repeats: 3` is short for
+            `repeats: {count: 3}`.
+        aggregate: Function that combines the values of the repeated trials into the value of the
+            configuration.
     """
 
     count: Annotated[AtLeast1, Field(examples=[3])] = 1
@@ -436,22 +467,30 @@ class Limits:
     """The budget of a sweep, and the conditions that end the sweep early.
 
     Attributes:
-        max_trials: Number of trials of the whole sweep; repeats do not count. If only grids are tuned, the default is the number of grid
-            cells (combinations of grid values). With `pbt`, the default is `scheduler.population`. Otherwise the key is required.
-        timeout: Longest time of the whole sweep, including its start. When the time is over, running trials are stopped and become PRUNED.
-        max_concurrent_trials: Largest number of trials that run at once. `auto` means as many as fit on the cluster at the same time. If
-            `space.scaling` is tuned, `auto` counts how many trials with the smallest scaling fit.
+        max_trials: Number of trials of the whole sweep; repeats do not count. If only grids are
+            tuned, the default is the number of grid cells (combinations of grid values). With
+            `pbt`, the default is `scheduler.population`. Otherwise the key is required.
+        timeout: Longest time of the whole sweep, including its start. When the time is over,
+            running trials are stopped and become PRUNED.
+        max_concurrent_trials: Largest number of trials that run at once. `auto` means as many as
+            fit on the cluster at the same time. If `space.scaling` is tuned, `auto` counts how many
+            trials with the smallest scaling fit.
         max_failures: How many times a trial may be retried after a failure.
-        retry_on: Causes of a failure after which a trial is retried: `lost` (a worker process was lost), and names of exception classes
-            that the loop raises.
-        trial_timeout: Longest time that one trial may train, over all its attempts. A trial that takes longer fails.
-        report_timeout: Longest time that a rank may train without a report. If a rank takes longer, its trial fails.
-        heartbeat_timeout: Time after which a worker process that sends no heartbeat is treated as lost. For example, the process may be
-            suspended. The trial continues on another worker. `max_failures` does not count this loss.
-        max_gpu_hours: Largest number of GPU hours of all trials together. When these hours are used up, running trials are stopped and
-            become PRUNED.
-        target: Stop the sweep when a trial is COMPLETE and its value of the objective is this value or a better one.
-        patience: Stop the sweep after this many consecutive COMPLETE and PRUNED trials without a new best COMPLETE trial.
+        retry_on: Causes of a failure after which a trial is retried: `lost` (a worker process was
+            lost), and names of exception classes that the loop raises.
+        trial_timeout: Longest time that one trial may train, over all its attempts. A trial that
+            takes longer fails.
+        report_timeout: Longest time that a rank may train without a report. If a rank takes longer,
+            its trial fails.
+        heartbeat_timeout: Time after which a worker process that sends no heartbeat is treated as
+            lost. For example, the process may be suspended. The trial continues on another worker.
+            `max_failures` does not count this loss.
+        max_gpu_hours: Largest number of GPU hours of all trials together. When these hours are used
+            up, running trials are stopped and become PRUNED.
+        target: Stop the sweep when a trial is COMPLETE and its value of the objective is this value
+            or a better one.
+        patience: Stop the sweep after this many consecutive COMPLETE and PRUNED trials without a
+            new best COMPLETE trial.
         max_failures_in_a_row: Stop the sweep after this many consecutive failed trials.
     """
 
@@ -474,10 +513,12 @@ class Checkpoints:
     """The checkpoints that ended trials keep; see `sweeps.checkpoints.retention`.
 
     Attributes:
-        per_trial: Number of checkpoints that a trial keeps: its best checkpoint and its `per_trial` - 1 latest checkpoints.
-        top: Number of trials that keep checkpoints, starting with the best trial. By default all trials keep checkpoints.
-        max_disk: Largest disk space of all checkpoints together, such as `500MB` or `10GB`. The checkpoints of the worst trials are deleted
-            first.
+        per_trial: Number of checkpoints that a trial keeps: its best checkpoint and its `per_trial`
+            - 1 latest checkpoints.
+        top: Number of trials that keep checkpoints, starting with the best trial. By default all
+            trials keep checkpoints.
+        max_disk: Largest disk space of all checkpoints together, such as `500MB` or `10GB`. The
+            checkpoints of the worst trials are deleted first.
     """
 
     per_trial: Annotated[AtLeast1, Field(examples=[1])] = 2
@@ -486,7 +527,10 @@ class Checkpoints:
 
     @property
     def all_stay(self) -> bool:
-        """True if every key has its default. The sweep then deletes no checkpoint of an ended trial."""
+        """True if every key has its default.
+
+        The sweep then deletes no checkpoint of an ended trial.
+        """
         return self == Checkpoints()
 
 
@@ -495,9 +539,9 @@ class BundleKeys:
     """The model in the bundle that a sweep writes for its winner.
 
     Attributes:
-        train_on: `train` exports the winner's own model. `all` trains the winner again at the end of the sweep, on train and valid. If
-            `data.test` is a fraction, `all` includes test, which is scored before. After a cross-validation, the winner is always trained
-            again.
+        train_on: `train` exports the winner's own model. `all` trains the winner again at the end
+            of the sweep, on train and valid. If `data.test` is a fraction, `all` includes test,
+            which is scored before. After a cross-validation, the winner is always trained again.
     """
 
     train_on: Annotated[Literal["train", "all"], Field(examples=["all"])] = "train"
@@ -510,9 +554,11 @@ class RuntimeEnv:
     Attributes:
         env_vars: Environment variables, by name. MLflow, reports and bundles show only the names.
         pip: Requirements that Ray installs with pip, such as `polars==1.31.0`.
-        py_modules: Folders of Python packages, wheels, or URIs of these. Workers can import the packages.
+        py_modules: Folders of Python packages, wheels, or URIs of these. Workers can import the
+            packages.
         working_dir: Folder that Ray copies for the workers, or its URI. Loops start in this folder.
-        image_uri: Container image in which the processes run. It can be combined only with `env_vars`.
+        image_uri: Container image in which the processes run. It can be combined only with
+            `env_vars`.
     """
 
     env_vars: Annotated[Variables, Field(examples=[{"OMP_NUM_THREADS": 1}])] = field(
@@ -538,10 +584,12 @@ class LoopKeys:
 
     Attributes:
         loop: Your training loop, as `module:function`.
-        backend: The process group that the ranks of the loop need. `module:attr` names a `BackendConfig` of your own.
-        load: The function that loads a checkpoint's model, as `module:function`. Without `load`, the sweep writes no bundle.
-        reuse: `auto` keeps the workers for the next trial. `never` closes the workers after each trial. Write `never` for a framework that
-            cannot start twice in one process.
+        backend: The process group that the ranks of the loop need. `module:attr` names a
+            `BackendConfig` of your own.
+        load: The function that loads a checkpoint's model, as `module:function`. Without `load`,
+            the sweep writes no bundle.
+        reuse: `auto` keeps the workers for the next trial. `never` closes the workers after each
+            trial. Write `never` for a framework that cannot start twice in one process.
     """
 
     loop: Annotated[Text, Field(examples=["my_loop:train_func"])]
@@ -552,13 +600,17 @@ class LoopKeys:
 
 @dataclass(frozen=True)
 class TrainerKeys:
-    """The section `trainer` as a mapping, which names a trainer and gives its options. Each trainer has further keys for its options.
+    """The section `trainer` as a mapping, which names a trainer and gives its options.
+
+    Each trainer has further keys for its options.
 
     Attributes:
         name: A built-in trainer, or your own module with a `TRAINER` literal.
         backend: The process group that the ranks of the loop need. By default, the trainer decides.
-        load: The function that loads a checkpoint's model, as `module:function`. By default, the trainer decides.
-        reuse: `auto` keeps the workers for the next trial. `never` closes the workers after each trial.
+        load: The function that loads a checkpoint's model, as `module:function`. By default, the
+            trainer decides.
+        reuse: `auto` keeps the workers for the next trial. `never` closes the workers after each
+            trial.
     """
 
     name: Annotated[Text | None, Field(examples=["xgboost", "my_trainer"])] = None
@@ -569,30 +621,39 @@ class TrainerKeys:
 
 @dataclass(frozen=True)
 class DataKeys:
-    """The section `data` as written. `DataSection` parses `valid` and `test`, which have several forms.
+    """The section `data` as written.
+
+    `DataSection` parses `valid` and `test`, which have several forms.
 
     Attributes:
-        train: Source of the train rows: a path, a glob, a folder, a URI, `sklearn:NAME`, or `module:function` for a loader of your own.
+        train: Source of the train rows: a path, a glob, a folder, a URI, `sklearn:NAME`, or
+            `module:function` for a loader of your own.
         valid: The rows on which trials are evaluated during the search.
-        label: The column to predict, or a list of several columns: numbers, or 0 and 1 in each column. The built-in trainers need a label.
-        test: The rows on which the winner is evaluated once, at the end. The search never uses these rows.
-        task: The kind of prediction. By default it follows from the label: text, booleans, and integers with up to 20 values are classes.
+        label: The column to predict, or a list of several columns: numbers, or 0 and 1 in each
+            column. The built-in trainers need a label.
+        test: The rows on which the winner is evaluated once, at the end. The search never uses
+            these rows.
+        task: The kind of prediction. By default it follows from the label: text, booleans, and
+            integers with up to 20 values are classes.
         drop: Columns that are not features, such as an id.
         rows: Share of the train rows to train on. `valid` and `test` keep all their rows.
-        drop_missing_label: True to leave out rows without a label. By default such rows are an error.
-        weight: A column with the weight of each row: a number of at least 0. The column is not a feature. Weights count in training only.
-        class_weight: With `balanced`, all classes have the same total weight in training: the weight of a row is divided by the share of
-            its class, and by the number of classes.
-        ingest: `memory` reads all rows once and holds them in memory. `stream` reads them anew in each epoch, block by block. By default
-            (`auto`), data of 4 GB and more is streamed if the space allows streaming; `sweeps plan` shows which one applies, and why.
+        drop_missing_label: True to leave out rows without a label. By default such rows are an
+            error.
+        weight: A column with the weight of each row: a number of at least 0. The column is not a
+            feature. Weights count in training only.
+        class_weight: With `balanced`, all classes have the same total weight in training: the
+            weight of a row is divided by the share of its class, and by the number of classes.
+        ingest: `memory` reads all rows once and holds them in memory. `stream` reads them anew in
+            each epoch, block by block. By default (`auto`), data of 4 GB and more is streamed if
+            the space allows streaming; `sweeps plan` shows which one applies, and why.
         parse: Columns of text to read as numbers: `number` for `$1,234.50`, `19M` or `>20`,
             `decimal_comma` for `1.234,50`, `unit bhp` for `74 bhp`, `duration` for `2h 50m`, or a
             format such as `%d/%m/%Y`, which becomes the days since 1970-01-01, or `%H:%M`, which
             becomes the seconds since midnight. `{rule:
             number, other: missing}` reads other texts as missing values. The bundle takes the same
             texts.
-        drop_duplicates: True to leave out train rows that are copies of other train rows, or of rows of a `valid` or `test` with a source
-            of its own.
+        drop_duplicates: True to leave out train rows that are copies of other train rows, or of
+            rows of a `valid` or `test` with a source of its own.
         positive: The positive class of a label with two classes, to which metrics such as F1, the
             signs of constraints, and parameters such as `scale_pos_weight` refer. By default, it is
             the class that is last in sorted order.
@@ -661,7 +722,8 @@ class ByFolds:
     """Cross-validation: each trial trains once for each fold, such as `{folds: 5}`.
 
     Attributes:
-        folds: Number of folds. Each fold is the valid split once, and the other folds are then the train split.
+        folds: Number of folds. Each fold is the valid split once, and the other folds are then the
+            train split.
     """
 
     folds: Annotated[AtLeast2, Field(examples=[5])]
@@ -673,15 +735,18 @@ class ByRolling:
 
     Attributes:
         rolling: A column of times or numbers.
-        folds: Number of folds. The rows are cut into one more block than there are folds, in the order of time. Fold k trains on the first
-            k blocks and validates on the next block.
+        folds: Number of folds. The rows are cut into one more block than there are folds, in the
+            order of time. Fold k trains on the first k blocks and validates on the next block.
     """
 
     rolling: Annotated[Text, Field(examples=["day"])]
     folds: Annotated[AtLeast2, Field(examples=[3])] = 5
 
 
-SPLIT_FORMS = "a fraction such as 0.2 (for whole groups, use `data.group`), a path, {column: split, value: valid} or {time: col, last: 0.2}"
+SPLIT_FORMS = (
+    "a fraction such as 0.2 (for whole groups, use `data.group`), a path, {column: split, value: "
+    "valid} or {time: col, last: 0.2}"
+)
 FOLD_FORMS = "{folds: 5} or {rolling: col} for a cross-validation"
 # What to give for a missing required key, by section and key.
 REQUIRED: dict[tuple[type, str], str] = {
@@ -689,7 +754,8 @@ REQUIRED: dict[tuple[type, str], str] = {
     (
         DataKeys,
         "train",
-    ): "give a path, a glob, a URI, sklearn:NAME or module:function; a loop that reads its own data needs no `data`",
+    ): "give a path, a glob, a URI, sklearn:NAME or module:function; a loop that reads its own "
+    "data needs no `data`",
     (Objective, "goal"): "give minimize or maximize",
     (
         Objective,

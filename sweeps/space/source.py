@@ -60,7 +60,10 @@ class SpaceSource:
 
 
 def source_of(space: Any, problems: Problems) -> SpaceSource:
-    """Return the text of a space that was given to `load`, and its tree. The tree is None after a problem of a file."""
+    """Return the text of a space that was given to `load`, and its tree.
+
+    The tree is None after a problem of a file.
+    """
     if isinstance(space, Mapping):
         passed = read_passed(space)
         base, functions = passed.path.parent, passed.functions
@@ -132,7 +135,8 @@ def tree_of(space: Space) -> Node:
 def override_tree(root: Node | None, override: str, problems: Problems) -> Node | None:
     """Apply one `--set` override to the tree of nodes, and return the new tree.
 
-    If `root` is None, because the file has no valid tree, check only the form of the override, and return None.
+    If `root` is None, because the file has no valid tree, check only the form of the override, and
+    return None.
     """
     shown = " ".join(override.split())
     mark = Mark("--set " + (shown if len(shown) <= 60 else shown[:59] + "…"))
@@ -164,7 +168,8 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
     The nodes on the path are copied, because a YAML alias puts the same node at several places.
 
     Raises:
-        LookupError: The path leads through a value that has no such key or index. The message says which.
+        LookupError: The path leads through a value that has no such key or index. The message says
+            which.
     """
     if depth == len(parts):
         return value
@@ -172,7 +177,8 @@ def _put(node: Node, parts: list[str], depth: int, value: Node, mark: Mark) -> N
     if node.is_list:
         if not part.isdigit() or int(part) >= len(node.value):
             raise LookupError(
-                f"{here} is a list of {len(node.value)} values, so `{part}` must be an index from 0 to {len(node.value) - 1}"
+                f"{here} is a list of {len(node.value)} values, so `{part}` must be an index from "
+                f"0 to {len(node.value) - 1}"
             )
         items = list(node.value)
         items[int(part)] = _put(items[int(part)], parts, depth + 1, value, mark)

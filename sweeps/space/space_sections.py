@@ -32,17 +32,20 @@ SCALING: dict[str, Fragment] = {
         "maximum": 1_000_000,
         "default": 1,
         "examples": [{"grid": [1, 2]}],
-        "description": "Number of workers of a trial. With `{elastic: [lower, upper]}`, the number may change while the trial runs.",
+        "description": "Number of workers of a trial. With `{elastic: [lower, upper]}`, the number may "
+        "change while the trial runs.",
     },
     "use_gpu": {
         "type": "boolean",
         "default": False,
-        "description": "Whether each worker has 1 GPU. The key `GPU` of `resources_per_worker` sets another amount.",
+        "description": "Whether each worker has 1 GPU. The key `GPU` of `resources_per_worker` sets another "
+        "amount.",
     },
     "resources_per_worker": {
         "type": "object",
         "examples": [{"CPU": 2, "GPU": 1}],
-        "description": "Amount of each resource of a worker: `CPU` (1 unless you set it), `GPU` (may be a fraction), `memory` in bytes, "
+        "description": "Amount of each resource of a worker: `CPU` (1 unless you set it), `GPU` (may be a "
+        "fraction), `memory` in bytes, "
         "and Ray's custom resources.",
     },
 }
@@ -81,7 +84,10 @@ class SpaceParser(ChainParser):
         self.trainer = trainer
 
     def space(self, node: Node) -> dict[str, Template]:
-        """Parse all sections under `space`. Return their templates by name, in the order of the file."""
+        """Parse all sections under `space`.
+
+        Return their templates by name, in the order of the file.
+        """
         if node.value is None:
             return {}
         if not node.is_map:
@@ -127,7 +133,8 @@ class SpaceParser(ChainParser):
             node: The mapping.
             path: Dotted key of the mapping.
             form: The expected form of the mapping, for messages.
-            read: Function that parses the value of one key, given the mapping, the key and the path of the value.
+            read: Function that parses the value of one key, given the mapping, the key and the path
+                of the value.
         """
         if node.value is None:
             return {}
@@ -163,7 +170,10 @@ class SpaceParser(ChainParser):
         elif not self.definition.additional_parameters or closest(name, known, cutoff=0.8):
             hint = did_you_mean(name, known)
             if hint.startswith("valid") and len(known) > MOST_NAMES:
-                hint = f"valid: {', '.join(list(known)[:MOST_NAMES])} and {len(known) - MOST_NAMES} more, which `sweeps schema` lists"
+                hint = (
+                    f"valid: {', '.join(list(known)[:MOST_NAMES])} and {len(known) - MOST_NAMES} "
+                    "more, which `sweeps schema` lists"
+                )
             text = f"is not a parameter of {self.trainer}; {hint}"
             self.problems.add(node.keys[name], path, text)
 
@@ -189,7 +199,10 @@ class SpaceParser(ChainParser):
         return self._scaling_value(node, path, SCALING["num_workers"], self._num_workers)
 
     def _elastic(self, node: Node, path: str) -> Template:
-        """Parse an elastic number of workers. It is a constant, because every trial has the same two bounds."""
+        """Parse an elastic number of workers.
+
+        It is a constant, because every trial has the same two bounds.
+        """
         form = "elastic needs a list [lower, upper]"
         bounds = node.value[ELASTIC]
         if len(node.value) > 1:
@@ -221,7 +234,8 @@ class SpaceParser(ChainParser):
             return self.wrong(
                 bounds,
                 path,
-                f"{form}: the upper bound must be greater than the lower bound, got {bounds.show()}{hint}",
+                f"{form}: the upper bound must be greater than the lower bound, got "
+                f"{bounds.show()}{hint}",
             )
         return {ELASTIC: [lower, upper]}
 
@@ -242,13 +256,15 @@ class SpaceParser(ChainParser):
     ) -> Template:
         """Parse a scalar, or a dimension of scalars.
 
-        All resource requirements that a trial may have must be known before the sweep starts. A range must therefore have integers only.
+        All resource requirements that a trial may have must be known before the sweep starts. A
+        range must therefore have integers only.
 
         Args:
             node: The value in the space file.
             path: Dotted key of the value.
             fragment: JSON Schema of the scalars.
-            option: Function that parses each option of a grid or a choice. If None, this method itself parses the options.
+            option: Function that parses each option of a grid or a choice. If None, this method
+                itself parses the options.
         """
         kind = self.domain(node, path, "integers") if node.is_map else None
         if kind in (*BRANCHING, MALFORMED):

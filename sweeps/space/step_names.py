@@ -40,7 +40,8 @@ _TOKENIZER = {
 }
 _MAX_CATEGORIES: Fragment = _optional(
     ["integer", "object"],
-    "Largest number of categories to encode, starting with the most frequent: {column: number}, or one number for every column.",
+    "Largest number of categories to encode, starting with the most frequent: {column: number}, "
+    "or one number for every column.",
     None,
     20,
 )
@@ -67,10 +68,12 @@ _BINS: dict[str, Fragment] = {
     **_OUTPUT_COLUMNS,
 }
 
-# The preprocessors of `ray.data.preprocessors`, and a JSON Schema fragment with `examples` for each of their parameters. A parameter
-# without a `default` is required. `columns` is not listed, because every step has it. `Chain` is missing, because a list of steps is a
-# chain; `TorchVisionPreprocessor` is missing, because it does not read tables. A test compares the names with the installed Ray.
-# Labels are always encoded, so `LabelEncoder` needs no `label_column`. sweeps has a `Categorizer` of its own, without parameters.
+# The preprocessors of `ray.data.preprocessors`, and a JSON Schema fragment with `examples` for each
+# of their parameters. A parameter without a `default` is required. `columns` is not listed, because
+# every step has it. `Chain` is missing, because a list of steps is a chain;
+# `TorchVisionPreprocessor` is missing, because it does not read tables. A test compares the names
+# with the installed Ray. Labels are always encoded, so `LabelEncoder` needs no `label_column`.
+# sweeps has a `Categorizer` of its own, without parameters.
 RAY_STEPS: dict[str, dict[str, Fragment]] = {
     "Categorizer": {},
     "Concatenator": {
@@ -176,7 +179,8 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
 }
 
 STEP_DESCRIPTIONS: dict[str, str] = {
-    "Categorizer": "Turn columns into categories, which xgboost, lightgbm and catboost read without an encoder.",
+    "Categorizer": "Turn columns into categories, which xgboost, lightgbm and catboost read without an "
+    "encoder.",
     "Concatenator": "Join columns of numbers to one column of arrays.",
     "CountVectorizer": "Turn a column of texts into columns with the number of times that each token occurs.",
     "CustomKBinsDiscretizer": "Put numbers into bins whose edges you give.",
@@ -212,10 +216,12 @@ class Step:
 
     Attributes:
         name: One of `RAY_STEPS`, or a reference such as `sklearn.preprocessing:PowerTransformer`.
-        columns: The columns that the step changes: "numeric", "categorical", "all", a glob pattern, or a tuple of names and patterns. None
-            if the file names no columns; the step then uses its default.
+        columns: The columns that the step changes: "numeric", "categorical", "all", a glob pattern,
+            or a tuple of names and patterns. None if the file names no columns; the step then uses
+            its default.
         params: The other parameters.
-        path: Dotted path of the parameters in the space file, for messages. "" in a sampled configuration.
+        path: Dotted path of the parameters in the space file, for messages. "" in a sampled
+            configuration.
     """
 
     name: str

@@ -1,4 +1,7 @@
-"""Table of names in Ray Tune, Optuna, W&B and scikit-learn, with the space file's name for each. Error messages suggest these names."""
+"""Table of names in Ray Tune, Optuna, W&B and scikit-learn, with the space file's name for each.
+
+Error messages suggest these names.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,36 @@ from collections.abc import Iterable, Mapping
 
 from sweeps.core.suggestions import did_you_mean
 
-_LOOP = 'write a loop, as docs/how-to/own-loop.md shows, and name the loop: trainer: {loop: "my_loop:train_func", backend: %s}'
+_LOOP = (
+    "write a loop, as docs/how-to/own-loop.md shows, and name the loop: trainer: {loop: "
+    '"my_loop:train_func", backend: %s}'
+)
 # An encoder that returns no missing values.
-UNSEEN = '{"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: use_encoded_value, unknown_value: -1, encoded_missing_value: -2}}'
+UNSEEN = (
+    '{"sklearn.preprocessing:OrdinalEncoder": {handle_unknown: use_encoded_value, unknown_value: '
+    "-1, encoded_missing_value: -2}}"
+)
 
-_STOPPING = "write `scheduler: {name: asha, max_t: 100}` to stop poor trials, or `limits: {patience: 10}` to end the sweep"
+_STOPPING = (
+    "write `scheduler: {name: asha, max_t: 100}` to stop poor trials, or `limits: {patience: 10}` "
+    "to end the sweep"
+)
 _WHEN = "write `when` beside a domain: {uniform: [0, 1], when: {params.booster: dart}}"
-_ALGORITHM = "write `search: {algorithm: auto}`, or tpe, gp, random, grid, qmc, cmaes, nsga2 in place of auto"
+_ALGORITHM = (
+    "write `search: {algorithm: auto}`, or tpe, gp, random, grid, qmc, cmaes, nsga2 in place of "
+    "auto"
+)
 
 _SKLEARN_STEPS = (
-    "preprocessing:QuantileTransformer preprocessing:PolynomialFeatures preprocessing:SplineTransformer preprocessing:TargetEncoder "
-    "preprocessing:Binarizer impute:KNNImputer decomposition:PCA decomposition:TruncatedSVD feature_selection:SelectKBest "
+    "preprocessing:QuantileTransformer preprocessing:PolynomialFeatures "
+    "preprocessing:SplineTransformer preprocessing:TargetEncoder "
+    "preprocessing:Binarizer impute:KNNImputer decomposition:PCA decomposition:TruncatedSVD "
+    "feature_selection:SelectKBest "
     "feature_selection:VarianceThreshold"
 )
 
-# For each place in the space file: our name or the hint to show, and the names in other tools with this meaning. Case, `_` and `-` are
-# ignored.
+# For each place in the space file: our name or the hint to show, and the names in other tools with
+# this meaning. Case, `_` and `-` are ignored.
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "domain": {
         "grid": "grid_search",
@@ -53,7 +70,8 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "name": "project study_name experiment",
         "use the option --storage URL of `sweeps run`": "storage",
         "use the option --tracking-uri URI of `sweeps run`": "tracking_uri",
-        "sweeps logs to MLflow by default; --tracking-uri URI sets the server, and `trackers: []` turns MLflow off": "mlflow",
+        "sweeps logs to MLflow by default; --tracking-uri URI sets the server, and `trackers: []` "
+        "turns MLflow off": "mlflow",
         'write `trackers: [mlflow, "my_mod:Tracker"]`': "callbacks",
         "trackers": "tracker logger loggers tracking",
         "write `trackers: [mlflow, tensorboard]`": "tensorboard",
@@ -129,7 +147,8 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "leave this key out, because pbt changes the sampled dimensions of `space: {params: ...}`": "hyperparam_mutations",
     },
     "scheduler.name": {
-        "asha": "ASHAScheduler AsyncHyperBandScheduler async_hyperband successive_halving SuccessiveHalvingPruner",
+        "asha": "ASHAScheduler AsyncHyperBandScheduler async_hyperband successive_halving "
+        "SuccessiveHalvingPruner",
         "pasha": "progressive_asha",
         "hyperband": "HyperbandPruner HyperBandScheduler bohb",
         "median": "MedianPruner MedianStoppingRule median_stopping",
@@ -160,7 +179,8 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "preprocessor": "preprocessing preprocessors pipeline transforms",
         "scaling": "scaling_config resources",
         _WHEN: "when",
-        "`data` is a section at the top of the file; its keys train, drop and rows can be tuned there": "data",
+        "`data` is a section at the top of the file; its keys train, drop and rows can be tuned "
+        "there": "data",
         "write `scaling: {num_workers: 2}`": "num_workers",
         "write `scaling: {use_gpu: true}`": "use_gpu",
     },
@@ -175,7 +195,8 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "step": {
         "StandardScaler": "Scaler ZScore Standardize Standardizer",
-        "`StandardScaler` or `MinMaxScaler` scales a column; `Normalizer` scales each row to a norm of 1": "Normalize Normalization",
+        "`StandardScaler` or `MinMaxScaler` scales a column; `Normalizer` scales each row to a "
+        "norm of 1": "Normalize Normalization",
         "MinMaxScaler": "MinMax",
         "SimpleImputer": "Imputer fillna",
         "OneHotEncoder": "OneHot get_dummies",
@@ -207,11 +228,12 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "scikit-learn's scaler has this parameter: `sklearn.preprocessing:MinMaxScaler`": "feature_range"
     },
     "SimpleImputer.strategy": {
-        'for median, use scikit-learn: {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}': "median"
+        'for median, use scikit-learn: {"sklearn.impute:SimpleImputer": {strategy: median, '
+        "columns: numeric}}": "median"
     },
 }
-# For each place: the text to suggest for each name of another tool. A single word is shown as "did you mean `word`?". A text of several
-# words is shown unchanged.
+# For each place: the text to suggest for each name of another tool. A single word is shown as "did
+# you mean `word`?". A text of several words is shown unchanged.
 SUGGESTIONS = {
     place: {name: word for word, names in words.items() for name in names.split()}
     for place, words in _NAMES.items()
@@ -221,23 +243,39 @@ SUGGESTIONS = {
 # What a file of another tool is, and where its keys go, by keys that only this tool has together at
 # the top of its files.
 FOREIGN_FILES = {
-    "apiversion kind spec": "a Kubernetes resource, such as a Katib experiment: spec.parameters goes to `space.params`, spec.objective to `objective`, spec.algorithm to `search`, spec.maxTrialCount to `limits`, the command of spec.trialTemplate to `trainer`",
-    "hyperparameters searcher": "a file of Determined: hyperparameters goes to `space.params`, searcher to `objective`, `scheduler` and `limits`, entrypoint to `trainer`",
-    "hydra": "a file of Hydra: hydra.sweeper.params goes to `space.params`, its direction to `objective`, its n_trials to `limits`",
-    "defaults": "a file of Hydra: the keys that the script needs go to `space.params`, and the script goes to `trainer`",
-    "samplingalgorithm searchspace": "a sweep job of Azure ML: search_space goes to `space.params`, sampling_algorithm to `search`, early_termination to `scheduler`, trial.command to `trainer`",
-    "searchspace trialcommand": "an experiment of NNI: searchSpace goes to `space.params`, tuner to `search`, assessor to `scheduler`, trialCommand to `trainer`",
-    "searchspacefile trialcommand": "an experiment of NNI: the search space goes to `space.params`, tuner to `search`, assessor to `scheduler`, trialCommand to `trainer`",
-    "parameterranges": "a tuning job of SageMaker: ParameterRanges goes to `space.params`, the objective to `objective`, ResourceLimits to `limits`",
-    "hyperparametertuningjobconfig": "a tuning job of SageMaker: ParameterRanges goes to `space.params`, the objective to `objective`, ResourceLimits to `limits`",
-    "studyspec": "a tuning job of Vertex AI: studySpec.parameters goes to `space.params`, studySpec.metrics to `objective`, maxTrialCount to `limits`, trialJobSpec to `trainer`",
+    "apiversion kind spec": "a Kubernetes resource, such as a Katib experiment: spec.parameters goes to "
+    "`space.params`, spec.objective to `objective`, spec.algorithm to `search`, "
+    "spec.maxTrialCount to `limits`, the command of spec.trialTemplate to `trainer`",
+    "hyperparameters searcher": "a file of Determined: hyperparameters goes to `space.params`, searcher to `objective`, "
+    "`scheduler` and `limits`, entrypoint to `trainer`",
+    "hydra": "a file of Hydra: hydra.sweeper.params goes to `space.params`, its direction to "
+    "`objective`, its n_trials to `limits`",
+    "defaults": "a file of Hydra: the keys that the script needs go to `space.params`, and the script "
+    "goes to `trainer`",
+    "samplingalgorithm searchspace": "a sweep job of Azure ML: search_space goes to `space.params`, sampling_algorithm to "
+    "`search`, early_termination to `scheduler`, trial.command to `trainer`",
+    "searchspace trialcommand": "an experiment of NNI: searchSpace goes to `space.params`, tuner to `search`, assessor to "
+    "`scheduler`, trialCommand to `trainer`",
+    "searchspacefile trialcommand": "an experiment of NNI: the search space goes to `space.params`, tuner to `search`, "
+    "assessor to `scheduler`, trialCommand to `trainer`",
+    "parameterranges": "a tuning job of SageMaker: ParameterRanges goes to `space.params`, the objective to "
+    "`objective`, ResourceLimits to `limits`",
+    "hyperparametertuningjobconfig": "a tuning job of SageMaker: ParameterRanges goes to `space.params`, the objective to "
+    "`objective`, ResourceLimits to `limits`",
+    "studyspec": "a tuning job of Vertex AI: studySpec.parameters goes to `space.params`, "
+    "studySpec.metrics to `objective`, maxTrialCount to `limits`, trialJobSpec to `trainer`",
     "method parameters": "a sweep of W&B: `sweeps init --from-wandb FILE` translates it",
     "parameters program": "a sweep of W&B: `sweeps init --from-wandb FILE` translates it",
-    "component matrix": "a file of Polyaxon: matrix.params goes to `space.params`, matrix.metric to `objective`, the container's command to `trainer`",
-    "algorithm parameters spec": "a configuration of Comet's optimizer: parameters goes to `space.params`, algorithm to `search`, spec.metric and spec.objective to `objective`",
-    "inputfeatures outputfeatures": "a file of Ludwig: hyperopt.parameters goes to `space.params`, hyperopt.metric to `objective`, hyperopt.executor to `limits`",
-    "tuneconfig": "a file of Ray Tune: param_space goes to `space.params`, tune_config to `objective`, `search`, `scheduler` and `limits`",
-    "config run stop": "a file of Ray Tune: config goes to `space.params`, stop to `scheduler`, num_samples to `limits`, run to `trainer`",
+    "component matrix": "a file of Polyaxon: matrix.params goes to `space.params`, matrix.metric to `objective`, "
+    "the container's command to `trainer`",
+    "algorithm parameters spec": "a configuration of Comet's optimizer: parameters goes to `space.params`, algorithm to "
+    "`search`, spec.metric and spec.objective to `objective`",
+    "inputfeatures outputfeatures": "a file of Ludwig: hyperopt.parameters goes to `space.params`, hyperopt.metric to "
+    "`objective`, hyperopt.executor to `limits`",
+    "tuneconfig": "a file of Ray Tune: param_space goes to `space.params`, tune_config to `objective`, "
+    "`search`, `scheduler` and `limits`",
+    "config run stop": "a file of Ray Tune: config goes to `space.params`, stop to `scheduler`, num_samples to "
+    "`limits`, run to `trainer`",
 }
 
 
@@ -266,7 +304,8 @@ def our_name(place: str, name: object) -> str | None:
     Return None if the table does not have the name.
 
     Args:
-        place: Place of the name in the space file: a key of `SUGGESTIONS`, such as "scheduler.name".
+        place: Place of the name in the space file: a key of `SUGGESTIONS`, such as
+            "scheduler.name".
         name: The name as the user wrote it.
     """
     wanted = normalized(str(name))
@@ -277,11 +316,12 @@ def our_name(place: str, name: object) -> str | None:
 def suggest(place: str, name: object, valid: Iterable[str]) -> str:
     """Return the end of a message about an unknown name, such as "did you mean `asha`?".
 
-    It suggests the space file's word for another tool's name, else a similar valid name, else all valid names.
+    It suggests the space file's word for another tool's name, else a similar valid name, else all
+    valid names.
 
     Args:
-        place: Place of the name in the space file, such as "scheduler.name". If `SUGGESTIONS` does not have this place, names of other
-            tools are not looked up.
+        place: Place of the name in the space file, such as "scheduler.name". If `SUGGESTIONS` does
+            not have this place, names of other tools are not looked up.
         name: The name as the user wrote it.
         valid: The valid names at this place.
     """

@@ -10,13 +10,17 @@ from sweeps.space.conditions import ABSENT, holds
 from sweeps.space.domains import Dimension
 from sweeps.space.step_names import Step
 
-# A template is a value that may contain dimensions: a scalar, a list, a tuple, a dict, a Chain or a Dimension.
+# A template is a value that may contain dimensions: a scalar, a list, a tuple, a dict, a Chain or a
+# Dimension.
 Template = Any
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain of preprocessing steps as a template. `fill` replaces a dimension in it by the steps of the chosen option."""
+    """A chain of preprocessing steps as a template.
+
+    `fill` replaces a dimension in it by the steps of the chosen option.
+    """
 
     items: tuple[Step | Dimension, ...] = ()
 
@@ -28,13 +32,15 @@ def fill(
 
     Args:
         template: The template.
-        choose: Function that returns a key for a dimension; `Dimension.value` converts this key to the value.
-        known: Values of the dimensions that were chosen earlier, by name. Conditions are evaluated with these values. The values that are
-            chosen in this call are added to the dict.
+        choose: Function that returns a key for a dimension; `Dimension.value` converts this key to
+            the value.
+        known: Values of the dimensions that were chosen earlier, by name. Conditions are evaluated
+            with these values. The values that are chosen in this call are added to the dict.
 
     Returns:
-        The filled template. If the template is an inactive dimension, the result is the dimension's value `otherwise`, which is usually
-        ABSENT. Lists, mappings and chains leave out items that are ABSENT.
+        The filled template. If the template is an inactive dimension, the result is the dimension's
+        value `otherwise`, which is usually ABSENT. Lists, mappings and chains leave out items that
+        are ABSENT.
     """
     known = {} if known is None else known
     if isinstance(template, Dimension):
@@ -72,8 +78,8 @@ def fill(
 def children(template: Template) -> Iterable[Template]:
     """Return the templates directly inside a template.
 
-    These are the items of a list or a chain, the values of a mapping, the columns and parameters of a step, or the values of the options of
-    a dimension.
+    These are the items of a list or a chain, the values of a mapping, the columns and parameters of
+    a step, or the values of the options of a dimension.
     """
     if isinstance(template, Dimension):
         return [option.value for option in template.options]
@@ -99,11 +105,13 @@ def dimensions(template: Template) -> Iterator[Dimension]:
 
 
 def enclosing_options(template: Template) -> dict[str, tuple[str, Any] | None]:
-    """Find the option that contains each dimension. If several nested options contain it, this is the innermost one.
+    """Find the option that contains each dimension.
+
+    If several nested options contain it, this is the innermost one.
 
     Returns:
-        For each dimension, by name, a pair: the name of the outer dimension, and the key of the outer dimension's option. None in place of
-        the pair if no option contains the dimension.
+        For each dimension, by name, a pair: the name of the outer dimension, and the key of the
+        outer dimension's option. None in place of the pair if no option contains the dimension.
     """
     outer: dict[str, tuple[str, Any] | None] = {}
 

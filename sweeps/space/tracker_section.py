@@ -13,7 +13,10 @@ from sweeps.space.nodes import Mark, Node
 from sweeps.space.problems import Problems, check, report_domains
 
 KIND = "tracker"
-_FORM = 'a name, or a mapping of one name to its options, such as {"my_mod:Tracker": {path: trials.csv}}'
+_FORM = (
+    'a name, or a mapping of one name to its options, such as {"my_mod:Tracker": {path: '
+    "trials.csv}}"
+)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ class TrainerSchemas:
     """The JSON Schemas that follow from the `TRAINER` literals of the built-in trainers.
 
     Args:
-        own_trainers: Names of the user's own trainers, which are not refused as misspelt names of built-in trainers.
+        own_trainers: Names of the user's own trainers, which are not refused as misspelt names of
+            built-in trainers.
     """
 
     def __init__(self, own_trainers: Sequence[str] = ()) -> None:
@@ -227,7 +228,10 @@ def reported(definition: TrainerDefinition) -> list[str]:
 
 
 def expand(names: Sequence[str]) -> list[str]:
-    """Return the full names of metrics. A name without a prefix gives two full names, with `valid-` and with `train-`."""
+    """Return the full names of metrics.
+
+    A name without a prefix gives two full names, with `valid-` and with `train-`.
+    """
     return [
         prefix + name
         for name in names
@@ -289,7 +293,10 @@ def _lists_metrics(definition: TrainerDefinition) -> bool:
 
 
 def _metrics(trainer: str, definition: TrainerDefinition) -> Schema:
-    """Return the schema of a metric that a trainer reports. A name with `@` has an argument, and a name with `:` is the user's function."""
+    """Return the schema of a metric that a trainer reports.
+
+    A name with `@` has an argument, and a name with `:` is the user's function.
+    """
     text = f"The trainer {trainer} reports no such metric."
     return any_of(
         {"enum": reported(definition), "errorMessage": text},

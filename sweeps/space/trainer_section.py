@@ -35,8 +35,8 @@ from sweeps.space.trainer_definition import (
 )
 
 PACKAGE = "sweeps.trainers"
-# Libraries whose classes are estimators with a method `fit`, not training loops. For scikit-learn, `trainer: "sklearn.svm:SVC"` is short
-# for `trainer: {estimator: "sklearn.svm:SVC"}`.
+# Libraries whose classes are estimators with a method `fit`, not training loops. For scikit-learn,
+# `trainer: "sklearn.svm:SVC"` is short for `trainer: {estimator: "sklearn.svm:SVC"}`.
 ESTIMATORS = ("sklearn", "xgboost", "lightgbm", "catboost")
 
 
@@ -91,7 +91,8 @@ class TrainerSection:
             missing.
 
     Attributes:
-        name: Name of the built-in trainer, or the user's loop as `module:attr`, for messages. "" if the section has a problem.
+        name: Name of the built-in trainer, or the user's loop as `module:attr`, for messages. "" if
+            the section has a problem.
         definition: Definition of the trainer, from the trainer's module.
     """
 
@@ -113,7 +114,10 @@ class TrainerSection:
     def _trainer(self, node: Node, at: Mark) -> TrainerSpec | None:
         """Parse the section, which is a name or a mapping. Return None after a problem."""
         if node.value is None:
-            text = f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: module:attr, backend: ...}}"
+            text = (
+                f"is required; give {', '.join(trainer_names())} or your own loop: {{loop: "
+                f"module:attr, backend: ...}}"
+            )
             self.problems.add(at, "trainer", text)
         elif (
             isinstance(node.value, str)
@@ -148,7 +152,8 @@ class TrainerSection:
             self.problems.add(
                 at,
                 "trainer",
-                f"has the keys {' and '.join(selected)}, but each selects another trainer; keep one of them",
+                f"has the keys {' and '.join(selected)}, but each selects another trainer; keep "
+                "one of them",
             )
             return None
         if not selected:
@@ -180,7 +185,10 @@ class TrainerSection:
             and ":" not in keys.backend
             and keys.backend != trainer.backend
         ):
-            text = f"`{name.value}` needs the backend `{trainer.backend}`, got `{keys.backend}`; leave the key out"
+            text = (
+                f"`{name.value}` needs the backend `{trainer.backend}`, got `{keys.backend}`; "
+                "leave the key out"
+            )
             self.problems.add(node.value["backend"].mark, "trainer.backend", text)
         given = {key: child for key, child in node.value.items() if key not in names}
         options = self._options(replace(node, value=given), str(name.value), at)
@@ -214,7 +222,9 @@ class TrainerSection:
         )
 
     def _options(self, node: Node, trainer: str, at: Mark) -> dict[str, Any]:
-        """Return the value of each option of the trainer. Add a problem for each option that is unknown, missing or invalid.
+        """Return the value of each option of the trainer.
+
+        Add a problem for each option that is unknown, missing or invalid.
 
         Args:
             node: The options in the space file.
@@ -244,7 +254,8 @@ class TrainerSection:
                 self.problems.add(
                     at,
                     f"trainer.{key}",
-                    f"is required by `{trainer}`; give {meaning[0].lower()}{meaning[1:].rstrip('.')}",
+                    f"is required by `{trainer}`; give "
+                    f"{meaning[0].lower()}{meaning[1:].rstrip('.')}",
                 )
         return options
 
@@ -308,14 +319,20 @@ class TrainerSection:
             return self._from_module(node, None, name)
         else:
             hint = suggest("trainer.name", name, trainer_names())
-            text = f"`{name}` is neither a built-in trainer nor a mapping {{loop: module:attr}}; {hint}"
+            text = (
+                f"`{name}` is neither a built-in trainer nor a mapping {{loop: module:attr}}; "
+                f"{hint}"
+            )
             self.problems.add(node.mark, "trainer", text)
         return None
 
     def _from_module(self, node: Node, name: str | None, module: str) -> TrainerSpec | None:
         """Return the trainer of a module that has a `TRAINER` literal."""
         if not has_definition(module, self.roots):
-            text = f'module `{module}` has no `{NAME}` literal; add this literal, or write {{loop: "{module}:train_func"}}'
+            text = (
+                f"module `{module}` has no `{NAME}` literal; add this literal, or write {{loop: "
+                f'"{module}:train_func"}}'
+            )
             self.problems.add(node.mark, "trainer", text)
             return None
         if (definition := self._define(module)) is None:
@@ -329,7 +346,10 @@ class TrainerSection:
                 if definition.extra
                 else f"pip install {' '.join(missing)}"
             )
-            text = f"`{name or module}` needs {', '.join(missing)}, which is not installed; run `{command}`"
+            text = (
+                f"`{name or module}` needs {', '.join(missing)}, which is not installed; run "
+                f"`{command}`"
+            )
             self.problems.add(node.mark, "trainer", text)
             return None
         load = f"{module}:{definition.load}" if definition.load else None
@@ -340,7 +360,10 @@ class TrainerSection:
         return TrainerSpec(name, f"{module}:{definition.loop}", definition.backend, load)
 
     def _check_backend(self, backend: str | None, node: Node) -> None:
-        """Add a problem if a backend is a reference to an object that does not exist. `node` is the section as a mapping."""
+        """Add a problem if a backend is a reference to an object that does not exist.
+
+        `node` is the section as a mapping.
+        """
         if backend and ":" in backend and (fault := references.problem(backend, self.roots)):
             self.problems.add(node.value.get("backend", node).mark, "trainer.backend", fault)
 
@@ -349,7 +372,8 @@ class TrainerSection:
 
         Args:
             module: Dotted name of the module.
-            is_loop: True if the module has the training loop. The definition is then stored in `self.definition`.
+            is_loop: True if the module has the training loop. The definition is then stored in
+                `self.definition`.
         """
         try:
             definition = definition_of(module, self.roots)
@@ -370,14 +394,20 @@ class TrainerSection:
     def _reference_problem(self, ref: str, key: str) -> str | None:
         """Return what is wrong with the reference in `trainer.loop` or `trainer.load`; None if no problem was found."""
         if key == "loop" and self._is_estimator(ref):
-            return f'`{ref}` is an estimator, not a training loop; write trainer: {{estimator: "{ref}"}}'
+            return (
+                f"`{ref}` is an estimator, not a training loop; write trainer: {{estimator: "
+                f'"{ref}"}}'
+            )
         if (text := references.problem(ref, self.roots)) is not None:
             return text
         if key == "loop" and any(
             name.rpartition(".")[2] == "Trainable"
             for name in references.base_classes(ref, self.roots)
         ):
-            return f'`{ref}` is a subclass of ray.tune.Trainable, not a training loop; write trainer: {{trainable: "{ref}"}}'
+            return (
+                f"`{ref}` is a subclass of ray.tune.Trainable, not a training loop; write "
+                f'trainer: {{trainable: "{ref}"}}'
+            )
         return None
 
     def _is_estimator(self, ref: str) -> bool:

@@ -1,4 +1,7 @@
-"""Validators of single values in sections without dimensions. The ValueError that a validator raises says which rule the value breaks."""
+"""Validators of single values in sections without dimensions.
+
+The ValueError that a validator raises says which rule the value breaks.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,9 @@ def seconds(value: Any) -> float:
 
 
 def heartbeat(value: Any) -> float:
-    """Return the number of seconds of a duration of at least 5 seconds. A worker sends a heartbeat every two seconds.
+    """Return the number of seconds of a duration of at least 5 seconds.
+
+    A worker sends a heartbeat every two seconds.
 
     Raises:
         ValueError: The value is not a duration, or is too short.
@@ -59,7 +64,8 @@ def heartbeat(value: Any) -> float:
     total = seconds(value)
     if total < SHORTEST_HEARTBEAT_TIMEOUT:
         raise ValueError(
-            f"must be at least {SHORTEST_HEARTBEAT_TIMEOUT:g} s, because a worker sends a heartbeat every two seconds"
+            f"must be at least {SHORTEST_HEARTBEAT_TIMEOUT:g} s, because a worker sends a "
+            "heartbeat every two seconds"
         )
     return total
 
@@ -109,7 +115,8 @@ def variables(value: Any) -> Any:
     for name, text in value.items():
         if not isinstance(name, str) or not _VARIABLE.match(name):
             raise ValueError(
-                f"`{name}` is not the name of an environment variable; use letters, digits and _, with no digit first"
+                f"`{name}` is not the name of an environment variable; use letters, digits and _, "
+                "with no digit first"
             )
         if isinstance(text, bool) or not isinstance(text, (str, int)):
             raise ValueError(f"the value of {name} must be text; put quotes around it")
@@ -120,7 +127,8 @@ def parse_rules(value: Any) -> Any:
     """Return the rules of `data.parse` as texts; see `sweeps.data.parse`.
 
     Raises:
-        ValueError: The value is not a mapping of columns to rules, or a rule is neither a known word nor the format of a date.
+        ValueError: The value is not a mapping of columns to rules, or a rule is neither a known
+            word nor the format of a date.
     """
     form = "must be a mapping of columns to rules, such as {price: number, date: '%d/%m/%Y'}"
     if not isinstance(value, dict) or not all(isinstance(name, str) and name for name in value):
@@ -164,7 +172,8 @@ def _parse_rule(name: str, given: Any) -> str:
         only_time = moment.date() == datetime.date(1900, 1, 1)
         return f"time {given}" if only_time else given
     raise ValueError(
-        f"`{name}` has the rule {given!r}, but a rule must be number, decimal_comma, duration, a unit such as 'unit kg', the format of a date or time such as "
+        f"`{name}` has the rule {given!r}, but a rule must be number, decimal_comma, duration, a "
+        "unit such as 'unit kg', the format of a date or time such as "
         "'%d/%m/%Y' or '%H:%M', or {rule: ..., other: missing}"
     )
 
@@ -217,7 +226,9 @@ def size(value: Any) -> int:
 
 
 def label(value: Any) -> Any:
-    """Return the value of `data.label` unchanged if it is the name of a column. Return a list of names as a tuple.
+    """Return the value of `data.label` unchanged if it is the name of a column.
+
+    Return a list of names as a tuple.
 
     Raises:
         ValueError: The value is neither a name nor a list of at least two different names.

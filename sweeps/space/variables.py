@@ -1,7 +1,8 @@
 """Replace environment variables in the tree of a space file.
 
-A variable whose value is a secret stays in the tree as `${NAME}`, so that its value is not recorded. It is allowed in two places only: in
-`runtime_env.env_vars`, whose values are never recorded, and in the arguments of a loader, which are replaced when the loader is called.
+A variable whose value is a secret stays in the tree as `${NAME}`, so that its value is not
+recorded. It is allowed in two places only: in `runtime_env.env_vars`, whose values are never
+recorded, and in the arguments of a loader, which are replaced when the loader is called.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Variables:
     Attributes:
         environment: the variables that are set.
         optional: True if a secret may be unset, because the space is only looked at.
-        values: value of each variable that is no secret. It is recorded, so that a resumed sweep has the same space.
+        values: value of each variable that is no secret. It is recorded, so that a resumed sweep
+            has the same space.
         secrets: names of the secrets. Their values are not recorded.
         missing: names of the secrets that are not set.
     """
@@ -40,7 +42,8 @@ class Variables:
 
         Args:
             reference: the variable.
-            place: "recorded", "hidden" (in `runtime_env.env_vars`) or "late" (an argument of a loader).
+            place: "recorded", "hidden" (in `runtime_env.env_vars`) or "late" (an argument of a
+                loader).
 
         Raises:
             VariableError: the variable is not set, or is a secret in a place that is recorded.
@@ -68,9 +71,12 @@ class Variables:
 
 
 def replace_variables(root: Node, found: Variables, problems: Problems) -> Node:
-    """Return the tree with the values of environment variables. Add a problem for each variable that cannot be replaced.
+    """Return the tree with the values of environment variables.
 
-    A scalar without quotes gets the type that its text has after the replacement, so `${N}` may become a number. Keys stay as they are.
+    Add a problem for each variable that cannot be replaced.
+
+    A scalar without quotes gets the type that its text has after the replacement, so `${N}` may
+    become a number. Keys stay as they are.
 
     Args:
         root: the tree of the space file, with the overrides.
@@ -96,7 +102,8 @@ def remember_secrets(root: Node) -> None:
     """Hide the secrets of `runtime_env.env_vars` in the texts of this process.
 
     Args:
-        root: the tree of the space file, in which environment variables are replaced. Its values may have wrong types.
+        root: the tree of the space file, in which environment variables are replaced. Its values
+            may have wrong types.
     """
     node: Node | None = root
     for key in ("runtime_env", "env_vars"):

@@ -1,6 +1,7 @@
 """Parse `when:`, the condition under which a dimension is active, into terms.
 
-A term is one entry of the condition, such as `params.booster: dart`. All terms of a condition must be true.
+A term is one entry of the condition, such as `params.booster: dart`. All terms of a condition must
+be true.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _NEARLY = re.compile(r"(==?|!=|=<|=>|<=?|>=?|\w+\s*[<>]|not\b)")
 
 
 class InvalidValue(Exception):
-    """An invalid value of a `when` or of an initial point. The message is the rule, such as "must be a number", and perhaps a hint."""
+    """An invalid value of a `when` or of an initial point.
+
+    The message is the rule, such as "must be a number", and perhaps a hint.
+    """
 
     def __init__(self, text: str, node: Node | None = None):
         super().__init__(text)
@@ -41,7 +45,8 @@ class InvalidValue(Exception):
 def read_term(dim: Dimension, node: Node) -> Term:
     """Parse the value of one key of a `when`.
 
-    It is a required value, a comparison such as `> 3`, or a list of these. A list is satisfied if at least one of its items is.
+    It is a required value, a comparison such as `> 3`, or a list of these. A list is satisfied if
+    at least one of its items is.
 
     Args:
         dim: The dimension that the key names.
@@ -78,14 +83,18 @@ def _comparison(dim: Dimension, node: Node) -> tuple[str, float] | None:
     if not dim.options or _NEARLY.match(node.value):
         signs = ", ".join(COMPARISONS)
         raise InvalidValue(
-            f'must be a value, a list of values or a comparison such as "> 3" (one of {signs} and a number)',
+            f'must be a value, a list of values or a comparison such as "> 3" (one of {signs} and '
+            "a number)",
             node,
         )
     return None
 
 
 def _number(dim: Dimension, node: Node) -> tuple[str, float]:
-    """Return a number in a `when` as the comparison `("==", number)`. Raise InvalidValue if the dimension can never equal the number."""
+    """Return a number in a `when` as the comparison `("==", number)`.
+
+    Raise InvalidValue if the dimension can never equal the number.
+    """
     value = node.value
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise InvalidValue('must be a number or a comparison such as "> 3"', node)
@@ -97,18 +106,25 @@ def _number(dim: Dimension, node: Node) -> tuple[str, float]:
 
 
 def _possible_test(dim: Dimension, test: tuple[str, float], node: Node) -> tuple[str, float]:
-    """Return a comparison unchanged. Raise InvalidValue if no value of the dimension satisfies the comparison."""
+    """Return a comparison unchanged.
+
+    Raise InvalidValue if no value of the dimension satisfies the comparison.
+    """
     if not possible(dim, [Term(dim.name, tests=(test,))]):
         raise InvalidValue(f"can never be true, because {dim.name} is {describe_values(dim)}", node)
     return test
 
 
 def _matching_keys(dim: Dimension, sign: str, number: float, node: Node) -> list[Any]:
-    """Return the keys of the options for which a comparison is true. Raise InvalidValue if there is none, or if an option is no number."""
+    """Return the keys of the options for which a comparison is true.
+
+    Raise InvalidValue if there is none, or if an option is no number.
+    """
     for option in dim.options:
         if not isinstance(option.value, (int, float)) or isinstance(option.value, bool):
             raise InvalidValue(
-                f"a comparison needs options that are numbers, but {dim.name} has the option {say(option.value)}",
+                f"a comparison needs options that are numbers, but {dim.name} has the option "
+                f"{say(option.value)}",
                 node,
             )
     keys = [option.key for option in dim.options if COMPARISONS[sign](option.value, number)]
@@ -158,7 +174,9 @@ def describe_values(dim: Dimension) -> str:
 
 
 class WhenParser:
-    """Parser of the conditions (`when`) of a file. The dimensions must be parsed in the order of the file.
+    """Parser of the conditions (`when`) of a file.
+
+    The dimensions must be parsed in the order of the file.
 
     Args:
         problems: Collects the problems.
@@ -173,12 +191,15 @@ class WhenParser:
         self.enclosing: list[
             str
         ] = []  # paths of the dimensions that contain the dimension that is parsed now
-        # terms with an unknown dimension: place of the term, path of the dimension with the `when`, name of the unknown dimension
+        # terms with an unknown dimension: place of the term, path of the dimension with the `when`,
+        # name of the unknown dimension
         self._unresolved: list[tuple[Mark, str, str]] = []
         self._marks: dict[str, Mark] = {}  # place of each `when`, by the name of its dimension
 
     def read(self, node: Node, path: str, kind: str) -> tuple[Term, ...]:
-        """Parse the `when` beside a domain into terms. Return () if there is no `when`. Terms with a problem are left out.
+        """Parse the `when` beside a domain into terms. Return () if there is no `when`.
+
+        Terms with a problem are left out.
 
         Args:
             node: The mapping with the domain.
@@ -200,7 +221,11 @@ class WhenParser:
         return tuple(terms)
 
     def _term(self, mark: Mark, path: str, kind: str, name: Any, node: Node) -> Term | None:
-        """Parse one key of a `when`. Return None if the key has a problem, or if its dimension is unknown, invalid or later in the file."""
+        """Parse one key of a `when`.
+
+        Return None if the key has a problem, or if its dimension is unknown, invalid or later in
+        the file.
+        """
 
         def wrong(text: str, at: Mark = mark) -> None:
             self.problems.add(at, path, text)
@@ -209,7 +234,8 @@ class WhenParser:
             wrong(f"`when` names the dimension itself, `{name}`")
         elif name in self.enclosing:
             wrong(
-                f"`when` names `{name}`, which contains this dimension; remove this key, because it is always true"
+                f"`when` names `{name}`, which contains this dimension; remove this key, because "
+                "it is always true"
             )
         elif name in self.parsed:
             dim = self.parsed[name]
@@ -229,7 +255,8 @@ class WhenParser:
         """Add the problems that can be found only after all dimensions are parsed: unknown names, and conditions that can never be true.
 
         Args:
-            outer: Maps each dimension's name to the option that contains the dimension, or to None; see `enclosing_options`.
+            outer: Maps each dimension's name to the option that contains the dimension, or to None;
+                see `enclosing_options`.
         """
         for mark, path, name in self._unresolved:
             text = f"`when` may name only earlier dimensions; `{name}` comes later"
@@ -247,5 +274,8 @@ class WhenParser:
                 and name in outer
                 and (other := conflicting_dimension(dim, self.parsed, outer)) is not None
             ):
-                text = f"`when` can never be true, because this condition and earlier conditions need two different values of `{other}`"
+                text = (
+                    "`when` can never be true, because this condition and earlier conditions "
+                    f"need two different values of `{other}`"
+                )
                 self.problems.add(self._marks.get(name, Mark("")), name, text)

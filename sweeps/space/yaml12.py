@@ -1,8 +1,9 @@
 """Parse YAML 1.2 into a tree of nodes with lines and columns.
 
-ruamel.yaml scans and parses the text. This module determines the value of each unquoted scalar with the core schema of YAML 1.2.2 (10.3.2):
-`1e-4` is a number, and `no` is text, not a boolean. The tree is built from ruamel's events, so a file cannot create Python objects. Parsing
-stops as soon as the text exceeds one of the limits `MAX_DEPTH` and `MAX_NODES`.
+ruamel.yaml scans and parses the text. This module determines the value of each unquoted scalar with
+the core schema of YAML 1.2.2 (10.3.2): `1e-4` is a number, and `no` is text, not a boolean. The
+tree is built from ruamel's events, so a file cannot create Python objects. Parsing stops as soon as
+the text exceeds one of the limits `MAX_DEPTH` and `MAX_NODES`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from sweeps.space.nodes import Mark, Node, scalar
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
-MAX_NODES = 10_000  # each alias counts as a copy, so a file with nested aliases is refused before the aliases are expanded
+# each alias counts as a copy, so a file with nested aliases is refused before the aliases are
+# expanded
+MAX_NODES = 10_000
 
 # Characters that YAML 1.2 does not allow in a file (5.1). The byte order mark is removed earlier.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -82,18 +85,20 @@ def parse(text: str, source: str, override: bool = False) -> Node:
     Args:
         text: The text of a file, or the value of an override.
         source: Name of the file or of the override for messages.
-        override: True if the text is the value of a `--set`. The nodes then have no line numbers, and an empty text gives a null node.
+        override: True if the text is the value of a `--set`. The nodes then have no line numbers,
+            and an empty text gives a null node.
 
     Raises:
-        InputError: The text is not valid YAML 1.2, has something that space files must not have, such as a tag, or exceeds a limit. The
-            error names the first problem only.
+        InputError: The text is not valid YAML 1.2, has something that space files must not have,
+            such as a tag, or exceeds a limit. The error names the first problem only.
     """
     start = Mark(source) if override else Mark(source, 1, 1)
     if bad := _UNPRINTABLE.search(text):
         mark = start if override else _mark_after(text[: bad.start()], source)
         raise _error(
             mark,
-            f"contains the control character U+{ord(bad[0]):04X}, which YAML does not allow; is this a text file?",
+            f"contains the control character U+{ord(bad[0]):04X}, which YAML does not allow; is "
+            "this a text file?",
         )
     builder = _Builder(text, source, override)
     try:
@@ -110,7 +115,10 @@ def parse(text: str, source: str, override: bool = False) -> Node:
 
 
 class _Builder:
-    """Builder of the tree from ruamel's events. The builder recurses at most `MAX_DEPTH` levels deep."""
+    """Builder of the tree from ruamel's events.
+
+    The builder recurses at most `MAX_DEPTH` levels deep.
+    """
 
     def __init__(self, text: str, source: str, override: bool):
         self.source, self.override = source, override
@@ -122,11 +130,16 @@ class _Builder:
         ] = {}  # node of each anchor; None until the node is complete
 
     def mark(self, at: Any) -> Mark:
-        """Convert one of ruamel's marks into a `Mark`. For an override, the result has no line and column."""
+        """Convert one of ruamel's marks into a `Mark`.
+
+        For an override, the result has no line and column.
+        """
         return Mark(self.source) if self.override else Mark(self.source, at.line + 1, at.column + 1)
 
     def place(self, e: MarkedYAMLError, end: int) -> Mark | None:
-        """Return the place of an error. If the error is at the end of the text, the place is where the unfinished node begins.
+        """Return the place of an error.
+
+        If the error is at the end of the text, the place is where the unfinished node begins.
 
         `end` is the index of the end of the text.
         """
@@ -195,7 +208,9 @@ class _Builder:
         return node
 
     def _count(self, mark: Mark, size: int, height: int) -> None:
-        """Add the number of values in a node to the total for the file. Raise an error if the total or the nesting depth exceeds its limit.
+        """Add the number of values in a node to the total for the file.
+
+        Raise an error if the total or the nesting depth exceeds its limit.
 
         Args:
             mark: Place of the node.

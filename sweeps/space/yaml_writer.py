@@ -11,7 +11,8 @@ from sweeps.space.domains import DOMAINS
 from sweeps.space.nodes import scalar
 
 _PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_./-]*\Z")
-# A value that contains no domain is written in one line if the line has at most this many characters.
+# A value that contains no domain is written in one line if the line has at most this many
+# characters.
 WIDTH = 100
 
 
@@ -30,7 +31,9 @@ def block(value: Any) -> str:
 
 
 def flow(value: Any) -> str:
-    """Return a value as YAML in one line. A text gets quotes if YAML would read it as something else.
+    """Return a value as YAML in one line.
+
+    A text gets quotes if YAML would read it as something else.
 
     >>> flow("size"), flow("%d/%m/%Y"), flow("8"), flow(0.001), flow([True, None, "a b"])
     ('size', '"%d/%m/%Y"', '"8"', '0.001', '[true, null, "a b"]')

@@ -1,7 +1,7 @@
 """Compare the resources that a sweep has spent, and the results of its trials, with the sweep's limits. Pure functions, no I/O.
 
-All trials in the study are counted, including trials from before a resume. A resumed sweep therefore continues with the budget that is
-left.
+All trials in the study are counted, including trials from before a resume. A resumed sweep
+therefore continues with the budget that is left.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from sweeps.study import ranking
 
 @dataclass
 class BudgetState:
-    """The budget that a sweep has spent and the best results so far. Trials are added in the order in which they ended.
+    """The budget that a sweep has spent and the best results so far.
+
+    Trials are added in the order in which they ended.
 
     Attributes:
         goals: One boolean for each objective: True if smaller values are better.
-        best: (number of the first trial, result) of the best configuration so far. None if there are several objectives, or if no
-            configuration has a value yet.
-        front: Results of the configurations on the Pareto front, by the number of the first trial; {} for a single objective.
-        without_improvement: Number of configurations that ended COMPLETE or PRUNED since the last improvement. An improvement is a
-            COMPLETE configuration that is better than all earlier configurations, or that joins the front. The number is 0 until the first
-            COMPLETE configuration.
+        best: (number of the first trial, result) of the best configuration so far. None if there
+            are several objectives, or if no configuration has a value yet.
+        front: Results of the configurations on the Pareto front, by the number of the first trial;
+            {} for a single objective.
+        without_improvement: Number of configurations that ended COMPLETE or PRUNED since the last
+            improvement. An improvement is a COMPLETE configuration that is better than all earlier
+            configurations, or that joins the front. The number is 0 until the first COMPLETE
+            configuration.
         consecutive_failures: Number of trials that failed since the last trial that did not fail.
         gpu_seconds: GPU seconds of all ended trials.
         ended: Final states of the trials, in the order in which they ended.
@@ -50,7 +54,8 @@ class BudgetState:
     def forgive_failures(self, limits: Limits) -> None:
         """Reset the count of consecutive failures to 0 if the count has reached `limits.max_failures_in_a_row`.
 
-        Without this reset, a resumed sweep would stop at once, although the user may have fixed the cause of the failures.
+        Without this reset, a resumed sweep would stop at once, although the user may have fixed the
+        cause of the failures.
         """
         if (
             limits.max_failures_in_a_row is not None
@@ -94,7 +99,8 @@ def exhausted(limits: Limits, budget: BudgetState, running_gpu_seconds: float = 
         running_gpu_seconds: GPU seconds of the running trials.
 
     Returns:
-        A text such as "limits.patience: 20 trials without an improvement"; None if no limit is reached.
+        A text such as "limits.patience: 20 trials without an improvement"; None if no limit is
+        reached.
     """
     minimize = budget.goals[0]
     if limits.target is not None and budget.best is not None:
@@ -109,7 +115,10 @@ def exhausted(limits: Limits, budget: BudgetState, running_gpu_seconds: float = 
     if limits.patience is not None and idle >= limits.patience:
         return f"limits.patience: {idle} trial{'s' * (idle != 1)} without an improvement"
     if limits.max_failures_in_a_row is not None and failures >= limits.max_failures_in_a_row:
-        return f"limits.max_failures_in_a_row: {f'{failures} consecutive trials failed' if failures > 1 else 'a trial failed'}"
+        return (
+            "limits.max_failures_in_a_row: "
+            f"{f'{failures} consecutive trials failed' if failures > 1 else 'a trial failed'}"
+        )
     hours = (budget.gpu_seconds + running_gpu_seconds) / 3600
     if limits.max_gpu_hours is not None and hours >= limits.max_gpu_hours:
         return f"limits.max_gpu_hours: {hours:.3g} GPU hours were used"

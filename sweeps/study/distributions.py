@@ -17,10 +17,13 @@ from sweeps.space.domains import EDGES
 
 
 def distribution_of(dimension: Dimension) -> BaseDistribution:
-    """Return the Optuna distribution of a dimension's keys. `Dimension.value` converts a key to a value.
+    """Return the Optuna distribution of a dimension's keys.
 
-    Optuna does not allow a step in a logarithmic distribution, so the keys of `qloguniform` and `qlograndint` are sampled without the step
-    `q`. A key of `randn` or `qrandn` is a cumulative probability, so these keys have a uniform distribution.
+    `Dimension.value` converts a key to a value.
+
+    Optuna does not allow a step in a logarithmic distribution, so the keys of `qloguniform` and
+    `qlograndint` are sampled without the step `q`. A key of `randn` or `qrandn` is a cumulative
+    probability, so these keys have a uniform distribution.
 
     Raises:
         ValueError: The kind of the dimension is unknown.

@@ -1,7 +1,8 @@
 """Read and write the Optuna journal file of a sweep.
 
-`JournalReader` validates the records and ignores a last record that a crash left incomplete. `Journal` also writes records. It calls
-`fsync` only in its method `sync`. Errors about a damaged journal give the number of the damaged line.
+`JournalReader` validates the records and ignores a last record that a crash left incomplete.
+`Journal` also writes records. It calls `fsync` only in its method `sync`. Errors about a damaged
+journal give the number of the damaged line.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from sweeps.study.journal_rules import Rules
 
 
 class _NoLock(BaseJournalFileLock):
-    """Lock that does nothing. `FolderLock` already locks the whole sweep folder, and a crash would leave Optuna's lock file behind."""
+    """Lock that does nothing.
+
+    `FolderLock` already locks the whole sweep folder, and a crash would leave Optuna's lock file
+    behind.
+    """
 
     def acquire(self) -> bool:
         return True
@@ -36,15 +41,17 @@ class _NoLock(BaseJournalFileLock):
 class JournalReader(JournalFileBackend):
     """Optuna journal file for reading. A driver may append to the file at the same time.
 
-    The first read validates the content and the order of all records. Later reads do not validate the new records, because this process
-    or a running driver has just written them. An incomplete last record is ignored.
+    The first read validates the content and the order of all records. Later reads do not validate
+    the new records, because this process or a running driver has just written them. An incomplete
+    last record is ignored.
 
     Args:
         path: Path of the journal file.
 
     Attributes:
         path: The path as it was given.
-        line: Number of the last line that was read. The first line has number 1; 0 means that no line was read.
+        line: Number of the last line that was read. The first line has number 1; 0 means that no
+            line was read.
     """
 
     def __init__(self, path: Path):
@@ -53,7 +60,9 @@ class JournalReader(JournalFileBackend):
         self.line = 0
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-        """Yield the records of the journal, without the first `log_number_from` ones. Optuna calls this method.
+        """Yield the records of the journal, without the first `log_number_from` ones.
+
+        Optuna calls this method.
 
         Args:
             log_number_from: Number of records to skip at the beginning.
@@ -112,12 +121,13 @@ class JournalReader(JournalFileBackend):
 class Journal(JournalReader):
     """Optuna journal file for reading and writing.
 
-    Optuna's own backend calls `fsync` after every append, and a trial has about ten records. This class calls `fsync` only in `sync`, which
-    the driver calls once for each decision. Every record is passed to the operating system at once, so no record is lost if the process
-    dies.
+    Optuna's own backend calls `fsync` after every append, and a trial has about ten records. This
+    class calls `fsync` only in `sync`, which the driver calls once for each decision. Every record
+    is passed to the operating system at once, so no record is lost if the process dies.
 
     Args:
-        path: Path of the journal file. If the last record in the file is incomplete, the constructor removes it from the file.
+        path: Path of the journal file. If the last record in the file is incomplete, the
+            constructor removes it from the file.
     """
 
     _written = False
@@ -127,7 +137,10 @@ class Journal(JournalReader):
         super().__init__(path)
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Append records to the journal. If writing fails, the file stays as it was before the call."""
+        """Append records to the journal.
+
+        If writing fails, the file stays as it was before the call.
+        """
         remaining = memoryview(
             "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode()
         )
@@ -136,7 +149,9 @@ class Journal(JournalReader):
             try:
                 while remaining:
                     remaining = remaining[f.write(remaining) :]
-            except BaseException:  # for example, the disk is full: remove the partial record, so that a later append can succeed
+            # for example, the disk is full: remove the partial record, so that a later append can
+            # succeed
+            except BaseException:
                 f.truncate(size)
                 raise
         self._written = True
@@ -158,26 +173,36 @@ def damaged(journal: Path, number: int, problem: str) -> DamagedStudy:
         problem: Description of the problem with the line.
 
     Returns:
-        The exception. Its message also gives the number of lines that can be read, and the command that repairs the study.
+        The exception. Its message also gives the number of lines that can be read, and the command
+        that repairs the study.
     """
     with open(journal, "rb", opener=open_regular) as f:
         after = sum(is_valid(RECORD, parse_line(line)) for i, line in enumerate(f, 1) if i > number)
     before = "1 record" if number == 2 else f"{number - 1} records"
     command = repair_command(journal.parent)
-    text = f"{problem}; {before} before this line and {after} after this line can be read; `{command}` rebuilds the study from these records"
+    text = (
+        f"{problem}; {before} before this line and {after} after this line can be read; "
+        f"`{command}` rebuilds the study from these records"
+    )
     return DamagedStudy(Problem(f"{journal}:{number}", text))
 
 
 def whole_lines(data: bytes) -> list[bytes]:
-    """Return the complete lines of a journal, each with its line feed. An incomplete last line is left out; see `torn_tail_start`."""
+    """Return the complete lines of a journal, each with its line feed.
+
+    An incomplete last line is left out; see `torn_tail_start`.
+    """
     return [line + b"\n" for line in data[: torn_tail_start(data)].split(b"\n")[:-1]]
 
 
 def torn_tail_start(data: bytes) -> int:
-    """Return the offset at which the incomplete end of a journal begins. If there is no incomplete end, return the length of `data`.
+    """Return the offset at which the incomplete end of a journal begins.
 
-    The incomplete end is everything after the last line feed. If the last line with a line feed is not JSON, this line also belongs to the
-    incomplete end: after a crash, the file system may have filled a part of the line with zeros.
+    If there is no incomplete end, return the length of `data`.
+
+    The incomplete end is everything after the last line feed. If the last line with a line feed is
+    not JSON, this line also belongs to the incomplete end: after a crash, the file system may have
+    filled a part of the line with zeros.
 
     Args:
         data: Content of the journal file.
@@ -190,8 +215,8 @@ def torn_tail_start(data: bytes) -> int:
 def cut_torn_tail(journal: Path) -> int:
     """Remove an incomplete last record from a journal file, and return the number of bytes that were removed.
 
-    Optuna can load a journal with an incomplete last record. But Optuna then appends the next record to the incomplete one, and cannot load
-    the combined line.
+    Optuna can load a journal with an incomplete last record. But Optuna then appends the next
+    record to the incomplete one, and cannot load the combined line.
 
     Args:
         journal: Path of the journal file. The file may be missing.

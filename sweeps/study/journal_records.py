@@ -1,8 +1,8 @@
 """Format of the records in a study's journal. `journal_rules` checks the order of the records.
 
-A record is one of Optuna's journal operations. What Optuna itself does not record is in user attributes of the study (`judged`, `repeats`,
-`stops`, `data`, `paused`) and of trials (`begun`, `told.N`, `passed`, `paused`, `enqueued`).
-Unknown keys are ignored in most records.
+A record is one of Optuna's journal operations. What Optuna itself does not record is in user
+attributes of the study (`judged`, `repeats`, `stops`, `data`, `paused`) and of trials (`begun`,
+`told.N`, `passed`, `paused`, `enqueued`). Unknown keys are ignored in most records.
 """
 
 from __future__ import annotations
@@ -140,7 +140,10 @@ class NoPerturbation(_Model):
 
 
 class RecordedPerturbation(_Model):
-    """A perturbation of a trial; see `record.Perturbation`. `curve` and `others` are the donor's curves, which the trial takes over."""
+    """A perturbation of a trial; see `record.Perturbation`.
+
+    `curve` and `others` are the donor's curves, which the trial takes over.
+    """
 
     step: int
     donor: Text
@@ -163,7 +166,9 @@ class RecordedSize(_Model, extra="forbid"):
 
 
 class ProgressRecord(_Model):
-    """The attribute `told.N` of a trial: its progress since the progress record N-1. The first progress record has the number 0.
+    """The attribute `told.N` of a trial: its progress since the progress record N-1.
+
+    The first progress record has the number 0.
 
     The last progress record of an ended trial has no reports.
     """
@@ -236,7 +241,10 @@ class StudySystemAttribute(_OfStudy):
 
 
 class CreateTrial(_OfStudy):
-    """Creation of a trial. For an initial point with a known result, this record holds the whole trial."""
+    """Creation of a trial.
+
+    For an initial point with a known result, this record holds the whole trial.
+    """
 
     op_code: Literal[4]
     datetime_start: Time | None

@@ -1,8 +1,11 @@
-"""Rules for the order of the records in a study's journal. Pure functions, no I/O. `journal_records` defines the format of each record.
+"""Rules for the order of the records in a study's journal. Pure functions, no I/O.
 
-Optuna numbers trials by the order of their CREATE_TRIAL records. Optuna also skips records about trials that do not exist or have ended.
-Optuna can therefore load a journal with lost or duplicated lines, but may assign later reports to the wrong trials. The rules of this
-module detect such a journal.
+`journal_records` defines the format of each record.
+
+Optuna numbers trials by the order of their CREATE_TRIAL records. Optuna also skips records about
+trials that do not exist or have ended. Optuna can therefore load a journal with lost or duplicated
+lines, but may assign later reports to the wrong trials. The rules of this module detect such a
+journal.
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ class TrialState:
         params: Names of the parameters that have a value.
         progress: Number of progress records.
         started: True if the `begun` attribute is set.
-        closed: True if the trial's latest progress record has no reports. Only then may the record of the trial's end follow.
+        closed: True if the trial's latest progress record has no reports. Only then may the record
+            of the trial's end follow.
         given: True for an initial point with a known result.
     """
 
@@ -63,7 +67,8 @@ class TrialState:
 class Rules:
     """Validate the records of a journal one by one, in order.
 
-    If all records of a journal are valid, Optuna and the modules `record` and `study_store` can read the journal.
+    If all records of a journal are valid, Optuna and the modules `record` and `study_store` can
+    read the journal.
 
     Attributes:
         trials: Trials created so far, by number.
@@ -140,7 +145,8 @@ class Rules:
         number, trial = len(self.trials), TrialState(record.state)
         if not self._has_objectives:
             raise Fault(
-                "creates a trial, but the record `judged`, which has the objectives, must come first"
+                "creates a trial, but the record `judged`, which has the objectives, must come "
+                "first"
             )
         first = record.user_attrs.get(REPEAT_OF, 0)
         if first != 0 and not (type(first) is int and 0 <= first < number):
@@ -150,7 +156,10 @@ class Rules:
         self.trials.append(trial)
 
     def _add_given(self, record: records.CreateTrial, trial: TrialState, number: int) -> None:
-        """Check the record of an initial point with a known result, and update `trial`. This single record contains the whole trial."""
+        """Check the record of an initial point with a known result, and update `trial`.
+
+        This single record contains the whole trial.
+        """
         self._check_values(record.values if record.value is None else [record.value])
         for name, value in record.params.items():
             self._check_param(name, value, record.distributions[name])
@@ -183,8 +192,9 @@ class Rules:
     def _check_param(self, name: str, value: float, text: str) -> None:
         """Check the value and the distribution of a parameter.
 
-        The value must be within the distribution. Optuna must allow this distribution beside the one that earlier trials have for the
-        parameter. For example, the options of a categorical distribution must be the same.
+        The value must be within the distribution. Optuna must allow this distribution beside the
+        one that earlier trials have for the parameter. For example, the options of a categorical
+        distribution must be the same.
 
         Args:
             name: Name of the parameter.
@@ -202,7 +212,8 @@ class Rules:
     def _check_values(self, values: list[float] | None) -> None:
         if values is None or len(values) != self._value_count or any(v != v for v in values):
             raise Fault(
-                f"completes a trial with the values {values}, but {self._value_count} numbers are needed"
+                f"completes a trial with the values {values}, but {self._value_count} numbers are "
+                "needed"
             )
 
     def _set_state(self, trial: TrialState, number: int, record: records.SetState) -> None:
@@ -238,7 +249,8 @@ class Rules:
             raise Fault(f"starts trial {start.id}, but belongs to trial {format_trial_id(number)}")
         if different := start.labels.keys() ^ trial.params:
             raise Fault(
-                f"starts trial {start.id} with other parameters than the earlier lines about this trial; "
+                f"starts trial {start.id} with other parameters than the earlier lines about this "
+                "trial; "
                 f"only one of the two has: {', '.join(sorted(different))}"
             )
         trial.started = True

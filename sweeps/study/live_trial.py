@@ -23,10 +23,14 @@ class ProgressUpdate:
     Attributes:
         reports: Reports in the order of their steps.
         checkpoint: Latest checkpoint; None if there is no new checkpoint since the previous update.
-        best: Checkpoint of the best step; None if this checkpoint has not changed since the previous update.
-        attempts: Number of attempts so far. In each attempt, a gang of workers runs the training loop.
-        seconds: Wall time in seconds that the trial has spent on gangs of workers, summed over all attempts.
-        worker_seconds: Seconds that workers have spent on the trial, summed over all workers and attempts.
+        best: Checkpoint of the best step; None if this checkpoint has not changed since the
+            previous update.
+        attempts: Number of attempts so far. In each attempt, a gang of workers runs the training
+            loop.
+        seconds: Wall time in seconds that the trial has spent on gangs of workers, summed over all
+            attempts.
+        worker_seconds: Seconds that workers have spent on the trial, summed over all workers and
+            attempts.
         sizes: All numbers of workers that an elastic trial has had; empty for other trials.
     """
 
@@ -44,18 +48,21 @@ class LiveTrial:
 
     Args:
         trial: The trial.
-        keys: Key of each active dimension, by the dimension's name. A key stands for a value; see `sweeps.space.Dimension.value`.
+        keys: Key of each active dimension, by the dimension's name. A key stands for a value; see
+            `sweeps.space.Dimension.value`.
 
     Attributes:
         trial: The trial, with its current parameters.
         keys: Current key of each active dimension, by the dimension's name.
         curve: Values of the leading metric (see `Objectives.metric`), by step.
-        other_curves: (step, value) pairs of the other metrics in objectives and constraints, by metric.
+        other_curves: (step, value) pairs of the other metrics in objectives and constraints, by
+            metric.
         steps: Step of the last report; 0 before the first report.
         checkpoint, best, attempts, seconds, worker_seconds, sizes: See `ProgressUpdate`.
         chunks: Number of progress records of the trial in the study.
         lineage: Perturbations of the trial, in the order in which they happened.
-        decided_rung: Last perturbation step at which the scheduler decided about the trial; 0 before the first decision.
+        decided_rung: Last perturbation step at which the scheduler decided about the trial; 0
+            before the first decision.
         passed_rung: Last rung from which the trial continued; 0 before the first rung.
         ended: True if the trial has ended.
     """
@@ -79,8 +86,9 @@ class LiveTrial:
     ) -> LiveTrial:
         """Restore the state of a trial from the study.
 
-        The sweep's folder may have been moved since the paths of checkpoints were recorded. Each checkpoint is therefore looked up in the
-        trial's current folder, or in the sweep's store, by the last part of its recorded path.
+        The sweep's folder may have been moved since the paths of checkpoints were recorded. Each
+        checkpoint is therefore looked up in the trial's current folder, or in the sweep's store, by
+        the last part of its recorded path.
 
         Args:
             trial: The trial.

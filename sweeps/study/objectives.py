@@ -1,4 +1,6 @@
-"""Compute the objective values and the feasibility of a trial from its reports and costs. Pure functions, no I/O.
+"""Compute the objective values and the feasibility of a trial from its reports and costs.
+
+Pure functions, no I/O.
 
 The leading metric decides which step of a trial is the best step, among the steps that satisfy the
 constraints on reported metrics. If no step satisfies them, it decides among all steps. The leading
@@ -32,11 +34,15 @@ class TrialScore:
     """The objective values of a trial, and whether the trial is feasible.
 
     Attributes:
-        step: The best step; None if the trial has no report, or if all values of the leading metric are NaN.
-        values: One value for each objective, in the order of the objectives. A value that is unknown or NaN is None.
-        metrics: Costs of the trial, and the known metrics of the objectives and constraints, by name.
+        step: The best step; None if the trial has no report, or if all values of the leading metric
+            are NaN.
+        values: One value for each objective, in the order of the objectives. A value that is
+            unknown or NaN is None.
+        metrics: Costs of the trial, and the known metrics of the objectives and constraints, by
+            name.
         feasible: True if the trial satisfies every constraint.
-        missing: Name of the first metric in `Objectives.reported_metrics` that is unknown or NaN; None if all of them are known.
+        missing: Name of the first metric in `Objectives.reported_metrics` that is unknown or NaN;
+            None if all of them are known.
     """
 
     step: int | None
@@ -88,13 +94,19 @@ class Objectives:
 
     @property
     def reported_metrics(self) -> tuple[str, ...]:
-        """Metrics of the objectives and constraints that the training loop must report. Costs such as `seconds` are left out."""
+        """Metrics of the objectives and constraints that the training loop must report.
+
+        Costs such as `seconds` are left out.
+        """
         names = [o.metric for o in self.objectives] + [c.metric for c in self.constraints]
         return tuple(dict.fromkeys(name for name in names if name not in COSTS))
 
     @property
     def metric(self) -> str | None:
-        """Name of the leading metric: the first of `reported_metrics`. None if all objectives and constraints are about costs."""
+        """Name of the leading metric: the first of `reported_metrics`.
+
+        None if all objectives and constraints are about costs.
+        """
         return next(iter(self.reported_metrics), None)
 
     @property
@@ -168,7 +180,8 @@ class Objectives:
     def need_one_report(self) -> bool:
         """True if one report is enough to score a trial.
 
-        There is one objective, its metric is reported, there are no constraints, and any step can be the best one.
+        There is one objective, its metric is reported, there are no constraints, and any step can
+        be the best one.
         """
         return (
             not self.last_step_counts
@@ -189,11 +202,12 @@ class Objectives:
         """Compute the objective values and the feasibility of a trial.
 
         Args:
-            state: State of the trial. If an objective is a cost, only a COMPLETE trial has a value for this objective.
+            state: State of the trial. If an objective is a cost, only a COMPLETE trial has a value
+                for this objective.
             steps: Step of the last report.
             curve: (step, value) pairs of the leading metric.
-            others: (step, value) pairs of the other metrics in `reported_metrics`, by metric. If a metric has no value at the best step,
-                see `step_metrics`.
+            others: (step, value) pairs of the other metrics in `reported_metrics`, by metric. If a
+                metric has no value at the best step, see `step_metrics`.
             cost: Costs of the trial by name; see `sweeps.core.resources.costs`.
             final: Final metrics. If they include a metric of an objective or a constraint, a
                 COMPLETE trial has this value.
@@ -225,13 +239,16 @@ class Objectives:
         return TrialScore(step, values, known, feasible, missing)
 
     def violations(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Return by how much each constraint is violated, by metric. A missing metric violates its constraint.
+        """Return by how much each constraint is violated, by metric.
+
+        A missing metric violates its constraint.
 
         Args:
             metrics: Metrics of a trial; see `TrialScore.metrics`.
 
         Returns:
-            Results of `Constraint.violation`: above 0 if the constraint is violated, else at most 0.
+            Results of `Constraint.violation`: above 0 if the constraint is violated, else at most
+                0.
         """
         return {c.metric: c.violation(metrics.get(c.metric, math.nan)) for c in self.constraints}
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from sweeps.core.trial import Result, State
 
-# A sweep stops if the first trials that end all fail, and there are this many of them. The trials then most likely share one problem.
+# A sweep stops if the first trials that end all fail, and there are this many of them. The trials
+# then most likely share one problem.
 ABORT_AFTER_FAILURES = 5
 
 
@@ -41,9 +42,10 @@ def tier(result: Result) -> int | None:
     """Return the tier of a trial. Trials are ranked by tier first and by value second.
 
     Returns:
-        0 for feasible COMPLETE trials (the best), 1 for feasible PRUNED ones, 2 for infeasible COMPLETE ones, 3 for infeasible PRUNED ones.
-        A trial that was only ended by time counts like a COMPLETE one. None for trials that are not ranked: failed trials, running trials,
-        and initial points with known results.
+        0 for feasible COMPLETE trials (the best), 1 for feasible PRUNED ones, 2 for infeasible
+        COMPLETE ones, 3 for infeasible PRUNED ones.
+        A trial that was only ended by time counts like a COMPLETE one. None for trials that are not
+        ranked: failed trials, running trials, and initial points with known results.
     """
     if result.given or result.state not in (State.COMPLETE, State.PRUNED):
         return None
@@ -52,11 +54,14 @@ def tier(result: Result) -> int | None:
 
 
 def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
-    """Return True if trial `a` is better than trial `b`. Trials are compared by tier first and by the first objective's value second.
+    """Return True if trial `a` is better than trial `b`.
+
+    Trials are compared by tier first and by the first objective's value second.
 
     Args:
         a: Result of the first trial.
-        b: Result of the second trial, or None. Any trial with a tier and a value is better than None.
+        b: Result of the second trial, or None. Any trial with a tier and a value is better than
+            None.
         minimize: True if smaller values are better.
     """
     first, second = _rank(a, minimize), None if b is None else _rank(b, minimize)
@@ -64,7 +69,9 @@ def ahead(a: Result, b: Result | None, minimize: bool) -> bool:
 
 
 def _rank(result: Result, minimize: bool) -> tuple[int, float] | None:
-    """Return (tier, value) of a trial, or (tier, -value) if larger values are better. The best trial has the smallest pair.
+    """Return (tier, value) of a trial, or (tier, -value) if larger values are better.
+
+    The best trial has the smallest pair.
 
     Return None if the trial lacks a tier or a finite value.
     """
@@ -78,7 +85,8 @@ def winner(results: Iterable[tuple[int, Result]], minimize: bool) -> int | None:
     """Return the number of the best trial; None if no trial has both a tier and a finite value.
 
     Args:
-        results: (trial number, result) pairs. If several trials are equally good, the trial with the lowest number is the best.
+        results: (trial number, result) pairs. If several trials are equally good, the trial with
+            the lowest number is the best.
         minimize: True if smaller values are better.
     """
     return next(iter(ranked(results, minimize)), None)
@@ -99,7 +107,8 @@ def dominates(a: Sequence[float], b: Sequence[float], minimize: Sequence[bool]) 
 def front(results: Iterable[tuple[int, Result]], minimize: Sequence[bool]) -> list[int]:
     """Return the numbers of the trials on the Pareto front, sorted.
 
-    A trial needs a tier and a value for every objective. Among the trials that have both, only the trials of the best tier are considered.
+    A trial needs a tier and a value for every objective. Among the trials that have both, only the
+    trials of the best tier are considered.
 
     Args:
         results: (trial number, result) pairs. NaN and infinity are treated as missing values.

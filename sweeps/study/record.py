@@ -32,11 +32,14 @@ from sweeps.study.repeats import Configurations, known_total
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-# Prefix of the attributes that hold the progress records of a trial. The number of the progress record follows; the first has number 0.
+# Prefix of the attributes that hold the progress records of a trial. The number of the progress
+# record follows; the first has number 0.
 PROGRESS_PREFIX = "told."
-# Attribute of a repeat: the number of the repeated trial. The attribute is set when the repeat is enqueued.
+# Attribute of a repeat: the number of the repeated trial. The attribute is set when the repeat is
+# enqueued.
 REPEAT_OF = "origin"
-# Attribute of a trial that `sweeps enqueue` added: the id of the command. The attribute is set when the trial is enqueued.
+# Attribute of a trial that `sweeps enqueue` added: the id of the command. The attribute is set when
+# the trial is enqueued.
 ENQUEUED = "enqueued"
 # Reason in the record of a trial that `sweeps stop SWEEP TRIAL` stopped.
 STOPPED = "stopped by the command `sweeps stop`"
@@ -46,9 +49,11 @@ OWNER = "owner"
 SWEEP_PAUSED = "paused"
 # Attribute of a trial: the last rung from which the trial continued.
 PASSED = "passed"
-# Attribute of a trial: the rung at which the trial is paused. The value of the attribute becomes None when the trial continues.
+# Attribute of a trial: the rung at which the trial is paused. The value of the attribute becomes
+# None when the trial continues.
 PAUSED = "paused"
-# Keys of a progress record of an elastic trial: the sum of the seconds of all workers, and all numbers of workers that the trial has had.
+# Keys of a progress record of an elastic trial: the sum of the seconds of all workers, and all
+# numbers of workers that the trial has had.
 WORKER_SECONDS = "worker_seconds"
 SIZES = "sizes"
 # Key of a progress record that holds a PBT decision: either a perturbation, or no perturbation.
@@ -63,7 +68,8 @@ class Perturbation:
         step: Step at which the trial was perturbed.
         donor: Id of the trial whose checkpoint was copied.
         donor_step: Step of the donor's checkpoint. The trial continues from this step.
-        keys: New key of each active dimension, by the dimension's name; see `sweeps.space.Dimension.value`.
+        keys: New key of each active dimension, by the dimension's name; see
+            `sweeps.space.Dimension.value`.
         params, labels: The trial's new parameters and labels; see `sweeps.core.trial.Trial`.
         time: Time of the perturbation, in seconds since the epoch.
     """
@@ -78,7 +84,10 @@ class Perturbation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The new values of the numeric parameters, as metrics for a tracker. The metric's name is `pbt.params.NAME`."""
+        """The new values of the numeric parameters, as metrics for a tracker.
+
+        The metric's name is `pbt.params.NAME`.
+        """
         return {
             f"pbt.{name}": float(value)
             for name, value in self.labels.items()
@@ -99,7 +108,10 @@ class Perturbation:
         return f"{self.donor} at {self.step}" + (f" ({options})" if options else "")
 
     def to_record(self) -> dict[str, Any]:
-        """Return the perturbation as a progress record stores it. The key of `donor_step` is `origin`."""
+        """Return the perturbation as a progress record stores it.
+
+        The key of `donor_step` is `origin`.
+        """
         content = asdict(self)
         content["origin"] = content.pop("donor_step")
         return content
@@ -117,21 +129,28 @@ class TrialRecord:
 
     Attributes:
         number, id, seed: See `sweeps.core.trial.Trial`.
-        result: Result of the trial. The state is RUNNING if the trial is running, is paused or was interrupted.
-        preprocessor: Short text that describes the preprocessor; see `sweeps.core.trial.Trial.chain`.
+        result: Result of the trial. The state is RUNNING if the trial is running, is paused or was
+            interrupted.
+        preprocessor: Short text that describes the preprocessor; see
+            `sweeps.core.trial.Trial.chain`.
         scaling: The values `num_workers` and `resources_per_worker`.
         params: Current parameters of the training loop.
         labels: Short value of each active dimension, by the dimension's name.
         curve: (step, value) pairs of the leading metric (see `Objectives.metric`).
-        attempts: Number of attempts so far. In each attempt, a gang of workers runs the training loop.
+        attempts: Number of attempts so far. In each attempt, a gang of workers runs the training
+            loop.
         reason: Reason why the trial was stopped; None if it was not stopped.
-        began, ended: Start and end of the trial in local time; None if the study does not have this time.
-        keys: Current key of each active dimension, by the dimension's name; see `sweeps.space.Dimension.value`.
+        began, ended: Start and end of the trial in local time; None if the study does not have this
+            time.
+        keys: Current key of each active dimension, by the dimension's name; see
+            `sweeps.space.Dimension.value`.
         bracket: Number of the trial's bracket; None if the scheduler has a single bracket.
-        repeat_of: Number of the trial that this trial repeats; None for the first trial of a configuration.
-        lineage: Perturbations of the trial, in the order in which they happened. The attributes `params`, `labels` and `keys` have the
-            values after the last one.
-        data: Sampled values of `train`, `drop` and `rows` in the data section; {} if none of these keys is sampled.
+        repeat_of: Number of the trial that this trial repeats; None for the first trial of a
+            configuration.
+        lineage: Perturbations of the trial, in the order in which they happened. The attributes
+            `params`, `labels` and `keys` have the values after the last one.
+        data: Sampled values of `train`, `drop` and `rows` in the data section; {} if none of these
+            keys is sampled.
         sizes: Numbers of workers that an elastic trial has had; () for other trials.
         enqueued: True if `sweeps enqueue` added the trial.
         reported: Time of the trial's latest report, in seconds since the epoch; None if it has no
@@ -214,11 +233,14 @@ class Record:
 
     Attributes:
         objectives: Objectives and constraints of the sweep.
-        trials: All trials that have started, and the initial points with known results, in the order of their numbers.
+        trials: All trials that have started, and the initial points with known results, in the
+            order of their numbers.
         data: Fingerprint of the data; None if the data has not been read yet.
-        repeats: How many times each configuration is trained, and how the values of its trials are aggregated.
+        repeats: How many times each configuration is trained, and how the values of its trials are
+            aggregated.
         stops: True if the scheduler may stop trials.
-        paused: True if `sweeps pause` has paused the sweep. If no process runs the sweep, this says that the last process had been paused.
+        paused: True if `sweeps pause` has paused the sweep. If no process runs the sweep, this says
+            that the last process had been paused.
     """
 
     objectives: Objectives
@@ -282,7 +304,8 @@ class Record:
 def start_attributes(trial: Trial) -> dict[str, Any]:
     """Return the value of the attribute `begun`, which is recorded when a trial starts.
 
-    It contains the trial's whole configuration, so that the study can be read without the space file.
+    It contains the trial's whole configuration, so that the study can be read without the space
+    file.
     """
     attributes = {
         "id": trial.id,
@@ -303,8 +326,9 @@ def report_rows(reports: Iterable[Report], metric: str | None) -> list[list[Any]
         metric: Name of the leading metric; see `Objectives.metric`.
 
     Returns:
-        One row [step, time, value, others] for each report. `value` is the value of the leading metric, or NaN if `metric` is None.
-        `others` maps the names of the other metrics to their values.
+        One row [step, time, value, others] for each report. `value` is the value of the leading
+        metric, or NaN if `metric` is None. `others` maps the names of the other metrics to their
+        values.
     """
     return [
         [
@@ -334,7 +358,9 @@ def latest_progress(t: FrozenTrial) -> dict[str, Any]:
 
 
 def reports_of(t: FrozenTrial, metric: str | None) -> tuple[Report, ...]:
-    """Return the reports that a trial itself made, in the order of recording. Reports of a donor (see `Perturbation`) are not included.
+    """Return the reports that a trial itself made, in the order of recording.
+
+    Reports of a donor (see `Perturbation`) are not included.
 
     Args:
         t: The trial as Optuna recorded it.
@@ -348,7 +374,9 @@ def reports_of(t: FrozenTrial, metric: str | None) -> tuple[Report, ...]:
 
 
 def others_of(t: FrozenTrial, names: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
-    """Return the (step, value) pairs of the given metrics, keyed by the metric's name. The leading metric is not among these.
+    """Return the (step, value) pairs of the given metrics, keyed by the metric's name.
+
+    The leading metric is not among these.
 
     Pairs from before a perturbation are replaced by the donor's pairs, as in `curve_of`.
 
@@ -393,8 +421,8 @@ def fixed_keys(t: FrozenTrial) -> dict[str, Any]:
 def curve_of(t: FrozenTrial) -> tuple[tuple[int, float], ...]:
     """Return the (step, value) pairs of the leading metric (see `Objectives.metric`).
 
-    A perturbation makes the trial's model a copy of the donor's model. The pairs from before a perturbation are therefore replaced by the
-    donor's pairs.
+    A perturbation makes the trial's model a copy of the donor's model. The pairs from before a
+    perturbation are therefore replaced by the donor's pairs.
     """
     curve: list[tuple[int, float]] = []
     for chunk in progress_records(t):
@@ -456,7 +484,10 @@ def lineage_text(lineage: Iterable[Perturbation]) -> str:
 
 
 def checkpoint_names(t: FrozenTrial) -> tuple[str | None, str | None]:
-    """Return the folder names of the best and of the latest recorded checkpoint of a trial. The name of a missing checkpoint is None."""
+    """Return the folder names of the best and of the latest recorded checkpoint of a trial.
+
+    The name of a missing checkpoint is None.
+    """
     checkpoints = [latest_progress(t).get(name) for name in ("best", "checkpoint")]
     best, latest = (
         Path(checkpoint["path"]).name if checkpoint else None for checkpoint in checkpoints
@@ -585,7 +616,8 @@ def read(folder: Path) -> Record | None:
         folder: The sweep's folder.
 
     Returns:
-        The content of the study. None if there is no study yet, or if the objectives are not recorded in it yet.
+        The content of the study. None if there is no study yet, or if the objectives are not
+        recorded in it yet.
 
     Raises:
         DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.

@@ -1,8 +1,9 @@
 """Score configurations that are trained several times with different seeds. Pure functions, no I/O.
 
-A configuration is one point of the search space. The scheduler may stop the first trial of a configuration. If this trial completes, the
-repeats of the configuration start; the scheduler never stops a repeat. The value of a configuration is the mean of its trials' values, or
-another aggregate of them. If `repeats.count` is 1, each trial counts as a separate configuration.
+A configuration is one point of the search space. The scheduler may stop the first trial of a
+configuration. If this trial completes, the repeats of the configuration start; the scheduler never
+stops a repeat. The value of a configuration is the mean of its trials' values, or another aggregate
+of them. If `repeats.count` is 1, each trial counts as a separate configuration.
 """
 
 from __future__ import annotations
@@ -26,17 +27,19 @@ AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
 def merged(results: Sequence[Result], repeats: Repeats) -> Result:
     """Return the result of a configuration.
 
-    A configuration is COMPLETE if all its trials are COMPLETE. If only some trials are COMPLETE, the configuration is PRUNED, and only the
-    values of the COMPLETE trials are aggregated. If no trial is COMPLETE, the values of the PRUNED trials are aggregated. The
-    configuration is feasible if all aggregated trials are feasible.
+    A configuration is COMPLETE if all its trials are COMPLETE. If only some trials are COMPLETE,
+    the configuration is PRUNED, and only the values of the COMPLETE trials are aggregated. If no
+    trial is COMPLETE, the values of the PRUNED trials are aggregated. The configuration is feasible
+    if all aggregated trials are feasible.
 
     Args:
         results: Results of the configuration's trials, at least one. The first trial comes first.
-        repeats: How many times each configuration is trained, and how the values of its trials are aggregated.
+        repeats: How many times each configuration is trained, and how the values of its trials are
+            aggregated.
 
     Returns:
-        The aggregated result. The first trial's own result is returned in three cases: `repeats.count` is 1, the first trial is running, or
-        no trial has ended COMPLETE or PRUNED.
+        The aggregated result. The first trial's own result is returned in three cases:
+        `repeats.count` is 1, the first trial is running, or no trial has ended COMPLETE or PRUNED.
     """
     if repeats.count == 1:
         return results[0]
@@ -77,7 +80,8 @@ def settled(results: Sequence[Result], repeats: Repeats) -> bool:
     If the first trial was pruned or failed, the configuration has no repeats.
 
     Args:
-        results: Results of the configuration's ended trials, at least one. The first trial comes first.
+        results: Results of the configuration's ended trials, at least one. The first trial comes
+            first.
         repeats: How many times each configuration is trained.
     """
     return results[0].state is not State.RUNNING and (
@@ -90,8 +94,9 @@ def known_total(
 ) -> int:
     """Return the expected number of trials of a sweep, including repeats.
 
-    If the scheduler may stop trials, only the repeats of first trials that are already complete are counted. Otherwise, all first trials
-    are expected to complete and to be repeated, except first trials that were already pruned or failed.
+    If the scheduler may stop trials, only the repeats of first trials that are already complete are
+    counted. Otherwise, all first trials are expected to complete and to be repeated, except first
+    trials that were already pruned or failed.
 
     Args:
         max_trials: Value of `limits.max_trials`. This limit is a number of configurations.
@@ -110,8 +115,10 @@ class Configurations:
     """Trials of a sweep, grouped by configuration.
 
     Attributes:
-        trials: (trial number, result) pairs of each configuration, sorted by trial number. The key is the number of the first trial.
-        repeats: How many times each configuration is trained, and how the values of its trials are aggregated.
+        trials: (trial number, result) pairs of each configuration, sorted by trial number. The key
+            is the number of the first trial.
+        repeats: How many times each configuration is trained, and how the values of its trials are
+            aggregated.
     """
 
     trials: dict[int, list[tuple[int, Result]]]
@@ -124,9 +131,11 @@ class Configurations:
         """Group trials by configuration.
 
         Args:
-            trials: (trial number, number of the repeated trial, result) of each trial, in any order. The number of the repeated trial is
-                None for the first trial of a configuration.
-            repeats: How many times each configuration is trained, and how the values of its trials are aggregated.
+            trials: (trial number, number of the repeated trial, result) of each trial, in any
+                order. The number of the repeated trial is None for the first trial of a
+                configuration.
+            repeats: How many times each configuration is trained, and how the values of its trials
+                are aggregated.
         """
         groups: dict[int, list[tuple[int, Result]]] = {}
         for number, repeat_of, result in sorted(trials, key=lambda t: t[0]):

@@ -1,6 +1,7 @@
 """Open the storage of a sweep's study: the journal in the sweep's folder, or a PostgreSQL database.
 
-If the study is in a database, the sweep's folder stores the database's URL without its secrets, such as the password.
+If the study is in a database, the sweep's folder stores the database's URL without its secrets,
+such as the password.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from sweeps.core.secrets import masked, remember_uri, secrets_in, without_passwo
 from sweeps.core.stores import recorded_store
 from sweeps.core.sweep_folder import RESULT, SweepFolder
 
-# SQLAlchemy driver for both schemes below. The driver is explicit, because SQLAlchemy's default for `postgresql` differs between versions.
+# SQLAlchemy driver for both schemes below. The driver is explicit, because SQLAlchemy's default for
+# `postgresql` differs between versions.
 DRIVER = "postgresql+psycopg2"
 # Settings of libpq that detect a dead connection. A setting in the URL has priority.
 PATIENCE = {
@@ -35,13 +37,14 @@ PATIENCE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-# Ways to prove who connects that do not reveal the password to the server. The URL in a sweep's folder
-# may come from a stranger, and libpq sends $PGPASSWORD to every server that asks for it.
+# Ways to prove who connects that do not reveal the password to the server. The URL in a sweep's
+# folder may come from a stranger, and libpq sends $PGPASSWORD to every server that asks for it.
 SAFE_AUTHENTICATION = "scram-sha-256,gss,none"
 LIBPQ_WITH_REQUIRE_AUTH = 160000
 SCHEMES = ("postgresql", DRIVER)
-# Full URLs given to this process, by the URL without secrets, which the sweep's folder does not store. Other processes get the secrets from
-# libpq's environment variables, such as PGPASSWORD, or from ~/.pgpass.
+# Full URLs given to this process, by the URL without secrets, which the sweep's folder does not
+# store. Other processes get the secrets from libpq's environment variables, such as PGPASSWORD, or
+# from ~/.pgpass.
 _whole: dict[str, str] = {}
 
 
@@ -52,7 +55,8 @@ def check(url: str) -> None:
         url: Value of the option `--storage`.
 
     Raises:
-        InputError: The URL does not have the form `postgresql://USER@HOST/DATABASE`, or the driver is not installed.
+        InputError: The URL does not have the form `postgresql://USER@HOST/DATABASE`, or the driver
+            is not installed.
     """
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in SCHEMES:
@@ -66,17 +70,21 @@ def check(url: str) -> None:
 
 
 def new_settings(url: str, sweep: str) -> dict[str, str]:
-    """Return the storage settings to write into the folder of a new sweep. The secrets stay in the memory of this process; see `remember`.
+    """Return the storage settings to write into the folder of a new sweep.
+
+    The secrets stay in the memory of this process; see `remember`.
 
     Args:
         url: Value of the option `--storage`.
         sweep: Name of the sweep.
 
     Returns:
-        A mapping with the keys `storage` (the URL without secrets) and `study` (a unique name for the study).
+        A mapping with the keys `storage` (the URL without secrets) and `study` (a unique name for
+        the study).
 
     Raises:
-        InputError: The URL does not have the form `postgresql://USER@HOST/DATABASE`, or the driver is not installed.
+        InputError: The URL does not have the form `postgresql://USER@HOST/DATABASE`, or the driver
+            is not installed.
     """
     check(url)
     return {"storage": remember(url), "study": f"{sweep}-{uuid.uuid4().hex[:8]}"}
@@ -104,7 +112,8 @@ def place_of(folder: Path) -> tuple[str, str] | None:
         folder: The sweep's folder.
 
     Returns:
-        (URL, study name). The URL includes the secrets if this process knows them. None if the study is a journal file in the folder.
+        (URL, study name). The URL includes the secrets if this process knows them. None if the
+        study is a journal file in the folder.
 
     Raises:
         InputError: The folder has another format than this version reads, or `storage` or `study`
@@ -123,15 +132,18 @@ def place_of(folder: Path) -> tuple[str, str] | None:
 
 
 def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]:
-    """Open the storage of a sweep's study for writing. Only the driver of the sweep may call this function.
+    """Open the storage of a sweep's study for writing.
+
+    Only the driver of the sweep may call this function.
 
     Args:
         folder: The sweep's folder.
 
     Returns:
-        (storage, study name, sync). `storage` is an Optuna storage. The study name is None if a journal contains no study yet. `sync` is a
-        function that flushes the journal to the disk. Records written since the last call of `sync` survive the death of the process, but
-        not a crash of the machine. For a database, `sync` does nothing.
+        (storage, study name, sync). `storage` is an Optuna storage. The study name is None if a
+        journal contains no study yet. `sync` is a function that flushes the journal to the disk.
+        Records written since the last call of `sync` survive the death of the process, but not a
+        crash of the machine. For a database, `sync` does nothing.
 
     Raises:
         DamagedStudy: The study is damaged, or lacks trials that the sweep's result includes.
@@ -151,7 +163,8 @@ def open_for_writing(folder: Path) -> tuple[Any, str | None, Callable[[], None]]
         check_trial_count(folder)
     journal = Journal(path)
     opened = journal.storage()
-    # The study's name is read from the journal: a space without `name` is named by its path, and the path changes if the folder is copied.
+    # The study's name is read from the journal: a space without `name` is named by its path, and
+    # the path changes if the folder is copied.
     studies = opened.get_all_studies()
     check_trial_count(folder, lambda: [t for study in studies[:1] for t in _trials(opened, study)])
     return opened, studies[0].study_name if studies else None, journal.sync
@@ -180,7 +193,8 @@ def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) 
 
     Args:
         folder: The sweep's folder.
-        trials: Function that returns the study's trials as Optuna's frozen trials. It is called only if there is a result.
+        trials: Function that returns the study's trials as Optuna's frozen trials. It is called
+            only if there is a result.
 
     Raises:
         DamagedStudy: The study lacks trials that the result includes.
@@ -198,9 +212,15 @@ def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) 
     if (problem := contradiction(ended, given, result)) is None:
         return
     if (place := place_of(folder)) is None:
-        text = f"{problem}; `{repair_command(folder)}` rebuilds the study from the journal and {RESULT}, as far as possible"
+        text = (
+            f"{problem}; `{repair_command(folder)}` rebuilds the study from the journal and "
+            f"{RESULT}, as far as possible"
+        )
         raise DamagedStudy(Problem(str(SweepFolder(folder).journal), text))
-    restore = f"restore the study `{place[1]}` from a backup, or rename {RESULT} and resume the sweep, to run the missing trials again"
+    restore = (
+        f"restore the study `{place[1]}` from a backup, or rename {RESULT} and resume the sweep, "
+        "to run the missing trials again"
+    )
     raise DamagedStudy(Problem(without_password(place[0]), f"{problem}; {restore}"))
 
 
@@ -235,7 +255,10 @@ def connect(url: str) -> Any:
             text = text.replace(secret.written, "***").replace(secret.value, "***")
         hint = ""
         if "authentication method requirement" in text:
-            hint = f"; set PGREQUIREAUTH if this server may learn your password, or let it use {SAFE_AUTHENTICATION}"
+            hint = (
+                "; set PGREQUIREAUTH if this server may learn your password, or let it use "
+                f"{SAFE_AUTHENTICATION}"
+            )
         elif "password" in text:
             hint = (
                 "; if the URL has no password, the password is taken from $PGPASSWORD or ~/.pgpass"

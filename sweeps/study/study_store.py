@@ -1,8 +1,9 @@
 """Write and read the study of a sweep. The study is the only complete record of the sweep's trials.
 
-Values that trials reported at rungs are stored as Optuna's intermediate values. Everything else that an export or a resume needs is stored
-in the user attributes of the trials. The driver writes a trial's attribute `begun` once, before the trial starts. For each batch of new
-reports of the trial, the driver writes a progress record (`told.0`, `told.1`, ...).
+Values that trials reported at rungs are stored as Optuna's intermediate values. Everything else
+that an export or a resume needs is stored in the user attributes of the trials. The driver writes a
+trial's attribute `begun` once, before the trial starts. For each batch of new reports of the trial,
+the driver writes a progress record (`told.0`, `told.1`, ...).
 """
 
 from __future__ import annotations
@@ -38,16 +39,18 @@ class StudyStore:
     Args:
         folder: Folder of the sweep.
         space: The search space.
-        rungs: Steps at which reported values are also recorded as Optuna's intermediate values. Needed only to record reports.
+        rungs: Steps at which reported values are also recorded as Optuna's intermediate values.
+            Needed only to record reports.
 
     Attributes:
         folder, space: The arguments.
         study: The Optuna study.
         objectives: Objectives and constraints of the sweep.
         minimize: True if smaller values of the leading metric (see `Objectives.metric`) are better.
-        clock: Function that returns the wall time of the sweep in seconds, summed over all its drivers. Every progress record stores this
-            time.
-        spent: Wall time of the sweep when the study was opened: the latest time in its progress records.
+        clock: Function that returns the wall time of the sweep in seconds, summed over all its
+            drivers. Every progress record stores this time.
+        spent: Wall time of the sweep when the study was opened: the latest time in its progress
+            records.
         sync: Function that flushes all records to the disk.
 
     Raises:
@@ -98,7 +101,10 @@ class StudyStore:
     # Write
 
     def record_comparisons(self, compares: bool) -> None:
-        """Record whether the scheduler compares trials before they end. If `compares` is True, trials may be stopped early."""
+        """Record whether the scheduler compares trials before they end.
+
+        If `compares` is True, trials may be stopped early.
+        """
         self.study.set_user_attr("stops", compares)
 
     def record_sweep_pause(self, paused: bool) -> None:
@@ -125,7 +131,10 @@ class StudyStore:
         )
 
     def add_given_points(self) -> None:
-        """Record the initial points with known results as COMPLETE trials. Points that are already recorded are skipped."""
+        """Record the initial points with known results as COMPLETE trials.
+
+        Points that are already recorded are skipped.
+        """
         recorded = sum(record.is_given(t) for t in self.trials())
         for point in [p for p in self.space.search.initial_points if p.values is not None][
             recorded:
@@ -185,7 +194,8 @@ class StudyStore:
         for report in new:
             if report.step in self._rungs and live.trial.repeat_of is None:
                 with warnings.catch_warnings():
-                    # If an earlier driver died before it wrote the progress record below, Optuna already has the value and warns.
+                    # If an earlier driver died before it wrote the progress record below, Optuna
+                    # already has the value and warns.
                     warnings.simplefilter("ignore")
                     self._open[number].report(values[report.step], report.step)
         live.checkpoint, live.best = (
@@ -216,7 +226,8 @@ class StudyStore:
     def record_passed(self, number: int, rung: int) -> None:
         """Record that a trial continues from a rung.
 
-        If a later failure makes the trial restart from an earlier checkpoint, the trial passes this rung again without a new decision.
+        If a later failure makes the trial restart from an earlier checkpoint, the trial passes this
+        rung again without a new decision.
 
         Args:
             number: Number of the trial.
@@ -230,7 +241,8 @@ class StudyStore:
 
         Args:
             number: Number of the trial.
-            rung: Step of the rung at which the trial is paused; None to record that the trial continues.
+            rung: Step of the rung at which the trial is paused; None to record that the trial
+                continues.
         """
         self._open[number].set_user_attr(record.PAUSED, rung)
 
@@ -248,7 +260,8 @@ class StudyStore:
         """Record a perturbation, together with the curves that the trial copied from its donor.
 
         Args:
-            number: Number of the trial. Its `LiveTrial` must already have the donor's curves; see `sweeps.search.exploit.exploit_donor`.
+            number: Number of the trial. Its `LiveTrial` must already have the donor's curves; see
+                `sweeps.search.exploit.exploit_donor`.
             perturbation: The perturbation.
         """
         live = self._live[number]
@@ -267,8 +280,9 @@ class StudyStore:
 
         Args:
             number: Number of the trial.
-            state: Final state. With RUNNING, only the latest progress is recorded, and the trial can be resumed. COMPLETE is changed to
-                FAIL if the value of an objective's or a constraint's metric is missing or NaN.
+            state: Final state. With RUNNING, only the latest progress is recorded, and the trial
+                can be resumed. COMPLETE is changed to FAIL if the value of an objective's or a
+                constraint's metric is missing or NaN.
             error: Traceback of a failed trial; None for other trials.
             reason: Reason why the trial was stopped; None if it was not stopped.
             final: Metrics of the finished model. They are recorded only for a COMPLETE trial.
@@ -340,7 +354,10 @@ class StudyStore:
     # Read
 
     def trials(self) -> list[FrozenTrial]:
-        """Return all trials of the study as Optuna's frozen trials. The frozen trials are not copies, so do not change them."""
+        """Return all trials of the study as Optuna's frozen trials.
+
+        The frozen trials are not copies, so do not change them.
+        """
         return self.study.get_trials(deepcopy=False)
 
     def frozen(self, number: int) -> FrozenTrial:
@@ -374,7 +391,8 @@ class StudyStore:
     def checkpoints(self) -> dict[str, set[str]]:
         """Return the folder names of the checkpoints to keep for each ended trial, by trial id.
 
-        These are the best and the latest recorded checkpoint. If `checkpoints.per_trial` is N > 2, they are the best and the N - 1 newest.
+        These are the best and the latest recorded checkpoint. If `checkpoints.per_trial` is N > 2,
+        they are the best and the N - 1 newest.
         """
         ended = (t for t in self.trials() if t.state.is_finished() and "begun" in t.user_attrs)
         names = (
@@ -409,8 +427,8 @@ class StudyStore:
         """Return the recorded checkpoints of each trial.
 
         Returns:
-            (folder name of the best checkpoint, folder name of the latest checkpoint), by trial number. A name is None if the trial lacks
-            this checkpoint.
+            (folder name of the best checkpoint, folder name of the latest checkpoint), by trial
+            number. A name is None if the trial lacks this checkpoint.
         """
         return {t.number: record.checkpoint_names(t) for t in self.trials()}
 
@@ -425,7 +443,10 @@ class StudyStore:
             self.study.set_user_attr("data", fingerprint)
 
     def ended_at(self, number: int) -> float:
-        """Return the end time of a trial in seconds since the epoch. If the trial has not ended, return the current time."""
+        """Return the end time of a trial in seconds since the epoch.
+
+        If the trial has not ended, return the current time.
+        """
         ended = self.frozen(number).datetime_complete
         return ended.timestamp() if ended else time.time()
 
@@ -452,8 +473,8 @@ class StudyStore:
     def ranked(self) -> list[int]:
         """Return the numbers of the trials with the same tier as the best trial (see `ranking.tier`), the best trial first.
 
-        With several objectives, the trials of the Pareto front come first. The other trials of this tier follow, ordered by the first
-        objective's value.
+        With several objectives, the trials of the Pareto front come first. The other trials of this
+        tier follow, ordered by the first objective's value.
         """
         front, results = self.front(), self.results()
         ranked = ranking.ranked(results.items(), self.objectives.goals[0])

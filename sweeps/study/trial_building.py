@@ -25,7 +25,8 @@ def seed_of(seed: int, number: int, purpose: str) -> int:
     Args:
         seed: Seed of the sweep.
         number: Number of the trial or configuration.
-        purpose: What the seed is used for, such as "trial". Different purposes get independent seeds.
+        purpose: What the seed is used for, such as "trial". Different purposes get independent
+            seeds.
 
     Returns:
         A seed with 0 <= seed < 2**32.
@@ -37,13 +38,16 @@ def seed_of(seed: int, number: int, purpose: str) -> int:
 def build_trial(
     space: Space, number: int, choose: Callable[[Any], Any], repeat_of: int | None = None
 ) -> Trial:
-    """Build a trial from the key that is chosen for each active dimension. The key stands for a value; see `Dimension.value`.
+    """Build a trial from the key that is chosen for each active dimension.
+
+    The key stands for a value; see `Dimension.value`.
 
     Args:
         space: The search space.
         number: Number of the trial.
         choose: Function that returns the chosen key of a dimension; see `Space.fill`.
-        repeat_of: Number of the trial that this trial repeats with another seed; None for a new configuration.
+        repeat_of: Number of the trial that this trial repeats with another seed; None for a new
+            configuration.
     """
     values = {}
 
@@ -72,7 +76,8 @@ def recorded_trial(space: Space, t: FrozenTrial, initial: bool = False) -> Trial
     Args:
         space: The search space.
         t: The trial as Optuna recorded it.
-        initial: True to use the parameters from before the first perturbation; False to use the current parameters.
+        initial: True to use the parameters from before the first perturbation; False to use the
+            current parameters.
     """
     keys = t.params if initial else record.keys_of(t)
     trial = build_trial(
@@ -85,7 +90,9 @@ def recorded_trial(space: Space, t: FrozenTrial, initial: bool = False) -> Trial
 
 @dataclasses.dataclass(frozen=True)
 class RecordedTrials:
-    """Reader of a sweep's recorded trials. The reader can be pickled, so that another process can call it.
+    """Reader of a sweep's recorded trials.
+
+    The reader can be pickled, so that another process can call it.
 
     Attributes:
         folder: The sweep's folder.
@@ -102,16 +109,17 @@ class RecordedTrials:
     ) -> Iterator[tuple[Trial, float, tuple[Report, ...], Result, float]]:
         """Yield the started trials with their reports (see `Report.logged`) and results.
 
-        If a trial was perturbed by PBT, the yielded trial has its initial parameters. Each perturbation is yielded as one of the trial's
-        reports; see `Perturbation.metrics`. Each number of workers of an elastic trial is also yielded as one of the reports; see
+        If a trial was perturbed by PBT, the yielded trial has its initial parameters. Each
+        perturbation is yielded as one of the trial's reports; see `Perturbation.metrics`. Each
+        number of workers of an elastic trial is also yielded as one of the reports; see
         `GangSizePeriod.metrics`.
 
         Args:
             skip: Numbers of the trials to skip.
 
         Yields:
-            (trial, start time, reports, result, end time). Times are in seconds since the epoch. If the study does not have a time, the
-            current time is used.
+            (trial, start time, reports, result, end time). Times are in seconds since the epoch. If
+            the study does not have a time, the current time is used.
         """
         if self.url is not None:
             storage.remember(self.url)

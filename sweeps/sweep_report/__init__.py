@@ -1,4 +1,7 @@
-"""The report of a sweep: its text and its figures. The page of `sweeps ui` and notebooks show the same figures."""
+"""The report of a sweep: its text and its figures.
+
+The page of `sweeps ui` and notebooks show the same figures.
+"""
 
 from sweeps.sweep_report.content import refresh, write
 

@@ -1,4 +1,7 @@
-"""Compare sweeps: results, regret, spaces, importances and best configurations. Pure functions, no I/O."""
+"""Compare sweeps: results, regret, spaces, importances and best configurations.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ from sweeps.sweep_report.space_settings import SAME_VALID_ROWS, settings_of
 if TYPE_CHECKING:
     import pandas as pd
 
-# A row of a comparison: a name, and the value of each sweep. None stands for a value that a sweep does not have.
+# A row of a comparison: a name, and the value of each sweep. None stands for a value that a sweep
+# does not have.
 Row = tuple[str, tuple[Any, ...]]
 # Attributes of a comparison that have rows.
 FRAMES = ("results", "settings", "importance", "configurations")
@@ -81,11 +85,13 @@ class Comparison:
 
     Attributes:
         sweeps: The compared sweeps.
-        groups: Positions of the sweeps, grouped so that the values of the sweeps in a group can be compared.
+        groups: Positions of the sweeps, grouped so that the values of the sweeps in a group can be
+            compared.
         notes: What cannot be compared and why, and other remarks.
         results: Rows such as `best` and `seconds`.
-        regret: For each budget (see `regret.Spent`), rows with the amount spent and the regret of each sweep. The regret is the distance
-            between the best value so far and the best value of the sweep's group.
+        regret: For each budget (see `regret.Spent`), rows with the amount spent and the regret of
+            each sweep. The regret is the distance between the best value so far and the best value
+            of the sweep's group.
         settings: Rows of the settings that differ between the spaces.
         equal_settings: Number of settings that are equal.
         importance: Rows of the dimensions, the most important one first.
@@ -146,9 +152,10 @@ class Comparison:
         """Return the parts of the comparison as DataFrames, with one column for each sweep.
 
         Returns:
-            The frames by name: `results`, `settings` (those that differ), `importance`, `configurations` (the values that differ), and
-            `regret.trials`, `regret.seconds`, `regret.cpu_seconds` and `regret.gpu_seconds`, as far as these are known. A column has the
-            sweep's name, or its label if two sweeps have the same name.
+            The frames by name: `results`, `settings` (those that differ), `importance`,
+            `configurations` (the values that differ), and `regret.trials`, `regret.seconds`,
+            `regret.cpu_seconds` and `regret.gpu_seconds`, as far as these are known. A column has
+            the sweep's name, or its label if two sweeps have the same name.
         """
         import pandas as pd
 
@@ -269,7 +276,10 @@ def _notes(
     for group in groups[1:]:
         yield _why_not_comparable(sweeps, groups[0][0], group[0], spaces)
     if len(groups) > 1:
-        yield "the regret of a sweep is its distance to the best value of the sweeps with which it can be compared"
+        yield (
+            "the regret of a sweep is its distance to the best value of the sweeps with which it "
+            "can be compared"
+        )
     for label, sweep, leader in zip(labels, sweeps, leaders, strict=True):
         if (
             sweep.best is not None
@@ -290,9 +300,15 @@ def _notes(
         )
         yield f"the number of repeats for each configuration differs ({'; '.join(texts)})"
     if any(s.record is not None and len(s.record.objectives.objectives) > 1 for s in sweeps):
-        yield "a sweep with several objectives has a Pareto front, and neither a single best trial nor a regret"
+        yield (
+            "a sweep with several objectives has a Pareto front, and neither a single best trial "
+            "nor a regret"
+        )
     if any(s.space is not None and not s.space.data.given for s in sweeps):
-        yield "a training loop that reads its own data is not checked: the data of the sweeps may differ"
+        yield (
+            "a training loop that reads its own data is not checked: the data of the sweeps may "
+            "differ"
+        )
 
 
 def _why_not_comparable(
@@ -302,9 +318,15 @@ def _why_not_comparable(
     labels = labels_of(len(sweeps))
     both = f"{labels[a]} and {labels[b]}"
     if None in (sweeps[a].objective, sweeps[b].objective):
-        return f"{both} are not comparable: {labels[a] if sweeps[a].objective is None else labels[b]} has no trial yet"
+        return (
+            f"{both} are not comparable: "
+            f"{labels[a] if sweeps[a].objective is None else labels[b]} has no trial yet"
+        )
     if sweeps[a].objective != sweeps[b].objective:
-        return f"the values of {both} are not comparable, because the objectives differ: {sweeps[a].objective}; {sweeps[b].objective}"
+        return (
+            f"the values of {both} are not comparable, because the objectives differ: "
+            f"{sweeps[a].objective}; {sweeps[b].objective}"
+        )
     keys = [
         name
         for name, _ in _differences([spaces[a], spaces[b]])[0]
@@ -342,7 +364,10 @@ def _progress(sweep: ComparedSweep) -> Progress:
 
 
 def regret_of(sweep: ComparedSweep, value: float | None, leader: Result | None) -> float | None:
-    """Return the distance of a value to the best value of comparable sweeps. None if the best trials have different ranks."""
+    """Return the distance of a value to the best value of comparable sweeps.
+
+    None if the best trials have different ranks.
+    """
     best = sweep.best
     if (
         value is None
@@ -380,7 +405,11 @@ def _results(
     leaders: Sequence[Result | None],
     shared: bool,
 ) -> Iterator[Row]:
-    """Yield the rows of results. If no two sweeps share a best value (`shared`), there is no row for the regret, which would be 0."""
+    """Yield the rows of results.
+
+    If no two sweeps share a best value (`shared`), there is no row for the regret, which would be
+    0.
+    """
     records = [s.record for s in sweeps]
     bests = [s.best for s in sweeps]
     yield "state", tuple(s.state for s in sweeps)
@@ -427,7 +456,10 @@ def _results(
 
 
 def _differences(columns: Sequence[Mapping[str, Any] | None]) -> tuple[list[Row], dict[str, Any]]:
-    """Return the rows of the values that differ, and the values that are equal. A column that is None counts as unknown."""
+    """Return the rows of the values that differ, and the values that are equal.
+
+    A column that is None counts as unknown.
+    """
     known = [column for column in columns if column is not None]
     names = list(dict.fromkeys(name for column in known for name in column))
     rows, equal = [], {}
@@ -443,8 +475,8 @@ def _differences(columns: Sequence[Mapping[str, Any] | None]) -> tuple[list[Row]
 def _readable(rows: Sequence[Row], spaces: Sequence[Mapping[str, str] | None]) -> list[Row]:
     """Return the rows of settings, with the rows of each section side by side.
 
-    A setting inside an option, such as `preprocessor[SimpleImputer].0.strategy`, is left out if a space does not have this option, because
-    the row of the dimension shows the difference already.
+    A setting inside an option, such as `preprocessor[SimpleImputer].0.strategy`, is left out if a
+    space does not have this option, because the row of the dimension shows the difference already.
     """
     sections = list(
         dict.fromkeys(_section(name) for space in spaces if space is not None for name in space)

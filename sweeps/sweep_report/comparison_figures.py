@@ -17,7 +17,10 @@ Points = list[tuple[float, float]]
 
 
 def comparison_figures(comparison: Comparison) -> list[Figure]:
-    """Return the figures of a comparison. Sweeps whose values cannot be compared are in different figures."""
+    """Return the figures of a comparison.
+
+    Sweeps whose values cannot be compared are in different figures.
+    """
     return [
         figure
         for group in comparison.groups
@@ -62,7 +65,10 @@ def _figures_of(comparison: Comparison, group: Sequence[int], budget: str) -> It
         return
     layout = axes(BUDGETS[budget], f"regret: {metric}")
     layout["yaxis"] |= {"type": "log", "exponentformat": "power"}
-    note = "The distance to the best value of all these sweeps. The line of a sweep ends where the sweep reaches this value."
+    note = (
+        "The distance to the best value of all these sweeps. The line of a sweep ends where the "
+        "sweep reaches this value."
+    )
     yield _lines("regret", f"Regret{of}", regret, layout, note)
 
 
@@ -77,7 +83,9 @@ def best_points(comparison: Comparison, at: int, budget: str) -> Points:
 
 
 def positive(points: Points) -> Points:
-    """Return the points for a logarithmic axis, which has no 0. A line that falls to 0 ends at this place, at its last positive value.
+    """Return the points for a logarithmic axis, which has no 0.
+
+    A line that falls to 0 ends at this place, at its last positive value.
 
     >>> positive([(1, 0.2), (2, 0.1), (5, 0), (9, 0)])
     [(1, 0.2), (2, 0.1), (5, 0.1)]

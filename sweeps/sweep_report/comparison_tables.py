@@ -1,4 +1,7 @@
-"""A comparison of sweeps as tables. The terminal and the HTML page show the same tables. Pure functions, no I/O."""
+"""A comparison of sweeps as tables. The terminal and the HTML page show the same tables.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,10 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as the text of a cell. A float has six significant digits, and a missing value is `-`."""
+    """Return a value as the text of a cell.
+
+    A float has six significant digits, and a missing value is `-`.
+    """
     if value is None:
         return ABSENT
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -8,7 +8,10 @@ from typing import Any
 
 
 def value_text(value: Any) -> str:
-    """Return the text of a value. Floats have at most six significant digits; other values without a text of their own are as in YAML.
+    """Return the text of a value.
+
+    Floats have at most six significant digits; other values without a text of their own are as in
+    YAML.
 
     >>> value_text(0.12345678), value_text(None), value_text(True), value_text(["a", 1])
     ('0.123457', 'null', 'true', 'a, 1')
@@ -30,7 +33,8 @@ def configuration_rows(
     """Yield a row (name, text) for each value of a configuration. A nested value has a dotted name.
 
     >>> list(configuration_rows({"eta": 0.1, "optimizer": {"name": "sgd", "momentum": 0.9}, "layers": [{"size": 8}, {"size": 4}]}))
-    [('eta', '0.1'), ('optimizer.name', 'sgd'), ('optimizer.momentum', '0.9'), ('layers.0.size', '8'), ('layers.1.size', '4')]
+    [('eta', '0.1'), ('optimizer.name', 'sgd'), ('optimizer.momentum', '0.9'), ('layers.0.size',
+    '8'), ('layers.1.size', '4')]
     """
     for name, value in configuration.items():
         if isinstance(value, (list, tuple)) and any(

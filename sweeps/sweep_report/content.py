@@ -1,4 +1,7 @@
-"""The text of a sweep's report, as Markdown for MLflow and the terminal. `html_page` adds the figures."""
+"""The text of a sweep's report, as Markdown for MLflow and the terminal.
+
+`html_page` adds the figures.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TOP = 10
-# The largest number of dimensions in a table, so that the table fits on a page. MLflow has the complete configurations.
+# The largest number of dimensions in a table, so that the table fits on a page. MLflow has the
+# complete configurations.
 MAX_COLUMNS = 8
 # The largest number of slices, figures that show the objective by one dimension.
 MAX_SLICES = 6
@@ -64,7 +68,8 @@ def report(
     Args:
         record: The content of the study, with all trials.
         space: The search space.
-        result: The sweep's result. Unlike the study, the result has the best trial's test score and the path of the bundle.
+        result: The sweep's result. Unlike the study, the result has the best trial's test score and
+            the path of the bundle.
         summary: Summary of the data; None if there is none.
         ensembles: The ensembles that the sweep has exported.
     """
@@ -78,7 +83,9 @@ def report(
 
 
 def write(folder: Path, space: Space, result: SweepResult) -> Report | None:
-    """Write `report.md` and `report.html` into a sweep's folder. If this fails, the error is logged, and the sweep continues.
+    """Write `report.md` and `report.html` into a sweep's folder.
+
+    If this fails, the error is logged, and the sweep continues.
 
     A full disk is not such an error, because nothing else could be written to it either.
 
@@ -111,10 +118,13 @@ def write(folder: Path, space: Space, result: SweepResult) -> Report | None:
 
 
 def refresh(folder: Path, space: Space) -> list[Path]:
-    """Write the report of a sweep that has ended again, so that it mentions new exports. See `write`.
+    """Write the report of a sweep that has ended again, so that it mentions new exports.
+
+    See `write`.
 
     Returns:
-        The files of the report. Empty if the sweep has no result yet, or if the report could not be written.
+        The files of the report. Empty if the sweep has no result yet, or if the report could not be
+        written.
     """
     shown = read_result(folder)
     if shown is None:
@@ -137,7 +147,10 @@ def format_results(
     data: PlotData,
     ensembles: Sequence[EnsembleSummary] = (),
 ) -> str:
-    """Return the first part of the report as Markdown: everything about the trials. `report` describes the arguments."""
+    """Return the first part of the report as Markdown: everything about the trials.
+
+    `report` describes the arguments.
+    """
     names = short_names([d.name for d in space.dimensions])
     parts = [
         _head(record, space, result),
@@ -156,7 +169,8 @@ def format_results(
 def format_appendix(space: Space, result: SweepResult, summary: DataSummary | None = None) -> str:
     """Return the last part of the report as Markdown: the data, how to use the bundle, and the space file.
 
-    MLflow gets the report without the space file: the MLflow tracker removes the heading `Space file` and everything after it.
+    MLflow gets the report without the space file: the MLflow tracker removes the heading `Space
+    file` and everything after it.
     """
     data = "" if summary is None else f"{_data(summary, space)}\n\n"
     return f"{data}{_use(result)}\n\n{_space(space)}"
@@ -191,8 +205,14 @@ def _front(front: Sequence[dict[str, Any]]) -> str:
     rows = [
         [cell(best["trial"]), *(number(best["values"][name]) for name in names)] for best in front
     ]
-    head = f"**{len(front)} trial{'s' * (len(front) != 1)} on the Pareto front** of {', '.join(map(cell, names))}"
-    text = f"{head}. For each of these trials, no other trial is better in one objective and at least as good in the others."
+    head = (
+        f"**{len(front)} trial{'s' * (len(front) != 1)} on the Pareto front** of "
+        f"{', '.join(map(cell, names))}"
+    )
+    text = (
+        f"{head}. For each of these trials, no other trial is better in one objective and at "
+        "least as good in the others."
+    )
     return f"{text}\n\n{table(['trial', *names], rows)}"
 
 
@@ -233,7 +253,10 @@ def _spent(result: SweepResult) -> str:
         f" Ended early: {cell(result.reason)}." if result.reason else "",
     )
     fits = f"{result.fits} preprocessor{'s' * (result.fits != 1)} fitted"
-    return f"{trials} trial{'s' * (trials != 1)} in {duration(result.seconds)}: {counts}; {fits}.{ended}"
+    return (
+        f"{trials} trial{'s' * (trials != 1)} in {duration(result.seconds)}: {counts}; "
+        f"{fits}.{ended}"
+    )
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -284,7 +307,10 @@ def _ensembles(ensembles: Sequence[EnsembleSummary]) -> str:
         single = f"the best single model, trial {cell(found.single)}"
         rows.append([single, number(found.single_value), number(found.single_test), ""])
     head = ["", f"{cell(base_name(ensembles[0].metric))} on valid", "on test", "members"]
-    return f"## Ensembles\n\n{table(head, rows)}\n\nThe members were chosen on the rows of valid, so their scores on valid are optimistic."
+    return (
+        f"## Ensembles\n\n{table(head, rows)}\n\nThe members were chosen on the rows of valid, so "
+        "their scores on valid are optimistic."
+    )
 
 
 def _commands(trials: Sequence[TrialRecord]) -> str:
@@ -339,7 +365,10 @@ def _data(summary: DataSummary, space: Space) -> str:
 
 
 def _use(result: SweepResult) -> str:
-    """Return a section that shows how to use the bundle. Without a bundle, the section gives the path of the best trial's checkpoint."""
+    """Return a section that shows how to use the bundle.
+
+    Without a bundle, the section gives the path of the best trial's checkpoint.
+    """
     folder = f"The sweep's folder: {code(str(result.dir))}"
     if result.bundle is None:
         if not result.checkpoint:
@@ -365,7 +394,10 @@ def _space(space: Space) -> str:
 
 
 def last_line(error: str | None) -> str:
-    """Return the last line of a traceback, which names the error. Return "no error was recorded" if there is no traceback."""
+    """Return the last line of a traceback, which names the error.
+
+    Return "no error was recorded" if there is no traceback.
+    """
     lines = (error or "").strip().splitlines()
     return lines[-1][:300] if lines else "no error was recorded"
 

@@ -1,4 +1,7 @@
-"""The types of the figures, and pure functions that choose the trials and the values to show. `plots` makes the figures."""
+"""The types of the figures, and pure functions that choose the trials and the values to show.
+
+`plots` makes the figures.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,14 @@ T = TypeVar("T")
 
 # Longest line of a caption in a notebook.
 CAPTION_WIDTH = 90
-# Height of a figure in a notebook without its title and its caption, unless the figure has a height of its own.
+# Height of a figure in a notebook without its title and its caption, unless the figure has a height
+# of its own.
 HEIGHT = 400
-# Smallest number of trials for importances at a rung. If fewer trials reached a rung, the values at an earlier rung are more informative.
+# Smallest number of trials for importances at a rung. If fewer trials reached a rung, the values at
+# an earlier rung are more informative.
 MIN_RUNG_TRIALS = 30
-# Smallest number of trials for which importances are computed. With fewer trials, importances are mostly noise.
+# Smallest number of trials for which importances are computed. With fewer trials, importances are
+# mostly noise.
 MIN_IMPORTANCE_TRIALS = 10
 # Longest text in a figure, and longest text of an option, which labels a tick of an axis.
 MOST_CHARACTERS, MOST_OPTION_CHARACTERS = 90, 24
@@ -110,7 +116,10 @@ class Figure:
         object.__setattr__(self, "plot", literal(self.plot))
 
     def to_plotly(self) -> plotly.graph_objects.Figure:
-        """Return the figure as an object of the package Plotly, for example for a notebook. The caption is below the title."""
+        """Return the figure as an object of the package Plotly, for example for a notebook.
+
+        The caption is below the title.
+        """
         import plotly.graph_objects as go
 
         figure = go.Figure(self.plot or None)
@@ -146,13 +155,16 @@ class PlotData:
     Attributes:
         dimensions: The dimensions of the space.
         objectives: The objectives. Most figures show the first objective.
-        rungs: The steps at which the scheduler compares trials, in ascending order; () if there are no such steps.
+        rungs: The steps at which the scheduler compares trials, in ascending order; () if there are
+            no such steps.
         trials: The trials that were run, in the order of their numbers.
         front: Numbers of the trials on the Pareto front; () for a single objective.
         is_driven: True if a process is running the sweep.
-        now: Current time in seconds since the epoch. Running trials end at this time in the timeline.
-        parts: If the scheduler counts rows, the number of parts of the train rows (`scheduler.max_t`). Each step is a number of parts. None
-            if steps are reports of the loop.
+        now: Current time in seconds since the epoch. Running trials end at this time in the
+            timeline.
+        parts: If the scheduler counts rows, the number of parts of the train rows
+            (`scheduler.max_t`). Each step is a number of parts. None if steps are reports of the
+            loop.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -188,7 +200,8 @@ class PlotData:
     def sampled(self) -> list[Dimension]:
         """The dimensions that have a value in some trial with a finite value.
 
-        The most important come first, if importances are known. Dimensions with a single value come last.
+        The most important come first, if importances are known. Dimensions with a single value come
+        last.
         """
         seen: dict[str, set[Any]] = {}
         for t in self.ranked:
@@ -236,14 +249,17 @@ def plot_data(record: Record, space: Space, is_driven: bool = False, now: float 
 
 
 def read_plot_data(folder: Path) -> PlotData | None:
-    """Read what the figures of a sweep show from the sweep's folder. This function runs no user code.
+    """Read what the figures of a sweep show from the sweep's folder.
+
+    This function runs no user code.
 
     Returns:
         The data; None if the sweep has no study yet.
 
     Raises:
         DamagedStudy: The study is damaged.
-        InputError: The folder is not a sweep's folder, its space file is invalid, or the study is in a database that cannot be reached.
+        InputError: The folder is not a sweep's folder, its space file is invalid, or the study is
+            in a database that cannot be reached.
     """
     import time
 
@@ -262,17 +278,21 @@ def read_plot_data(folder: Path) -> PlotData | None:
 def basis_of(trials: Sequence[TrialRecord], rungs: Sequence[int]) -> tuple[str, dict[int, float]]:
     """Return comparable values of the trials: values at the same step.
 
-    The best values of the trials are not comparable, because a trial that was stopped early had fewer steps. The values are therefore taken
-    at the highest rung at which at least `MIN_RUNG_TRIALS` trials have a finite value. If there is no such rung, the lowest rung that any
-    trial reached is used. If no trial has a finite value there either, the best values of the trials are returned.
+    The best values of the trials are not comparable, because a trial that was stopped early had
+    fewer steps. The values are therefore taken at the highest rung at which at least
+    `MIN_RUNG_TRIALS` trials have a finite value. If there is no such rung, the lowest rung that any
+    trial reached is used. If no trial has a finite value there either, the best values of the
+    trials are returned.
 
     Args:
         trials: The trials of the sweep.
-        rungs: The steps at which the scheduler compares trials, in ascending order; empty if there are no such steps.
+        rungs: The steps at which the scheduler compares trials, in ascending order; empty if there
+            are no such steps.
 
     Returns:
-        (description, values). The description is a short text, such as "the values at step 9, which 40 trials reached". `values` maps trial
-        numbers to these values. Trials without such a value are left out. All values are finite.
+        (description, values). The description is a short text, such as "the values at step 9, which
+        40 trials reached". `values` maps trial numbers to these values. Trials without such a value
+        are left out. All values are finite.
     """
     reached = {step for t in trials for step, _ in t.curve if step in rungs}
     for rung in sorted(reached, reverse=True):
@@ -329,8 +349,8 @@ def best_first(trials: Sequence[TrialRecord], minimize: bool) -> list[TrialRecor
 def best_so_far(trials: Sequence[TrialRecord], minimize: bool) -> list[tuple[int, float]]:
     """Return the best value so far after each trial that improved it, as (number, value), with a last point at the last trial.
 
-    As for the winner of a sweep, only trials of the best tier count; see `ranking.tier`. A running trial has no tier, because its value is
-    not final. The list is empty if no trial has a tier.
+    As for the winner of a sweep, only trials of the best tier count; see `ranking.tier`. A running
+    trial has no tier, because its value is not final. The list is empty if no trial has a tier.
     """
     ranked = [
         (tier, t)
@@ -354,10 +374,12 @@ def resources_in_use(
     """Return how much of each resource was in use over time.
 
     Args:
-        periods: (start, end, amounts) of each period in which a trial held the amounts of resources, by name.
+        periods: (start, end, amounts) of each period in which a trial held the amounts of
+            resources, by name.
 
     Returns:
-        For each resource, (time, amount) pairs: from each time on, the amount was in use. The pairs are ordered by time.
+        For each resource, (time, amount) pairs: from each time on, the amount was in use. The pairs
+            are ordered by time.
     """
     changes: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
     for start, end, amounts in periods:

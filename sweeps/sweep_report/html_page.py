@@ -31,12 +31,18 @@ def to_html(results: str, figures: Sequence[Figure] | None = None, appendix: str
     render = MarkdownIt("commonmark", {"html": False}).enable("table").render
     heading = re.sub(r"\\(.)", r"\1", results.split("\n", 1)[0].removeprefix("# "))
     title = html.escape(html.unescape(heading))
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>'
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, '
+        f'initial-scale=1"><title>{title}</title>'
+    )
     head += f"<style>{(STATIC / 'look.css').read_text()}</style>"
     body = [render(results), *(() if figures is None else _figures(figures)), render(appendix)]
     body += [*_scripts(figures)] if figures else []
     switch = '<button class="theme" type="button">Dark mode</button>\n' if figures else ""
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{switch}{chr(10).join(body)}\n</body></html>\n'
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}</head>\n'
+        f"<body>\n{switch}{chr(10).join(body)}\n</body></html>\n"
+    )
 
 
 def _figures(figures: Sequence[Figure]) -> list[str]:

@@ -17,9 +17,10 @@ class Importance:
     """The importances of a sweep's dimensions.
 
     Attributes:
-        shares: (name, importance) of each dimension, the largest importance first. The importances add up to 1. Empty if the importances
-            are unknown.
-        basis: Description of the values from which the importances were computed, such as "the values at step 9, which 40 trials reached".
+        shares: (name, importance) of each dimension, the largest importance first. The importances
+            add up to 1. Empty if the importances are unknown.
+        basis: Description of the values from which the importances were computed, such as "the
+            values at step 9, which 40 trials reached".
         unknown: Reason why the importances are unknown; "" if they are known.
     """
 
@@ -46,11 +47,15 @@ def importance_of(record: Record | None, space: Space) -> Importance:
         return Importance(unknown=f"the importance cannot be computed: {type(e).__name__}: {e}")
     if not shares:
         return Importance(
-            unknown="the importance is unknown, because the values or the dimensions do not vary enough"
+            unknown="the importance is unknown, because the values or the dimensions do not vary "
+            "enough"
         )
     full = {short: name for name, short in data.names.items()}
     return Importance(tuple((full[name], share) for name, share in shares), basis)
 
 
 def _too_few(count: int) -> str:
-    return f"importance needs {MIN_IMPORTANCE_TRIALS} trials with comparable values, but there are {count}"
+    return (
+        f"importance needs {MIN_IMPORTANCE_TRIALS} trials with comparable values, but there are "
+        f"{count}"
+    )

@@ -1,7 +1,8 @@
 """Importances and figures that Optuna computes, from a study in memory that holds a sweep's trials.
 
-Optuna's other plots are not used. Its parallel coordinates draw one line object for each trial, which browsers cannot handle for 1,000
-trials, and the points in its plots do not have the trials' ids.
+Optuna's other plots are not used. Its parallel coordinates draw one line object for each trial,
+which browsers cannot handle for 1,000 trials, and the points in its plots do not have the trials'
+ids.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 # The largest number of trials in a contour plot, whose grid has a cell for each pair of trials.
 MAX_CONTOUR = 100
-# Share of the trials at each end of the values that have the color of the end, so that outliers do not hide all other differences.
+# Share of the trials at each end of the values that have the color of the end, so that outliers do
+# not hide all other differences.
 OUTLIERS = 0.1
 
 
@@ -42,8 +44,9 @@ def distribution_of(
 
     Args:
         dimension: The dimension.
-        values: The values of the dimension in the trials, as in `TrialRecord.labels`. For a normal distribution, these are values from the
-            distribution itself, not the quantiles (0 to 1) that Optuna samples.
+        values: The values of the dimension in the trials, as in `TrialRecord.labels`. For a normal
+            distribution, these are values from the distribution itself, not the quantiles (0 to 1)
+            that Optuna samples.
     """
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -66,7 +69,9 @@ def shown_options(dimension: Dimension) -> dict[Any, Any]:
 def study_of(
     data: PlotData, trials: Sequence[TrialRecord], values: dict[int, float]
 ) -> optuna.Study:
-    """Return a study in memory. All its trials are COMPLETE, because Optuna's analyses omit trials in other states.
+    """Return a study in memory.
+
+    All its trials are COMPLETE, because Optuna's analyses omit trials in other states.
 
     Args:
         data: The sweep.
@@ -106,8 +111,9 @@ def importances_of(data: PlotData) -> tuple[str, tuple[tuple[str, float], ...]]:
     """Return the importance of each dimension by Optuna's PED-ANOVA.
 
     Returns:
-        (basis, importances). `basis` describes the values from which the importances were computed. `importances` has (name, importance)
-        pairs, the largest first, which add up to 1. It is empty if there are too few trials or if the values do not vary.
+        (basis, importances). `basis` describes the values from which the importances were computed.
+        `importances` has (name, importance) pairs, the largest first, which add up to 1. It is
+        empty if there are too few trials or if the values do not vary.
     """
     basis, values = basis_of(data.trials, data.rungs)
     if len(values) < MIN_IMPORTANCE_TRIALS or min(values.values()) == max(values.values()):

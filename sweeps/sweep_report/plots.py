@@ -1,7 +1,8 @@
 """The figures of a sweep as Plotly's JSON: for the report, the page of `sweeps ui`, and notebooks.
 
-The figures have no colors of the background and the text. The pages set these colors, because they have a light and a dark mode. Each point
-has the trial's id in `customdata`, so that a click can open the trial.
+The figures have no colors of the background and the text. The pages set these colors, because they
+have a light and a dark mode. Each point has the trial's id in `customdata`, so that a click can
+open the trial.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Color of the trials of each state. People who do not distinguish red and green can tell these colors apart.
+# Color of the trials of each state. People who do not distinguish red and green can tell these
+# colors apart.
 STATES = {
     "COMPLETE": "#2f7ed8",
     "PRUNED": "#e69f00",
@@ -46,7 +48,8 @@ STATES = {
     "INTERRUPTED": "#8a8f98",
     "GIVEN": "#9467bd",
 }
-# The largest numbers of points in a scatter plot, curves, points of a curve, axes for parallel coordinates, and bars.
+# The largest numbers of points in a scatter plot, curves, points of a curve, axes for parallel
+# coordinates, and bars.
 MAX_POINTS, MAX_CURVES, MAX_CURVE_POINTS, MAX_AXES, MAX_BARS = 2000, 30, 200, 10, 1000
 NO_VALUES = "There is nothing to draw, because no trial has a value."
 EVERY = "Each trial at its best step, including trials that were stopped early."
@@ -86,7 +89,10 @@ def history(data: PlotData) -> Figure:
                 "y": rounded(value for _, value in best),
             }
         )
-    note = "The line is the best value so far. A trial that was stopped early counts only if no trial is complete."
+    note = (
+        "The line is the best value so far. A trial that was stopped early counts only if no "
+        "trial is complete."
+    )
     layout = axes("trial", data.metric) | {"showlegend": True}
     layout["xaxis"] |= whole_axis(t.number for t in shown)
     return Figure(
@@ -145,9 +151,15 @@ def curves(data: PlotData, chosen: Sequence[str] = ()) -> Figure:
         at = "%{x:.3g}% of the train rows" if data.parts else "step %{x}"
         hover = Raw(f"trial %{{customdata}}, {at}: %{{y}}<extra></extra>")
         traces.append({**trace, "hovertemplate": hover})
-    note = f"The objective by {'share of the train rows' if data.parts else 'step'}. A click on the legend hides a trial."
+    note = (
+        f"The objective by {'share of the train rows' if data.parts else 'step'}. A click on the "
+        "legend hides a trial."
+    )
     if not chosen and len(ranked) < len(having):
-        note += f" The figure shows {len(ranked)} of {len(having):,} trials: the running and the best ones."
+        note += (
+            f" The figure shows {len(ranked)} of {len(having):,} trials: the running and the best "
+            "ones."
+        )
     layout = axes("% of the train rows" if data.parts else "step", data.metric) | {
         "showlegend": len(traces) > 1 or not chosen
     }
@@ -238,7 +250,10 @@ def parallel(data: PlotData) -> Figure:
 def parallel_axis(
     data: PlotData, dimension: Dimension, trials: Sequence[TrialRecord]
 ) -> dict[str, Any]:
-    """Return one axis of the parallel coordinates. Trials in which the dimension was not active are at the lowest position, `not set`."""
+    """Return one axis of the parallel coordinates.
+
+    Trials in which the dimension was not active are at the lowest position, `not set`.
+    """
     label = data.names[dimension.name]
     had = [t.labels.get(dimension.name) for t in trials]
     unset = any(dimension.name not in t.labels for t in trials)
@@ -277,7 +292,10 @@ def parallel_axis(
 
 
 def scale_ticks(low: float, high: float, is_log: bool) -> list[float]:
-    """Return the positions of an axis's labels. On a log axis, these are the logarithms of both ends and of the powers of ten between."""
+    """Return the positions of an axis's labels.
+
+    On a log axis, these are the logarithms of both ends and of the powers of ten between.
+    """
     if high <= low:
         return [low]
     if is_log:
@@ -363,7 +381,10 @@ def timeline(data: PlotData) -> Figure:
     layout["xaxis"] |= {"type": "date"}
     layout["yaxis"] |= {"autorange": "reversed", **whole_axis(t.number for t in shown)}
     latest = f" The latest {MAX_BARS:,} of {len(timed):,} trials." if len(timed) > MAX_BARS else ""
-    note = "Each bar goes from the start of a trial to its end; a paused trial holds no workers during part of its bar."
+    note = (
+        "Each bar goes from the start of a trial to its end; a paused trial holds no workers "
+        "during part of its bar."
+    )
     return Figure("timeline", title, {"data": traces, "layout": layout}, note + latest)
 
 
@@ -390,7 +411,10 @@ def cost(data: PlotData) -> Figure:
         traces.append(points(text, chosen, x, [t.result.value for t in chosen], data.metric, None))
     layout = axes(name, data.metric) | {"showlegend": True}
     layout["xaxis"] |= {"type": "log", "exponentformat": "power"}
-    note = f"{name} of each trial and its value at its best step, with a color for each number of workers."
+    note = (
+        f"{name} of each trial and its value at its best step, with a color for each number of "
+        "workers."
+    )
     return Figure(
         "cost", title, {"data": traces, "layout": layout}, note + thinned(len(shown), len(costly))
     )
@@ -438,7 +462,10 @@ def pareto(data: PlotData) -> Figure:
         titles = [Raw(shortened(name).replace("<", "<\u200b")) for name in names]
         scene = {f"{a}axis": {"title": {"text": t}} for a, t in zip("xyz", titles, strict=True)}
         layout = {"scene": scene, "height": 520}
-    note = "For each trial on the front, no other trial is better in one objective and at least as good in the others."
+    note = (
+        "For each trial on the front, no other trial is better in one objective and at least as "
+        "good in the others."
+    )
     return Figure("pareto", title, {"data": traces, "layout": layout}, note)
 
 
@@ -467,14 +494,19 @@ def resources(data: PlotData) -> Figure:
     layout["xaxis"] |= {"type": "date"}
     layout["yaxis"] |= {"rangemode": "tozero"}
     note = (
-        "What the trials held, by their configuration. A trial holds nothing while it waits for workers. It counts from its first report "
-        "on, and a trial that was paused counts as if it had held its workers without a break before its end."
+        "What the trials held, by their configuration. A trial holds nothing while it waits for "
+        "workers. It counts from its first report "
+        "on, and a trial that was paused counts as if it had held its workers without a break "
+        "before its end."
     )
     return Figure("resources", "Resources in use", {"data": traces, "layout": layout}, note)
 
 
 def held(data: PlotData, t: TrialRecord) -> Iterable[tuple[float, float, dict[str, float]]]:
-    """Yield (start, end, amounts) of each period in which a trial held the same workers. `amounts` has the resources by name."""
+    """Yield (start, end, amounts) of each period in which a trial held the same workers.
+
+    `amounts` has the resources by name.
+    """
     if not t.result.seconds:
         return
     end = span(data, t)[1] if t.reported is None or t.ended is not None else t.reported
@@ -508,7 +540,9 @@ FIGURES: dict[str, Callable[..., Figure]] = {
 
 
 def figure(data: PlotData, key: str, **options: Any) -> Figure:
-    """Return a figure. If it cannot be made, return a figure without a plot, whose caption gives the reason.
+    """Return a figure.
+
+    If it cannot be made, return a figure without a plot, whose caption gives the reason.
 
     Args:
         data: The sweep.
@@ -525,7 +559,9 @@ def figure(data: PlotData, key: str, **options: Any) -> Figure:
 
 
 def all_figures(data: PlotData, slices: int) -> list[Figure]:
-    """Return the figures of the report, in the order of the report. Figures with nothing to draw are left out, unless they failed.
+    """Return the figures of the report, in the order of the report.
+
+    Figures with nothing to draw are left out, unless they failed.
 
     Args:
         data: The sweep.
@@ -576,7 +612,10 @@ def axes(x: str, y: str) -> dict[str, Any]:
 
 
 def by_state(data: PlotData, trials: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
-    """Return the trials in each state, by the name of the state. States without trials are left out."""
+    """Return the trials in each state, by the name of the state.
+
+    States without trials are left out.
+    """
     found: dict[str, list[TrialRecord]] = {}
     for t in trials:
         found.setdefault(t.result.state_name(data.is_driven), []).append(t)
@@ -584,7 +623,10 @@ def by_state(data: PlotData, trials: Sequence[TrialRecord]) -> dict[str, list[Tr
 
 
 def span(data: PlotData, t: TrialRecord) -> tuple[float, float]:
-    """Return the start and the end of a trial, in seconds since the epoch. The end of an interrupted trial is an estimate."""
+    """Return the start and the end of a trial, in seconds since the epoch.
+
+    The end of an interrupted trial is an estimate.
+    """
     assert t.began is not None
     start = t.began.timestamp()
     if t.ended is not None:
@@ -603,7 +645,10 @@ def iso(seconds: float) -> str:
 
 
 def rounded(values: Iterable[float | None]) -> list[float | int | None]:
-    """Return numbers with six significant digits, which keeps the figures short. A value that is not finite becomes None."""
+    """Return numbers with six significant digits, which keeps the figures short.
+
+    A value that is not finite becomes None.
+    """
     return [
         v
         if isinstance(v, int)

@@ -24,7 +24,8 @@ class Spent:
 
     Attributes:
         trials: Number of ended trials.
-        seconds: Seconds since the first trial started. Time in which the sweep was interrupted does not count.
+        seconds: Seconds since the first trial started. Time in which the sweep was interrupted does
+            not count.
         cpu_seconds: Core seconds of the ended trials.
         gpu_seconds: GPU seconds of the ended trials.
     """
@@ -40,15 +41,20 @@ class Progress:
     """The best value of a sweep over its trials.
 
     Attributes:
-        spent: What the sweep had spent when each trial ended, in the order in which the trials ended.
-        best: Value of the best trial at the same moments; None while no trial had a value of the rank of the final best trial.
+        spent: What the sweep had spent when each trial ended, in the order in which the trials
+            ended.
+        best: Value of the best trial at the same moments; None while no trial had a value of the
+            rank of the final best trial.
     """
 
     spent: tuple[Spent, ...] = ()
     best: tuple[float | None, ...] = ()
 
     def best_after(self, budget: str, amount: float) -> float | None:
-        """Return the best value after an amount of a budget. None if there was no value yet, or if the sweep never spent the amount."""
+        """Return the best value after an amount of a budget.
+
+        None if there was no value yet, or if the sweep never spent the amount.
+        """
         amounts = [getattr(spent, budget) for spent in self.spent]
         if not amounts or amount > amounts[-1]:
             return None
@@ -65,8 +71,9 @@ def best_result(record: Record) -> Result | None:
 def progress_of(record: Record, pauses: Sequence[tuple[float, float]] = ()) -> Progress:
     """Return the best value of a sweep over its trials.
 
-    A trial that was stopped early never wins against a trial that ran to its end. So the best value is None until a trial of the final best
-    trial's rank has ended: a complete trial, if the final best trial is complete.
+    A trial that was stopped early never wins against a trial that ran to its end. So the best value
+    is None until a trial of the final best trial's rank has ended: a complete trial, if the final
+    best trial is complete.
 
     Args:
         record: The content of the study. With several objectives, the best value is always None.
@@ -136,7 +143,8 @@ def _paused(pauses: Iterable[tuple[float, float]], start: float, end: float) -> 
 def pauses_of(record: Record, drivers: Sequence[float]) -> list[tuple[float, float]]:
     """Return (start, end) of the times in which nobody ran the sweep, as far as the record shows them.
 
-    A pause lasts from the last end of a trial before a resume to the first start or end of a trial after the resume.
+    A pause lasts from the last end of a trial before a resume to the first start or end of a trial
+    after the resume.
 
     Args:
         record: The content of the study.

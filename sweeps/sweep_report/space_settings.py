@@ -1,4 +1,7 @@
-"""All settings of a space as texts, so that two spaces can be compared key by key. Pure functions, no I/O."""
+"""All settings of a space as texts, so that two spaces can be compared key by key.
+
+Pure functions, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,10 @@ def _split(split: Split | None) -> str:
 
 
 def _leaves(template: Template, path: str) -> Iterator[tuple[str, str]]:
-    """Yield (key, text) of every constant and every dimension in a template. An option that is a mapping or a chain has keys of its own."""
+    """Yield (key, text) of every constant and every dimension in a template.
+
+    An option that is a mapping or a chain has keys of its own.
+    """
     if isinstance(template, Dimension):
         yield template.name, domain_text(template)
         for option in template.options:
@@ -120,7 +126,8 @@ def domain_text(dimension: Dimension) -> str:
     """Return the domain of a dimension as text.
 
     Returns:
-        Text such as `loguniform 0.001 to 0.5`, or `choice 2, 4 if params.booster is gbtree or dart`.
+        Text such as `loguniform 0.001 to 0.5`, or `choice 2, 4 if params.booster is gbtree or
+        dart`.
     """
     terms = " and ".join(map(_term, dimension.when))
     return f"{dimension.kind} {dimension_values(dimension)}" + (f" if {terms}" if terms else "")

@@ -1,4 +1,7 @@
-"""Show a running sweep on standard error. A terminal shows a live view; other streams get a line every few seconds."""
+"""Show a running sweep on standard error.
+
+A terminal shows a live view; other streams get a line every few seconds.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ STOPPING = f"{STOPPING_GENTLY}; press Ctrl-C again to stop at once"
 
 
 class Progress:
-    """Callable that shows each status that it receives. Call `close` before anything else is printed.
+    """Callable that shows each status that it receives.
+
+    Call `close` before anything else is printed.
 
     Args:
         silent: True to show nothing except a message after Ctrl-C.
@@ -60,7 +65,8 @@ class Progress:
     def close(self) -> None:
         """Erase the view, so that the result is printed in its place.
 
-        If the view is on a terminal and stdout is not a terminal, also print the last status as one line.
+        If the view is on a terminal and stdout is not a terminal, also print the last status as one
+        line.
         """
         view, self.view = self.view, None
         if view is not None:
@@ -83,7 +89,10 @@ class Progress:
 
 
 class _View:
-    """Base class of the views. A thread draws the sweep, so that the displayed time advances while the driver waits."""
+    """Base class of the views.
+
+    A thread draws the sweep, so that the displayed time advances while the driver waits.
+    """
 
     def __init__(self) -> None:
         self.snapshot: SweepStatus | None = None
@@ -128,8 +137,9 @@ class _Lines(_View):
 class _Frames(_View):
     """Draws each frame over the previous frame.
 
-    `rich.live.Live` is not used, for three reasons. It hides the cursor, and a second Ctrl-C would leave the cursor hidden. It erases a
-    frame before it draws the next one, which flickers. It miscounts lines when the terminal is made narrower.
+    `rich.live.Live` is not used, for three reasons. It hides the cursor, and a second Ctrl-C would
+    leave the cursor hidden. It erases a frame before it draws the next one, which flickers. It
+    miscounts lines when the terminal is made narrower.
     """
 
     def __init__(self, stream: TextIO):
@@ -173,7 +183,8 @@ class _Frames(_View):
 
     def _draw(self) -> None:
         width, height = self._size()
-        # The last column stays free, because terminals treat it differently. One line stays free for the cursor.
+        # The last column stays free, because terminals treat it differently. One line stays free
+        # for the cursor.
         lines = self.view.lines(self._now(), width - 1, height - 1)
         drawn = []
         for text in lines:
@@ -213,7 +224,10 @@ class _Frames(_View):
 
 
 class _Above:
-    """Stream that replaces standard error while frames are drawn. Written text appears above the frame, and is not overwritten."""
+    """Stream that replaces standard error while frames are drawn.
+
+    Written text appears above the frame, and is not overwritten.
+    """
 
     def __init__(self, frames: _Frames):
         self.frames, self.part = frames, ""
@@ -227,7 +241,10 @@ class _Above:
         return len(text)
 
     def flush(self) -> None:
-        """Write an unfinished line if the view is closed. While the view is open, the next frame would overwrite the line."""
+        """Write an unfinished line if the view is closed.
+
+        While the view is open, the next frame would overwrite the line.
+        """
         if self.frames.done.is_set():
             self.frames.stream.write(self.part)
             self.frames.stream.flush()

@@ -1,7 +1,8 @@
 """Lay out the live view: format a status as lines of Rich text that fit the terminal.
 
-The layout is stable: a trial keeps its line while it runs, and the number of lines of a section never decreases. All colors are
-readable on light and dark backgrounds. Colors only repeat information that the text also contains.
+The layout is stable: a trial keeps its line while it runs, and the number of lines of a section
+never decreases. All colors are readable on light and dark backgrounds. Colors only repeat
+information that the text also contains.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from sweeps.core.durations import format_clock
 
 LABEL = 8
 STYLES = {"RUNNING": "cyan", "COMPLETE": "green", "FAIL": "bold red"}
-# Columns of the table and their widths. If the terminal is narrow, columns are dropped, beginning with the last.
+# Columns of the table and their widths. If the terminal is narrow, columns are dropped, beginning
+# with the last.
 COLUMNS = {"trial": 6, "step": 19, "time": 7, "value": 11, "workers": 9, "best": 11}
 ORDER = ("trial", "step", "value", "best", "workers", "time")
 NARROW = 64  # In a terminal with fewer columns, the step column is smaller, so that the value fits.
@@ -25,7 +27,10 @@ METRIC = 13  # Longer metric names are cut.
 
 
 class View:
-    """Formatter for the statuses of a sweep, one after the other. The formatter remembers which line each trial has."""
+    """Formatter for the statuses of a sweep, one after the other.
+
+    The formatter remembers which line each trial has.
+    """
 
     def __init__(self) -> None:
         self._rows: list[str | None] = []
@@ -59,7 +64,10 @@ class View:
         return lines[:height]
 
     def _part(self, name: str, body: list[Text], label: str | None = None) -> list[Text]:
-        """Return a labeled section of the view. While the terminal's width is the same, the section never gets shorter."""
+        """Return a labeled section of the view.
+
+        While the terminal's width is the same, the section never gets shorter.
+        """
         size, label = max(self._heights.get(name, 0), len(body)), label or name
         self._heights[name] = size
         body = body + [Text("")] * (size - len(body))
@@ -97,7 +105,9 @@ class View:
 
 
 def place(before: Sequence[str | None], running: Sequence[str], room: int) -> list[str | None]:
-    """Assign running trials to lines. A trial keeps its line while it runs, and new trials get free lines.
+    """Assign running trials to lines.
+
+    A trial keeps its line while it runs, and new trials get free lines.
 
     Args:
         before: Id of the trial on each line so far; None for a free line.
@@ -133,11 +143,14 @@ def flow(pieces: Sequence[Text], width: int, most: int, gap: str = "  ") -> list
 
 
 def columns_of(width: int, longest: Mapping[str, int]) -> dict[str, int]:
-    """Choose the columns of the trial table that fit into the terminal. Return the width of each column by its name, from left to right.
+    """Choose the columns of the trial table that fit into the terminal.
+
+    Return the width of each column by its name, from left to right.
 
     Args:
         width: Width of the terminal.
-        longest: Length of the longest text so far, by name of the column. Only columns of variable width are included.
+        longest: Length of the longest text so far, by name of the column. Only columns of variable
+            width are included.
     """
     sizes = {name: max(size, longest.get(name, 0)) for name, size in COLUMNS.items()}
     if width < NARROW:
@@ -174,7 +187,10 @@ def number(value: float | None, digits: int = 5) -> str:
 
 
 def pairs(configuration: Pairs, unnamed: str = "") -> list[Text]:
-    """Format (name, value) pairs as `name=value`. If the name equals the argument `unnamed`, only the value is shown."""
+    """Format (name, value) pairs as `name=value`.
+
+    If the name equals the argument `unnamed`, only the value is shown.
+    """
     return [
         Text.assemble((f"{clean(name)}=" * (name != unnamed), "dim"), clean(value))
         for name, value in configuration

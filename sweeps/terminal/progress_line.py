@@ -14,8 +14,9 @@ def row_counter(
 ) -> Iterator[Callable[[int], None]]:
     """Context manager whose value is a function that shows the progress.
 
-    The function takes the number of rows that have been processed so far. It shows this number and the rows per second. The line is erased
-    at the end of the `with` block. If `stream` is not a terminal, nothing is shown.
+    The function takes the number of rows that have been processed so far. It shows this number and
+    the rows per second. The line is erased at the end of the `with` block. If `stream` is not a
+    terminal, nothing is shown.
     """
     shown, start = False, clock()
 

@@ -125,7 +125,9 @@ def format_table(
 
 
 def draw_curve(values: Sequence[float], size: int = CURVE) -> str:
-    """Draw a curve as one line of at most `size` bars, scaled from the lowest to the highest value. NaN and infinity are gaps.
+    """Draw a curve as one line of at most `size` bars, scaled from the lowest to the highest value.
+
+    NaN and infinity are gaps.
 
     >>> draw_curve([1, 2, 3, float("nan"), 8])
     '▁▂▃ █'
@@ -185,7 +187,10 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         f"{n} {state}" for state, n in result.trials.items() if n or state == "completed"
     )
     lines = [
-        f"{result.sweep}: {counts} in {format_clock(result.seconds)}; {result.fits} preprocessor{'s' * (result.fits != 1)} fitted"
+        (
+            f"{result.sweep}: {counts} in {format_clock(result.seconds)}; {result.fits} "
+            f"preprocessor{'s' * (result.fits != 1)} fitted"
+        )
     ]
     if result.reason:
         lines[0] += f" (ended early: {result.reason})"
@@ -200,7 +205,8 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
     if result.front:
         lines += ["", _front(result.front), "", *_places(result), "", "next:"]
         lines.append(
-            f"  {shell_command('sweeps')} export {sweep_argument(result.dir)} --pareto    # or --trial {result.front[0]['trial']}"
+            f"  {shell_command('sweeps')} export {sweep_argument(result.dir)} --pareto    # or "
+            f"--trial {result.front[0]['trial']}"
         )
         return "\n".join([*lines, *_look(result)])
     if result.best is None:
@@ -230,13 +236,15 @@ def format_result(result: SweepResult, unexported: bool = False) -> str:
         lines.append(f"bundle  {relative_path(result.bundle)}{facts}")
     elif result.checkpoint:
         lines.append(
-            f"checkpoint  {relative_path(result.checkpoint)}{facts} (the trainer has no `load`, so there is no bundle)"
+            f"checkpoint  {relative_path(result.checkpoint)}{facts} (the trainer has no `load`, "
+            "so there is no bundle)"
         )
     lines += ["", "next:"]
     if result.bundle:
         rows = next(result.bundle.rglob("check.parquet"), Path("rows.csv"))
         lines.append(
-            f"  {shell_command('sweeps')} predict {shell_quoted(result.bundle)} {shell_quoted(rows)}"
+            f"  {shell_command('sweeps')} predict {shell_quoted(result.bundle)} "
+            f"{shell_quoted(rows)}"
         )
     elif unexported and not result.checkpoint:
         command = f"{shell_command('sweeps')} export {sweep_argument(result.dir)}"
@@ -280,8 +288,14 @@ def format_freed(freed: dict[str, int], done: str = "freed") -> str:
 
     if not freed["checkpoints"]:
         return f"there is no checkpoint to delete; checkpoints use {format_bytes(freed['left'])}"
-    what = f"{count_noun(freed['checkpoints'], 'checkpoint')} of {count_noun(freed['trials'], 'trial')}"
-    return f"{done} {format_bytes(freed['bytes'])}: {what}; the other checkpoints use {format_bytes(freed['left'])}"
+    what = (
+        f"{count_noun(freed['checkpoints'], 'checkpoint')} of "
+        f"{count_noun(freed['trials'], 'trial')}"
+    )
+    return (
+        f"{done} {format_bytes(freed['bytes'])}: {what}; the other checkpoints use "
+        f"{format_bytes(freed['left'])}"
+    )
 
 
 def format_repair(done: RepairResult) -> str:
@@ -320,14 +334,21 @@ def format_removal(removal: Removal) -> str:
         facts.append(
             (
                 "folder",
-                f"{relative_path(removal.folder)}: {format_bytes(sum(removal.sizes.values()))} ({parts})",
+                (
+                    f"{relative_path(removal.folder)}: "
+                    f"{format_bytes(sum(removal.sizes.values()))} "
+                    f"({parts})"
+                ),
             )
         )
     if removal.store is not None:
         facts.append(
             (
                 "store",
-                f"{removal.store}: {count_noun(removal.store_files, 'file')}, {format_bytes(removal.store_bytes)}",
+                (
+                    f"{removal.store}: {count_noun(removal.store_files, 'file')}, "
+                    f"{format_bytes(removal.store_bytes)}"
+                ),
             )
         )
     if removal.study is not None:
@@ -344,7 +365,8 @@ def format_removal(removal: Removal) -> str:
     lines = [f"{removal.name} will be deleted:", *pairs(facts)]
     if removal.foreign:
         lines.append(
-            f"note: sweeps did not write {', '.join(removal.foreign)}, so the folder stays with this"
+            f"note: sweeps did not write {', '.join(removal.foreign)}, so the folder stays with "
+            "this"
         )
     return "\n".join([*lines, *(f"note: {note}" for note in removal.notes)])
 
@@ -440,7 +462,10 @@ def format_sweep(
     ended = f" in {format_clock(result['seconds'])}" if result.get("seconds") else ""
     early = f" ({result['reason']})" if result.get("reason") not in (None, sweep.state) else ""
     lines = [
-        f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; started {format_age(time.time() - sweep.began)} ago"
+        (
+            f"{sweep.name}: {sweep.state}{early}{ended}; {counts} of {sweep.total}; started "
+            f"{format_age(time.time() - sweep.began)} ago"
+        )
     ]
     facts = []
     if study is not None:
@@ -557,11 +582,17 @@ def format_trial(
     reason = f" ({t.reason})" if t.reason else ""
     attempts = f" in {t.attempts} attempts" if t.attempts > 1 else ""
     lines = [
-        f"trial {t.id}: {state}{reason} after {count_noun(r.steps, 'step')}, {r.seconds:.1f} s{attempts}"
+        (
+            f"trial {t.id}: {state}{reason} after {count_noun(r.steps, 'step')}, {r.seconds:.1f} "
+            f"s{attempts}"
+        )
     ]
     if r.given:
         lines = [
-            f"trial {t.id}: an initial point with a given result ({', '.join(map(format_value, r.values))}), so it was not run"
+            (
+                f"trial {t.id}: an initial point with a given result "
+                f"({', '.join(map(format_value, r.values))}), so it was not run"
+            )
         ]
     lines += configuration(t.data, t.preprocessor, t.scaling, t.params)
     lines += pairs([("seed", t.seed)])
@@ -603,7 +634,8 @@ def format_trial(
     if any(math.isfinite(v) for _, v in t.curve):
         first, last = t.curve[0], t.curve[-1]
         lines.append(
-            f"  step {first[0]}: {first[1]:.6g}  {draw_curve([v for _, v in t.curve])}  step {last[0]}: {last[1]:.6g}"
+            f"  step {first[0]}: {first[1]:.6g}  {draw_curve([v for _, v in t.curve])}  step "
+            f"{last[0]}: {last[1]:.6g}"
         )
     lines += pairs((f"final {name}", f"{value:.6g}") for name, value in r.final.items())
     if r.checkpoint:

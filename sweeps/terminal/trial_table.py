@@ -55,7 +55,10 @@ def format_trials(
 def trials_csv(
     study: Record | None, sweep: SweepSummary, sort: str | None, columns: Sequence[str]
 ) -> str:
-    """Return all trials as CSV with a header. Numbers are not rounded, and a missing value is an empty cell."""
+    """Return all trials as CSV with a header.
+
+    Numbers are not rounded, and a missing value is an empty cell.
+    """
     if study is None:
         return ""
     chosen = chosen_columns(columns, study, sweep)

@@ -1,4 +1,6 @@
-"""Run a training loop in this process without Ray Train. The loop's shards are pandas frames. The loop's reports are collected in a list.
+"""Run a training loop in this process without Ray Train. The loop's shards are pandas frames.
+
+The loop's reports are collected in a list.
 
 current, shards = small_table("binary")
 run = run_loop(my_trainer.train_func, {"lr": 0.1}, current(), shards, tmp_path)
@@ -24,8 +26,8 @@ from sweeps.core.trial import Current, current, set_current, take_step
 class Stopped(BaseException):
     """Raised by `ray.train.report` to stop the loop.
 
-    Like the exception that stops a loop in a real sweep, this one does not inherit from `Exception`, so an `except Exception` in the loop
-    does not catch it.
+    Like the exception that stops a loop in a real sweep, this one does not inherit from
+    `Exception`, so an `except Exception` in the loop does not catch it.
     """
 
 
@@ -59,7 +61,8 @@ class LoopRun:
     Attributes:
         metrics: Metrics of every report, in order.
         steps: Step of every report; see `Current.report_due`.
-        checkpoints: Folder with a copy of each checkpoint, by the number of the report that had the checkpoint (1 for the first report).
+        checkpoints: Folder with a copy of each checkpoint, by the number of the report that had the
+            checkpoint (1 for the first report).
         final: Metrics of the finished model, which the loop passed to `Current.report_final`.
     """
 
@@ -129,8 +132,10 @@ def run_loop(
         current: Object that `sweeps.trial.current()` returns in the loop.
         shards: Shards by name, "train" and "valid".
         keep: An existing folder. The checkpoints are copied into it.
-        resume: Folder of the checkpoint that `ray.train.get_checkpoint` returns; None for a new trial.
-        stop_at: Number of the report at which the loop is stopped (1 for the first); None lets the loop end by itself.
+        resume: Folder of the checkpoint that `ray.train.get_checkpoint` returns; None for a new
+            trial.
+        stop_at: Number of the report at which the loop is stopped (1 for the first); None lets the
+            loop end by itself.
         rank: Rank of this process.
         world: Number of ranks.
     """
@@ -159,9 +164,11 @@ def small_table(
         missing: True if one column has missing values.
 
     Returns:
-        (current, shards). `current` is a function that returns a new `Current`. The keyword arguments of the function replace attributes of
-        this `Current`. All `Current` objects that the function returns share one cache for `Current.cached`, like consecutive trials on one
-        worker. `shards` maps "train" and "valid" to shards with five numeric columns and the label in column `y`.
+        (current, shards). `current` is a function that returns a new `Current`. The keyword
+        arguments of the function replace attributes of this `Current`. All `Current` objects that
+        the function returns share one cache for `Current.cached`, like consecutive trials on one
+        worker. `shards` maps "train" and "valid" to shards with five numeric columns and the label
+        in column `y`.
     """
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows + 80, 5))

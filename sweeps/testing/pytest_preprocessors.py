@@ -1,10 +1,13 @@
-"""Conformance suite for preprocessing steps. Subclass `PreprocessorTests` in a test file, and pytest runs the tests on your step.
+"""Conformance suite for preprocessing steps.
+
+Subclass `PreprocessorTests` in a test file, and pytest runs the tests on your step.
 
 class TestClip(PreprocessorTests):
     step = "my_steps:Clip"
     params = {"quantile": 0.99}
 
-The suite fits the step on a small table, in the same way as a sweep. Steps from Ray Data need a running Ray; other steps do not.
+The suite fits the step on a small table, in the same way as a sweep. Steps from Ray Data need a
+running Ray; other steps do not.
 """
 
 from __future__ import annotations
@@ -26,9 +29,11 @@ class PreprocessorTests:
     """Tests that every preprocessing step must pass.
 
     Attributes:
-        step: The step as in a space file: the name of a preprocessor from Ray Data, or `module:attr`.
+        step: The step as in a space file: the name of a preprocessor from Ray Data, or
+            `module:attr`.
         params: Parameters of the step.
-        columns: Columns to which the step is applied, as in a space file. None uses the step's default.
+        columns: Columns to which the step is applied, as in a space file. None uses the step's
+            default.
     """
 
     step: ClassVar[str]
@@ -36,7 +41,10 @@ class PreprocessorTests:
     columns: ClassVar[Any] = None
 
     def frame(self) -> pd.DataFrame:
-        """Return the training rows: three numeric columns and the label `y`. Override this method if the step needs other columns."""
+        """Return the training rows: three numeric columns and the label `y`.
+
+        Override this method if the step needs other columns.
+        """
         rng = np.random.default_rng(0)
         x = rng.normal(size=(60, 3))
         return pd.DataFrame(x, columns=["a", "b", "c"]).assign(y=(x[:, 0] > 0).astype(np.int64))

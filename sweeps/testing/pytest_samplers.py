@@ -1,4 +1,6 @@
-"""Conformance suite for samplers. Subclass `SamplerTests` in a test file, and name your sampler as in the space file.
+"""Conformance suite for samplers.
+
+Subclass `SamplerTests` in a test file, and name your sampler as in the space file.
 
 from sweeps.testing.pytest_samplers import SamplerTests
 
@@ -101,7 +103,8 @@ class SamplerTests:
 
         Args:
             opened: Opens the sweep in a folder, as a driver does.
-            resume_every: Open the sweep again after this number of trials, as a resume does; 0 for never.
+            resume_every: Open the sweep again after this number of trials, as a resume does; 0 for
+                never.
         """
         with tempfile.TemporaryDirectory() as name:
             search, trials = opened(Path(name)), list[Trial]()

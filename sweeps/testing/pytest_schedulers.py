@@ -1,4 +1,6 @@
-"""Conformance suite for schedulers. Subclass `SchedulerTests` in a test file, and return your scheduler from `scheduler`.
+"""Conformance suite for schedulers.
+
+Subclass `SchedulerTests` in a test file, and return your scheduler from `scheduler`.
 
 from random_stop import RandomStop
 from sweeps.testing.pytest_schedulers import SchedulerTests
@@ -52,7 +54,10 @@ class SchedulerTests:
         assert set(brackets) <= set(range(scheduler.bracket_count))
 
     def test_a_decision_repeats_after_a_crash(self) -> None:
-        """Check that a new scheduler makes the same decision as the old scheduler. Decisions depend only on the study."""
+        """Check that a new scheduler makes the same decision as the old scheduler.
+
+        Decisions depend only on the study.
+        """
         scheduler = self.scheduler()
         for view, trial, rung in self._situations(scheduler):
             decision = scheduler.decide(copy.deepcopy(view), trial, rung)
@@ -101,7 +106,10 @@ class SchedulerTests:
         assert pickle.loads(pickle.dumps(self.scheduler())).max_t == self.scheduler().max_t
 
     def _situations(self, scheduler: Scheduler) -> list[tuple[StudyView, int, int]]:
-        """Return (study view, trial number, rung that the trial has reached) tuples. The trials' values are random."""
+        """Return (study view, trial number, rung that the trial has reached) tuples.
+
+        The trials' values are random.
+        """
         rng, found = random.Random(0), []
         for minimize in (True, False):
             for size, rung in itertools.product(

@@ -1,4 +1,6 @@
-"""Conformance suite for trackers. Subclass `TrackerTests` in a test file, and pytest runs the tests on your tracker.
+"""Conformance suite for trackers.
+
+Subclass `TrackerTests` in a test file, and pytest runs the tests on your tracker.
 
 from csv_tracker import CsvTracker
 from sweeps.testing.pytest_trackers import TrackerTests
@@ -108,7 +110,8 @@ def sample_events(folder: Path, resumed: bool = False) -> list[Event]:
 
     Args:
         folder: An existing folder. The sweep's folder is created inside this folder.
-        resumed: True if an earlier driver completed trial 0. The events of trial 0 are then only in `SweepStarted.history`.
+        resumed: True if an earlier driver completed trial 0. The events of trial 0 are then only in
+            `SweepStarted.history`.
     """
     sweep = folder / "sample-20231114-221320"
     sweep.mkdir(exist_ok=True)
@@ -139,7 +142,10 @@ class TrackerTests:
     """Tests that every tracker must pass. A subclass overrides `create_tracker`."""
 
     def create_tracker(self, folder: Path) -> Tracker:
-        """Return a new tracker. `folder` is a folder for the tracker's files. All trackers of one test get the same folder."""
+        """Return a new tracker. `folder` is a folder for the tracker's files.
+
+        All trackers of one test get the same folder.
+        """
         raise NotImplementedError("override `create_tracker`")
 
     def ended_trials(self, sweep_folder: Path) -> list[int]:
@@ -147,7 +153,8 @@ class TrackerTests:
 
         If an end was recorded twice, return the number twice.
 
-        Overriding this method is optional. Without it, the suite does not check what the tracker wrote.
+        Overriding this method is optional. Without it, the suite does not check what the tracker
+        wrote.
         """
         raise NotImplementedError("`ended_trials` is not overridden")
 
@@ -186,7 +193,10 @@ class TrackerTests:
         self.play(tmp_path, sample_events(tmp_path, resumed=True))
 
     def test_writes_the_end_of_each_trial_once(self, tmp_path: Path) -> None:
-        """After a resume, the tracker's output contains each ended trial exactly once. An interrupted trial has not ended."""
+        """After a resume, the tracker's output contains each ended trial exactly once.
+
+        An interrupted trial has not ended.
+        """
         if type(self).ended_trials is TrackerTests.ended_trials:
             pytest.skip("`ended_trials` is not overridden")
         events = sample_events(tmp_path)

@@ -1,11 +1,14 @@
-"""Conformance suite for trainers. Subclass `TrainerTests` in a test file, and pytest runs the tests on your trainer.
+"""Conformance suite for trainers.
+
+Subclass `TrainerTests` in a test file, and pytest runs the tests on your trainer.
 
 class TestMyTrainer(TrainerTests):
     module = "my_trainer"
     params = {"lr": 0.1}
     task = "regression"
 
-The suite runs the training loop in the test's process, on a small numeric table. It does not start Ray.
+The suite runs the training loop in the test's process, on a small numeric table. It does not start
+Ray.
 """
 
 from __future__ import annotations
@@ -31,9 +34,11 @@ class TrainerTests:
     Attributes:
         module: Dotted name of the trainer's module, which defines a `TRAINER` literal.
         params: Parameters with which the loop makes at least three reports.
-        options: Options of the trainer, as in the section `trainer` of a space file; missing options get their defaults.
+        options: Options of the trainer, as in the section `trainer` of a space file; missing
+            options get their defaults.
         task: Task of the table: "binary", "multiclass" or "regression".
-        metric: The objective's metric. None selects the first metric that `TRAINER["metrics"]` lists for the task.
+        metric: The objective's metric. None selects the first metric that `TRAINER["metrics"]`
+            lists for the task.
         goal: `minimize` or `maximize`, the direction of the metric.
     """
 
@@ -67,7 +72,8 @@ class TrainerTests:
         Args:
             folder: An existing folder for checkpoints.
             resume: Folder of the checkpoint from which the loop continues; None starts a new run.
-            stop_at: Number of the report at which the loop is stopped; None lets the loop end by itself.
+            stop_at: Number of the report at which the loop is stopped; None lets the loop end by
+                itself.
             **changed: New values for attributes of `Current`, by name.
         """
         current, shards = self.table()
@@ -205,15 +211,18 @@ class TrainerTests:
         assert len(self.run(tmp_path, stop_at=2).metrics) == 2
 
     def test_max_t_ends_the_loop(self, tmp_path: Path) -> None:
-        """The report at `max_t` has a checkpoint. The loop need not end at `max_t` by itself, because sweeps stops it there."""
+        """The report at `max_t` has a checkpoint.
+
+        The loop need not end at `max_t` by itself, because sweeps stops it there.
+        """
         run = self.run(tmp_path, max_t=2, stop_at=2)
         assert 2 in run.checkpoints
 
     def test_load_predicts_rows(self, tmp_path: Path, definition: TrainerDefinition) -> None:
         """The model that `load` returns predicts a finite array of shape (n,) or (n, classes).
 
-        If the checkpoint has predictions for the check rows, which the loop made with the model in memory, the loaded model predicts the
-        same.
+        If the checkpoint has predictions for the check rows, which the loop made with the model in
+        memory, the loaded model predicts the same.
         """
         if definition.load is None:
             pytest.skip("the trainer has no `load`")
@@ -236,7 +245,10 @@ class TrainerTests:
     def test_resume_files_are_not_needed_to_predict(
         self, tmp_path: Path, definition: TrainerDefinition
     ) -> None:
-        """`load` works without the files and folders that `TRAINER["resume_files"]` names. A bundle does not contain them."""
+        """`load` works without the files and folders that `TRAINER["resume_files"]` names.
+
+        A bundle does not contain them.
+        """
         if definition.load is None:
             pytest.skip("the trainer has no `load`")
         run = self.run(tmp_path)

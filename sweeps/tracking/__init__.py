@@ -1,4 +1,7 @@
-"""Trackers record a sweep in MLflow, in files or on a web page. The controller publishes events to them through a hub."""
+"""Trackers record a sweep in MLflow, in files or on a web page.
+
+The controller publishes events to them through a hub.
+"""
 
 from sweeps.tracking.hub import TrackerHub
 from sweeps.tracking.mlflow.run_writer import Destination

@@ -18,10 +18,13 @@ NamedTracker = tuple[str, Tracker]
 
 
 def create_trackers(space: Space) -> tuple[NamedTracker, ...]:
-    """Create the trackers that a space file lists, except MLflow, and return them with their names. Users' classes are imported.
+    """Create the trackers that a space file lists, except MLflow, and return them with their names.
+
+    Users' classes are imported.
 
     Raises:
-        InputError: A class cannot be imported, does not accept its options, or has no `handle` or `close`. The error lists all problems.
+        InputError: A class cannot be imported, does not accept its options, or has no `handle` or
+            `close`. The error lists all problems.
     """
     trackers: list[NamedTracker] = []
     problems: list[Problem] = []
@@ -72,7 +75,8 @@ def _check_port(name: str, found: Any) -> None:
     ]
     if missing:
         raise _CannotCreate(
-            f"`{name}` has no method {' and no method '.join(f'`{m}`' for m in missing)}; a tracker must have the "
+            f"`{name}` has no method {' and no method '.join(f'`{m}`' for m in missing)}; a "
+            "tracker must have the "
             "methods `handle` and `close`"
         )
 

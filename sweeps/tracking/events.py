@@ -1,7 +1,9 @@
-"""Events that the controller publishes and trackers handle. A driver is a process that runs or resumes a sweep.
+"""Events that the controller publishes and trackers handle.
 
-Events are frozen and can be pickled. An event contains all data that a tracker needs. Later versions may add event types, so a tracker
-ignores the types that it does not know.
+A driver is a process that runs or resumes a sweep.
+
+Events are frozen and can be pickled. An event contains all data that a tracker needs. Later
+versions may add event types, so a tracker ignores the types that it does not know.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ class TrialEvent(Event):
         return format_trial_id(self.number)
 
 
-# A function that takes the numbers of the trials to skip. It yields the events of all other trials that earlier drivers started.
+# A function that takes the numbers of the trials to skip. It yields the events of all other trials
+# that earlier drivers started.
 History = Callable[[Container[int]], Iterator[TrialEvent]]
 
 
@@ -55,9 +58,11 @@ class SweepStarted(Event):
         folder: The sweep's folder. Its name is the sweep's name.
         fingerprint: Hash of the data.
         git_commit: Git commit of the folder that holds the space file; None if unknown.
-        git_dirty: `yes` if the git repository had uncommitted changes or untracked files, else `no`; None if unknown.
-        history: For a resumed sweep, a function that takes the numbers of the trials to skip. It yields the events of all other trials that
-            earlier drivers started. A tracker calls this function to recover events that an earlier driver lost. None for a new sweep.
+        git_dirty: `yes` if the git repository had uncommitted changes or untracked files, else
+            `no`; None if unknown.
+        history: For a resumed sweep, a function that takes the numbers of the trials to skip. It
+            yields the events of all other trials that earlier drivers started. A tracker calls this
+            function to recover events that an earlier driver lost. None for a new sweep.
     """
 
     space: Space
@@ -102,7 +107,8 @@ class TrialChanged(TrialEvent):
     Attributes:
         trial: The trial after the change.
         step: The step of the checkpoint from which the trial continues.
-        metrics: The change, as metrics: new values of the numeric parameters that PBT changes, or the new number of workers.
+        metrics: The change, as metrics: new values of the numeric parameters that PBT changes, or
+            the new number of workers.
         workers: New number of workers of an elastic trial; None if the number has not changed.
     """
 
@@ -128,7 +134,8 @@ class TrialEnded(TrialEvent):
     """A trial ended, or was interrupted together with its sweep.
 
     Attributes:
-        result: How the trial ended. The state RUNNING means that the trial was interrupted and can be resumed.
+        result: How the trial ended. The state RUNNING means that the trial was interrupted and can
+            be resumed.
     """
 
     result: Result
@@ -149,13 +156,16 @@ class ArtifactSaved(Event):
 
 @dataclass(frozen=True)
 class SweepEnded(Event):
-    """A driver ends: the sweep is complete, was interrupted, or failed. This is the last event of every driver.
+    """A driver ends: the sweep is complete, was interrupted, or failed.
+
+    This is the last event of every driver.
 
     Attributes:
         result: The result of the sweep; None if the driver failed before there was one.
         best: The best trial. None if no trial has a value, and always None with several objectives.
         report: The report in Markdown; "" if it was not written.
-        earlier_front: Numbers of the trials on the Pareto front in the result of an earlier driver. Empty if there was no such result.
+        earlier_front: Numbers of the trials on the Pareto front in the result of an earlier driver.
+            Empty if there was no such result.
     """
 
     result: SweepResult | None

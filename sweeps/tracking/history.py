@@ -13,12 +13,15 @@ from sweeps.tracking.events import TrialEnded, TrialEvent, TrialPaused, TrialRep
 
 @dataclass(frozen=True)
 class TrialHistory:
-    """A `sweeps.tracking.events.History` that reads the study. It can be pickled and called in another process.
+    """A `sweeps.tracking.events.History` that reads the study.
+
+    It can be pickled and called in another process.
 
     Attributes:
         folder: The sweep's folder.
         space: The sweep's space.
-        url: URL of the database that holds the study, with its password; None for a journal in the folder.
+        url: URL of the database that holds the study, with its password; None for a journal in the
+            folder.
     """
 
     folder: Path
@@ -30,7 +33,8 @@ class TrialHistory:
 
         A paused trial has TrialPaused in place of TrialEnded.
 
-        TrialStarted contains the parameters with which the trial started. Changes by PBT are among the reported metrics.
+        TrialStarted contains the parameters with which the trial started. Changes by PBT are among
+        the reported metrics.
         """
         for trial, started, reports, result, ended in RecordedTrials(
             self.folder, self.space, self.url

@@ -1,8 +1,10 @@
 """The hub hands each event of a sweep to every tracker, and never blocks the search.
 
-MLflow has a process of its own (`sweeps.tracking.mlflow.tracker_process`). Every other tracker runs in a daemon thread with a queue. A
-tracker that raises an exception is dropped at once and not retried, because the tracker may have handled a part of the event. A tracker is
-also dropped if its queue gets too long. The search continues in both cases, and the sweep's result says which tracker was dropped, and why.
+MLflow has a process of its own (`sweeps.tracking.mlflow.tracker_process`). Every other tracker runs
+in a daemon thread with a queue. A tracker that raises an exception is dropped at once and not
+retried, because the tracker may have handled a part of the event. A tracker is also dropped if its
+queue gets too long. The search continues in both cases, and the sweep's result says which tracker
+was dropped, and why.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ MAX_WAITING = 100_000
 
 
 class TrackerHub:
-    """Publishes the events of one driver to all trackers. The module's docstring explains what happens when a tracker fails.
+    """Publishes the events of one driver to all trackers.
+
+    The module's docstring explains what happens when a tracker fails.
 
     Args:
         trackers: Trackers other than MLflow, with the names that the space file gives them.
@@ -34,7 +38,8 @@ class TrackerHub:
 
     Attributes:
         mlflow: The MLflow tracker, or None.
-        mlflow_complete: True if MLflow has handled every event, which means that MLflow stored or refused the event. Valid after `close`.
+        mlflow_complete: True if MLflow has handled every event, which means that MLflow stored or
+            refused the event. Valid after `close`.
     """
 
     def __init__(
@@ -57,12 +62,14 @@ class TrackerHub:
         """Wait until the trackers have handled all events, then close them.
 
         Args:
-            timeout: Seconds to wait. For MLflow, the time starts again whenever the MLflow server answers.
+            timeout: Seconds to wait. For MLflow, the time starts again whenever the MLflow server
+                answers.
             on_wait: See `MlflowTracker.close`.
             until: See `MlflowTracker.close`.
 
         Returns:
-            One note for each tracker, other than MLflow, that was dropped or did not finish in time.
+            One note for each tracker, other than MLflow, that was dropped or did not finish in
+            time.
         """
         deadline = min(time.monotonic() + timeout, until)
         for thread in self._threads:
@@ -132,14 +139,16 @@ class TrackerThread:
             except BaseException as e:  # Even `sys.exit` in a tracker must leave a note.
                 log.exception("tracker `%s` failed", self.name)
                 self._drop(
-                    f"failed at {_described(event)} and gets no more events: {type(e).__name__}: {e} (the traceback is in sweep.log)"
+                    f"failed at {_described(event)} and gets no more events: {type(e).__name__}: "
+                    f"{e} (the traceback is in sweep.log)"
                 )
         try:
             self._tracker.close()
         except BaseException as e:
             log.exception("tracker `%s` failed", self.name)
             self._drop(
-                f"failed when it was closed: {type(e).__name__}: {e} (the traceback is in sweep.log)"
+                f"failed when it was closed: {type(e).__name__}: {e} (the traceback is in "
+                "sweep.log)"
             )
 
     def _drop(self, why: str) -> None:

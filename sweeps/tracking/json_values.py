@@ -12,7 +12,10 @@ from sweeps.core.secrets import masked
 
 
 def json_value(content: Mapping[str, object]) -> dict[str, JsonValue]:
-    """Return a mapping as a JSON object. NaN and infinity become null, secrets become `***`, and other objects become text."""
+    """Return a mapping as a JSON object.
+
+    NaN and infinity become null, secrets become `***`, and other objects become text.
+    """
     values: dict[str, JsonValue] = json.loads(json.dumps(to_json_value(content), default=str))
     return {masked(key): _mask(value) for key, value in values.items()}
 

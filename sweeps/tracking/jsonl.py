@@ -34,8 +34,9 @@ RESULT_FIELDS = (
 class JsonLinesTracker:
     """Appends every event to a file. Each reported step is a separate line.
 
-    After a resume, the tracker reads the file and adds the missing lines about trials of earlier drivers. Each step and each end of a trial
-    is therefore written once. Only the start of a trial may be written more than once.
+    After a resume, the tracker reads the file and adds the missing lines about trials of earlier
+    drivers. Each step and each end of a trial is therefore written once. Only the start of a trial
+    may be written more than once.
     """
 
     @dataclass(frozen=True)
@@ -68,7 +69,10 @@ class JsonLinesTracker:
             self._file = None
 
     def _open(self, path: Path) -> None:
-        """Read the file, and open it for appending. If a crash has cut off the last line, remove that line."""
+        """Read the file, and open it for appending.
+
+        If a crash has cut off the last line, remove that line.
+        """
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         if lines and not lines[-1].endswith(b"\n"):
             with path.open("r+b") as file:
@@ -110,7 +114,10 @@ def _line(event: events.Event, content: dict[str, object], time: float) -> dict[
 
 
 def to_json(event: events.Event) -> dict[str, object]:
-    """Return the content of an event, apart from its type, time and trial. Return {} for an event type of a later version."""
+    """Return the content of an event, apart from its type, time and trial.
+
+    Return {} for an event type of a later version.
+    """
     match event:
         case events.SweepStarted(space=space):
             objectives = [{"metric": o.metric, "goal": o.goal} for o in space.objectives]

@@ -23,7 +23,8 @@ from sweeps.tracking.events import (
     TrialStarted,
 )
 
-# Name of an empty file that marks a complete run. It is created when the trial has ended and everything is written.
+# Name of an empty file that marks a complete run. It is created when the trial has ended and
+# everything is written.
 COMPLETE = "complete"
 # Characters that UTF-8 cannot encode.
 SURROGATES = re.compile("[\ud800-\udfff]")
@@ -34,8 +35,9 @@ FLUSH_SECONDS = 10
 class TensorBoardTracker:
     """Writes event files that `tensorboard --logdir SWEEP/tensorboard` shows.
 
-    The hyperparameters and the final metrics (HParams) of a run are written when its trial ends. After a resume, the tracker removes the
-    runs that are not complete and writes these runs again from the start, so no curve has a point twice.
+    The hyperparameters and the final metrics (HParams) of a run are written when its trial ends.
+    After a resume, the tracker removes the runs that are not complete and writes these runs again
+    from the start, so no curve has a point twice.
     """
 
     @dataclass(frozen=True)
@@ -110,7 +112,10 @@ class TensorBoardTracker:
             writer.add_scalar(encodable(name), value, report.step, walltime=report.time)
 
     def _end(self, event: TrialEnded) -> None:
-        """Write the hyperparameters and the final metrics, and close the run. An interrupted trial may continue in the same run."""
+        """Write the hyperparameters and the final metrics, and close the run.
+
+        An interrupted trial may continue in the same run.
+        """
         if event.number not in self._trials:
             return
         result, writer = event.result, self._writer(event.number)

@@ -1,4 +1,7 @@
-"""The interface of a tracker. A tracker records a sweep outside the study, such as in MLflow, in a file or on a web page."""
+"""The interface of a tracker.
+
+A tracker records a sweep outside the study, such as in MLflow, in a file or on a web page.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from sweeps.tracking.events import Event
 class Tracker(Protocol):
     """Handles the events of one driver of a sweep.
 
-    All calls come from one thread, and this thread calls no other tracker. If a tracker raises an exception, it receives no more events.
-    The sweep continues, and a note in the sweep's result names the tracker and the exception.
+    All calls come from one thread, and this thread calls no other tracker. If a tracker raises an
+    exception, it receives no more events. The sweep continues, and a note in the sweep's result
+    names the tracker and the exception.
     """
 
     def handle(self, event: Event) -> None:

@@ -28,10 +28,13 @@ def _url(text: str) -> str:
 
 
 class WebhookTracker:
-    """Posts the sweep's result as JSON. If the server answers with an error or too late, the result gets a note.
+    """Posts the sweep's result as JSON.
 
-    The body is `{"sweep", "folder", "status", "result"}`. `status` is `completed`, `interrupted` or `failed`. `result` is the object that
-    `sweeps run --json` prints, without the entries that trackers add. `result` is null if the sweep failed before it had a result.
+    If the server answers with an error or too late, the result gets a note.
+
+    The body is `{"sweep", "folder", "status", "result"}`. `status` is `completed`, `interrupted` or
+    `failed`. `result` is the object that `sweeps run --json` prints, without the entries that
+    trackers add. `result` is null if the sweep failed before it had a result.
     """
 
     @dataclass(frozen=True)
@@ -39,8 +42,8 @@ class WebhookTracker:
         """Options in the space file.
 
         Attributes:
-            url: The URL to which the summary is posted. `$NAME` is replaced by the value of the environment variable NAME, so that the
-                space file need not contain a secret.
+            url: The URL to which the summary is posted. `$NAME` is replaced by the value of the
+                environment variable NAME, so that the space file need not contain a secret.
             timeout: Number of seconds to wait for the server's answer.
         """
 
@@ -56,7 +59,8 @@ class WebhookTracker:
         remember_variables(re.findall(r"\$\{?(\w+)", options.url))
         if not self._url.startswith(("http://", "https://")) or not host(self._url):
             raise ValueError(
-                f"`url` must begin with http:// or https:// after its variables are replaced, got {shown(self._url)}"
+                "`url` must begin with http:// or https:// after its variables are replaced, got "
+                f"{shown(self._url)}"
             )
         self._started: SweepStarted | None = None
 
@@ -99,7 +103,10 @@ def host(url: str) -> str:
 
 
 def shown(url: str) -> str:
-    """Return the scheme and the host of a URL. The rest is left out, because the path of a webhook is often secret."""
+    """Return the scheme and the host of a URL.
+
+    The rest is left out, because the path of a webhook is often secret.
+    """
     return f"{url.partition('://')[0]}://{host(url)}/…" if host(url) else masked(url)
 
 

@@ -1,4 +1,7 @@
-"""Table of bad input and its answers. `tests/test_bad_input.py` checks it, and `docs/bad_input.md` shows it."""
+"""Table of bad input and its answers.
+
+`tests/test_bad_input.py` checks it, and `docs/bad_input.md` shows it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ ROWS = "age,plan,y\n" + "".join(
     f"{i},{'ab'[i % 2]},{('no', 'yes')[i // 2 % 2]}\n" for i in range(8)
 )
 # A module that creates a file when it is imported.
-MARKS = "open('imported', 'w')\n\n\ndef train(config): ...\ndef load(folder): ...\ndef rows(): ...\ndef clip(frame): ...\n"
+MARKS = (
+    "open('imported', 'w')\n\n\ndef train(config): ...\n"
+    "def load(folder): ...\ndef rows(): ...\ndef clip(frame): ...\n"
+)
 
 
 def furnish(folder: Path) -> None:
@@ -66,7 +72,9 @@ class Case:
 
 
 def names_of(kind: str, *before: str) -> str:
-    """Return the names of the built-in plug-ins of a kind, after other names, as a message lists them: `a, b or c`."""
+    """Return the names of the built-in plug-ins of a kind, after other names, as a message lists
+    them: `a, b or c`.
+    """
     *most, last = (*before, *registry.names(kind))
     return f"{', '.join(most)} or {last}"
 

@@ -28,7 +28,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "an unknown key that resembles no valid key",
             "search: {temperature: 3}",
-            "6:10: search.temperature: unknown key; valid: algorithm, seed, options, initial_points, from, portfolio",
+            "6:10: search.temperature: unknown key; valid: algorithm, seed, options, "
+            "initial_points, from, portfolio",
         ),
         line(
             "unknown section of space",
@@ -43,19 +44,22 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown form of a split",
             "data: {train: rows.csv, label: y, valid: {colum: split, value: valid}}",
-            "2:42: data.valid: must be a fraction such as 0.2 (for whole groups, use `data.group`), a path, {column: split, value: valid} or {time: "
+            "2:42: data.valid: must be a fraction such as 0.2 (for whole groups, use "
+            "`data.group`), a path, {column: split, value: valid} or {time: "
             "col, last: 0.2}; or {folds: 5} or {rolling: col} "
             "for a cross-validation, got {colum: split, value: valid}",
         ),
         without(
             "no space",
             "space",
-            "1:1: space: is required; give the loop's parameters and their domains, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}",
+            "1:1: space: is required; give the loop's parameters and their domains, such as "
+            "{params: {eta: {loguniform: [1e-3, 0.3]}}}",
         ),
         line(
             "an empty space",
             "space: {}",
-            "5:1: space: is required; give the loop's parameters and their domains, such as {params: {eta: {loguniform: [1e-3, 0.3]}}}",
+            "5:1: space: is required; give the loop's parameters and their domains, such as "
+            "{params: {eta: {loguniform: [1e-3, 0.3]}}}",
         ),
         line(
             "no label for a trainer that needs one",
@@ -65,22 +69,26 @@ TABLE: dict[str, tuple[Case, ...]] = {
         without(
             "no trainer",
             "trainer",
-            f"1:1: trainer: is required; give {', '.join(trainer_names())} or your own loop: {{loop: module:attr, backend: ...}}",
+            f"1:1: trainer: is required; give {', '.join(trainer_names())} or your own loop: "
+            f"{{loop: module:attr, backend: ...}}",
         ),
         without(
             "no data",
             "data",
             "1:1: data.label: is required by `xgboost`; give the name of the column to predict",
-            "1:1: data.train: is required; give a path, a glob, a URI, sklearn:NAME or module:function; "
+            "1:1: data.train: is required; give a path, a glob, a URI, sklearn:NAME or "
+            "module:function; "
             "a loop that reads its own data needs no `data`",
-            "1:1: data.valid: is required; give a fraction such as 0.2 (for whole groups, use `data.group`), a path, {column: split, value: valid} or "
+            "1:1: data.valid: is required; give a fraction such as 0.2 (for whole groups, use "
+            "`data.group`), a path, {column: split, value: valid} or "
             "{time: col, last: 0.2}; or {folds: 5} or {rolling: col} for a cross-validation",
         ),
         without(
             "no objective",
             "objective",
             "1:1: objective.goal: is required; give minimize or maximize",
-            "1:1: objective.metric: is required; give the name of a metric that the trainer reports, such as valid-logloss",
+            "1:1: objective.metric: is required; give the name of a metric that the trainer "
+            "reports, such as valid-logloss",
         ),
         line(
             "no goal",
@@ -90,13 +98,15 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "no valid",
             "data: {train: rows.csv, label: y}",
-            "2:1: data.valid: is required; give a fraction such as 0.2 (for whole groups, use `data.group`), a path, {column: split, value: valid} or "
+            "2:1: data.valid: is required; give a fraction such as 0.2 (for whole groups, use "
+            "`data.group`), a path, {column: split, value: valid} or "
             "{time: col, last: 0.2}; or {folds: 5} or {rolling: col} for a cross-validation",
         ),
         line(
             "no max_trials with a sampled dimension",
             "limits: {}",
-            "4:1: limits.max_trials: is required, because params.eta is sampled; give the number of trials, "
+            "4:1: limits.max_trials: is required, because params.eta is sampled; give the number "
+            "of trials, "
             "which must be at least the number of grid cells, 1",
         ),
         line(
@@ -123,24 +133,29 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a section that is not a mapping",
             "limits: 4",
-            "4:9: limits: must be a mapping with keys max_trials, timeout, max_concurrent_trials, max_failures, retry_on, trial_timeout, "
-            "report_timeout, heartbeat_timeout, max_gpu_hours, target, patience, max_failures_in_a_row, got 4",
+            "4:9: limits: must be a mapping with keys max_trials, timeout, max_concurrent_trials, "
+            "max_failures, retry_on, trial_timeout, "
+            "report_timeout, heartbeat_timeout, max_gpu_hours, target, patience, "
+            "max_failures_in_a_row, got 4",
         ),
         line(
             "a time limit that is shorter than the interval of heartbeats",
             "limits: {max_trials: 4, heartbeat_timeout: 1s}",
-            "4:44: limits.heartbeat_timeout: must be at least 5 s, because a worker sends a heartbeat every two seconds, got 1s",
+            "4:44: limits.heartbeat_timeout: must be at least 5 s, because a worker sends a "
+            "heartbeat every two seconds, got 1s",
         ),
         line(
             "a backend that a built-in trainer does not work with",
             "trainer: {name: xgboost, backend: none}",
-            "1:35: trainer.backend: `xgboost` needs the backend `xgboost`, got `none`; leave the key out",
+            "1:35: trainer.backend: `xgboost` needs the backend `xgboost`, got `none`; leave the "
+            "key out",
         ),
         whole(
             "several problems at once",
             short(SEVERAL),
             SEVERAL,
-            "1:10: trainer: `xgbost` is neither a built-in trainer nor a mapping {loop: module:attr}; did you mean `xgboost`?",
+            "1:10: trainer: `xgbost` is neither a built-in trainer nor a mapping {loop: "
+            "module:attr}; did you mean `xgboost`?",
             "2:32: data.valid: a fraction must be above 0 and below 1, got 2",
             "3:30: objective.goal: must be minimize or maximize, got min; did you mean `minimize`?",
             "4:22: limits.max_trials: must be an integer of at least 1, got 0",
@@ -150,50 +165,66 @@ TABLE: dict[str, tuple[Case, ...]] = {
     "Conditions": (
         params(
             "a condition on an unknown dimension",
-            "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.boster: dart}}",
-            "5:83: params.eta: `when` names an unknown dimension: `params.boster`; did you mean `params.booster`?",
+            "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.boster: "
+            "dart}}",
+            "5:83: params.eta: `when` names an unknown dimension: `params.boster`; did you mean "
+            "`params.booster`?",
         ),
         params(
             "a condition on a later dimension",
-            "eta: {uniform: [0, 1], when: {params.booster: dart}}, booster: {choice: [gbtree, dart]}",
-            "5:48: params.eta: `when` may name only earlier dimensions; `params.booster` comes later",
+            "eta: {uniform: [0, 1], when: {params.booster: dart}}, booster: {choice: [gbtree, "
+            "dart]}",
+            "5:48: params.eta: `when` may name only earlier dimensions; `params.booster` comes "
+            "later",
         ),
         params(
             "a condition on an unknown option",
-            "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: drat}}",
-            "5:99: params.eta.when: `params.booster`: must be an option of params.booster, got drat; did you mean `dart`?",
+            "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: "
+            "drat}}",
+            "5:99: params.eta.when: `params.booster`: must be an option of params.booster, got "
+            "drat; did you mean `dart`?",
         ),
         params(
             "a comparison with an option that is text",
-            'booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: "> 1"}}',
-            "5:99: params.eta.when: `params.booster`: a comparison needs options that are numbers, but params.booster has the option "
+            'booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: {params.booster: "> '
+            '1"}}',
+            "5:99: params.eta.when: `params.booster`: a comparison needs options that are "
+            "numbers, but params.booster has the option "
             "gbtree, got '> 1'",
         ),
         params(
             "a comparison that can never be true",
             'depth: {randint: [1, 9]}, eta: {uniform: [0, 1], when: {params.depth: "> 8"}}',
-            "5:88: params.eta.when: `params.depth`: can never be true, because params.depth is 1 to 8, got '> 8'",
+            "5:88: params.eta.when: `params.depth`: can never be true, because params.depth is 1 "
+            "to 8, got '> 8'",
         ),
         params(
             "a comparison in an unknown form",
             "depth: {randint: [1, 9]}, eta: {uniform: [0, 1], when: {params.depth: {gt: 3}}}",
-            '5:88: params.eta.when: `params.depth`: must be a number or a comparison such as "> 3", got {gt: 3}',
+            '5:88: params.eta.when: `params.depth`: must be a number or a comparison such as "> '
+            '3", got {gt: 3}',
         ),
         params(
             "conditions that exclude each other",
-            "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {randint: [1, 9], when: {params.a: y, params.b: 1}}",
-            "5:102: params.c: `when` can never be true, because this condition and earlier conditions need two "
+            "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {randint: [1, 9], "
+            "when: {params.a: y, params.b: 1}}",
+            "5:102: params.c: `when` can never be true, because this condition and earlier "
+            "conditions need two "
             "different values of `params.a`",
         ),
         params(
             "a condition that is not a mapping",
-            "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: params.booster == dart}",
-            "5:76: params.eta: `when` must map dimensions to required values, such as {params.booster: dart}, got params.booster == dart",
+            "booster: {choice: [gbtree, dart]}, eta: {uniform: [0, 1], when: params.booster == "
+            "dart}",
+            "5:76: params.eta: `when` must map dimensions to required values, such as "
+            "{params.booster: dart}, got params.booster == dart",
         ),
         params(
             "a grid with a condition on a choice",
-            "booster: {choice: [gbtree, dart]}, eta: {grid: [0.1, 0.3], when: {params.booster: dart}}",
-            "5:84: params.eta: the `when` of a grid may name only grids; `params.booster` is a choice",
+            "booster: {choice: [gbtree, dart]}, eta: {grid: [0.1, 0.3], when: {params.booster: "
+            "dart}}",
+            "5:84: params.eta: the `when` of a grid may name only grids; `params.booster` is a "
+            "choice",
         ),
         params(
             "a constant with a condition",
@@ -205,7 +236,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a condition on a required parameter of a step",
             "space: {preprocessor: [{choice: [none, MinMaxScaler]}, PowerTransformer: "
             "{power: {choice: [1], when: {preprocessor.0: none}}}]}",
-            "5:96: preprocessor.1.PowerTransformer.power: is required by PowerTransformer, so it cannot have a `when`",
+            "5:96: preprocessor.1.PowerTransformer.power: is required by PowerTransformer, so it "
+            "cannot have a `when`",
         ),
     ),
 }

@@ -13,12 +13,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "two domains in one mapping",
             "eta: {uniform: [0, 1], choice: [1]}",
-            "5:41: params.eta: two domains in one mapping: uniform, choice; a dimension must have only one domain",
+            "5:41: params.eta: two domains in one mapping: uniform, choice; a dimension must have "
+            "only one domain",
         ),
         params(
             "a domain and another key",
             "eta: {quniform: [0, 1], q: 0.1}",
-            "5:24: params.eta: `quniform` must be the only key of its mapping; the mapping also has: q",
+            "5:24: params.eta: `quniform` must be the only key of its mapping; the mapping also "
+            "has: q",
         ),
         params(
             "unknown domain",
@@ -38,12 +40,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a grid under limits",
             "limits: {max_trials: {grid: [4, 8]}}",
-            "4:23: limits.max_trials: cannot be tuned (`grid`); only values under `space:` can be tuned",
+            "4:23: limits.max_trials: cannot be tuned (`grid`); only values under `space:` can be "
+            "tuned",
         ),
         line(
             "a choice under data",
             "data: {train: rows.csv, label: y, valid: {choice: [0.2, 0.3]}}",
-            "2:43: data.valid: cannot be tuned (`choice`); only train, drop and rows of data can be tuned",
+            "2:43: data.valid: cannot be tuned (`choice`); only train, drop and rows of data can "
+            "be tuned",
         ),
         line(
             "a domain for the trainer",
@@ -53,7 +57,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a domain in place of a section",
             "space: {grid: [{}]}",
-            "5:9: space.grid: unknown section; valid: preprocessor, scaling, params; put a parameter of the loop under `params`",
+            "5:9: space.grid: unknown section; valid: preprocessor, scaling, params; put a "
+            "parameter of the loop under `params`",
         ),
         line(
             "a range of chains",
@@ -63,18 +68,21 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a range of floats for workers",
             "space: {scaling: {num_workers: {uniform: [1, 2]}}}",
-            "5:32: scaling.num_workers: must be a constant, a grid, a choice or a range of integers, got {uniform: [1, 2]}",
+            "5:32: scaling.num_workers: must be a constant, a grid, a choice or a range of "
+            "integers, got {uniform: [1, 2]}",
         ),
         line(
             "an elastic gang without a range",
             "space: {scaling: {num_workers: {elastic: [2, 2]}}}",
-            "5:42: scaling.num_workers: elastic needs a list [lower, upper]: the upper bound must be greater than the lower bound, "
+            "5:42: scaling.num_workers: elastic needs a list [lower, upper]: the upper bound must "
+            "be greater than the lower bound, "
             "got [2, 2]; for a fixed number of workers, write `num_workers: 2`",
         ),
         line(
             "grid search with a sampled dimension",
             "search: {algorithm: grid}",
-            "6:21: search.algorithm: grid search allows only `grid` dimensions, but these are sampled: params.eta",
+            "6:21: search.algorithm: grid search allows only `grid` dimensions, but these are "
+            "sampled: params.eta",
         ),
         params(
             "too many grid cells",
@@ -91,12 +99,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "the label as the weight",
             "data: {train: rows.csv, label: y, valid: 0.25, weight: y}",
-            "2:56: data.weight: must be another column than the label, `y`; name a column of numbers",
+            "2:56: data.weight: must be another column than the label, `y`; name a column of "
+            "numbers",
         ),
         line(
             "the column of weights in data.drop",
             "data: {train: rows.csv, label: y, valid: 0.25, weight: age, drop: [age]}",
-            "2:67: data.drop: must not contain `age`, the column of data.weight; it is no feature anyway",
+            "2:67: data.drop: must not contain `age`, the column of data.weight; it is no feature "
+            "anyway",
         ),
         line(
             "an unknown way to weight classes",
@@ -106,12 +116,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a list with one label",
             "data: {train: rows.csv, label: [y], valid: 0.25}",
-            "2:32: data.label: must be the name of a column, or a list of at least two different columns, got [y]",
+            "2:32: data.label: must be the name of a column, or a list of at least two different "
+            "columns, got [y]",
         ),
         line(
             "balanced classes with several labels",
             "data: {train: rows.csv, label: [y, z], valid: 0.25, class_weight: balanced}",
-            "2:53: data.class_weight: needs a label of one column; leave this key out, or give the rows weights with data.weight",
+            "2:53: data.class_weight: needs a label of one column; leave this key out, or give "
+            "the rows weights with data.weight",
         ),
         line(
             "the label in data.drop",
@@ -121,30 +133,35 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown trainer",
             "trainer: xgbost",
-            "1:10: trainer: `xgbost` is neither a built-in trainer nor a mapping {loop: module:attr}; did you mean `xgboost`?",
+            "1:10: trainer: `xgbost` is neither a built-in trainer nor a mapping {loop: "
+            "module:attr}; did you mean `xgboost`?",
         ),
         line(
             "a loop in place of a trainer's name",
             "trainer: my_mod:train",
-            "1:10: trainer: `my_mod:train` is a loop, not a trainer's name; write {loop: my_mod:train}, and add `backend: torch` if "
+            "1:10: trainer: `my_mod:train` is a loop, not a trainer's name; write {loop: "
+            "my_mod:train}, and add `backend: torch` if "
             "its ranks need torch's process group",
         ),
         line(
             "an unknown estimator of scikit-learn",
             'trainer: "sklearn.ensemble:RandomForestClasifier"',
-            "1:10: trainer.estimator: `sklearn.ensemble:RandomForestClasifier`: `sklearn.ensemble` has no `RandomForestClasifier`; "
+            "1:10: trainer.estimator: `sklearn.ensemble:RandomForestClasifier`: "
+            "`sklearn.ensemble` has no `RandomForestClasifier`; "
             "did you mean `RandomForestClassifier`?",
         ),
         line(
             "an estimator of another library as the trainer",
             'trainer: "xgboost:XGBClassifier"',
-            "1:10: trainer: `xgboost:XGBClassifier` is an estimator, not a training loop; write trainer: {estimator: "
+            "1:10: trainer: `xgboost:XGBClassifier` is an estimator, not a training loop; write "
+            "trainer: {estimator: "
             '"xgboost:XGBClassifier"}',
         ),
         line(
             "the trainer of scikit-learn without an estimator",
             "trainer: sklearn",
-            "1:1: trainer.estimator: is required by `sklearn`; give a class of estimators, an estimator, or a function that returns "
+            "1:1: trainer.estimator: is required by `sklearn`; give a class of estimators, an "
+            "estimator, or a function that returns "
             "an estimator, such as `sklearn.svm:SVC`",
         ),
         line(
@@ -160,19 +177,22 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a bare name of an estimator",
             "trainer: random_forest",
-            "1:10: trainer: `random_forest` is neither a built-in trainer nor a mapping {loop: module:attr}; name the estimator, such as "
+            "1:10: trainer: `random_forest` is neither a built-in trainer nor a mapping {loop: "
+            "module:attr}; name the estimator, such as "
             'trainer: "sklearn.ensemble:RandomForestClassifier"',
         ),
         line(
             "a scikit-learn estimator as the loop",
             'trainer: {loop: "sklearn.ensemble:RandomForestClassifier", backend: torch}',
-            "1:17: trainer.loop: `sklearn.ensemble:RandomForestClassifier` is an estimator, not a training loop; write trainer: "
+            "1:17: trainer.loop: `sklearn.ensemble:RandomForestClassifier` is an estimator, not a "
+            "training loop; write trainer: "
             '{estimator: "sklearn.ensemble:RandomForestClassifier"}',
         ),
         line(
             "an unknown module",
             "trainer: {loop: my_mod:train}",
-            "1:17: trainer.loop: `my_mod:train`: no module `my_mod` in ./ or among the installed packages",
+            "1:17: trainer.loop: `my_mod:train`: no module `my_mod` in ./ or among the installed "
+            "packages",
         ),
         line(
             "an unknown function of a module",
@@ -192,28 +212,33 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "Horovod as the backend",
             "trainer: {loop: marks:train, backend: horovod}",
-            f"1:39: trainer.backend: {BACKENDS}; Ray's Horovod backend works only with a worker group that Ray has removed, got horovod",
+            f"1:39: trainer.backend: {BACKENDS}; Ray's Horovod backend works only with a worker "
+            "group that Ray has removed, got horovod",
         ),
         line(
             "Horovod by its class",
             'trainer: {loop: marks:train, backend: "ray.train.horovod:HorovodConfig"}',
-            f"1:39: trainer.backend: {BACKENDS}; Ray's Horovod backend works only with a worker group that Ray has removed, "
+            f"1:39: trainer.backend: {BACKENDS}; Ray's Horovod backend works only with a worker "
+            "group that Ray has removed, "
             "got 'ray.train.horovod:HorovodConfig'",
         ),
         line(
             "a backend of your own that does not exist",
             'trainer: {loop: marks:train, backend: "marks:Config"}',
-            "1:39: trainer.backend: `marks:Config`: `marks` has no `Config`; valid: clip, load, rows, train",
+            "1:39: trainer.backend: `marks:Config`: `marks` has no `Config`; valid: clip, load, "
+            "rows, train",
         ),
         line(
             "unknown step",
             "space: {preprocessor: StandardScalr}",
-            "5:23: preprocessor: `StandardScalr` is neither a built-in step nor a reference module:attr; did you mean `StandardScaler`?",
+            "5:23: preprocessor: `StandardScalr` is neither a built-in step nor a reference "
+            "module:attr; did you mean `StandardScaler`?",
         ),
         line(
             "unknown parameter of a step",
             "space: {preprocessor: {StandardScaler: {column: all}}}",
-            "5:41: preprocessor.StandardScaler.column: unknown parameter of StandardScaler; did you mean `columns`?",
+            "5:41: preprocessor.StandardScaler.column: unknown parameter of StandardScaler; did "
+            "you mean `columns`?",
         ),
         line(
             "a step without a required parameter",
@@ -223,41 +248,49 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "an unknown value of a step's parameter",
             "space: {preprocessor: {SimpleImputer: {strategy: median}}}",
-            "5:50: preprocessor.SimpleImputer.strategy: must be mean, most_frequent or constant, got median; "
+            "5:50: preprocessor.SimpleImputer.strategy: must be mean, most_frequent or constant, "
+            "got median; "
             "for median, use scikit-learn:"
             ' {"sklearn.impute:SimpleImputer": {strategy: median, columns: numeric}}',
         ),
         line(
             "an unknown step of scikit-learn",
             "space: {preprocessor: sklearn.preprocessing:PowerTransfomer}",
-            "5:23: preprocessor: `sklearn.preprocessing:PowerTransfomer`: `sklearn.preprocessing` has no "
+            "5:23: preprocessor: `sklearn.preprocessing:PowerTransfomer`: `sklearn.preprocessing` "
+            "has no "
             "`PowerTransfomer`; did you mean `PowerTransformer`?",
         ),
         line(
             "parameters beside a step in place of under it",
             "space: {preprocessor: {StandardScaler: , columns: all}}",
-            "5:23: preprocessor: a step must be a mapping with one key, got keys StandardScaler, columns; "
-            "write each step as a separate entry of a list, and indent its parameters under its name",
+            "5:23: preprocessor: a step must be a mapping with one key, got keys StandardScaler, "
+            "columns; "
+            "write each step as a separate entry of a list, and indent its parameters under its "
+            "name",
         ),
         line(
             "unknown scheduler",
             "scheduler: {name: bohb, max_t: 9}",
-            f"6:19: scheduler.name: must be {names_of('scheduler')}, got bohb; did you mean `hyperband`?",
+            f"6:19: scheduler.name: must be {names_of('scheduler')}, got bohb; did you mean "
+            "`hyperband`?",
         ),
         line(
             "unknown algorithm",
             "search: {algorithm: hyperopt}",
-            f"6:21: search.algorithm: must be {names_of('sampler', 'auto')}, got hyperopt; did you mean `tpe`?",
+            f"6:21: search.algorithm: must be {names_of('sampler', 'auto')}, got hyperopt; did "
+            "you mean `tpe`?",
         ),
         line(
             "unknown goal",
             "objective: {metric: valid-logloss, goal: minimise}",
-            "3:42: objective.goal: must be minimize or maximize, got minimise; did you mean `minimize`?",
+            "3:42: objective.goal: must be minimize or maximize, got minimise; did you mean "
+            "`minimize`?",
         ),
         line(
             "unknown task",
             "data: {train: rows.csv, valid: 0.25, task: multi, label: y}",
-            "2:44: data.task: must be binary, multiclass or regression, got multi; did you mean `multiclass`?",
+            "2:44: data.task: must be binary, multiclass or regression, got multi; did you mean "
+            "`multiclass`?",
         ),
         line(
             "an unknown data set of scikit-learn",
@@ -272,7 +305,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a name that cannot name a folder",
             "name: a/b",
-            "6:7: name: must have 1 to 100 characters out of A-Z a-z 0-9 _ - . and must not begin with - or ., got a/b",
+            "6:7: name: must have 1 to 100 characters out of A-Z a-z 0-9 _ - . and must not begin "
+            "with - or ., got a/b",
         ),
         line(
             "a label that is not text",
@@ -332,7 +366,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a column that is not text",
             "space: {preprocessor: {StandardScaler: {columns: [age, 3]}}}",
-            "5:56: preprocessor.StandardScaler.columns.1: a column's name must be text, got 3; put quotes around it",
+            "5:56: preprocessor.StandardScaler.columns.1: a column's name must be text, got 3; "
+            "put quotes around it",
         ),
     ),
 }

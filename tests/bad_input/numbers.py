@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from tests.bad_input import Case, line, params, top, whole
 
-CAUSES = "must be a list whose entries are `lost` or names of exception classes, such as [lost, ConnectionError], got"
+CAUSES = (
+    "must be a list whose entries are `lost` or names of exception classes, such as [lost, "
+    "ConnectionError], got"
+)
 TABLE: dict[str, tuple[Case, ...]] = {
     "Bounds and options": (
         params(
@@ -25,7 +28,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "a logarithmic range from below 0",
             "n: {lograndint: [-1, 10]}",
-            "5:22: params.n: lograndint needs 0 < lower < upper (upper is excluded); the bounds are values, not exponents, got [-1, 10]",
+            "5:22: params.n: lograndint needs 0 < lower < upper (upper is excluded); the bounds "
+            "are values, not exponents, got [-1, 10]",
         ),
         params(
             "NaN as a bound",
@@ -50,7 +54,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "a number too large for 64 bits",
             "n: {randint: [0, 99999999999999999999]}",
-            "5:35: params.n: randint [lower, upper]: upper must be within 64 bits, got 99999999999999999999",
+            "5:35: params.n: randint [lower, upper]: upper must be within 64 bits, got "
+            "99999999999999999999",
         ),
         params(
             "too few numbers",
@@ -86,7 +91,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "text for a number",
             "eta: {uniform: ['0', 1]}",
-            "5:34: params.eta: uniform [lower, upper]: lower must be a number, got '0'; write it without quotes",
+            "5:34: params.eta: uniform [lower, upper]: lower must be a number, got '0'; write it "
+            "without quotes",
         ),
         params(
             "bounds by name",
@@ -158,7 +164,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "1_000 as a bound",
             "n: {randint: [1, 1_000]}",
-            "5:35: params.n: randint [lower, upper]: upper must be an integer, got 1_000; write 1000",
+            "5:35: params.n: randint [lower, upper]: upper must be an integer, got 1_000; write "
+            "1000",
         ),
         params(
             "on as a bound",
@@ -168,12 +175,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "1:30 for minutes and seconds",
             "limits: {timeout: 1:30}",
-            "4:19: limits.timeout: must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds, got 1:30",
+            "4:19: limits.timeout: must be a time above 0 such as 90s, 30m, 1h30m or a number of "
+            "seconds, got 1:30",
         ),
         params(
             "1:30 as a bound",
             "n: {randint: [1, 1:30]}",
-            "5:35: params.n: randint [lower, upper]: upper must be an integer, got 1:30; YAML 1.2 has no numbers to base 60",
+            "5:35: params.n: randint [lower, upper]: upper must be an integer, got 1:30; YAML 1.2 "
+            "has no numbers to base 60",
         ),
         params(
             "a date as a bound",
@@ -222,27 +231,32 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "zero workers",
             "space: {scaling: {num_workers: 0}}",
-            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got 0",
+            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got "
+            "0",
         ),
         line(
             "zero workers in a grid",
             "space: {scaling: {num_workers: {grid: [0, 1]}}}",
-            "5:40: scaling.num_workers.grid.0: must be an integer of at least 1 and at most 1000000, got 0",
+            "5:40: scaling.num_workers.grid.0: must be an integer of at least 1 and at most "
+            "1000000, got 0",
         ),
         line(
             "half a worker",
             "space: {scaling: {num_workers: 1.5}}",
-            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got 1.5",
+            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got "
+            "1.5",
         ),
         line(
             "negative CPUs",
             "space: {scaling: {resources_per_worker: {CPU: -1}}}",
-            "5:47: scaling.resources_per_worker.CPU: must be a number of at least 0 and at most 1000000000000000, got -1",
+            "5:47: scaling.resources_per_worker.CPU: must be a number of at least 0 and at most "
+            "1000000000000000, got -1",
         ),
         line(
             "NaN CPUs",
             "space: {scaling: {resources_per_worker: {CPU: .nan}}}",
-            "5:47: scaling.resources_per_worker.CPU: must be a number of at least 0 and at most 1000000000000000, got .nan",
+            "5:47: scaling.resources_per_worker.CPU: must be a number of at least 0 and at most "
+            "1000000000000000, got .nan",
         ),
         line(
             "max_trials of 0",
@@ -252,7 +266,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "text for a number",
             "limits: {max_trials: '8'}",
-            "4:22: limits.max_trials: must be an integer of at least 1, got '8'; write it without quotes",
+            "4:22: limits.max_trials: must be an integer of at least 1, got '8'; write it without "
+            "quotes",
         ),
         line(
             "fewer trials than cells",
@@ -262,12 +277,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a time of 0",
             "limits: {max_trials: 4, timeout: 0s}",
-            "4:34: limits.timeout: must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds, got 0s",
+            "4:34: limits.timeout: must be a time above 0 such as 90s, 30m, 1h30m or a number of "
+            "seconds, got 0s",
         ),
         line(
             "time in words",
             "limits: {max_trials: 4, timeout: 30 minutes}",
-            "4:34: limits.timeout: must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds, got 30 minutes",
+            "4:34: limits.timeout: must be a time above 0 such as 90s, 30m, 1h30m or a number of "
+            "seconds, got 30 minutes",
         ),
         line(
             "max_concurrent_trials of 0",
@@ -277,12 +294,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "workers in words",
             "space: {scaling: {num_workers: two}}",
-            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got two",
+            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got "
+            "two",
         ),
         line(
             "too many workers",
             "space: {scaling: {num_workers: 99999999}}",
-            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got 99999999",
+            "5:32: scaling.num_workers: must be an integer of at least 1 and at most 1000000, got "
+            "99999999",
         ),
         line(
             "retry_on that is not a list",
@@ -302,7 +321,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         params(
             "several quantiles",
             "quantile_alpha: [0.2, 0.8]",
-            "5:34: params.quantile_alpha: a model predicts one quantile; give one, and run a sweep for each of the others, got [0.2, 0.8]",
+            "5:34: params.quantile_alpha: a model predicts one quantile; give one, and run a "
+            "sweep for each of the others, got [0.2, 0.8]",
         ),
         line(
             "half a seed",
@@ -312,7 +332,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a seed that is too large",
             "search: {seed: 4294967296}",
-            "6:16: search.seed: must be an integer of at least 0 and less than 4294967296, got 4294967296",
+            "6:16: search.seed: must be an integer of at least 0 and less than 4294967296, got "
+            "4294967296",
         ),
         line(
             "negative seed",
@@ -327,7 +348,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a fraction in quotes",
             "data: {train: rows.csv, valid: '0.2', label: y}",
-            "2:32: data.valid: a fraction must be a number, got '0.2' (text); write it without quotes",
+            "2:32: data.valid: a fraction must be a number, got '0.2' (text); write it without "
+            "quotes",
         ),
         line(
             "fractions that leave no train rows",

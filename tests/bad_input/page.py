@@ -64,7 +64,10 @@ def code(text: str) -> str:
 
 def row(case: Case) -> str:
     """Return the row of a case."""
-    return f"| {case.name} | {code(cut(case.shown))} | {'<br>'.join(code(line) for line in case.answer if line)} |"
+    return (
+        f"| {case.name} | {code(cut(case.shown))} | "
+        f"{'<br>'.join(code(line) for line in case.answer if line)} |"
+    )
 
 
 def cut(text: str, most: int = 160) -> str:
@@ -83,8 +86,10 @@ def page() -> str:
             *(f"{row(case)}\n" for case in cases),
         ]
     parts.append(
-        "\n## A metric that the loop never reports\n\nOnly the loop knows which metrics it reports. The trial fails at its first report "
-        f"with this error: {code(METRIC)}.\n`{METRIC_TEST}` in tests/controller/test_run.py checks it.\n"
+        "\n## A metric that the loop never reports\n"
+        "\nOnly the loop knows which metrics it reports. The trial fails at its first report "
+        f"with this error: {code(METRIC)}.\n`{METRIC_TEST}` in tests/controller/test_run.py "
+        "checks it.\n"
     )
     return "".join(parts)
 

@@ -13,7 +13,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             f"objective: {TWO}⏎scheduler: {{name: asha, max_t: 9}}",
             answered(
                 (
-                    "6:19: scheduler.name: must be none, because running trials with several objectives cannot be "
+                    "6:19: scheduler.name: must be none, because running trials with several "
+                    "objectives cannot be "
                     "ranked by one number; got asha",
                 )
             ),
@@ -24,7 +25,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "objective: {metric: seconds, goal: minimize}⏎scheduler: {name: asha, max_t: 9}",
             answered(
                 (
-                    "6:19: scheduler.name: must be none, because a scheduler compares running trials, but `seconds` is known only after "
+                    "6:19: scheduler.name: must be none, because a scheduler compares running "
+                    "trials, but `seconds` is known only after "
                     "a trial has ended; got asha",
                 )
             ),
@@ -38,7 +40,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a constraint that is not a comparison",
             "constraints: {latency_ms: 5}",
-            '6:27: constraints.latency_ms: must be a comparison (<=, >=, <, >) with a number, such as "<= 5", got 5',
+            "6:27: constraints.latency_ms: must be a comparison (<=, >=, <, >) with a number, "
+            'such as "<= 5", got 5',
         ),
         line(
             "repeats of 0",
@@ -59,13 +62,15 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "PBT without perturbation_interval",
             "scheduler: {name: pbt}",
-            "6:1: scheduler.perturbation_interval: is required; set perturbation_interval to the number of reports "
+            "6:1: scheduler.perturbation_interval: is required; set perturbation_interval to the "
+            "number of reports "
             "between two perturbations",
         ),
         line(
             "a population of PBT that differs from max_trials",
             "scheduler: {name: pbt, perturbation_interval: 4, population: 6}",
-            "6:62: scheduler.population: must be equal to limits.max_trials, 4, because every trial of pbt is in the population; got 6",
+            "6:62: scheduler.population: must be equal to limits.max_trials, 4, because every "
+            "trial of pbt is in the population; got 6",
         ),
         line(
             "an option of another algorithm",
@@ -75,7 +80,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "unknown option",
             "search: {options: {n_startup: 8}}",
-            "6:20: search.options.n_startup: unknown option of auto; did you mean `n_startup_trials`?",
+            "6:20: search.options.n_startup: unknown option of auto; did you mean "
+            "`n_startup_trials`?",
         ),
         line(
             "an option of the wrong type",
@@ -90,23 +96,27 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a cost that no trial has",
             "search: {options: {cost: gpu_seconds}}",
-            "6:26: search.options.cost: `gpu_seconds` is always 0, because no trial uses a GPU; write cpu_seconds or seconds, or give each "
+            "6:26: search.options.cost: `gpu_seconds` is always 0, because no trial uses a GPU; "
+            "write cpu_seconds or seconds, or give each "
             "worker a GPU with `scaling: {use_gpu: true}`",
         ),
         line(
             "an initial point with an unknown dimension",
             "search: {initial_points: [{params.etta: 0.1}]}",
-            "6:28: search.initial_points.0: the space has no dimension `params.etta`; did you mean `params.eta`?",
+            "6:28: search.initial_points.0: the space has no dimension `params.etta`; did you "
+            "mean `params.eta`?",
         ),
         line(
             "an initial point outside the bounds",
             "search: {initial_points: [{params.eta: 1}]}",
-            "6:40: search.initial_points.0.params.eta: must be within its bounds, 0.001 to 0.3, got 1",
+            "6:40: search.initial_points.0.params.eta: must be within its bounds, 0.001 to 0.3, "
+            "got 1",
         ),
         line(
             "a known result of an incomplete point",
             "search: {initial_points: [{value: 0.5}]}",
-            "6:28: search.initial_points.0: a point with `value` must have a value for every active dimension; missing: params.eta",
+            "6:28: search.initial_points.0: a point with `value` must have a value for every "
+            "active dimension; missing: params.eta",
         ),
         line(
             "an earlier sweep that is not in a list",
@@ -168,7 +178,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a grid",
             "checkpoints: {top: {grid: [1, 2]}}",
-            "6:21: checkpoints.top: cannot be tuned (`grid`); only values under `space:` can be tuned",
+            "6:21: checkpoints.top: cannot be tuned (`grid`); only values under `space:` can be "
+            "tuned",
         ),
     ),
     "Data as dimensions": (
@@ -180,7 +191,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "an option that is not a source",
             "data: {train: {grid: [rows.csv, 3]}, label: y, valid: 0.25}",
-            "2:33: data.train.grid.1: must be a path, a glob, a URI, sklearn:NAME or module:function, got 3",
+            "2:33: data.train.grid.1: must be a path, a glob, a URI, sklearn:NAME or "
+            "module:function, got 3",
         ),
         line(
             "more than all rows",

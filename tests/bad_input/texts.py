@@ -14,7 +14,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a tab",
             "data:⏎⇥train: rows.csv",
             "data:\n\ttrain: rows.csv\n",
-            "2:1: not valid YAML: a tab is not allowed as indentation or before a key or value; use spaces",
+            "2:1: not valid YAML: a tab is not allowed as indentation or before a key or value; "
+            "use spaces",
         ),
         whole(
             "a wrong indentation",
@@ -26,7 +27,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "an indentation that is too deep",
             "limits: 4⏎  timeout: 1m",
             "limits: 4\n  timeout: 1m\n",
-            "2:10: not valid YAML: a `key:` is not allowed here; the indentation is wrong, or a text with `: ` needs quotes",
+            "2:10: not valid YAML: a `key:` is not allowed here; the indentation is wrong, or a "
+            "text with `: ` needs quotes",
         ),
         whole(
             "a bracket that is not closed",
@@ -43,7 +45,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
         line(
             "a Python object",
             "name: !!python/object/apply:os.system [id]",
-            "6:7: tag `!!python/object/apply:os.system`: a space file must be plain data without tags; remove the tag",
+            "6:7: tag `!!python/object/apply:os.system`: a space file must be plain data without "
+            "tags; remove the tag",
         ),
         line(
             "a tag",
@@ -54,7 +57,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "an alias bomb",
             "a0: &a0 [x, ...], a1: &a1 [*a0, *a0, ...], and on",
             BOMB,
-            "4:45: the file has too many values; at most 10000 are allowed, and each alias counts as a copy of its value",
+            "4:45: the file has too many values; at most 10000 are allowed, and each alias counts "
+            "as a copy of its value",
         ),
         whole(
             "an alias of itself",
@@ -84,7 +88,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "very many values",
             "a: [1,1,1,1,1,...",
             "a: [" + "1," * 100_000 + "]",
-            "1:19999: the file has too many values; at most 10000 are allowed, and each alias counts as a copy of its value",
+            "1:19999: the file has too many values; at most 10000 are allowed, and each alias "
+            "counts as a copy of its value",
         ),
         whole(
             "two documents",
@@ -108,7 +113,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "binary",
             "\\x7fELF\\x02\\x01...",
             b"\x7fELF\x02\x01\x01\x00\x00",
-            "1:1: contains the control character U+007F, which YAML does not allow; is this a text file?",
+            "1:1: contains the control character U+007F, which YAML does not allow; is this a "
+            "text file?",
         ),
         whole(
             "random bytes",
@@ -132,14 +138,16 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "a list",
             "- a",
             "- a\n",
-            "1:1: a space file must be a mapping with keys name, trainer, data, objective, constraints, search, scheduler, repeats,"
+            "1:1: a space file must be a mapping with keys name, trainer, data, objective, "
+            "constraints, search, scheduler, repeats,"
             " limits, checkpoints, bundle, runtime_env, trackers, space, got [a]",
         ),
         whole(
             "text",
             "hello",
             "hello\n",
-            "1:1: a space file must be a mapping with keys name, trainer, data, objective, constraints, search, scheduler, repeats,"
+            "1:1: a space file must be a mapping with keys name, trainer, data, objective, "
+            "constraints, search, scheduler, repeats,"
             " limits, checkpoints, bundle, runtime_env, trackers, space, got hello",
         ),
         whole("a bare key", "? [a]⏎: b", "? [a]\n: b\n", "1:3: a key must be a name, got [a]"),
@@ -180,13 +188,15 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "--set of a bad value",
             "validate run",
             ["space.yaml", "--set", "limits.max_trials=zero"],
-            "--set limits.max_trials=zero: limits.max_trials: must be an integer of at least 1, got zero",
+            "--set limits.max_trials=zero: limits.max_trials: must be an integer of at least 1, "
+            "got zero",
         ),
         typed(
             "--set of bounds that are reversed",
             "validate run",
             ["space.yaml", "--set", "space.params.eta={uniform: [1, 0]}"],
-            "--set space.params.eta={uniform: [1, 0]}: params.eta: uniform needs lower < upper, got [1, 0]",
+            "--set space.params.eta={uniform: [1, 0]}: params.eta: uniform needs lower < upper, "
+            "got [1, 0]",
         ),
         typed(
             "--set of invalid YAML",
@@ -198,7 +208,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "--set of a key of a text value",
             "validate run",
             ["space.yaml", "--set", "trainer.loop=a:b"],
-            "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set all of trainer instead",
+            "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set all of "
+            "trainer instead",
         ),
         typed(
             "--set without a key",
@@ -210,7 +221,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "--set of a missing file",
             "run",
             ["space.yaml", "--set", "data.train=row.csv"],
-            "--set data.train=row.csv: data.train: `row.csv` does not exist; did you mean `rows.csv`?",
+            "--set data.train=row.csv: data.train: `row.csv` does not exist; did you mean "
+            "`rows.csv`?",
         ),
         typed(
             "--dir that is a file",
@@ -228,7 +240,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "unknown option",
             "run",
             ["space.yaml", "--dri", "x"],
-            "sweeps run: No such option '--dri'. (Did you mean one of: '--dir', '--metric'?)  (sweeps run --help)",
+            "sweeps run: No such option '--dri'. (Did you mean one of: '--dir', '--metric'?)  "
+            "(sweeps run --help)",
         ),
         typed(
             "no file",
@@ -246,13 +259,15 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "--address without a cluster",
             "run",
             ["space.yaml", "--address", "127.0.0.1:1"],
-            "--address: no Ray cluster can be reached at 127.0.0.1:1: [Errno 111] Connection refused",
+            "--address: no Ray cluster can be reached at 127.0.0.1:1: [Errno 111] Connection "
+            "refused",
         ),
         typed(
             "--address of a Ray Client",
             "run",
             ["space.yaml", "--address", "ray://head:10001"],
-            "--address: ray://head:10001: Ray Client is not supported; run sweeps on a node of the cluster, or with `ray job "
+            "--address: ray://head:10001: Ray Client is not supported; run sweeps on a node of "
+            "the cluster, or with `ray job "
             "submit`, with --address auto",
         ),
         typed(
@@ -271,7 +286,8 @@ TABLE: dict[str, tuple[Case, ...]] = {
             "resume without a sweep",
             "resume",
             ["latest"],
-            "latest: is neither a sweep's folder nor the name of a sweep in sweeps-runs; sweeps-runs has no sweeps",
+            "latest: is neither a sweep's folder nor the name of a sweep in sweeps-runs; "
+            "sweeps-runs has no sweeps",
         ),
     ),
 }

@@ -1,4 +1,6 @@
-"""The tasks of the benchmark of search quality: recorded, fitted and generated ones, and their split."""
+"""The tasks of the benchmark of search quality: recorded, fitted and generated ones, and their
+split.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The benchmark of tables: rows and tables that are held back, scores, ranks, the bootstrap, and the report."""
+"""The benchmark of tables: rows and tables that are held back, scores, ranks, the bootstrap, and
+the report.
+"""
 
 from __future__ import annotations
 
@@ -329,7 +331,9 @@ def test_the_loop_leaves_time_for_the_last_training():
 @pytest.mark.parametrize(("name", "rows"), [("made_small", 40), ("made_small_regression", 60)])
 @pytest.mark.parametrize("tool", [optuna_loop, xgboost_defaults])
 def test_models_of_xgboost_predict_what_they_were_trained_on(tool, name, rows, tmp_path):
-    """The loop has no time left: it runs one trial of one round, and trains its configuration on all rows."""
+    """The loop has no time left: it runs one trial of one round, and trains its configuration on
+    all rows.
+    """
     table = tables()[name]
     few = dataclasses.replace(table, load=lambda folder: table.load(folder)[:rows])
     write_split(few, tmp_path, 0, tmp_path)

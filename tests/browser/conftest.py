@@ -1,4 +1,6 @@
-"""A headless Chromium for the tests of this folder, and pages that have no network but this machine."""
+"""A headless Chromium for the tests of this folder, and pages that have no network but this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ def asked_outside() -> list[str]:
 
 @pytest.fixture
 def page(browser, asked_outside):
-    """Return a page of a new browser profile. Errors in the page's scripts, and requests to other machines, fail the test."""
+    """Return a page of a new browser profile.
+
+    Errors in the page's scripts, and requests to other machines, fail the test.
+    """
     context = browser.new_context(viewport={"width": 1400, "height": 1000}, color_scheme="light")
     context.set_default_timeout(WAIT)
 

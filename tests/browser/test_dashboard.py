@@ -1,4 +1,5 @@
-"""The page of `sweeps ui` and the report, with 1,000 trials, in a headless Chromium without a network.
+"""The page of `sweeps ui` and the report, with 1,000 trials, in a headless Chromium without a
+network.
 
 With SWEEPS_SCREENSHOTS=docs the picture in `docs/` is taken anew.
 """
@@ -192,7 +193,10 @@ def test_a_printed_report_has_all_figures_in_light_colors(served, page, tmp_path
     open_report(served, page, tmp_path)
     page.get_by_role("button", name="Dark mode").click()
     drawn(page, "'0'")
-    empty = "[...document.querySelectorAll('.plot')].filter(plot => !plot.querySelector('svg.main-svg')).length"
+    empty = (
+        "[...document.querySelectorAll('.plot')].filter(plot => "
+        "!plot.querySelector('svg.main-svg')).length"
+    )
     assert page.evaluate(empty), "the figures below the window are not drawn yet"
     seen = f"window.printed = [{empty}, document.documentElement.dataset.theme]"
     page.evaluate(f"() => addEventListener('beforeprint', () => {{ {seen} }})")

@@ -1,4 +1,6 @@
-"""The built documentation site in a headless Chromium: the search works, nothing is loaded from elsewhere, no page is too wide."""
+"""The built documentation site in a headless Chromium: the search works, nothing is loaded from
+elsewhere, no page is too wide.
+"""
 
 from __future__ import annotations
 

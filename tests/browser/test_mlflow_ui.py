@@ -154,8 +154,8 @@ def test_the_parent_shows_the_best_the_space_file_and_the_report(shown, page):
     page.wait_for_selector("text=Report with figures")
     text = page.inner_text("body")
     assert (
-        f"valid-logloss {best['value']:.6g}; on the test rows {best['test']:.6g}: trial {best['trial']} with {best['preprocessor']}"
-        in text
+        f"valid-logloss {best['value']:.6g}; on the test rows {best['test']:.6g}: trial "
+        f"{best['trial']} with {best['preprocessor']}" in text
     )
     for link, expected in (
         ("Space file", "Lesson 1: tune everything that"),

@@ -1,4 +1,5 @@
-"""The page of `sweeps ui` beside a sweep that really runs, in a headless Chromium without a network.
+"""The page of `sweeps ui` beside a sweep that really runs, in a headless Chromium without a
+network.
 
 The trials wait for a file after two steps, so that the test decides when the sweep continues.
 """
@@ -47,7 +48,8 @@ def test_the_page_follows_a_sweep_and_stops_one_of_its_trials(sweep, page, tmp_p
             page.wait_for_selector(state(trial, "RUNNING"), timeout=300_000)
         wait_until(lambda: len(list(tmp_path.glob("own-*.two"))) == 2, 120, "two trials to wait")
         page.wait_for_function(
-            f"[...document.querySelectorAll('{TABLE}')].every(row => row.cells[3].innerText === '2')"
+            f"[...document.querySelectorAll('{TABLE}')].every(row => row.cells[3].innerText === "
+            "'2')"
         )
 
         page.get_by_label("Filter").fill("trial=0001 loss<9")

@@ -1,4 +1,6 @@
-"""Sweeps that have ended, written without Ray: linear models in JSON files, each with the preprocessor of its trial."""
+"""Sweeps that have ended, written without Ray: linear models in JSON files, each with the
+preprocessor of its trial.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,9 @@ def made(
     check: bool = True,
     seed: int = 0,
 ) -> Made:
-    """Write a sweep with a trial for each of `kinds`. Its models are random directions that are better than nothing.
+    """Write a sweep with a trial for each of `kinds`.
+
+    Its models are random directions that are better than nothing.
 
     Args:
         root: an empty folder.
@@ -179,7 +183,9 @@ def made(
 def _prepare(
     prepared: PreparedStore, variants: DataVariants, trial: Trial, checked: pa.Table
 ) -> tuple[FittedChain, pd.DataFrame]:
-    """Fit the preprocessor of a trial, store what an export needs, and return the fitted chain and the prepared rows of train."""
+    """Fit the preprocessor of a trial, store what an export needs, and return the fitted chain and
+    the prepared rows of train.
+    """
     splits = variants.splits(trial.data)
     tables = {"train": splits.train, "valid": splits.valid, "test": splits.test}
     rows = {name: table.num_rows for name, table in tables.items() if table is not None}

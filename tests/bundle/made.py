@@ -1,4 +1,6 @@
-"""Parts of a bundle without a sweep: a user's modules on disk, a small table, and the model's predictions for it."""
+"""Parts of a bundle without a sweep: a user's modules on disk, a small table, and the model's
+predictions for it.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ PREPROCESSOR = """
 
 
 def modules(folder: Path, monkeypatch, tag: str) -> Any:
-    """Write the user's modules and import the preprocessor's module. Each test has other module names."""
+    """Write the user's modules and import the preprocessor's module.
+
+    Each test has other module names.
+    """
     for name, text in {
         "model": MODEL.format(helper=f"helper_{tag}"),
         "helper": HELPER,
@@ -68,7 +73,10 @@ def modules(folder: Path, monkeypatch, tag: str) -> Any:
 
 
 def raw() -> pd.DataFrame:
-    """Return raw features of every kind. `area` has a missing value; `rooms` has integers without missing values."""
+    """Return raw features of every kind.
+
+    `area` has a missing value; `rooms` has integers without missing values.
+    """
     return pd.DataFrame(
         {
             "rooms": [1, 2, 3, 4, 5, 6],

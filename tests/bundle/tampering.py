@@ -1,4 +1,6 @@
-"""Ways to tamper with a bundle, and the page of error messages for each: `python -m tests.bundle.tampering` writes the page."""
+"""Ways to tamper with a bundle, and the page of error messages for each: `python -m
+tests.bundle.tampering` writes the page.
+"""
 
 from __future__ import annotations
 

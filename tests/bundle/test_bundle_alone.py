@@ -1,4 +1,6 @@
-"""A bundle in a new virtual environment made of its own requirements: no checkout, no Ray, nothing else installed."""
+"""A bundle in a new virtual environment made of its own requirements: no checkout, no Ray, nothing
+else installed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Predictions of a bundle are compared with those of training: bit by bit, or within the tolerance of a model that was trained on a GPU."""
+"""Predictions of a bundle are compared with those of training: bit by bit, or within the tolerance
+of a model that was trained on a GPU.
+"""
 
 from __future__ import annotations
 

@@ -106,7 +106,10 @@ def test_code_that_this_process_has_imported_from_elsewhere_is_used_if_it_is_the
     monkeypatch.setitem(sys.modules, "helper_shared", SimpleNamespace(__file__=str(other)))
     load_bundle(path)
     other.write_text(other.read_text() + "\n# another version\n")
-    said = r"code/helper_shared\.py cannot be used, because .* another module of the same name, .*; load the bundle in a new process"
+    said = (
+        r"code/helper_shared\.py cannot be used, because .* another module of the same name, .*; "
+        r"load the bundle in a new process"
+    )
     with pytest.raises(BundleError, match=said):
         load_bundle(path)
 
@@ -221,8 +224,10 @@ def test_a_bundle_that_is_not_right_is_not_written(what, tmp_path, monkeypatch):
         kept["expected"] = kept["expected"].copy()
         kept["expected"][3] = np.nextafter(kept["expected"][3], 1)
         message = (
-            r"not written, because its check in a new process failed: the bundle's predictions differ from the "
-            r"predictions in training: 1 of 6 rows differ, by at most 1\.\d+e-16.*row 3, `probability_yes`"
+            r"not written, because its check in a new process failed: the bundle's predictions "
+            r"differ from the "
+            r"predictions in training: 1 of 6 rows differ, by at most 1\.\d+e-16.*row 3, "
+            r"`probability_yes`"
         )
     elif what == "no load":
         kept["load"], message = f"{module}:lood", f"`{module}` has no `lood`"
@@ -390,7 +395,10 @@ def test_a_model_whose_loop_read_its_own_data_gets_rows_unchanged(
     answer, columns, checked_in_this_process, tmp_path, monkeypatch
 ):
     tag = f"free{abs(hash(answer))}"
-    text = f"import numpy as np\nclass Model:\n    predict = staticmethod(lambda frame: {answer})\ndef load(folder):\n    return Model()\n"
+    text = (
+        f"import numpy as np\nclass Model:\n    predict = staticmethod(lambda frame: {answer})\n"
+        "def load(folder):\n    return Model()\n"
+    )
     (tmp_path / f"model_{tag}.py").write_text(text)
     kept = made.ingredients(tmp_path, monkeypatch, f"plain{tag}")
     nothing = {

@@ -132,7 +132,11 @@ def test_a_bundle_with_categories_needs_no_ray(tmp_path):
     pd.testing.assert_frame_equal(bundle.predict(odd), bundle.predict(missing))
     bundle.count_unseen(odd)
     assert bundle.unseen_notes == [
-        f"{len(odd)} of {len(odd)} values of `town` were not in the training data; predicted as missing"
+        (
+            f"{len(odd)} of {len(odd)} values of `town` were not in the training data; predicted "
+            "as "
+            "missing"
+        )
     ]
 
 
@@ -149,7 +153,10 @@ assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized(), "a c
 
 @pytest.mark.extended
 def test_bundles_of_other_kinds_are_loaded_into_one_process_that_has_no_sweeps(local_ray, tmp_path):
-    """One process loads two bundles, such as a champion and a challenger. The first provides sweeps and trainers for both."""
+    """One process loads two bundles, such as a champion and a challenger.
+
+    The first provides sweeps and trainers for both.
+    """
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     first = trained(

@@ -1,4 +1,6 @@
-"""Every trainer with every kind of preprocessor: a loaded bundle predicts odd raw rows as the trained model does, to the bit."""
+"""Every trainer with every kind of preprocessor: a loaded bundle predicts odd raw rows as the
+trained model does, to the bit.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,9 @@ def in_this_process(bundle: Path, target: Path) -> None:
 
 @pytest.fixture(scope="module")
 def made(local_ray, tmp_path_factory):
-    """(trainer, chain) -> the loaded bundle, the chain as it was fitted, the model as it was trained."""
+    """(trainer, chain) -> the loaded bundle, the chain as it was fitted, the model as it was
+    trained.
+    """
     folder = tmp_path_factory.mktemp("parity")
     (folder / "parity_own.py").write_text(textwrap.dedent(OWN))
     found = {}

@@ -360,7 +360,10 @@ def test_a_temporary_folder_that_is_full_is_named(bundle, tmp_path, monkeypatch)
     kept["raw"].to_csv(tmp_path / "rows.csv", index=False)
     stream, said = (
         io.BytesIO(),
-        r"; this folder stores the predictions until the last one is made; set \$TMPDIR to another folder, or name an output file with -o",
+        (
+            r"; this folder stores the predictions until the last one is made; set \$TMPDIR to "
+            r"another folder, or name an output file with -o"
+        ),
     )
     with monkeypatch.context() as patch:
         patch.setattr(predict.tempfile, "tempdir", str(tmp_path))
@@ -375,7 +378,8 @@ def test_a_temporary_folder_that_is_full_is_named(bundle, tmp_path, monkeypatch)
     )
     with pytest.raises(
         InputError,
-        match=rf"the temporary folder: cannot be written: .*No usable temporary directory .*none.*{said}",
+        match=r"the temporary folder: cannot be written: .*No usable temporary directory "
+        rf".*none.*{said}",
     ):
         predict_file(path, tmp_path / "rows.csv", stream)
     assert stream.getvalue() == b""

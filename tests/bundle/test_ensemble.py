@@ -25,7 +25,10 @@ from tests.commands import invoke
 
 @pytest.fixture
 def written(monkeypatch):
-    """Replace `write_bundle` by a function that writes nothing. Return a list of the arguments of each call."""
+    """Replace `write_bundle` by a function that writes nothing.
+
+    Return a list of the arguments of each call.
+    """
     calls = []
 
     def keep(target, **arguments):
@@ -114,7 +117,8 @@ def test_the_score_is_that_of_the_members_average_and_never_worse_than_the_best_
     )
     shown = metrics.base_name(metric)
     assert done.notes[0].startswith(
-        f"{shown} on valid: {facts['value']:.6g} for the ensemble, {best:.6g} for the best single model"
+        f"{shown} on valid: {facts['value']:.6g} for the ensemble, {best:.6g} for the best single "
+        "model"
     )
     assert done.notes[1].startswith(f"{shown} on test: ") and len(done.notes) == 3
     assert f"; chosen in 4 rounds among {len(sweep.outputs)} trials" in done.notes[2], done.notes[2]
@@ -173,8 +177,8 @@ def test_of_many_models_the_best_are_considered(tmp_path, monkeypatch, written):
     done = export(sweep, 6, tmp_path)
     assert written[0]["training"]["ensemble"]["candidates"] == {"0000": 1, "0002": 1}
     assert (
-        "among 2 trials; 1 of 6 trials have no checkpoint that can be used; 3 worse trials were not considered"
-        in done.notes[2]
+        "among 2 trials; 1 of 6 trials have no checkpoint that can be used; 3 worse trials were "
+        "not considered" in done.notes[2]
     )
 
 
@@ -186,8 +190,8 @@ def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
     assert {m.trial for m in written[0]["member_facts"]} <= {"0002", "0003"}
     told = "\n".join(done.notes)
     assert (
-        "note: trial 0000 is no candidate: `logloss` needs probabilities, but the model predicts only classes"
-        in told
+        "note: trial 0000 is no candidate: `logloss` needs probabilities, but the model predicts "
+        "only classes" in told
     )
     assert (
         "note: trial 0001 is no candidate: trial 0001 cannot be exported: " in told
@@ -197,7 +201,8 @@ def test_models_that_cannot_predict_or_predict_only_classes_are_left_out(
     sweep = made(tmp_path / "all", monkeypatch, kinds=("codes", "codes"))
     with pytest.raises(
         InputError,
-        match="no model of this sweep has a finite `logloss` on valid: trial 0000 `logloss` needs probabilities",
+        match="no model of this sweep has a finite `logloss` on valid: trial 0000 `logloss` needs "
+        "probabilities",
     ):
         export(sweep, 3, tmp_path)
 
@@ -207,8 +212,8 @@ def test_a_function_as_the_metric_gets_only_what_models_predict(tmp_path, monkey
     sweep = made(tmp_path, monkeypatch, metric="sklearn.metrics:brier_score_loss", kinds=kinds)
     told = "\n".join(export(sweep, 3, tmp_path).notes)
     assert (
-        "note: trial 0000 is no candidate: `sklearn.metrics:brier_score_loss` is a function that gets what the model predicts"
-        in told
+        "note: trial 0000 is no candidate: `sklearn.metrics:brier_score_loss` is a function that "
+        "gets what the model predicts" in told
     )
 
 
@@ -347,7 +352,8 @@ def test_data_that_has_changed_is_refused(tmp_path, monkeypatch, written):
     done = invoke("export", sweep.folder, "--ensemble", 2)
     assert (
         done.exit_code == 2
-        and "the data has changed since the sweep began: its fingerprint was 000000000000 and is now"
+        and "the data has changed since the sweep began: its fingerprint was 000000000000 and is "
+        "now"
         in done.stderr
     )
 

@@ -29,7 +29,9 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.integration]
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """A sweep of eight linear models, some without two of the columns, and the output of `sweeps export --ensemble 6`."""
+    """A sweep of eight linear models, some without two of the columns, and the output of `sweeps
+    export --ensemble 6`.
+    """
     with pytest.MonkeyPatch.context() as patch:
         sweep = made(tmp_path_factory.mktemp("sweep"), patch, kinds=("scores",) * 8, seed=9)
         yield sweep, invoke("export", sweep.folder, "--ensemble", 6)
@@ -88,7 +90,8 @@ def test_it_predicts_the_weighted_mean_of_its_members(exported, bundle, rows):
         )
     with pytest.raises(
         InputError,
-        match=r"each member of an ensemble has its own preprocessor; use `bundle.members\[0\].transform`",
+        match=r"each member of an ensemble has its own preprocessor; use "
+        r"`bundle.members\[0\].transform`",
     ):
         loaded.transform(rows)
 
@@ -149,13 +152,13 @@ def test_the_readme_and_the_manifest_list_the_members(exported, bundle):
     total = sum(m["weight"] for m in manifest["members"])
     for member in manifest["members"]:
         assert (
-            f"| {member['trial']} | {member['weight']} of {total} | {member['training']['value']:.6g} |"
-            in text
+            f"| {member['trial']} | {member['weight']} of {total} | "
+            f"{member['training']['value']:.6g} |" in text
         )
     single = manifest["training"]["ensemble"]["single"]
     assert (
-        f"| the best single model, trial {single['trial']} | {single['value']:.6g} | {single['test']:.6g} |"
-        in text
+        f"| the best single model, trial {single['trial']} | {single['value']:.6g} | "
+        f"{single['test']:.6g} |" in text
     )
     assert manifest["training"]["value"] <= single["value"] and "README.md" in manifest["files"]
 
@@ -167,8 +170,8 @@ def test_show_mentions_it(exported, bundle):
     shown = invoke("show", sweep.folder)
     line = next(line for line in shown.output.splitlines() if line.startswith("  ensemble"))
     assert (
-        f"{found.value:.6g}, test {found.test:.6g} ({len(found.members)} models; best single model {found.single_value:.6g}"
-        in line
+        f"{found.value:.6g}, test {found.test:.6g} ({len(found.members)} models; best single "
+        f"model {found.single_value:.6g}" in line
     )
     (listed,) = json.loads(invoke("show", sweep.folder, "--json").output)["ensembles"]
     assert listed["members"] == dict(found.members) and listed["path"] == str(bundle)

@@ -124,7 +124,8 @@ def test_dates_in_a_column_of_numbers_are_refused():
     ):
         with pytest.raises(
             InputError,
-            match=r"column `real` holds (Timestamp|Timedelta|datetime).* in row 2, but must hold numbers",
+            match=r"column `real` holds (Timestamp|Timedelta|datetime).* in row 2, but must hold "
+            r"numbers",
         ):
             enforce_schema(RAW.assign(real=dates), COLUMNS)
     assert enforce_schema(RAW.assign(real=pd.to_datetime([None] * 3)), COLUMNS)["real"].isna().all()

@@ -78,7 +78,9 @@ def test_of_equal_models_the_first_is_taken_and_an_equal_round_adds_nothing():
 
 
 def test_a_model_can_be_added_again():
-    """Two models err on opposite sides, one of them three times as far: the best average has the weights 3 and 1."""
+    """Two models err on opposite sides, one of them three times as far: the best average has the
+    weights 3 and 1.
+    """
     near, far = LABELS + 0.1, LABELS - 0.3
     selection = select([far, near], mse, True, 4)
     assert selection.weights == {1: 3, 0: 1} and selection.single == 1

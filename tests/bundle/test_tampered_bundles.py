@@ -1,4 +1,6 @@
-"""Every way to tamper with a bundle in the table is refused with the file's name, and none of its code runs."""
+"""Every way to tamper with a bundle in the table is refused with the file's name, and none of its
+code runs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The cleaner of a running sweep: which checkpoints are on disk after each trial, and that no trial waits for it."""
+"""The cleaner of a running sweep: which checkpoints are on disk after each trial, and that no trial
+waits for it.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,10 @@ from tests.commands import space_of
 
 @pytest.fixture
 def sweep(tmp_path):
-    """A sweep of four trials with values 0.4, 0.3, 0.2 and 0.1. The last was interrupted. Each has two checkpoints of 1000 bytes."""
+    """A sweep of four trials with values 0.4, 0.3, 0.2 and 0.1. The last was interrupted.
+
+    Each has two checkpoints of 1000 bytes.
+    """
     space = space_file.load(space_of(tmp_path, "plain"), ())
     folder = tmp_path / "root" / "own-1"
     folder.mkdir(parents=True)

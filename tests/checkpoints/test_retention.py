@@ -134,7 +134,10 @@ VALUES = st.none() | st.sampled_from([0.0, 1.0, 2.0, 3.0])
 
 @st.composite
 def histories(draw):
-    """Trials in the order in which they end. Repeats end after the first trial, and exist only if that is complete."""
+    """Trials in the order in which they end.
+
+    Repeats end after the first trial, and exist only if that is complete.
+    """
     count, goals = (
         draw(st.integers(1, 3)),
         draw(st.sampled_from([(True,), (False,), (True, False)])),

@@ -55,12 +55,13 @@ def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do():
         {"failed": 2}, FAILED, constraints, breaks, True
     )
     assert (
-        failed
-        == "2 trials failed; the error of the first one, trial 0003: ValueError: one (all tracebacks are in sweep.log)"
+        failed == "2 trials failed; the error of the first one, trial 0003: ValueError: one (all "
+        "tracebacks are in sweep.log)"
     )
     assert (
         broken
-        == "no trial meets the constraints (latency <= 10, size < 5); the result is the best trial that violates them"
+        == "no trial meets the constraints (latency <= 10, size < 5); the result is the best "
+        "trial that violates them"
     )
     assert "--pareto" in front
     (never,) = conclusion.result_notes(
@@ -69,21 +70,23 @@ def test_notes_say_what_failed_what_is_not_kept_and_what_is_still_to_do():
     assert never == f"{broken}; this trial never reported size"
     (one,) = conclusion.result_notes({"failed": 1}, FAILED[:1], (), None, False)
     assert (
-        one
-        == "1 trial failed; the error of trial 0003: ValueError: one (all tracebacks are in sweep.log)"
+        one == "1 trial failed; the error of trial 0003: ValueError: one (all tracebacks are in "
+        "sweep.log)"
     )
 
 
 def test_a_sweep_without_a_value_failed_unless_it_was_interrupted():
     error = conclusion.failure_of({"failed": 2}, FAILED, "interrupted", Path("/s"))
     assert str(error) == (
-        "2 trials failed, and no trial has a value of the objective; the error of the first one, trial "
+        "2 trials failed, and no trial has a value of the objective; the error of the first one, "
+        "trial "
         "0003:\nTraceback\nValueError: one\n\nfolder  /s"
     )
     assert conclusion.failure_of({"failed": 0}, [], "interrupted", Path("/s")) is None
     timed_out = str(conclusion.failure_of({"failed": 0}, [], "limits.timeout", Path("/s")))
     assert timed_out.startswith(
-        "no trial has a value of the objective (the sweep ended because of limits.timeout)\n\nfolder  /s\nto continue "
+        "no trial has a value of the objective (the sweep ended because of limits.timeout)\n"
+        "\nfolder  /s\nto continue "
         "the sweep with a higher limit: "
     )
     assert timed_out.endswith("sweeps resume /s --set limits.timeout=...")

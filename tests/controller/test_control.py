@@ -30,7 +30,10 @@ NAME = "made-20260102-120000"
 
 
 class Channel:
-    """A channel to a process that answers, and ends, at given times. The times are in the seconds of a clock that only `sleep` moves."""
+    """A channel to a process that answers, and ends, at given times.
+
+    The times are in the seconds of a clock that only `sleep` moves.
+    """
 
     interval = 1.0
 
@@ -176,7 +179,10 @@ def test_a_wrong_command_exits_with_2_and_a_line_for_each_fault_and_a_refused_on
         done = invoke("enqueue", folder, "--params", "eta=x,y=1")
         assert (done.exit_code, done.output) == (
             2,
-            "--params: params.eta: must be a number, got x\n--params: the space has no dimension `y`\n",
+            (
+                "--params: params.eta: must be a number, got x\n"
+                "--params: the space has no dimension `y`\n"
+            ),
         )
         done = invoke("pause", folder)
         assert (done.exit_code, done.output) == (1, f"{NAME}: all trials have started\n")

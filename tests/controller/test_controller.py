@@ -639,7 +639,11 @@ def test_a_configuration_enqueued_during_a_pause_starts_after_it(going):
     )
     assert going.start_trial() is None
     assert answers_of(going, Stop("0001")) == [
-        "trial 0001 is enqueued, but has not started yet; only a trial that has started can be stopped"
+        (
+            "trial 0001 is enqueued, but has not started yet; only a trial that has started can "
+            "be "
+            "stopped"
+        )
     ]
     command(going, Resume())
     assert going.start_trial() == "0001"
@@ -678,7 +682,10 @@ def test_initial_points_are_not_skipped_because_of_enqueued_configurations(make_
         assert going.start_trial() is not None
     assert [t.params["eta"] for t in record_of(tmp_path)] == [0.7, 0.8, 0.1, 0.2]
     going._monitor = Monitor()
-    refused = "all 4 trials of limits.max_trials have started; `sweeps resume --add-trials` adds trials later"
+    refused = (
+        "all 4 trials of limits.max_trials have started; `sweeps resume --add-trials` adds trials "
+        "later"
+    )
     assert answers_of(going, Enqueue({"eta": 0.5})) == [refused]
     with pytest.raises(StopIteration):
         going.start_trial()

@@ -50,7 +50,10 @@ def write(root: Path, changes: dict[str, str], name: str = "new.yaml") -> Path:
 
 
 def recorded(root: Path, name: str, trials: int = 8, **changes: str) -> Path:
-    """Write a sweep's folder in which the loss of a trial is its `eta`. The first trial fails, and the second reports nothing yet."""
+    """Write a sweep's folder in which the loss of a trial is its `eta`.
+
+    The first trial fails, and the second reports nothing yet.
+    """
     folder = root / f"{name}-20260102-120000"
     folder.mkdir(parents=True)
     space = load(write(root, {"churn": name, **changes}, f"{name}.yaml"))
@@ -181,12 +184,20 @@ def test_no_code_of_an_earlier_sweep_runs(tmp_path):
         (
             "[first, latest]",
             {},
-            "search.from.1: `latest` is the sweep first-20260102-120000, which is named twice; name each sweep once",
+            (
+                "search.from.1: `latest` is the sweep first-20260102-120000, which is named "
+                "twice; "
+                "name each sweep once"
+            ),
         ),
         (
             "[first]",
             {"metric: loss": "metric: auc", "minimize": "maximize"},
-            "search.from.0: first-20260102-120000 has the objective minimize loss, but this sweep has maximize auc; a sweep learns",
+            (
+                "search.from.0: first-20260102-120000 has the objective minimize loss, but this "
+                "sweep "
+                "has maximize auc; a sweep learns"
+            ),
         ),
         (
             "[first]",
@@ -198,7 +209,10 @@ def test_no_code_of_an_earlier_sweep_runs(tmp_path):
         (
             "[first]",
             {"[0.001, 1.0]": "[2.0, 3.0]"},
-            "fits this space (6 outside the domain of params.eta, 2 without a value); name another sweep, or leave it out",
+            (
+                "fits this space (6 outside the domain of params.eta, 2 without a value); name "
+                "another sweep, or leave it out"
+            ),
         ),
     ],
 )

@@ -20,7 +20,9 @@ from tests.search.test_schedulers import decided
 def rounds(
     count: int, concurrency: int, each: float, start: float = 0.0
 ) -> list[tuple[float, float]]:
-    """(begin, end) of trials that take equally long, but for the first, which wait for their workers to start."""
+    """(begin, end) of trials that take equally long, but for the first, which wait for their
+    workers to start.
+    """
     spans: list[tuple[float, float]] = []
     for i in range(count):
         begin = spans[i - concurrency][1] if i >= concurrency else 0.0
@@ -134,7 +136,9 @@ def simulated(
     max_t: int,
     start: float = 10.0,
 ) -> list[float]:
-    """How wrong the time left was, as a factor, at every report of a simulated sweep after a fifth of its trials."""
+    """How wrong the time left was, as a factor, at every report of a simulated sweep after a fifth
+    of its trials.
+    """
     draw = random.Random(seed)
     line: list[tuple[float, int]] = []
     running: dict[int, dict] = {}

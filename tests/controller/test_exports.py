@@ -1,4 +1,6 @@
-"""Which trials of a sweep `sweeps export` takes; what a bundle is worth is tested in `tests/bundle`."""
+"""Which trials of a sweep `sweeps export` takes; what a bundle is worth is tested in
+`tests/bundle`.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,8 @@ def test_the_front_is_exported_whole_or_not_at_all(tmp_path):
     shutil.rmtree(sweep / "trials" / "0002" / "checkpoint_000001")
     with pytest.raises(
         InputError,
-        match=r"--pareto: the checkpoint of trial 0002 is missing; use --trial to export another trial",
+        match=r"--pareto: the checkpoint of trial 0002 is missing; use --trial to export another "
+        r"trial",
     ):
         exports.export(sweep, pareto=True)
     assert not (sweep / "exports").exists()
@@ -120,7 +123,8 @@ def test_so_many_of_the_best_whose_checkpoints_are_still_there(tmp_path):
         shutil.rmtree(sweep / "trials" / trial)
     with pytest.raises(
         InputError,
-        match="--top: this sweep has no completed trial with a value of the objective and a checkpoint",
+        match="--top: this sweep has no completed trial with a value of the objective and a "
+        "checkpoint",
     ):
         exports.export(sweep, top=1)
 
@@ -140,7 +144,8 @@ def test_with_latest_it_is_the_latest_checkpoint_that_has_to_be_there(tmp_path):
         shutil.rmtree(sweep / "trials" / trial / "checkpoint_000002")
     with pytest.raises(
         InputError,
-        match="--top: this sweep has no completed trial with a value of the objective and its latest checkpoint",
+        match="--top: this sweep has no completed trial with a value of the objective and its "
+        "latest checkpoint",
     ):
         exports.export(sweep, top=1, latest=True)
 
@@ -253,7 +258,9 @@ def test_a_refit_takes_the_model_of_the_last_step_alone():
 
 
 def uneven(tmp_path: Path, extra: str = "", objective: str = "loss") -> tuple[Path, SearchLoop]:
-    """A sweep of one trial that was best at its third step, had saved its second, and last its fourth."""
+    """A sweep of one trial that was best at its third step, had saved its second, and last its
+    fourth.
+    """
     file = space_of(tmp_path, "plain", limits="max_trials: 1")
     file.write_text(file.read_text().replace("metric: loss", f"metric: {objective}") + extra)
     space = space_file.load(file, ())
@@ -303,7 +310,9 @@ def test_of_repeats_a_bundle_is_worth_what_they_came_to_together(tmp_path):
 def exported(
     folder: Path, loop: SearchLoop, monkeypatch: pytest.MonkeyPatch, **how: Any
 ) -> tuple[trial_export.Exported, dict[str, Any]]:
-    """What comes of the export of trial 0, were its loop one with a `load`; and what the bundle's manifest says of it."""
+    """What comes of the export of trial 0, were its loop one with a `load`; and what the bundle's
+    manifest says of it.
+    """
     told: dict[str, Any] = {}
     facts = SimpleNamespace(
         fingerprint="f", label="y", task="binary", classes=(0, 1), check=None, missing={}
@@ -409,7 +418,11 @@ def test_the_best_step_is_exported_unless_the_latest_is_asked_for_and_the_comman
             (),
             "0000",
             2,
-            "exported the model of step 2 (value 0.35), because the loop saved no checkpoint at the trial's best step, 3",
+            (
+                "exported the model of step 2 (value 0.35), because the loop saved no checkpoint "
+                "at "
+                "the trial's best step, 3"
+            ),
         ),
         (("--latest",), "0000-latest", 4, "exported the model of step 4 (value 0.5)"),
     ):
@@ -459,7 +472,11 @@ def test_a_users_metric_scores_the_test_split():
     )
     assert trial_export.score_test("profit", "binary", labels, predictions) == (
         None,
-        "no test score: only the loop computes the metric `profit`, so sweeps cannot compute it on the test rows",
+        (
+            "no test score: only the loop computes the metric `profit`, so sweeps cannot compute "
+            "it "
+            "on the test rows"
+        ),
     )
 
 
@@ -469,7 +486,10 @@ def test_a_metric_that_cannot_be_computed_from_the_predictions_is_a_note():
         0.75,
         None,
     )
-    note = "no test score: `valid-neg_log_loss` needs probabilities, but the model predicts only classes"
+    note = (
+        "no test score: `valid-neg_log_loss` needs probabilities, but the model predicts only "
+        "classes"
+    )
     assert trial_export.score_test("valid-neg_log_loss", "binary", labels, codes) == (None, note)
 
 
@@ -493,7 +513,10 @@ def unsaved(tmp_path: Path, *states: State, checkpoint_of: int | None = None) ->
     return folder
 
 
-NO_CHECKPOINT = "trial 0000 cannot be exported, because it reported no checkpoint; a bundle needs a checkpoint, from "
+NO_CHECKPOINT = (
+    "trial 0000 cannot be exported, because it reported no checkpoint; a bundle needs a "
+    "checkpoint, from "
+)
 LOAD = "and `load` in the section `trainer`; "
 IN_THE_LOOP = (
     "`ray.train.report(metrics, checkpoint=...)` in the loop, "
@@ -509,18 +532,25 @@ def test_a_loop_without_checkpoints_is_told_what_a_bundle_needs(tmp_path):
         assert done.output == f"{place}: {NO_CHECKPOINT}{IN_THE_LOOP}\n" and done.exit_code == 2
     with pytest.raises(InputError) as e:
         bundle_of(folder)
-    why = "the sweep has no bundle, because its trainer has no `load`; a bundle needs a checkpoint, from "
+    why = (
+        "the sweep has no bundle, because its trainer has no `load`; a bundle needs a checkpoint, "
+        "from "
+    )
     assert str(e.value) == f"{folder}: {why}{IN_THE_LOOP}"
 
 
 def test_a_trial_that_ended_before_its_first_checkpoint_names_the_trials_that_have_one(tmp_path):
     folder = unsaved(tmp_path, State.PRUNED, State.COMPLETE, State.FAIL, checkpoint_of=1)
-    said = "0000 cannot be exported, because it was stopped after step 1, before its first checkpoint; trials with a checkpoint: 0001"
+    said = (
+        "0000 cannot be exported, because it was stopped after step 1, before its first "
+        "checkpoint; trials with a checkpoint: 0001"
+    )
     with pytest.raises(InputError, match=f"{said}$"):
         exports.export(folder, trial="0")
     with pytest.raises(
         InputError,
-        match="trial 0002 cannot be exported, because it failed after step 1, before its first checkpoint; ",
+        match="trial 0002 cannot be exported, because it failed after step 1, before its first "
+        "checkpoint; ",
     ):
         exports.export(folder, trial="2")
 

@@ -1,4 +1,6 @@
-"""MLflow's copy of the report is replaced when a report is written again, and only in the run of this sweep."""
+"""MLflow's copy of the report is replaced when a report is written again, and only in the run of
+this sweep.
+"""
 
 from __future__ import annotations
 

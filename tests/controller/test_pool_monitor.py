@@ -17,7 +17,9 @@ from tests.search.deaths import Deaf
 
 
 def use_fake_ray(monkeypatch: pytest.MonkeyPatch, ready: Any, get: Any) -> None:
-    """Let `ray.wait` say that all references are ready as long as `ready` is true, and let `ray.get` call `get`."""
+    """Let `ray.wait` say that all references are ready as long as `ready` is true, and let
+    `ray.get` call `get`.
+    """
     wait = lambda references, timeout: (references, []) if ready else ([], references)  # noqa: E731
     monkeypatch.setattr(
         "sweeps.controller.pool_monitor.ray",

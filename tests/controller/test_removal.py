@@ -33,7 +33,10 @@ def files_in(folder: Path) -> set[str]:
 
 
 def record_in_mlflow(folder: Path, trials: int = 2) -> tuple[MlflowClient, list[str]]:
-    """Record a sweep as the tracker does, in `mlflow.db` beside its folder. Return the client, and the IDs of the sweep's runs."""
+    """Record a sweep as the tracker does, in `mlflow.db` beside its folder.
+
+    Return the client, and the IDs of the sweep's runs.
+    """
     root = folder.parent
     if not (root / "mlflow.db").exists():
         shutil.copy(mlflow_database(), root / "mlflow.db")

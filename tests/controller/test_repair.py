@@ -1,4 +1,6 @@
-"""`sweeps repair`: what it keeps, what it rebuilds, what it refuses; and that every command names what is damaged until then."""
+"""`sweeps repair`: what it keeps, what it rebuilds, what it refuses; and that every command names
+what is damaged until then.
+"""
 
 from __future__ import annotations
 

@@ -216,7 +216,10 @@ def test_a_trial_that_fails_leaves_the_others_alone(clean_ray, tmp_path):
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(result.mlflow["tracking_uri"])
-    where = f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}' and tags.`sweeps.state` = 'FAIL'"
+    where = (
+        f"tags.`mlflow.parentRunId` = '{result.mlflow['parent_run']}' and tags.`sweeps.state` = "
+        "'FAIL'"
+    )
     failed = client.search_runs([client.get_experiment_by_name("own").experiment_id], where)
     told = [run.data.tags["sweeps.error"] for run in failed]
     logs = [
@@ -236,7 +239,10 @@ def test_a_metric_that_is_never_reported_is_named_with_those_that_are(clean_ray,
             space_of(tmp_path, "unreported", limits="max_trials: 2, max_concurrent_trials: 1"),
             dir=tmp_path / "runs",
         )
-    said = "objective.metric: the objective's metric `loss` was not reported at step 1; the loop reported: accuracy, f1"
+    said = (
+        "objective.metric: the objective's metric `loss` was not reported at step 1; the loop "
+        "reported: accuracy, f1"
+    )
     assert str(e.value) == f"{tmp_path / 'own.yaml'}:4:21: {said}"
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
 
@@ -253,7 +259,8 @@ def test_a_metric_that_is_no_number_is_shown(clean_ray, tmp_path):
 def test_ranks_that_report_unequally_often_fail(clean_ray, tmp_path):
     with pytest.raises(
         sweeps.SweepFailed,
-        match="all ranks must report the same number of times, but the numbers of reports are rank 0: 3, rank 1: 2",
+        match="all ranks must report the same number of times, but the numbers of reports are rank "
+        "0: 3, rank 1: 2",
     ):
         sweeps.run(
             space_of(tmp_path, "reports_unequally", limits="max_trials: 1"),
@@ -375,7 +382,9 @@ space: {{preprocessor: [StandardScaler], params: {{{tuned}}}}}
 
 
 def refitted_on_all_but_test(file, result, rows):
-    """Refit the best trial on train and valid together, and check the chain, the model and the manifest of its bundle."""
+    """Refit the best trial on train and valid together, and check the chain, the model and the
+    manifest of its bundle.
+    """
     from sweeps.controller import exports
     from sweeps.data.load import load_splits
 
@@ -433,7 +442,8 @@ def test_a_step_that_lies_beside_the_space_file_is_found_from_any_folder(clean_r
     file = space_of(tmp_path, "plain", limits="max_trials: 2, max_concurrent_trials: 1")
     (tmp_path / "beside_it.py").write_text(
         "class Clip:\n"
-        "    def fit(self, frame):\n        self.upper = frame.quantile(0.9)\n        return self\n"
+        "    def fit(self, frame):\n        self.upper = frame.quantile(0.9)\n"
+        "        return self\n"
         "    def transform(self, frame):\n        return frame.clip(upper=self.upper, axis=1)\n"
     )
     file.write_text(

@@ -1,4 +1,6 @@
-"""The session of a sweep and a whole run around it, with fakes in the place of Ray, the pool and the data actor."""
+"""The session of a sweep and a whole run around it, with fakes in the place of Ray, the pool and
+the data actor.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ INFO = DatasetInfo(
 
 
 class FakeHandle:
-    """Handle of an actor. It keeps the names of the called methods, and returns their names as references."""
+    """Handle of an actor.
+
+    It keeps the names of the called methods, and returns their names as references.
+    """
 
     def __init__(self, name: str, events: list[str]):
         self._name, self._events = name, events
@@ -256,7 +261,8 @@ def test_a_sweep_whose_data_has_changed_ends_in_one_line_and_can_be_resumed(
     monkeypatch.setattr(tune_search, "run", change)
     with pytest.raises(
         SweepsError,
-        match=r"^.*faked.yaml:3:15: data.train: the data has changed\. Restore .*: .*sweeps resume .*$",
+        match=r"^.*faked.yaml:3:15: data.train: the data has changed\. Restore .*: .*sweeps resume "
+        r".*$",
     ):
         swept(tmp_path)
     assert events[-4:] == END

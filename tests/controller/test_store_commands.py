@@ -31,7 +31,10 @@ __all__ = ["bucket", "folder"]
 
 @pytest.fixture
 def driver(bucket):
-    """Say in the store that a process on another machine runs the sweep. The function that the fixture returns ends the process."""
+    """Say in the store that a process on another machine runs the sweep.
+
+    The function that the fixture returns ends the process.
+    """
     file = bucket / NAME / "driver.json"
     file.parent.mkdir()
     driver = {"host": "there", "pid": 1}

@@ -169,7 +169,8 @@ def test_a_process_that_was_silent_changes_nothing_after_another_process_has_con
     with (
         pytest.raises(
             SweepsError,
-            match=r"(process 7 on elsewhere|another process) has taken over this sweep; this process has stopped",
+            match=r"(process 7 on elsewhere|another process) has taken over this sweep; this "
+            r"process has stopped",
         ),
         store_mirror.mirrored(folder) as mirror,
     ):

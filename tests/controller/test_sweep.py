@@ -1,4 +1,6 @@
-"""`sweeps.open`: what Python sees of a sweep, while it runs and afterwards, wherever its folder lies."""
+"""`sweeps.open`: what Python sees of a sweep, while it runs and afterwards, wherever its folder
+lies.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,9 @@ space:
 
 
 def recorded(root: Path, name: str, seed: int = 0, highest: float = 1.0, trials: int = 12) -> Path:
-    """Write a sweep's folder in which the loss of a trial is its `eta`, so that `eta` decides everything."""
+    """Write a sweep's folder in which the loss of a trial is its `eta`, so that `eta` decides
+    everything.
+    """
     folder = root / f"{name}-20260102-120000"
     folder.mkdir(parents=True)
     file = root / f"{name}.yaml"

@@ -1,4 +1,6 @@
-"""`ls`, `show` and `logs` read what a sweep's folder holds, also while somebody writes to it, and change nothing."""
+"""`ls`, `show` and `logs` read what a sweep's folder holds, also while somebody writes to it, and
+change nothing.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ space:
 
 
 def made(root, name="made-1", began=1000.0):
-    """A sweep's folder with four trials on record: complete, pruned, failed, and one that was begun."""
+    """A sweep's folder with four trials on record: complete, pruned, failed, and one that was
+    begun.
+    """
     folder = root / name
     folder.mkdir(parents=True)
     (root / "made.yaml").write_text(SPACE)

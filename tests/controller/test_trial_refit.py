@@ -1,4 +1,6 @@
-"""The winner is trained again on all rows: `bundle.train_on: all`, with a test split, folds, a failure, and a time limit."""
+"""The winner is trained again on all rows: `bundle.train_on: all`, with a test split, folds, a
+failure, and a time limit.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,10 @@ space:
 def swept(
     folder: Path, module: str, splits: str, at_end: str = "train", **how: Any
 ) -> tuple[sweeps.SweepResult, list[list[Any]]]:
-    """Run a sweep. Return its result, and what each run of the loop wrote: rows of train, keep_last, max_t."""
+    """Run a sweep.
+
+    Return its result, and what each run of the loop wrote: rows of train, keep_last, max_t.
+    """
     (folder / f"{module}.py").write_text(LOOP)
     log = folder / "log.jsonl"
     text = SPACE.format(module=module, splits=splits, log=log, at_end=at_end)
@@ -106,7 +111,10 @@ def test_the_model_of_the_search_is_scored_on_test_and_the_exported_model_has_se
     facts = {"on": ["train", "valid", "test"], "rows": ROWS, "steps": 1}
     assert result.best is not None and result.best["refit"] == training_of(result)["refit"] == facts
     assert result.notes == (
-        "MLflow has no runs of this sweep, because `trackers` in the space file does not list `mlflow`",
+        (
+            "MLflow has no runs of this sweep, because `trackers` in the space file does not list "
+            "`mlflow`"
+        ),
     )
     (searched,) = sweeps.open(result.dir).export(latest=True, output=tmp_path / "searched")
     expected = error_on_test(searched.path, tmp_path / "space.yaml")

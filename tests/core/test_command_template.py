@@ -73,7 +73,10 @@ def test_an_argument_with_a_parameter_that_the_trial_lacks_is_left_out(command, 
     [
         (
             "{lr}",
-            "unknown placeholder `{lr}`; did you mean `{params.lr}`? For the text {lr}, write {{lr}}",
+            (
+                "unknown placeholder `{lr}`; did you mean `{params.lr}`? For the text {lr}, write "
+                "{{lr}}"
+            ),
         ),
         ("x{params.lrr}", "unknown placeholder `{params.lrr}`; did you mean `{params.lr}`?"),
         ("{sed}", "did you mean `{seed}`?"),

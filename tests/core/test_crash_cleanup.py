@@ -16,7 +16,10 @@ from sweeps.core import crash_cleanup
 from sweeps.core.sweep_folder import RAY
 from tests.waiting import wait_until
 
-HOLD = "import sys, time; f = open(sys.argv[1], 'w') if len(sys.argv) > 1 else None; print('up', flush=True); time.sleep(60)"
+HOLD = (
+    "import sys, time; f = open(sys.argv[1], 'w') if len(sys.argv) > 1 else None; print('up', "
+    "flush=True); time.sleep(60)"
+)
 
 
 @pytest.fixture

@@ -120,7 +120,9 @@ def test_both_prefixes_and_both_shapes():
     "task", ["binary", "multiclass", "regression", "multilabel", "multioutput"]
 )
 def test_predictions_that_are_nan_have_no_value(task):
-    """Otherwise NaN would count as the first class, and a network that has diverged could have a good accuracy."""
+    """Otherwise NaN would count as the first class, and a network that has diverged could have a
+    good accuracy.
+    """
     y = {
         "binary": [0, 0, 1],
         "multilabel": [[0, 1], [1, 0], [0, 0]],
@@ -137,7 +139,9 @@ def test_the_table_has_every_scorer_of_scikit_learn():
 
 
 def fitted(task: str) -> tuple[object, np.ndarray, np.ndarray, np.ndarray]:
-    """A fitted estimator of scikit-learn, rows with their labels, and the estimator's output in the format of `Model.predict`."""
+    """A fitted estimator of scikit-learn, rows with their labels, and the estimator's output in the
+    format of `Model.predict`.
+    """
     x = RNG.normal(size=(300, 4))
     y = {
         "binary": x[:, 0] + RNG.normal(size=300) > 0.4,
@@ -174,7 +178,9 @@ def test_scorers_that_do_not_fit_the_task_fail_in_scikit_learn_or_are_meaningles
                 continue
             assert score(name, task, y, p) is None or name in OWN
             if name in others or (task != "regression" and name in numbers):
-                continue  # scikit-learn compares the codes of classes as numbers, or takes classes as clusters
+                # scikit-learn compares the codes of classes as numbers, or takes classes as
+                # clusters
+                continue
             if (task, name) == ("binary", "top_k_accuracy"):
                 assert (
                     sk.get_scorer(name)(model, x, y) == 1.0
@@ -308,7 +314,10 @@ def test_values_of_a_decision_function_give_the_metrics_that_need_only_an_order(
 
 
 def test_the_table_is_read_without_scikit_learn():
-    code = "import sys; from sweeps.core.metrics import SCORERS; assert 'sklearn' not in sys.modules and 'numpy' not in sys.modules, SCORERS"
+    code = (
+        "import sys; from sweeps.core.metrics import SCORERS; assert 'sklearn' not in sys.modules "
+        "and 'numpy' not in sys.modules, SCORERS"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

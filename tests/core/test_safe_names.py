@@ -1,4 +1,6 @@
-"""No two names become equal on their way to another program, and names that it accepts stay as they are."""
+"""No two names become equal on their way to another program, and names that it accepts stay as they
+are.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`sweeps.report` outside of a sweep, on other ranks, and after the trial was stopped. tests/trainers has its use in a trial."""
+"""`sweeps.report` outside of a sweep, on other ranks, and after the trial was stopped.
+tests/trainers has its use in a trial.
+"""
 
 from __future__ import annotations
 

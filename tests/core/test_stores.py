@@ -1,4 +1,7 @@
-"""The store on a local file system, its retries, and its addresses. `tests/test_stored_sweeps.py` uses an S3 server."""
+"""The store on a local file system, its retries, and its addresses.
+
+`tests/test_stored_sweeps.py` uses an S3 server.
+"""
 
 from __future__ import annotations
 
@@ -92,8 +95,8 @@ def test_a_refused_request_is_not_tried_again(monkeypatch, reason):
         ArrowStore(Flaky(error), "bucket", "s3://bucket", within=60).files("trials")
     text = str(caught.value)
     assert (
-        text
-        == f"s3://bucket/trials cannot be listed: AWS Error {reason} during ListObjectsV2 operation: no entry"
+        text == f"s3://bucket/trials cannot be listed: AWS Error {reason} during ListObjectsV2 "
+        "operation: no entry"
     )
     assert str(pickle.loads(pickle.dumps(caught.value))) == text
 

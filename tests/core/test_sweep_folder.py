@@ -142,7 +142,8 @@ def test_a_population_does_not_grow(tmp_path, stated):
     with pytest.raises(
         InputError,
         match=(
-            "--add-trials: the population of pbt cannot change after the sweep has begun; this population has 4 members, got 2 more"
+            "--add-trials: the population of pbt cannot change after the sweep has begun; this "
+            "population has 4 members, got 2 more"
         ),
     ):
         resumed_space(folder, None, (), 2)

@@ -35,7 +35,10 @@ space:
 def sweep_folder(
     root: Path, count: int, name: str = "made-20260102-120000", running: int = 0
 ) -> Path:
-    """Write a sweep of `count` trials, of which the last `running` have not ended. No process runs the sweep."""
+    """Write a sweep of `count` trials, of which the last `running` have not ended.
+
+    No process runs the sweep.
+    """
     root.mkdir(exist_ok=True)
     (root / "made.yaml").write_text(SPACE)
     space, folder = load(root / "made.yaml"), root / name

@@ -17,13 +17,16 @@ LOOP = '{loop: "json:load"}'
 
 @pytest.fixture
 def space(tmp_path):
-    """Return a function that loads a space with a `data` section, beside the file `rows.parquet` of 80,000 bytes."""
+    """Return a function that loads a space with a `data` section, beside the file `rows.parquet` of
+    80,000 bytes.
+    """
     pd.DataFrame({"a": range(10_000)}).astype("int64").to_parquet(tmp_path / "rows.parquet")
 
     def make(data: str, trainer: str = LOOP, section: str = "{params: {eta: {grid: [1, 2]}}}"):
         file = tmp_path / "space.yaml"
         file.write_text(
-            f"trainer: {trainer}\ndata: {data}\nobjective: {{metric: loss, goal: minimize}}\nspace: {section}\n"
+            f"trainer: {trainer}\ndata: {data}\nobjective: {{metric: loss, goal: minimize}}\n"
+            f"space: {section}\n"
         )
         return load(file)
 

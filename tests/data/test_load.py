@@ -199,7 +199,10 @@ def test_missing_sources_are_refused(tmp_path):
         (
             "a.xlsx",
             b"PK..",
-            "unsupported suffix; valid: .csv, .tsv, .jsonl, .ndjson (each also with .gz), .parquet, .pq",
+            (
+                "unsupported suffix; valid: .csv, .tsv, .jsonl, .ndjson (each also with .gz), "
+                ".parquet, .pq"
+            ),
         ),
     ],
 )
@@ -266,7 +269,10 @@ class TestFiles:
         return pa.concat_tables([found.train, found.valid]).to_pandas()
 
     def test_csv_is_typed_as_pandas_types_it(self, tmp_path):
-        text = 'id,n,f,blank,flag,text,void\n1,1,1.5,,true,"a\nb",\n2,,2, 3,false,null,\n3,7,1e3,4,True,007,\n'
+        text = (
+            'id,n,f,blank,flag,text,void\n1,1,1.5,,true,"a\n'
+            'b",\n2,,2, 3,false,null,\n3,7,1e3,4,True,007,\n'
+        )
         (tmp_path / "rows.csv").write_text(text)
         (tmp_path / "zipped.csv.gz").write_bytes(gzip.compress(text.encode()))
         (tmp_path / "tabs.tsv").write_text(text.replace(",", "\t"))
@@ -414,11 +420,14 @@ def test_a_function_takes_arguments_from_the_file(tmp_path, monkeypatch):
     (tmp_path / "own_rows.py").write_text(
         "import pandas as pd\n"
         "def rows(n, of='a', **more):\n"
-        "    return pd.DataFrame({'x': range(n), 'y': [of, *sorted(more)] * (n // (1 + len(more)))})\n"
+        "    return pd.DataFrame({'x': range(n), 'y': [of, *sorted(more)] * (n // (1 + "
+        "len(more)))})\n"
     )
     (tmp_path / "space.yaml").write_text(
-        "trainer: xgboost\nobjective: {metric: valid-logloss, goal: minimize}\nlimits: {max_trials: 1}\nspace: {params: {}}\n"
-        'data: {train: {"own_rows:rows": {n: 40, of: c, d: 1}}, label: y, valid: {"own_rows:rows": {n: 20, of: c, d: 2}}}\n'
+        "trainer: xgboost\nobjective: {metric: valid-logloss, goal: minimize}\n"
+        "limits: {max_trials: 1}\nspace: {params: {}}\n"
+        'data: {train: {"own_rows:rows": {n: 40, of: c, d: 1}}, label: y, valid: '
+        '{"own_rows:rows": {n: 20, of: c, d: 2}}}\n'
     )
     spec = load(tmp_path / "space.yaml").data
     assert (spec.train, spec.args) == ("own_rows:rows", {"n": 40, "of": "c", "d": 1})
@@ -438,7 +447,10 @@ def test_a_function_takes_arguments_from_the_file(tmp_path, monkeypatch):
 class TestRowsWithoutALabel:
     """`data.drop_missing_label: true`."""
 
-    ROWS = "{'x': range(12), 'y': ['no', 'yes', None, 'no', 'yes', 'no', 'yes', None, 'no', 'yes', 'no', 'yes']}"
+    ROWS = (
+        "{'x': range(12), 'y': ['no', 'yes', None, 'no', 'yes', 'no', 'yes', None, 'no', 'yes', "
+        "'no', 'yes']}"
+    )
 
     def loaded(self, module, tmp_path, rows: str = ROWS, **changes):
         made = spec(
@@ -488,7 +500,8 @@ class TestRowsWithoutALabel:
 
     def test_in_sources_of_their_own(self, module, tmp_path):
         ref = module(
-            "def load(hole):\n    return pd.DataFrame({'x': range(6), 'y': [None] * hole + ([0.0, 1.0] * 3)[hole:]})"
+            "def load(hole):\n    return pd.DataFrame({'x': range(6), 'y': [None] * hole + ([0.0, "
+            "1.0] * 3)[hole:]})"
         )
 
         def loaded(train: int, valid: int, test: int):

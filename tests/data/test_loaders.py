@@ -23,7 +23,9 @@ FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})
 
 
 def read(folder: Path, name: str, **args: Any) -> pa.Table:
-    """Read a source as sweeps does, with paths relative to a folder that is not the working directory."""
+    """Read a source as sweeps does, with paths relative to a folder that is not the working
+    directory.
+    """
     return read_source(f"{LOADER}:{name}", folder, "data.train", args)
 
 

@@ -53,12 +53,14 @@ def test_metrics_of_our_trainers_may_be_the_objective(tmp_path, trainer, task, m
 def test_a_metric_of_another_task_is_refused_with_metrics_of_this_task(tmp_path):
     (line,) = messages(tmp_path, "valid-logloss", "regression")
     assert line.startswith(
-        "objective.metric: `valid-logloss` is a metric for a classification, but this label is for a regression ("
+        "objective.metric: `valid-logloss` is a metric for a classification, but this label is "
+        "for a regression ("
     )
     assert line.endswith("; choose from valid-rmse, valid-mae, valid-rmsle")
     (line,) = messages(tmp_path, "valid-map", "multiclass")
     assert line.endswith(
-        "but this label is for more than two classes; choose from valid-mlogloss, valid-merror, valid-auc"
+        "but this label is for more than two classes; choose from valid-mlogloss, valid-merror, "
+        "valid-auc"
     )
 
 
@@ -78,7 +80,10 @@ def test_an_objective_of_another_task_is_refused(tmp_path, objective, task, ends
 
 def test_a_misspelt_metric_gets_the_nearest_name(tmp_path):
     assert messages(tmp_path, "valid-acuracy", "binary") == [
-        "objective.metric: `valid-acuracy` is not a metric of this trainer; did you mean `valid-accuracy`?"
+        (
+            "objective.metric: `valid-acuracy` is not a metric of this trainer; did you mean "
+            "`valid-accuracy`?"
+        )
     ]
 
 
@@ -143,7 +148,10 @@ def test_scorers_of_scikit_learn_may_be_the_objective(tmp_path, trainer, task, m
         (
             "valid-f1_samples",
             "multiclass",
-            "is a metric for several labels in each row, but this label is for more than two classes;",
+            (
+                "is a metric for several labels in each row, but this label is for more than two "
+                "classes;"
+            ),
         ),
         (
             "valid-balanced_acuracy",
@@ -180,7 +188,11 @@ def test_only_the_usual_metrics_of_a_task_are_listed(tmp_path):
 
 def test_a_scorer_that_is_minimized_is_refused(tmp_path):
     assert messages(tmp_path, "valid-neg_log_loss", "binary") == [
-        "objective.goal: `valid-neg_log_loss` is a scorer of scikit-learn, and a higher value is better; write `goal: maximize`"
+        (
+            "objective.goal: `valid-neg_log_loss` is a scorer of scikit-learn, and a higher value "
+            "is "
+            "better; write `goal: maximize`"
+        )
     ]
     assert not messages(tmp_path, "valid-accuracy", "binary"), "a metric of our own table"
 
@@ -194,7 +206,8 @@ def test_scorers_are_not_metrics_of_a_trainer_that_does_not_say_so(tmp_path, mon
     )
     assert (
         line
-        == "objective.metric: `valid-balanced_accuracy` is not a metric of this trainer; valid: valid-loss"
+        == "objective.metric: `valid-balanced_accuracy` is not a metric of this trainer; valid: "
+        "valid-loss"
     )
 
 
@@ -229,7 +242,9 @@ def test_metrics_of_a_trainer_without_a_table_are_not_checked(tmp_path):
 def test_a_metric_function_is_imported_by_run_and_not_by_validate(tmp_path):
     marker = tmp_path / "imported"
     (tmp_path / "my_metrics_checked.py").write_text(
-        f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n\n\ndef score(y, p):\n    return 0.5\n\n\nnumber = 3\n"
+        f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n"
+        "\n\ndef score(y, p):\n    return 0.5\n\n\n"
+        "number = 3\n"
     )
     space = read(tmp_path, '"my_metrics_checked:score"', OWN_LOOP)
     assert space.objective.metric == "my_metrics_checked:score" and not marker.exists()
@@ -245,7 +260,11 @@ def test_a_metric_function_is_imported_by_run_and_not_by_validate(tmp_path):
         ),
         (
             "my_metrics_refused:number",
-            "`my_metrics_refused:number` has the type int, but must be a function of labels and predictions",
+            (
+                "`my_metrics_refused:number` has the type int, but must be a function of labels "
+                "and "
+                "predictions"
+            ),
         ),
         ("my_metrics_absent:score", "no module `my_metrics_absent`"),
         (

@@ -1,4 +1,6 @@
-"""Texts and numbers that mean a missing value: one decision on the train rows, for all formats, splits, and rows of a bundle."""
+"""Texts and numbers that mean a missing value: one decision on the train rows, for all formats,
+splits, and rows of a bundle.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def spec(**changed):
 
 
 def read(column, valid=None, **changed):
-    """Return the column `x` of train after the markers are taken out, its markers, and the column of valid."""
+    """Return the column `x` of train after the markers are taken out, its markers, and the column
+    of valid.
+    """
     tables = {
         key: canonical_table(pa.table({"x": values, "y": [i % 2 for i in range(len(values))]}))
         for key, values in (("train", column), ("valid", valid))

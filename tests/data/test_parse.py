@@ -1,4 +1,6 @@
-"""Parse numbers and dates that are written as text, as `data.parse` says, from the data file to the bundle's input."""
+"""Parse numbers and dates that are written as text, as `data.parse` says, from the data file to the
+bundle's input.
+"""
 
 from __future__ import annotations
 
@@ -206,12 +208,12 @@ def test_the_early_check_names_every_wrong_value(tmp_path):
     first, second = (str(problem) for problem in caught.value.problems)
     assert "space.yaml:2:" in first
     assert (
-        "data.parse.price: column `price` of data.train holds 'about 5' in row 5, but must fit the rule number"
-        in first
+        "data.parse.price: column `price` of data.train holds 'about 5' in row 5, but must fit "
+        "the rule number" in first
     )
     assert (
-        "data.parse.day: column `day` of data.train holds 'soon' in row 7, but must fit the rule %d/%m/%Y"
-        in second
+        "data.parse.day: column `day` of data.train holds 'soon' in row 7, but must fit the rule "
+        "%d/%m/%Y" in second
     )
 
 
@@ -280,7 +282,10 @@ def test_texts_that_do_not_fit_are_missing_and_counted_if_the_rule_says_so(tmp_p
     preflight.check_data(lenient)
     splits = load_splits(lenient.data)
     assert splits.notes == (
-        "data.train has texts that do not fit their rule in data.parse, read as missing: 2 in `price`",
+        (
+            "data.train has texts that do not fit their rule in data.parse, read as missing: 2 in "
+            "`price`"
+        ),
     )
     chain, _ = fit_transform((), splits.train, splits.label, parse=splits.parse)
     step_files.save_chain(chain, tmp_path)
@@ -303,14 +308,14 @@ def test_copies_are_left_out_of_train_alone(tmp_path):
         pd.DataFrame({"x": rows, "y": [i % 2 for i in rows]}).to_parquet(tmp_path / name)
     (tmp_path / "space.yaml").write_text(
         SPACE.split("data:")[0].format()
-        + "data: {train: train.parquet, valid: valid.parquet, label: y, drop_duplicates: true}\nobjective:"
-        + SPACE.split("objective:")[1].format(metric="valid-logloss")
+        + "data: {train: train.parquet, valid: valid.parquet, label: y, drop_duplicates: true}\n"
+        "objective:" + SPACE.split("objective:")[1].format(metric="valid-logloss")
     )
     splits = load_splits(load(tmp_path / "space.yaml").data)
     assert splits.train.column("x").to_pylist() == [1, 2, 3, 4]
     assert splits.valid.num_rows == 3
     (note,) = splits.notes
     assert (
-        note
-        == "data.drop_duplicates left out 1 copies of other rows and 1 rows that are also in valid or test of data.train"
+        note == "data.drop_duplicates left out 1 copies of other rows and 1 rows that are also in "
+        "valid or test of data.train"
     )

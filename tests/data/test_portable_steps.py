@@ -1,4 +1,6 @@
-"""Portable steps: which steps become portable, with the same bits as the original, also after a round trip through a file."""
+"""Portable steps: which steps become portable, with the same bits as the original, also after a
+round trip through a file.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ SKLEARN = {
     ],
 }
 ALL = CHAINS | SKLEARN
-# What of each chain is plain data: a letter a step, P for plain, F for a function by its name, - for a pickle.
+# What of each chain is plain data: a letter a step, P for plain, F for a function by its name, -
+# for a pickle.
 PLAIN = {
     "scalers": "PPPP",
     "robust": "P",
@@ -164,7 +167,8 @@ def test_a_plain_chain_needs_neither_ray_nor_sklearn(chains, tmp_path):
         assert step_files.save_chain(chains[0][name], folder) == {}
     table().to_pandas().to_pickle(tmp_path / "rows.pkl")
     code = (
-        "import sys, pathlib, pandas as pd; from sweeps.data.preprocessing import step_files; root = pathlib.Path(sys.argv[1])\n"
+        "import sys, pathlib, pandas as pd; from sweeps.data.preprocessing import step_files; "
+        "root = pathlib.Path(sys.argv[1])\n"
         "rows = pd.read_pickle(root / 'rows.pkl')\n"
         "[step_files.load_chain(p).transform(rows) for p in root.iterdir() if p.is_dir()]\n"
         "print({'ray', 'sklearn', 'mlflow'} & set(sys.modules))"

@@ -69,7 +69,10 @@ def test_every_variant_is_checked_and_named_by_its_option(space, tmp_path):
         )
     ) == [
         "space.yaml:2:33: data.train.grid.1: `row.csv` does not exist; did you mean `rows.csv`?",
-        "space.yaml:5:49: preprocessor.OneHotEncoder.columns: no column `plan` in `more.csv`; valid: age",
+        (
+            "space.yaml:5:49: preprocessor.OneHotEncoder.columns: no column `plan` in `more.csv`; "
+            "valid: age"
+        ),
     ]
     drop = space(
         "{train: rows.csv, label: y, valid: 0.25, drop: {choice: [[], [plan], [plan, agee]]}}"
@@ -85,7 +88,11 @@ def test_a_column_that_a_variant_drops_is_not_a_feature_of_it(space):
         space="{preprocessor: {OneHotEncoder: {columns: plan}}}",
     )
     assert said(dropped) == [
-        "space.yaml:5:49: preprocessor.OneHotEncoder.columns: `plan` is not a feature, because data.drop, data.weight or a split removes it"
+        (
+            "space.yaml:5:49: preprocessor.OneHotEncoder.columns: `plan` is not a feature, "
+            "because "
+            "data.drop, data.weight or a split removes it"
+        )
     ]
 
 
@@ -94,11 +101,13 @@ def test_variants_agree_on_the_label(space, tmp_path):
     (tmp_path / "same.csv").write_text(ROWS)
     preflight.check_data(
         space(
-            "{train: {grid: [rows.csv, same.csv]}, label: y, valid: 0.25, rows: {uniform: [0.5, 1]}}"
+            "{train: {grid: [rows.csv, same.csv]}, label: y, valid: 0.25, rows: {uniform: [0.5, "
+            "1]}}"
         )
     )
     assert said(space("{train: {grid: [rows.csv, other.csv]}, label: y, valid: 0.25}")) == [
-        "space.yaml:2:33: data.train.grid.1: the label of `other.csv` is multiclass with the classes 'maybe', 'no', 'yes', "
+        "space.yaml:2:33: data.train.grid.1: the label of `other.csv` is multiclass with the "
+        "classes 'maybe', 'no', 'yes', "
         "but the label of `rows.csv` is binary with the classes 'no', 'yes'; all "
         "variants need the same task and classes"
     ]
@@ -198,7 +207,8 @@ def test_every_option_is_checked_and_columns_that_any_option_makes_count(space):
     body = "".join(f"  {line}\n" for line in OPTIONS.splitlines())
     loaded = space(space="\n" + body, limits="{max_trials: 99}")
     assert said(loaded) == [
-        "space.yaml:10:58: preprocessor.1.StandardScaler.columns.grid.2: no column `three` in `rows.csv` or in the output "
+        "space.yaml:10:58: preprocessor.1.StandardScaler.columns.grid.2: no column `three` in "
+        "`rows.csv` or in the output "
         "of earlier steps; valid: age, one, plan, two"
     ]
 
@@ -312,7 +322,11 @@ def test_a_metric_of_a_toy_set_is_checked_without_scikit_learn(space):
         objective="{metric: valid-mloglos, goal: minimize}",
     )
     assert said(wrong) == [
-        "space.yaml:3:21: objective.metric: `valid-mloglos` is not a metric of this trainer; did you mean `valid-mlogloss`?"
+        (
+            "space.yaml:3:21: objective.metric: `valid-mloglos` is not a metric of this trainer; "
+            "did "
+            "you mean `valid-mlogloss`?"
+        )
     ]
     preflight.check_data(space('{train: "sklearn:wine", label: alcohol, valid: 0.25}'))
 
@@ -334,7 +348,8 @@ def test_all_is_told_at_once_in_the_order_of_the_file(space):
 
 def test_many_columns_are_not_all_listed(space):
     assert said(space('{train: "sklearn:digits", label: klass, valid: 0.2}'))[0].endswith(
-        "no column `klass`; it has pixel_0_0, pixel_0_1, pixel_0_2, pixel_0_3, pixel_0_4, pixel_0_5, pixel_0_6, pixel_0_7, "
+        "no column `klass`; it has pixel_0_0, pixel_0_1, pixel_0_2, pixel_0_3, pixel_0_4, "
+        "pixel_0_5, pixel_0_6, pixel_0_7, "
         "pixel_1_0, pixel_1_1, ... (65 in all)"
     )
 
@@ -492,9 +507,11 @@ def test_it_imports_nothing_heavy(space, tmp_path, wrong, imported):
     space()
     (tmp_path / "rows.csv").write_text(wrong)
     code = (
-        "import sys, contextlib; from sweeps.space import load; from sweeps.data.preflight import check_data\n"
+        "import sys, contextlib; from sweeps.space import load; from sweeps.data.preflight import "
+        "check_data\n"
         "with contextlib.suppress(Exception): check_data(load('space.yaml'))\n"
-        "print([m for m in 'ray torch mlflow pandas sklearn optuna xgboost'.split() if m in sys.modules])"
+        "print([m for m in 'ray torch mlflow pandas sklearn optuna xgboost'.split() if m in "
+        "sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
@@ -631,8 +648,10 @@ def test_categories_are_refused_for_a_trainer_of_numbers(space, columns):
     preflight.check_data(space(data, space=f"{{preprocessor: {steps}}}"))
     loaded = space(data, space=f"{{preprocessor: {steps}}}", trainer="torch_tabular")
     assert said(loaded) == [
-        "space.yaml:5:23: space.preprocessor: `plan` is of the type category, which torch_tabular cannot read, and no step "
-        "encodes it; add an encoder that makes numbers, such as `preprocessor: [OneHotEncoder]`, or add it to data.drop"
+        "space.yaml:5:23: space.preprocessor: `plan` is of the type category, which torch_tabular "
+        "cannot read, and no step "
+        "encodes it; add an encoder that makes numbers, such as `preprocessor: [OneHotEncoder]`, "
+        "or add it to data.drop"
     ]
     after = "[Categorizer, OneHotEncoder]"
     preflight.check_data(space(data, space=f"{{preprocessor: {after}}}", trainer="torch_tabular"))
@@ -664,7 +683,11 @@ RARE = "a,day,y\n" + "".join(f"{i},{i},{'rare' if i < 5 else 'usual'}\n" for i i
     [
         (
             "valid: {folds: 8}",
-            "data.valid: 8 folds need at least 8 rows of each class in train, but class `rare` of `y` has 5 in train",
+            (
+                "data.valid: 8 folds need at least 8 rows of each class in train, but class "
+                "`rare` of "
+                "`y` has 5 in train"
+            ),
         ),
         ("valid: {folds: 5}, test: 0.2", "but class `rare` of `y` has 4 in train and 1 in test"),
         ("valid: {time: day, last: 0.95}", "data.label: the train split has only one class"),
@@ -699,7 +722,8 @@ def test_a_class_that_valid_lacks_is_a_warning_unless_the_metric_needs_it(
     note = "the valid split has no row of class `rare` of `y`"
     if refused:
         assert said(loaded) == [
-            f"space.yaml:3:21: objective.metric: `{metric}` needs rows of every class, but {note}; "
+            f"space.yaml:3:21: objective.metric: `{metric}` needs rows of every class, but "
+            f"{note}; "
             "choose another metric or change data.valid"
         ]
     else:

@@ -397,7 +397,8 @@ class TestEveryChain:
         )
         table().to_pandas().to_pickle(tmp_path / "rows.pkl")
         code = (
-            "import pickle, sys, pandas as pd; fitted = pickle.load(open(sys.argv[1], 'rb')); rows = pd.read_pickle(sys.argv[2])\n"
+            "import pickle, sys, pandas as pd; fitted = pickle.load(open(sys.argv[1], 'rb')); "
+            "rows = pd.read_pickle(sys.argv[2])\n"
             "[f.transform(rows) for f in fitted.values()]\n"
             "import ray; assert not ray.is_initialized(); assert 'sweeps.space' not in sys.modules"
         )
@@ -416,7 +417,11 @@ class TestEveryChain:
             ([step("StandardScaler", ("c",))], "StandardScaler: column `c` holds no numbers"),
             (
                 [step("SimpleImputer", ("c",))],
-                "SimpleImputer: strategy mean cannot be used for column `c`, which has the type str",
+                (
+                    "SimpleImputer: strategy mean cannot be used for column `c`, which has the "
+                    "type "
+                    "str"
+                ),
             ),
             ([step("SimpleImputer", strategy="median")], "Strategy median is not supported"),
             (

@@ -34,7 +34,8 @@ def splits(tmp_path, monkeypatch):
         frame = pd.DataFrame(COLUMNS) if rows is None else rows
         frame[["a", *labels]].to_pickle(tmp_path / "rows.pkl")
         (tmp_path / "several_rows.py").write_text(
-            f"import pandas as pd\ndef load():\n    return pd.read_pickle({str(tmp_path / 'rows.pkl')!r})\n"
+            "import pandas as pd\ndef load():\n    return "
+            f"pd.read_pickle({str(tmp_path / 'rows.pkl')!r})\n"
         )
         sys.modules.pop("several_rows", None)
         split = Split("fraction", fraction=0.25)
@@ -80,11 +81,18 @@ def test_rows_without_one_of_the_labels_can_be_dropped(splits):
     [
         (
             ("u", "bit"),
-            "`bit` has classes, but `u` has numbers; several label columns must all have numbers, or all have only 0 and 1",
+            (
+                "`bit` has classes, but `u` has numbers; several label columns must all have "
+                "numbers, "
+                "or all have only 0 and 1"
+            ),
         ),
         (
             ("yes", "pair"),
-            "`pair` has the classes 1, 2; several label columns must all have numbers, or all have only 0 and 1",
+            (
+                "`pair` has the classes 1, 2; several label columns must all have numbers, or all "
+                "have only 0 and 1"
+            ),
         ),
         (("yes", "word"), "`word` has the classes 'x', 'y'; several label columns"),
     ],

@@ -230,7 +230,8 @@ def test_markers_in_several_columns_are_one_warning(tmp_path):
     )
     sign, number, word = texts(tmp_path, rows)
     assert number == (
-        "`no2` has '-200' in 20 rows (first: row 1); if this means a missing value, write data.missing: {no2: [-200]}"
+        "`no2` has '-200' in 20 rows (first: row 1); if this means a missing value, write "
+        "data.missing: {no2: [-200]}"
     )
     assert sign.startswith("`temp`, `wind` have '?' in 138 rows")
     assert sign.endswith('write data.missing: {"*": ["?"]}')
@@ -422,7 +423,8 @@ def test_an_encoder_of_many_numbers_is_named(tmp_path):
     steps, known = "[OrdinalEncoder: {columns: [temp, color]}]", ', missing: {temp: ["?"]}'
     (text,) = texts(tmp_path, rows, steps=steps, data=known)
     assert text == (
-        "`temp` has numbers, which OrdinalEncoder makes codes, so that other numbers are missing values; take it out of `columns`"
+        "`temp` has numbers, which OrdinalEncoder makes codes, so that other numbers are missing "
+        "values; take it out of `columns`"
     )
     assert texts(tmp_path, rows, steps="[OrdinalEncoder: {}]", data=known) == []
 
@@ -441,7 +443,8 @@ def test_steps_that_read_texts_silence_the_warning(tmp_path):
         texts(
             tmp_path,
             rows,
-            steps="[OneHotEncoder: {columns: [color]}, HashingVectorizer: {columns: [note], num_features: 8}]",
+            steps="[OneHotEncoder: {columns: [color]}, HashingVectorizer: {columns: [note], "
+            "num_features: 8}]",
         )
         == []
     )
@@ -493,7 +496,10 @@ def test_plan_calls_a_loader_if_it_is_asked_to(tmp_path, monkeypatch):
     texts(tmp_path, frame(price=["$1"] * N))
     rows = tmp_path / "rows.parquet"
     frame(price=["$1"] * N).to_parquet(rows)
-    loader = f"import pandas as pd\ndef load(first):\n    return pd.read_parquet({str(rows)!r}).head(first)\n"
+    loader = (
+        "import pandas as pd\ndef load(first):\n    return "
+        f"pd.read_parquet({str(rows)!r}).head(first)\n"
+    )
     (tmp_path / "called_rows.py").write_text(loader)
     space = load(tmp_path / "space.yaml", ["data.train={called_rows:load: {first: 200}}"])
     (summary,) = summarize_early(space, call_loaders=True)

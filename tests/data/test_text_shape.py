@@ -1,4 +1,6 @@
-"""The shape of text files: what is wrong with the first lines and with all rows, and how `data.read` corrects it."""
+"""The shape of text files: what is wrong with the first lines and with all rows, and how
+`data.read` corrects it.
+"""
 
 from __future__ import annotations
 

@@ -65,7 +65,13 @@ def test_run_lists_all_wrong_names_with_their_places_and_leaves_no_folder(tmp_pa
     with pytest.raises(InputError) as caught:
         sweeps.run("space.yaml")
     assert str(caught.value).splitlines() == [
-        f"space.yaml:6:25: params.n_estimator: is not a parameter of `{FOREST}`; did you mean `n_estimators`?",
-        f"space.yaml:6:39: params.max_depht: is not a parameter of `{FOREST}`; did you mean `max_depth`?",
+        (
+            f"space.yaml:6:25: params.n_estimator: is not a parameter of `{FOREST}`; did you mean "
+            "`n_estimators`?"
+        ),
+        (
+            f"space.yaml:6:39: params.max_depht: is not a parameter of `{FOREST}`; did you mean "
+            "`max_depth`?"
+        ),
     ]
     assert not (tmp_path / "sweeps-runs").exists()

@@ -145,7 +145,8 @@ def test_a_column_that_is_in_one_source_alone_cannot_be_dropped_from_the_other()
     asked = [spec(drop=()), spec(drop=("petal width",))]
     with pytest.raises(
         InputError,
-        match=r"data.drop: `sklearn:iris` has no column `petal width`; did you mean `petal width \(cm\)`",
+        match=r"data.drop: `sklearn:iris` has no column `petal width`; did you mean `petal width "
+        r"\(cm\)`",
     ):
         DataVariants(spec(), asked, 0, ("drop",))
 
@@ -218,7 +219,8 @@ def test_of_data_that_has_changed_nothing_is_kept(local_ray, tmp_path):
     files(tmp_path, a=rows.assign(x=rows.x + 1))
     with pytest.raises(
         InputError,
-        match=rf"data.train: the data has changed since the sweep began: its fingerprint was {before[:12]}",
+        match=r"data.train: the data has changed since the sweep began: its fingerprint was "
+        rf"{before[:12]}",
     ):
         _DataActor((), str(tmp_path), (1,)).load(asked, 0, before=before)
     assert {path.name: path.read_bytes() for path in (tmp_path / "prepared").iterdir()} == store
@@ -245,7 +247,8 @@ def test_a_chain_that_leaves_text_is_refused_before_a_trial_fails_of_it(local_ra
     data_actor.load(asked, 0)
     with pytest.raises(
         InputError,
-        match=r"`plan` is text, which the trainer cannot read, .* add an encoder, .* or add it to data.drop",
+        match=r"`plan` is text, which the trainer cannot read, .* add an encoder, .* or add it to "
+        r"data.drop",
     ):
         data_actor.prepare((Step("StandardScaler"),))
     with pytest.raises(

@@ -1,4 +1,6 @@
-"""A client of `yaml-language-server`, which speaks the Language Server Protocol over the server's standard input and output."""
+"""A client of `yaml-language-server`, which speaks the Language Server Protocol over the server's
+standard input and output.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ class LanguageServer:
         return items
 
     def hover(self, file: Path, line: int, character: int) -> str:
-        """Return the text that the editor shows at a place in an open document; "" if there is none."""
+        """Return the text that the editor shows at a place in an open document; "" if there is
+        none.
+        """
         answer = self.request("textDocument/hover", _place(file, line, character))
         return str(answer["contents"]["value"]) if answer else ""
 
@@ -117,7 +121,10 @@ class LanguageServer:
         self._process.stdin.flush()
 
     def _wait_for(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Return the next message that is wanted. Answer the requests of the server meanwhile, and ignore its other messages."""
+        """Return the next message that is wanted.
+
+        Answer the requests of the server meanwhile, and ignore its other messages.
+        """
         while (message := self._received.get(timeout=SECONDS)) is not None:
             if wanted(message):
                 return message

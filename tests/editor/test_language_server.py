@@ -1,4 +1,6 @@
-"""`yaml-language-server`, which editors run, completes and explains the keys of a space file with our JSON Schema, and marks mistakes."""
+"""`yaml-language-server`, which editors run, completes and explains the keys of a space file with
+our JSON Schema, and marks mistakes.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,8 @@ class Editor:
 def editor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
     if SERVER is None:
         pytest.skip(
-            "the tests of editors need yaml-language-server, as `npm install --global yaml-language-server` brings it"
+            "the tests of editors need yaml-language-server, as `npm install --global "
+            "yaml-language-server` brings it"
         )
     folder = tmp_path_factory.mktemp("editor")
     (folder / "sweeps.schema.json").write_text(json.dumps(schema()))
@@ -259,12 +262,13 @@ RIGHT = {
     ),
     "step of one's own": XGBOOST
     + "space: {preprocessor: [my_steps:Clip, {my_steps:Clip: {quantile: 0.9}}]}\n",
-    "null": XGBOOST
-    + "limits: {timeout: null}\nspace: {params: {eta: null}, preprocessor: null}\nscheduler: null\n",
+    "null": XGBOOST + "limits: {timeout: null}\nspace: {params: {eta: null}, preprocessor: null}\n"
+    "scheduler: null\n",
     "variables": XGBOOST.replace("0.2", '"${SHARE}"')
     + "limits:\n  max_trials: ${N}\n  timeout: ${TIME:-1h}\n  max_failures: ${F:-2}\nspace:\n"
     "  params:\n    eta: ${ETA}\n"
-    "    booster: ${BOOSTER}\n    max_depth: {randint: [3, '${DEPTH}']}\n  scaling:\n    num_workers: ${WORKERS:-2}\n",
+    "    booster: ${BOOSTER}\n    max_depth: {randint: [3, '${DEPTH}']}\n"
+    "  scaling:\n    num_workers: ${WORKERS:-2}\n",
 }
 
 
@@ -281,7 +285,9 @@ SHOWN = [
 
 
 def test_the_page_shows_what_the_server_answers(editor):
-    """The blocks on the page are the file, its mistakes, those with the right trainer, the text for a key, and the values of the key."""
+    """The blocks on the page are the file, its mistakes, those with the right trainer, the text for
+    a key, and the values of the key.
+    """
     file, mistakes, mistakes_then, text, values = SHOWN
     file = file.removeprefix(MODELINE)
     right = file.replace("xgbost", "xgboost")

@@ -83,7 +83,10 @@ def trial(
 
 
 class Driving:
-    """Pool with its own data actor. `run` runs one trial until its end, and may stop the trial at a step."""
+    """Pool with its own data actor.
+
+    `run` runs one trial until its end, and may stop the trial at a step.
+    """
 
     def __init__(
         self, job: Job, folder, cluster: dict[str, float] | None = None, max_failures: int = 2
@@ -99,7 +102,9 @@ class Driving:
         ray.get(self.pool.start.remote(trial, str(folder)))
 
     def checkpoint_step(self, trial: Trial) -> int:
-        """Return the step of the trial's newest complete checkpoint, as recorded in the pool; 0 without a checkpoint."""
+        """Return the step of the trial's newest complete checkpoint, as recorded in the pool; 0
+        without a checkpoint.
+        """
         return ray.get(self.pool.checkpoint_step.remote(trial.id))
 
     def finish(
@@ -146,7 +151,9 @@ class Driving:
 
 
 class Gang:
-    """Pool with one gang of `workers` workers, which runs loops of `tests.execution.loops`, one trial after another."""
+    """Pool with one gang of `workers` workers, which runs loops of `tests.execution.loops`, one
+    trial after another.
+    """
 
     def __init__(
         self,

@@ -16,7 +16,9 @@ def named(config):
 
 
 def torch_loop(config):
-    """Train on tabular data, as in https://docs.ray.io/en/latest/train/getting-started-pytorch.html."""
+    """Train on tabular data, as in
+    https://docs.ray.io/en/latest/train/getting-started-pytorch.html.
+    """
     import torch
     from ray import train
     from ray.train import Checkpoint, get_checkpoint, get_context, get_dataset_shard, report
@@ -105,7 +107,10 @@ def what_it_was_given(config):
 
 
 def reads(config):
-    """Read the shard in every possible way. Fail if Ray Data starts an executor or the actor for its statistics."""
+    """Read the shard in every possible way.
+
+    Fail if Ray Data starts an executor or the actor for its statistics.
+    """
     import ray.train
     from ray.data._internal import stats
     from ray.data._internal.execution.streaming_executor import StreamingExecutor
@@ -134,7 +139,9 @@ def reads(config):
 
 
 def loads_and_stores(config):
-    """Use `prepare_data_loader` and `get_context().get_storage()`, which are imported by name, as in Ray's tutorials."""
+    """Use `prepare_data_loader` and `get_context().get_storage()`, which are imported by name, as
+    in Ray's tutorials.
+    """
     import torch
     from ray.train import get_context, get_dataset_shard, report
     from ray.train.torch import prepare_data_loader
@@ -177,7 +184,9 @@ def transforms_lazily(config):
 
 
 def careless(config):
-    """Report every kind of state that an earlier trial might have left behind, and then leave all of it behind."""
+    """Report every kind of state that an earlier trial might have left behind, and then leave all
+    of it behind.
+    """
     import logging
     import os
     import random
@@ -254,7 +263,9 @@ def keeps(config):
 
 
 def reads_late(config):
-    """Wait for the file `go`, then report the number of rows. The first attempt raises what Ray raises if the owner of the data has died.
+    """Wait for the file `go`, then report the number of rows.
+
+    The first attempt raises what Ray raises if the owner of the data has died.
 
     Ray itself would raise it or not, depending on where it has put the rows.
     """
@@ -293,7 +304,10 @@ def returns_early(config):
 
 
 def fails_once(config):
-    """Report five steps with a checkpoint each. Raise at step `config["at"]` on rank `config["rank"]`, in the first attempt only."""
+    """Report five steps with a checkpoint each.
+
+    Raise at step `config["at"]` on rank `config["rank"]`, in the first attempt only.
+    """
     import json
 
     import ray.train
@@ -316,7 +330,9 @@ def fails_once(config):
 
 
 def prints_a_secret_and_dies(config):
-    """Print a secret from Python, look whether the trial's log shows it, print it from native code, and end the process."""
+    """Print a secret from Python, look whether the trial's log shows it, print it from native code,
+    and end the process.
+    """
     print("printed", os.environ["MY_TOKEN"], flush=True)
     log = Path(config["folder"], "0000", "logs", "rank-0.log").read_text()
     print("hidden at once:", os.environ["MY_TOKEN"] not in log, flush=True)
@@ -330,7 +346,9 @@ def returns_metrics(config):
 
 
 def reports_and_returns(config):
-    """Report twice and return a value, which is the trial's value if it contains the objective's metric."""
+    """Report twice and return a value, which is the trial's value if it contains the objective's
+    metric.
+    """
     import ray.train
 
     for step in (1, 2):
@@ -355,7 +373,9 @@ def nested_metrics(config):
 
 
 def tune_function(config):
-    """Use the functions of Ray Tune, imported by name: report, save and load checkpoints, and read the context."""
+    """Use the functions of Ray Tune, imported by name: report, save and load checkpoints, and read
+    the context.
+    """
     from ray import tune
     from ray.tune import Checkpoint, get_checkpoint, get_context, report
 
@@ -425,10 +445,12 @@ def boosts_for_tune(config):
 
 
 def saves_and_holds(config):
-    """Report on each rank, rank 0 with a checkpoint, and then wait. The rank `first` reports before the others.
+    """Report on each rank, rank 0 with a checkpoint, and then wait.
 
-    Each rank first waits until the loops of all ranks run. The pool asks the other ranks for their reports only once, and a rank whose loop
-    does not run would not answer.
+    The rank `first` reports before the others.
+
+    Each rank first waits until the loops of all ranks run. The pool asks the other ranks for their
+    reports only once, and a rank whose loop does not run would not answer.
     """
     import ray.train
 
@@ -475,8 +497,8 @@ def wait_for(latch: Path, seconds: float = 60.0) -> None:
 def elastic(config):
     """Sums ones over all ranks in each step, with a checkpoint every `every` steps.
 
-    Holds at step `hold` while `config["folder"]` has the file `hold`. Ends at step `steps`, or four steps after a start with `until` ranks
-    from a checkpoint.
+    Holds at step `hold` while `config["folder"]` has the file `hold`. Ends at step `steps`, or four
+    steps after a start with `until` ranks from a checkpoint.
     """
     import json
 

@@ -322,7 +322,8 @@ CLUSTERS = [
     st.booleans(),
 )
 def test_any_queue_is_served_in_order_within_each_node(wanted, chance, where, reuse_larger):
-    """Simulate a pool: requests come, gangs and fits end and workers close at random moments; every request is served at last.
+    """Simulate a pool: requests come, gangs and fits end and workers close at random moments; every
+    request is served at last.
 
     Gangs of elastic trials lose workers and grow at random moments too.
     """

@@ -1,4 +1,6 @@
-"""Requests for nodes to Ray's autoscaler: what is asked, without Ray; and a sweep on a cluster whose autoscaler starts nodes here."""
+"""Requests for nodes to Ray's autoscaler: what is asked, without Ray; and a sweep on a cluster
+whose autoscaler starts nodes here.
+"""
 
 from __future__ import annotations
 
@@ -182,7 +184,9 @@ PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeP
 
 
 def config(address: str) -> dict[str, Any]:
-    """Return the configuration of a cluster of a head without CPUs and of up to two nodes with two CPUs each."""
+    """Return the configuration of a cluster of a head without CPUs and of up to two nodes with two
+    CPUs each.
+    """
     return {
         "cluster_name": "fake",
         "max_workers": 2,

@@ -14,7 +14,8 @@ import sweeps
 from sweeps.core.errors import InputError
 from sweeps.execution import backends, isolation
 
-# A backend that gives each worker the process ids of all workers, and a loop that reports how many ids it was given.
+# A backend that gives each worker the process ids of all workers, and a loop that reports how many
+# ids it was given.
 RING = """
 import os
 
@@ -84,11 +85,19 @@ def test_a_users_backend_is_a_subclass_or_an_instance_of_rays_configuration(ring
     [
         (
             "ring:number",
-            "`ring:number` must be a subclass or an instance of ray.train.backend.BackendConfig, got 3",
+            (
+                "`ring:number` must be a subclass or an instance of "
+                "ray.train.backend.BackendConfig, "
+                "got 3"
+            ),
         ),
         (
             "ring:train",
-            "`ring:train` must be a subclass or an instance of ray.train.backend.BackendConfig, got <function train at ",
+            (
+                "`ring:train` must be a subclass or an instance of "
+                "ray.train.backend.BackendConfig, "
+                "got <function train at "
+            ),
         ),
         ("ring:Needs", "`ring:Needs` cannot be created without arguments: "),
         ("ring:Confg", "`ring:Confg`: `ring` has no `Confg`; the module defines: "),

@@ -1,4 +1,6 @@
-"""Elastic trials in the pool: the steps at which the ranks stop, the record of sizes, and the parts of the data."""
+"""Elastic trials in the pool: the steps at which the ranks stop, the record of sizes, and the parts
+of the data.
+"""
 
 from __future__ import annotations
 

@@ -173,10 +173,16 @@ os._exit(0)  # at the interpreter's own end gloo's threads have been seen to abo
 
 @pytest.mark.integration
 def test_a_fresh_process_has_what_is_said_of_it():
-    code = "import sys; sys.modules['dill'] = None  # torch imports dill if it is installed, and dill sets `tempfile.tempdir`\n"
+    code = (
+        "import sys; sys.modules['dill'] = None  # torch imports dill if it is installed, and "
+        "dill sets `tempfile.tempdir`\n"
+    )
     code += "import asyncio, csv, multiprocessing, tempfile, torch, urllib.request, xgboost\n"
     code += "from sweeps.execution.global_settings import GLOBAL_SETTINGS, UNKNOWN\n"
-    code += "known = [k for k in GLOBAL_SETTINGS if k.default is not UNKNOWN and k.module not in ('xgboost', 'matplotlib')]\n"
+    code += (
+        "known = [k for k in GLOBAL_SETTINGS if k.default is not UNKNOWN and k.module not in "
+        "('xgboost', 'matplotlib')]\n"
+    )
     code += "bad = [k for k in known if k.get(sys.modules[k.module]) != k.default]\n"
     code += "assert not bad, bad; assert xgboost.get_config()['verbosity'] == 1"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -222,7 +228,8 @@ def test_a_process_that_cannot_be_reset_is_broken(monkeypatch):
         nice = 5
     assert (
         reset.broken
-        == "the training loop changed how the process is scheduled, and sweeps cannot undo this change: Permission denied"
+        == "the training loop changed how the process is scheduled, and sweeps cannot undo this "
+        "change: Permission denied"
     )
 
 
@@ -535,7 +542,8 @@ def test_patches_of_a_package_that_a_trial_imports_stay(monkeypatch):
 def test_a_handler_that_python_cannot_set_again_breaks_the_process():
     assert (
         isolation._put_back_handlers({signal.SIGUSR1: None})
-        == "the training loop replaced the handler of SIGUSR1 that a C library had set, and sweeps cannot restore it"
+        == "the training loop replaced the handler of SIGUSR1 that a C library had set, and "
+        "sweeps cannot restore it"
     )
 
 
@@ -553,8 +561,14 @@ def test_a_signal_that_a_loop_has_blocked_goes_to_its_own_handler():
 
 def test_matplotlib_that_a_loop_is_the_first_to_import_is_as_new_for_the_next():
     code = "import sys; from sweeps.execution import isolation\n"
-    code += "with isolation.isolated():\n    import matplotlib\n    matplotlib.rcParams['lines.linewidth'] = 9\n"
-    code += "assert matplotlib.rcParams['lines.linewidth'] == matplotlib.rcParamsOrig['lines.linewidth'] != 9"
+    code += (
+        "with isolation.isolated():\n    import matplotlib\n"
+        "    matplotlib.rcParams['lines.linewidth'] = 9\n"
+    )
+    code += (
+        "assert matplotlib.rcParams['lines.linewidth'] == "
+        "matplotlib.rcParamsOrig['lines.linewidth'] != 9"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -594,7 +608,10 @@ def spawns() -> int:
 
 def spawns_a_daemon() -> int:
     """A process whose parent is gone: below no other of ours."""
-    code = f"import subprocess; print(subprocess.Popen({SLEEPS!r}, start_new_session=True, stdout=-3, stderr=-3).pid)"
+    code = (
+        f"import subprocess; print(subprocess.Popen({SLEEPS!r}, start_new_session=True, "
+        "stdout=-3, stderr=-3).pid)"
+    )
     return int(
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

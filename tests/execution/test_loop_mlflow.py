@@ -1,6 +1,8 @@
-"""What a loop logs to MLflow lands in its trial's run, whatever the loop calls, and the next trial finds MLflow as it was.
+"""What a loop logs to MLflow lands in its trial's run, whatever the loop calls, and the next trial
+finds MLflow as it was.
 
-When MLflow changes its insides this is what breaks first; `sweeps/execution/loop_mlflow.py` is the file to mend.
+When MLflow changes its insides this is what breaks first; `sweeps/execution/loop_mlflow.py` is the
+file to mend.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def database():
 
 
 class Sweep:
-    """A sweep of two trials whose runs its tracker has made, and a loop that is run in this process."""
+    """A sweep of two trials whose runs its tracker has made, and a loop that is run in this
+    process.
+    """
 
     def __init__(self, root, database):
         from mlflow.tracking import MlflowClient
@@ -86,7 +90,8 @@ def sweep(tmp_path, database):
     loop_mlflow.watch()
     loop_mlflow._last_wait_failed = False
     made = Sweep(tmp_path, database)
-    # A thread that imports while another calls `mlflow.autolog` can stop both for ever: each holds a lock that the other waits for
+    # A thread that imports while another calls `mlflow.autolog` can stop both for ever: each holds
+    # a lock that the other waits for
     wait_until(
         lambda: all((made.folder(number) / "mlflow.json").exists() for number in (0, 1)),
         60,

@@ -1,4 +1,6 @@
-"""Two hundred trials of mixed shapes on one set of workers: no process is added, memory stays flat, and no metric differs by a bit."""
+"""Two hundred trials of mixed shapes on one set of workers: no process is added, memory stays flat,
+and no metric differs by a bit.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,8 @@ def test_trials_of_mixed_shapes_share_one_set_of_workers(clean_ray, tmp_path: Pa
             "no process was started after the first quarter"
         )
         print(
-            f"{TRIALS} trials in {seconds:.0f} s on {len(first)} processes; MB after each quarter: {[round(size) for size in sizes]}"
+            f"{TRIALS} trials in {seconds:.0f} s on {len(first)} processes; MB after each "
+            f"quarter: {[round(size) for size in sizes]}"
         )
         assert sizes[-1] < 1.05 * sizes[0], sizes
     finally:

@@ -1,7 +1,8 @@
-"""Contract test of the Ray adapter: run Ray's documented loops unchanged, and stop them up to 200 times on one warm gang.
+"""Contract test of the Ray adapter: run Ray's documented loops unchanged, and stop them up to 200
+times on one warm gang.
 
-No loop may hang or leak. If a new Ray version changes private parts of Ray, this test fails first. In most cases, only
-`sweeps/execution/ray_train_adapter.py` then needs changes.
+No loop may hang or leak. If a new Ray version changes private parts of Ray, this test fails first.
+In most cases, only `sweeps/execution/ray_train_adapter.py` then needs changes.
 """
 
 from __future__ import annotations
@@ -140,7 +141,8 @@ def test_a_dataset_method_that_shards_lack_is_refused_with_an_alternative():
     shard = ray_train_adapter.Shard(SimpleNamespace())
     with pytest.raises(
         ray_train_adapter.LazyData,
-        match=r"map_batches: a training loop cannot transform a Ray Dataset, .*; put the transformation into `space.preprocessor`",
+        match=r"map_batches: a training loop cannot transform a Ray Dataset, .*; put the "
+        r"transformation into `space.preprocessor`",
     ):
         shard.map_batches(len)
     with pytest.raises(
@@ -181,7 +183,10 @@ KINDS = [(loop, workers) for loop in ("torch", "xgboost") for workers in (1, 2)]
 def gang(
     request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gang]:
-    """One gang of each backend and size for all tests that ask for it. It holds its CPUs: tests without it come first in this file."""
+    """One gang of each backend and size for all tests that ask for it.
+
+    It holds its CPUs: tests without it come first in this file.
+    """
     backend, workers = request.param
     metric = {"torch": "loss", "xgboost": "valid-rmse"}[backend]
     made = Gang(workers, backend, tmp_path_factory.mktemp("gang"), RUNGS, metric)

@@ -1,4 +1,6 @@
-"""sweeps warns once about a Ray that the contract test has not passed, and pyproject.toml excludes such versions."""
+"""sweeps warns once about a Ray that the contract test has not passed, and pyproject.toml excludes
+such versions.
+"""
 
 from __future__ import annotations
 

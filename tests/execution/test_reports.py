@@ -1,4 +1,6 @@
-"""A loop may report by `ray.train`, by Ray Tune, by what it returns or by what it yields; a checkpoint is known at once."""
+"""A loop may report by `ray.train`, by Ray Tune, by what it returns or by what it yields; a
+checkpoint is known at once.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,8 @@ def test_tunes_callback_of_xgboost_reports_and_saves_each_round(clean_ray, tmp_p
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_checkpoint_is_sent_to_the_pool_at_once(clean_ray, tmp_path, workers):
-    """The loop keeps its worker from sending news every half second: the pool knows only what was sent with the report.
+    """The loop keeps its worker from sending news every half second: the pool knows only what was
+    sent with the report.
 
     Each rank is once the first to report.
     """
@@ -150,7 +153,10 @@ def test_a_worker_stays_warm_if_a_stopped_trial_reports_soon(clean_ray, tmp_path
 def gang(
     request: pytest.FixtureRequest, local_ray: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gang]:
-    """One gang of each size for all tests that need no other kind of pool. It holds its CPUs: tests without it come first in this file."""
+    """One gang of each size for all tests that need no other kind of pool.
+
+    It holds its CPUs: tests without it come first in this file.
+    """
     made = Gang(request.param, "none", tmp_path_factory.mktemp("gang"), rungs=(2,))
     yield made
     made.close()

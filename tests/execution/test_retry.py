@@ -1,4 +1,6 @@
-"""`limits.retry_on`: which ends of an attempt are worth another one, and that it goes on from the newest checkpoint."""
+"""`limits.retry_on`: which ends of an attempt are worth another one, and that it goes on from the
+newest checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def driving_of(
 
 
 def attempted(driving, number=0, workers=1, **params):
-    """Run a trial whose loop fails in its third step; its last progress, the steps it reported, and its logs."""
+    """Run a trial whose loop fails in its third step; its last progress, the steps it reported, and
+    its logs.
+    """
     t = trial(
         number,
         {"at": 3, "folder": str(driving.folder / f"{number:04d}"), **params},
@@ -80,8 +84,8 @@ def test_a_trial_continues_from_its_newest_checkpoint_after_a_listed_exception(
             ), progress.error
             assert "attempt 2" in logs[rank] and "ConnectionResetError" in logs[rank]
             assert (
-                "--- attempt 1 ended: ConnectionResetError: the feature store hung up; the trial is tried again"
-                in logs[0]
+                "--- attempt 1 ended: ConnectionResetError: the feature store hung up; the trial "
+                "is tried again" in logs[0]
             )
             assert logs[rank].rstrip().endswith("COMPLETE after 3 reports"), (
                 "it went on from the checkpoint of step 2"

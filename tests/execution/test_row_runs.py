@@ -24,7 +24,9 @@ from tests.execution.driving import job, trial
 
 
 class Session:
-    """Session of a trial that trains at the steps 1, 3 and 9, and that keeps what the trial reports."""
+    """Session of a trial that trains at the steps 1, 3 and 9, and that keeps what the trial
+    reports.
+    """
 
     def __init__(self, checkpoint: Checkpoint | None = None, rows: int = 90, workers: int = 1):
         self.job, self.ranks, self.name, self.folder = (

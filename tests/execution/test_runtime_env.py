@@ -55,7 +55,9 @@ def needs_package(config):
 
 
 def space_of(folder: Path, runtime_env: str, loop: str = "train", data: bool = True) -> Path:
-    """Write a space file of two trials on one worker, its loop, and a package and a folder for `runtime_env`."""
+    """Write a space file of two trials on one worker, its loop, and a package and a folder for
+    `runtime_env`.
+    """
     for name in ("libs/helper", "files"):
         (folder / name).mkdir(parents=True)
     (folder / "my_loop.py").write_text(LOOP)
@@ -117,7 +119,8 @@ def test_on_a_cluster_the_working_dir_is_a_folder(tmp_path):
 def test_a_process_that_is_connected_to_ray_cannot_set_it_up(clean_ray, tmp_path):
     with pytest.raises(
         InputError,
-        match=r":6:1: runtime_env: this process is already connected to Ray, so Ray cannot set up `runtime_env`; pass `runtime_env` to",
+        match=r":6:1: runtime_env: this process is already connected to Ray, so Ray cannot set up "
+        r"`runtime_env`; pass `runtime_env` to",
     ):
         sweeps.run(space_of(tmp_path, "{env_vars: {A: b}}"), dir=tmp_path / "runs")
 

@@ -22,7 +22,9 @@ def saved(step: int, rank: int = 0, best: int | None = None) -> Checkpoint:
 @settings(max_examples=300)
 @given(st.integers(1, 12), st.randoms(use_true_random=False))
 def test_each_report_arrives_once_and_in_order(steps, chance):
-    """Rank 0 tells all that is not acknowledged; any of its messages may come twice or late, the last one comes."""
+    """Rank 0 tells all that is not acknowledged; any of its messages may come twice or late, the
+    last one comes.
+    """
     messages, known = [], 0
     for step in range(1, steps + 1):
         if chance.random() < 0.5 or step == steps:
@@ -159,7 +161,9 @@ def test_a_retry_keeps_the_newest_checkpoints_and_deletes_what_is_not_whole():
 
 @given(st.integers(1, 4), st.integers(1, 8), st.integers(1, 8), st.integers(0, 3))
 def test_a_resume_continues_from_the_newest_complete_checkpoints(keep, latest, best, more):
-    """The record names two checkpoints, the folder may hold more; what is newer than the record's may be half written."""
+    """The record names two checkpoints, the folder may hold more; what is newer than the record's
+    may be half written.
+    """
     best, there = min(best, latest), [saved(step).path for step in range(1, latest + more + 1)]
     half_deleted = f"{saved(1).path}.gone"
     book = TrialProgress(1, StepOrder("loss", True), keep_latest=keep)

@@ -37,7 +37,8 @@ class FakeRay:
     Attributes:
         up: Future of each worker's information, in the order of starts.
         killed: Actors that were killed.
-        calls: Calls beside a worker's main thread, and of `leave`: the name of the method and the worker's number.
+        calls: Calls beside a worker's main thread, and of `leave`: the name of the method and the
+            worker's number.
     """
 
     def __init__(self) -> None:
@@ -489,7 +490,10 @@ def test_a_gang_whose_workers_close_when_it_grows_does_not_grow_again(fake):
 
 
 def nodes_of(*cpus: float) -> list[dict[str, Any]]:
-    """Nodes with these numbers of CPUs, as `ray.nodes` returns them. The first one is the pool's own."""
+    """Nodes with these numbers of CPUs, as `ray.nodes` returns them.
+
+    The first one is the pool's own.
+    """
     return [
         {**NODE, "NodeID": f"node-{i}" if i else "here", "Resources": {"CPU": amount}}
         for i, amount in enumerate(cpus)

@@ -1,4 +1,6 @@
-"""Gangs over many trials: nothing of one reaches the next, what is kept is kept on all ranks, and a worn gang goes."""
+"""Gangs over many trials: nothing of one reaches the next, what is kept is kept on all ranks, and a
+worn gang goes.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,8 @@ def test_caches_of_several_data_keys_are_kept_and_the_warm_gang_is_chosen(clean_
         built = []
         for number, steps in enumerate(((), (Step("a"),), (), (Step("a"),), ())):
             built.append(driving.run(trial(number, {}, 2, "none", steps=steps))[1][0])
-        # Ray counts no spare CPU here: the second chain's fit took the place of the first gang, and its caches with it
+        # Ray counts no spare CPU here: the second chain's fit took the place of the first gang, and
+        # its caches with it
         assert built == [1.0, 1.0, 1.0, 0.0, 0.0]
     finally:
         driving.close()

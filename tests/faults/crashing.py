@@ -1,7 +1,8 @@
-"""Run `sweeps`, and kill it with SIGKILL at a chosen point: `python -m tests.faults.crashing POINT ARGS...`.
+"""Run `sweeps`, and kill it with SIGKILL at a chosen point: `python -m tests.faults.crashing POINT
+ARGS...`.
 
-A point is a function that is called where state is written. The process dies before, during or after the call. The code of sweeps has no
-such points; this module patches the functions.
+A point is a function that is called where state is written. The process dies before, during or
+after the call. The code of sweeps has no such points; this module patches the functions.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Point(NamedTuple):
         what: Description for the report.
         target: The function, as `module:function`.
         how: `before`, `half` or `after`: when the process dies relative to the function's work.
-        nth: Number of the call at which the process dies. Only calls for which `when` returns True are counted.
+        nth: Number of the call at which the process dies. Only calls for which `when` returns True
+            are counted.
         when: Function of the call's arguments.
     """
 

@@ -1,4 +1,5 @@
-"""Run `sweeps` with a disk that becomes full at a chosen point: `python -m tests.faults.filling TARGET DISK ARGS...`.
+"""Run `sweeps` with a disk that becomes full at a chosen point: `python -m tests.faults.filling
+TARGET DISK ARGS...`.
 
 TARGET is a function that is called before something is written, as `module:function`.
 """

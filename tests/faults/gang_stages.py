@@ -1,6 +1,9 @@
-"""A training loop and a backend that wait at a chosen stage. Tests copy this file into a folder, which also contains the latches.
+"""A training loop and a backend that wait at a chosen stage.
 
-A process that reaches a stage creates the file `STAGE-RANK-PID`. It waits while the file `hold-STAGE` exists.
+Tests copy this file into a folder, which also contains the latches.
+
+A process that reaches a stage creates the file `STAGE-RANK-PID`. It waits while the file
+`hold-STAGE` exists.
 """
 
 from __future__ import annotations
@@ -53,7 +56,10 @@ class HoldingConfig(TorchConfig):
 
 
 def loop(config: dict) -> None:
-    """Report five steps, each with a sum over all ranks and a checkpoint. Step 3 is a stage at which the test can hold the loop."""
+    """Report five steps, each with a sum over all ranks and a checkpoint.
+
+    Step 3 is a stage at which the test can hold the loop.
+    """
     context = ray.train.get_context()
     rank, world, start = context.get_world_rank(), context.get_world_size(), 0
     if checkpoint := ray.train.get_checkpoint():

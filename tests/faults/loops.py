@@ -52,7 +52,10 @@ def misbehaves(config):
 
 
 def _first_time(config) -> bool:
-    """Return True at the first call in a test. The mark on disk is written before the process may die."""
+    """Return True at the first call in a test.
+
+    The mark on disk is written before the process may die.
+    """
     mark = Path(config["latch"], "died")
     if mark.exists():
         return False
@@ -154,7 +157,9 @@ def dies_late_and_hangs(config):
 
 
 def reports_unequally(config):
-    """Report as often as the parameters say for each rank, with checkpoints on all ranks if the parameters say so."""
+    """Report as often as the parameters say for each rank, with checkpoints on all ranks if the
+    parameters say so.
+    """
     import ray.train
 
     for _ in range(config["reports"][ray.train.get_context().get_world_rank()]):

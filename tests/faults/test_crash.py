@@ -1,4 +1,6 @@
-"""SIGKILL of the driver, of Ray and of everything: `sweeps resume` continues as if nothing had happened."""
+"""SIGKILL of the driver, of Ray and of everything: `sweeps resume` continues as if nothing had
+happened.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def outcome(folder: Path) -> tuple[Any, ...]:
 
 
 def runs_of(uri: str, name: str) -> dict[str, tuple[str, str, dict[str, list[tuple[int, float]]]]]:
-    """Return status, tag and metrics of each trial of a sweep in MLflow. Check that none appears twice and none is RUNNING."""
+    """Return status, tag and metrics of each trial of a sweep in MLflow.
+
+    Check that none appears twice and none is RUNNING.
+    """
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(uri)

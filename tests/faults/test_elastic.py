@@ -1,4 +1,6 @@
-"""A worker of an elastic gang is killed: the others continue from the checkpoint, and the gang grows again. Nothing is lost or doubled."""
+"""A worker of an elastic gang is killed: the others continue from the checkpoint, and the gang
+grows again. Nothing is lost or doubled.
+"""
 
 from __future__ import annotations
 

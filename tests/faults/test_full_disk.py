@@ -1,4 +1,7 @@
-"""A full disk ends a sweep at once with one line, whatever it was writing. When there is room again, `resume` continues."""
+"""A full disk ends a sweep at once with one line, whatever it was writing.
+
+When there is room again, `resume` continues.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A worker of a gang is killed or stopped at every stage of a trial: it alone is replaced, and the trial continues from its checkpoint."""
+"""A worker of a gang is killed or stopped at every stage of a trial: it alone is replaced, and the
+trial continues from its checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 BACKEND = "gang_stages:HoldingConfig"
-# Seconds without a heartbeat until a worker is lost. A worker that imports torch on a busy machine has been seen to be silent for four.
+# Seconds without a heartbeat until a worker is lost. A worker that imports torch on a busy machine
+# has been seen to be silent for four.
 HEARTBEATS = {signal.SIGKILL: 60.0, signal.SIGSTOP: 8.0}
 # Three workers share the two CPUs of the tests' Ray.
 EACH = 0.5
@@ -63,7 +66,9 @@ def pids_at(folder: Path, stage: str) -> dict[str, int]:
 def strike(
     driving: Driving, folder: Path, running: Trial, stage: str, rank: int, how: signal.Signals
 ) -> float:
-    """Start a trial, hit one rank when all have come to a stage, and return the seconds until the trial trains again."""
+    """Start a trial, hit one rank when all have come to a stage, and return the seconds until the
+    trial trains again.
+    """
     if stage == "connect":  # Take the gang apart, so that there is one to connect.
         assert driving.run(gang_trial(running.number + 900, 1))[0] is State.COMPLETE
     held = "before_collective" if stage == "in_collective" else stage

@@ -94,7 +94,10 @@ def _stages(driving: Driving) -> dict[str, Stage]:
 
 
 def test_a_new_chain_during_a_trial_waits_for_cpus_without_deadlock(clean_ray, tmp_path):
-    """A gang of two holds both CPUs, and a fit needs one. The fit runs when the trial ends, before the next trial."""
+    """A gang of two holds both CPUs, and a fit needs one.
+
+    The fit runs when the trial ends, before the next trial.
+    """
     from sweeps.space import Step
 
     driving = Driving(job("tests.user_loops:held", "none"), tmp_path)

@@ -1,4 +1,6 @@
-"""The process that holds the data is killed: a new one prepares the data again, and no trial fails because of this."""
+"""The process that holds the data is killed: a new one prepares the data again, and no trial fails
+because of this.
+"""
 
 from __future__ import annotations
 
@@ -110,8 +112,8 @@ def test_data_that_has_changed_ends_the_sweep_in_one_line_and_fails_no_trial(tmp
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1 and not out and "Traceback" not in err, err
     assert (
-        "own.yaml:3:15: data.train: the data has changed since the sweep began: its fingerprint was"
-        in err.splitlines()[-1]
+        "own.yaml:3:15: data.train: the data has changed since the sweep began: its fingerprint "
+        "was" in err.splitlines()[-1]
     )
     assert "Restore the data, then continue: " in err.splitlines()[-1]
     (tmp_path / "rows.csv").write_text(before)

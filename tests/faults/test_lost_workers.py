@@ -1,4 +1,6 @@
-"""SIGKILLs at latched moments: the trial continues from its checkpoint on a new gang, and nothing is left behind."""
+"""SIGKILLs at latched moments: the trial continues from its checkpoint on a new gang, and nothing
+is left behind.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +154,10 @@ def test_a_rank_that_raises_because_its_peer_was_killed_is_not_to_blame(
 
 
 def test_a_rung_is_decided_once_even_if_the_trial_passes_it_again(clean_ray, tmp_path):
-    """A trial that is killed after a rung without a checkpoint starts again. The decision stays, and no rank waits for another."""
+    """A trial that is killed after a rung without a checkpoint starts again.
+
+    The decision stays, and no rank waits for another.
+    """
     driving = Driving(job("tests.faults.loops:dies_once", "none", rungs=(1, 3)), tmp_path)
     try:
         t = trial(0, {"latch": str(tmp_path)}, 1, "none")
@@ -239,7 +244,9 @@ def test_a_trial_that_loses_its_worker_too_often_fails_and_says_so(clean_ray, tm
 
 @pytest.mark.long
 def test_state_that_cannot_be_reset_ends_with_its_gang(clean_ray, tmp_path):
-    """A closed standard output and a running thread do not reach the next trial, because it gets other workers."""
+    """A closed standard output and a running thread do not reach the next trial, because it gets
+    other workers.
+    """
     driving = Driving(job("tests.faults.loops:leaves", "none"), tmp_path)
     gangs = []
     try:
@@ -263,7 +270,10 @@ def test_state_that_cannot_be_reset_ends_with_its_gang(clean_ray, tmp_path):
 
 
 def test_a_loop_may_change_its_gang_in_these_ways(clean_ray, tmp_path):
-    """Each misdeed in one pool affects only its own trial. The next trial runs as if nothing had happened."""
+    """Each misdeed in one pool affects only its own trial.
+
+    The next trial runs as if nothing had happened.
+    """
     driving = Driving(job("tests.faults.loops:misbehaves", "torch"), tmp_path)
 
     def run(number: int, how: str):
@@ -301,7 +311,8 @@ def test_a_loop_may_change_its_gang_in_these_ways(clean_ray, tmp_path):
             assert said in log.read_text() and "tests/faults/loops.py" in log.read_text(), (
                 "its log has the traceback too"
             )
-        # On the fresh gang after the one that hung: a destroyed process group is noticed, its gang not used again.
+        # On the fresh gang after the one that hung: a destroyed process group is noticed, its gang
+        # not used again.
         for number, how in enumerate(["destroys the group", "sums"], start=20):
             progress, reports = run(number, how)
             assert progress.state is State.COMPLETE, progress.error

@@ -1,4 +1,6 @@
-"""A cluster of three nodes on this machine that changes under a sweep: one node is lost, and one joins."""
+"""A cluster of three nodes on this machine that changes under a sweep: one node is lost, and one
+joins.
+"""
 
 from __future__ import annotations
 
@@ -130,14 +132,18 @@ def workers_left() -> list[str]:
 
 
 def not_the_drivers(nodes: list[Any]) -> Any:
-    """Return a node to which the driver is not connected. On one machine, Ray connects the driver to any node, and the pool runs there."""
+    """Return a node to which the driver is not connected.
+
+    On one machine, Ray connects the driver to any node, and the pool runs there.
+    """
     raylets = [node.all_processes["raylet"][0].process.pid for node in nodes]
     pools = (
         p
         for p in psutil.process_iter(["cmdline"])
         if "ray::_Pool" in " ".join(p.info["cmdline"] or ())
     )
-    # Other tests may run pools of their own. The pool of this cluster may also run on the head, which is not in `nodes`.
+    # Other tests may run pools of their own. The pool of this cluster may also run on the head,
+    # which is not in `nodes`.
     used = {int(pool.environ()["RAY_RAYLET_PID"]) for pool in pools}
     return next(node for node, raylet in zip(nodes, raylets, strict=True) if raylet not in used)
 
@@ -273,7 +279,9 @@ def test_an_elastic_gang_continues_without_a_lost_node_and_grows_onto_a_new_one(
 
 
 def test_workers_whose_fraction_of_a_gpu_fits_are_reused(monkeypatch, tmp_path):
-    """Two nodes of two logical GPUs; 24 trials with 1 or 2 workers and 1 or 0.5 GPUs each are 36 rank-runs."""
+    """Two nodes of two logical GPUs; 24 trials with 1 or 2 workers and 1 or 0.5 GPUs each are 36
+    rank-runs.
+    """
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with cluster_of(num_cpus=4, num_gpus=2) as cluster:
         cluster.add_node(num_cpus=4, num_gpus=2)
@@ -292,5 +300,6 @@ def test_workers_whose_fraction_of_a_gpu_fits_are_reused(monkeypatch, tmp_path):
         print(f"{len(runs)} rank-runs used {len(processes)} processes")
         assert len(runs) == 36
         assert len(processes) <= 12, (
-            "at most eight workers with half a GPU, and then four with a whole one that serve all trials"
+            "at most eight workers with half a GPU, and then four with a whole one that serve all "
+            "trials"
         )

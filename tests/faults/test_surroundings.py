@@ -1,4 +1,6 @@
-"""Faults in the environment of a sweep: clock, disk, MLflow's database, other commands, stopped processes, memory."""
+"""Faults in the environment of a sweep: clock, disk, MLflow's database, other commands, stopped
+processes, memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Functions that return Keras models, as a user writes them. Keras is imported with the framework that `KERAS_BACKEND` names."""
+"""Functions that return Keras models, as a user writes them.
+
+Keras is imported with the framework that `KERAS_BACKEND` names.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,10 @@ def own(outputs, **params):
 
 
 def two_softmax_outputs(learning_rate=0.01):
-    """A compiled model for two classes with an output for each class. Its optimizer has a schedule, and clips gradients."""
+    """A compiled model for two classes with an output for each class.
+
+    Its optimizer has a schedule, and clips gradients.
+    """
     model = keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(2, "softmax")])
     rate = keras.optimizers.schedules.CosineDecay(learning_rate, 100)
     model.compile(keras.optimizers.AdamW(rate, clipnorm=1.0), "sparse_categorical_crossentropy")

@@ -1,4 +1,7 @@
-"""Training loops as in the documentation of Ray and of each framework, with tiny models. They do not use sweeps."""
+"""Training loops as in the documentation of Ray and of each framework, with tiny models.
+
+They do not use sweeps.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,10 @@ def lightgbm_for_tune(config):
 
 
 def keras_loop(config):
-    """Train as in https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl. The loop sets `TF_CONFIG` itself."""
+    """Train as in https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl.
+
+    The loop sets `TF_CONFIG` itself.
+    """
     import json
     import os
     import socket
@@ -93,9 +99,11 @@ def keras_loop(config):
 
 
 def tensorflow_loop(config):
-    """https://docs.ray.io/en/latest/train/distributed-tensorflow-keras.html: Ray's backend sets `TF_CONFIG`.
+    """https://docs.ray.io/en/latest/train/distributed-tensorflow-keras.html: Ray's backend sets
+    `TF_CONFIG`.
 
-    With a step of its own: `fit` of Keras 3 does not work with this strategy (keras-team/keras#20585).
+    With a step of its own: `fit` of Keras 3 does not work with this strategy
+    (keras-team/keras#20585).
     """
     import keras
     import ray.train
@@ -213,7 +221,10 @@ def lightning_for_tune(config):
 
 
 def transformers_loop(config):
-    """Train as in https://docs.ray.io/en/latest/train/getting-started-transformers.html. The model is built from a configuration."""
+    """Train as in https://docs.ray.io/en/latest/train/getting-started-transformers.html.
+
+    The model is built from a configuration.
+    """
     import ray.train.huggingface.transformers
     import torch
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments

@@ -1,4 +1,7 @@
-"""Properties that the trainers `lightgbm` and `catboost` share, and those of each. The loops run in this process, without Ray."""
+"""Properties that the trainers `lightgbm` and `catboost` share, and those of each.
+
+The loops run in this process, without Ray.
+"""
 
 from __future__ import annotations
 

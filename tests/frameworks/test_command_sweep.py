@@ -1,4 +1,6 @@
-"""A sweep of a script that reads prepared rows and reports by lines: run, resume, refit, and predict without Ray."""
+"""A sweep of a script that reads prepared rows and reports by lines: run, resume, refit, and
+predict without Ray.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One test of each framework: its documented loop, unchanged, several trials in a row. `make test-frameworks` runs them."""
+"""One test of each framework: its documented loop, unchanged, several trials in a row.
+
+`make test-frameworks` runs them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ def in_a_row(
     trials: int,
     stop_at: int | None = None,
 ) -> list[list[Report]]:
-    """Run trials of a loop one after the other and return the reports of each; every second one is stopped at `stop_at`, if given."""
+    """Run trials of a loop one after the other and return the reports of each; every second one is
+    stopped at `stop_at`, if given.
+    """
     driving = Driving(
         job(f"tests.frameworks.loops:{loop}", backend, metric, rungs=(stop_at,) if stop_at else ()),
         folder,

@@ -1,4 +1,6 @@
-"""A sweep with the trainer `keras` on two workers: run, resume, refit, and predict in processes that cannot import Ray."""
+"""A sweep with the trainer `keras` on two workers: run, resume, refit, and predict in processes
+that cannot import Ray.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The trainer `keras`, on the framework that the environment variable KERAS_BACKEND names, and on PyTorch by default.
+"""The trainer `keras`, on the framework that the environment variable KERAS_BACKEND names, and on
+PyTorch by default.
 
-A process can use Keras with one framework only. `test_keras_grid.py` therefore runs these tests with TensorFlow in another process.
+A process can use Keras with one framework only. `test_keras_grid.py` therefore runs these tests
+with TensorFlow in another process.
 """
 
 from __future__ import annotations

@@ -27,7 +27,10 @@ RUNS = {
 
 
 def _train(rank, framework, folder):
-    """Train each model on one rank of two, then again from the second checkpoint. Rank 0 also trains the last model alone."""
+    """Train each model on one rank of two, then again from the second checkpoint.
+
+    Rank 0 also trains the last model alone.
+    """
     import torch
 
     from sweeps.trainers import keras

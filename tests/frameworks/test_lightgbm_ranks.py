@@ -1,4 +1,6 @@
-"""Train LightGBM on two ranks, in two processes that LightGBM's network connects, without Ray's workers."""
+"""Train LightGBM on two ranks, in two processes that LightGBM's network connects, without Ray's
+workers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Sweeps with the trainers `lightning` and `transformers`: run, resume, refit, and predict without Ray."""
+"""Sweeps with the trainers `lightning` and `transformers`: run, resume, refit, and predict without
+Ray.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ OPTIONS = {
     "transformers": (
         "user_models",
         'model: "my_models:bert", dataset: "my_models:bins"',
-        "{learning_rate: {loguniform: [0.005, 0.02]}, per_device_train_batch_size: 16, num_train_epochs: 6}",
+        (
+            "{learning_rate: {loguniform: [0.005, 0.02]}, per_device_train_batch_size: 16, "
+            "num_train_epochs: 6}"
+        ),
     ),
 }
 METRICS = {

@@ -21,7 +21,9 @@ OBJECTIVES = {
 
 
 def queries(seed: int, count: int) -> pd.DataFrame:
-    """Return rows whose level depends on the query, so that an order over all rows is another one than in each query."""
+    """Return rows whose level depends on the query, so that an order over all rows is another one
+    than in each query.
+    """
     rng = np.random.default_rng(seed)
     group = np.repeat(rng.permutation(count), rng.integers(2, 9, count))
     level, a, b = rng.normal(0, 3, count)[group], *rng.normal(size=(2, len(group)))
@@ -30,7 +32,8 @@ def queries(seed: int, count: int) -> pd.DataFrame:
 
 
 def ndcg(frame: pd.DataFrame, scores: np.ndarray, k: int, ties: list[str]) -> float:
-    """Compute the mean over the queries by hand: gain 2^grade - 1, discount log2(place + 1), 1 for a query of zeros.
+    """Compute the mean over the queries by hand: gain 2^grade - 1, discount log2(place + 1), 1 for
+    a query of zeros.
 
     `ties` names the column that orders rows with equal scores. CatBoost takes the worst order.
     """

@@ -1,4 +1,6 @@
-"""The trainer `sklearn` from the space file to the bundle, which predicts in a process that cannot import Ray."""
+"""The trainer `sklearn` from the space file to the bundle, which predicts in a process that cannot
+import Ray.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def refitted(folder: Path) -> dict:
 
 
 def predicted_without_ray(bundle: str, folder: Path) -> pd.DataFrame:
-    """Predict the check rows of a bundle in a process that has neither Ray nor the user's module nor this checkout of sweeps."""
+    """Predict the check rows of a bundle in a process that has neither Ray nor the user's module
+    nor this checkout of sweeps.
+    """
     (folder / "own_estimators.py").unlink(missing_ok=True)
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
         "MLFLOW_DISABLE_TELEMETRY": "true",

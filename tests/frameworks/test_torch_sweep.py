@@ -1,4 +1,6 @@
-"""Sweeps with the trainer `torch` on two workers: run, resume, refit, and predict in processes that cannot import Ray."""
+"""Sweeps with the trainer `torch` on two workers: run, resume, refit, and predict in processes that
+cannot import Ray.
+"""
 
 from __future__ import annotations
 

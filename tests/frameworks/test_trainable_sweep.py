@@ -1,4 +1,6 @@
-"""The trainer `trainable` from the space file to the bundle, which predicts in a process that cannot import Ray."""
+"""The trainer `trainable` from the space file to the bundle, which predicts in a process that
+cannot import Ray.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A trial that `export --refit` trains again makes the same steps as in the sweep, although it ends earlier.
+"""A trial that `export --refit` trains again makes the same steps as in the sweep, although it ends
+earlier.
 
-The learning rates of these trainers depend on the number of all steps, which is the scheduler's `max_t` by default.
+The learning rates of these trainers depend on the number of all steps, which is the scheduler's
+`max_t` by default.
 """
 
 from __future__ import annotations

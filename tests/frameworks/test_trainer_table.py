@@ -1,4 +1,7 @@
-"""The table of what each trainer can do, in docs/how-to/trainers.md. Each tick names the test that shows it."""
+"""The table of what each trainer can do, in docs/how-to/trainers.md.
+
+Each tick names the test that shows it.
+"""
 
 from __future__ import annotations
 

@@ -132,7 +132,8 @@ def test_ranks_train_one_model_and_a_resume_equals_an_uninterrupted_run(ranks, n
         and none == []
         and other_final == final
     )
-    # Equal but for rounding: DistributedDataParallel orders gradients in memory by the order in which they arrive.
+    # Equal but for rounding: DistributedDataParallel orders gradients in memory by the order in
+    # which they arrive.
     assert len(rest) == len(whole) - 2
     for resumed, uninterrupted in zip(rest, whole[2:], strict=True):
         assert resumed == pytest.approx(uninterrupted, rel=1e-5)

@@ -105,7 +105,10 @@ class TwoInputs(Net):
 
 
 class Renamed(Net):
-    """A module with an argument that `lightning.Trainer` has, too. None must replace the default of `schedule`."""
+    """A module with an argument that `lightning.Trainer` has, too.
+
+    None must replace the default of `schedule`.
+    """
 
     def __init__(self, in_features, out_features, task, strategy, schedule="wrong", lr=0.05):
         assert schedule is None

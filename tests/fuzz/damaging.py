@@ -1,4 +1,6 @@
-"""Ways to damage a file of a sweep's folder, and a check that a reader writes nothing outside the folder."""
+"""Ways to damage a file of a sweep's folder, and a check that a reader writes nothing outside the
+folder.
+"""
 
 from __future__ import annotations
 

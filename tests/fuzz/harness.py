@@ -1,4 +1,6 @@
-"""Code for all fuzz tests: the number of cases, mutations of bytes, and the conditions under which a case fails."""
+"""Code for all fuzz tests: the number of cases, mutations of bytes, and the conditions under which
+a case fails.
+"""
 
 from __future__ import annotations
 

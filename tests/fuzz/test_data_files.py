@@ -1,4 +1,6 @@
-"""Damaged CSV and Parquet files: the look before a sweep refuses them in lines, or passes them on to who reads them."""
+"""Damaged CSV and Parquet files: the look before a sweep refuses them in lines, or passes them on
+to who reads them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A sweep's folder of which any file holds anything: each reader does its work or says in a line what is wrong, and writes nowhere else."""
+"""A sweep's folder of which any file holds anything: each reader does its work or says in a line
+what is wrong, and writes nowhere else.
+"""
 
 from __future__ import annotations
 

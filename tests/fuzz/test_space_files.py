@@ -85,7 +85,10 @@ def test_trees_of_any_shape(section: str, tmp_path: Path) -> None:
 
     folder = tmp_path / "in"
     folder.mkdir()
-    base = "name: a\ntrainer: xgboost\ndata: {train: x.csv, label: y, valid: 0.2}\nobjective: {metric: valid-logloss, goal: minimize}\n"
+    base = (
+        "name: a\ntrainer: xgboost\ndata: {train: x.csv, label: y, valid: 0.2}\n"
+        "objective: {metric: valid-logloss, goal: minimize}\n"
+    )
     base += "limits: {max_trials: 2}\nspace: {params: {eta: 0.1}}\n"
     (folder / "space.yaml").write_text(base)
 

@@ -1,4 +1,7 @@
-"""Training loops of the tests on GPUs. Each trial appends a line of JSON to the file `config["file"]`."""
+"""Training loops of the tests on GPUs.
+
+Each trial appends a line of JSON to the file `config["file"]`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ def fills(config: dict[str, Any]) -> None:
 
 
 def sums(config: dict[str, Any]) -> None:
-    """Report the sum of all ranks, made by a collective operation on the GPU, and write down whether NCCL made it."""
+    """Report the sum of all ranks, made by a collective operation on the GPU, and write down
+    whether NCCL made it.
+    """
     import ray.train
     import ray.train.torch
     import torch
@@ -46,7 +51,9 @@ def sums(config: dict[str, Any]) -> None:
 
 
 def remembers(config: dict[str, Any]) -> None:
-    """Train a small network, and write down the memory of the GPU that is in use before the trial, in bytes."""
+    """Train a small network, and write down the memory of the GPU that is in use before the trial,
+    in bytes.
+    """
     import ray.train
     import torch
 

@@ -80,7 +80,9 @@ def run(folder: Path, text: str) -> tuple[sweeps.SweepResult, tuple[TrialRecord,
 
 
 def run_space(folder: Path, name: str, *changes: str) -> sweeps.SweepResult:
-    """Run a space of `search_spaces/` on one worker that has the GPU, with changes of the form KEY=VALUE."""
+    """Run a space of `search_spaces/` on one worker that has the GPU, with changes of the form
+    KEY=VALUE.
+    """
     scaling = "space.scaling={num_workers: 1, resources_per_worker: {CPU: 1, GPU: 1}}"
     return sweeps.run(
         REPO / "search_spaces" / name, dir=folder / "runs", overrides=[scaling, *changes]
@@ -105,7 +107,8 @@ def test_the_network_is_trained_on_two_ranks_as_on_one(gpu_ray, tmp_path, worker
         "objective: {metric: valid-mlogloss, goal: minimize}\n"
         "search: {algorithm: random, seed: 1}\nlimits: {max_trials: 2, max_concurrent_trials: 1}\n"
         "space:\n  preprocessor: [StandardScaler]\n"
-        f"  scaling:\n    grid:\n      - {{num_workers: 1, resources_per_worker: {{CPU: 0.5, GPU: {gpus}}}}}\n"
+        f"  scaling:\n    grid:\n      - {{num_workers: 1, resources_per_worker: {{CPU: 0.5, GPU: "
+        f"{gpus}}}}}\n"
         f"      - {{num_workers: {workers}, resources_per_worker: {{CPU: 0.5, GPU: {gpus}}}}}\n"
         "  params: {epochs: 10, depth: 1, width: 32, lr: 0.01, batch_size: 128}\n"
     )
@@ -181,9 +184,11 @@ def test_a_bundle_that_was_made_on_a_gpu_answers_the_same_on_a_cpu(gpu_ray, tmp_
     }[trainer]
     result, _ = run(
         tmp_path,
-        f'name: gpu\ntrainer: {trainer}\ndata: {{train: "sklearn:breast_cancer", label: target, valid: 0.25}}\n'
+        f'name: gpu\ntrainer: {trainer}\ndata: {{train: "sklearn:breast_cancer", label: target, '
+        f"valid: 0.25}}\n"
         "objective: {metric: valid-logloss, goal: minimize}\nlimits: {max_trials: 1}\n"
-        "space:\n  preprocessor: [StandardScaler]\n  scaling: {num_workers: 1, resources_per_worker: {CPU: 1, GPU: 1}}\n"
+        "space:\n  preprocessor: [StandardScaler]\n"
+        "  scaling: {num_workers: 1, resources_per_worker: {CPU: 1, GPU: 1}}\n"
         f"  params: {params}\n",
     )
     assert result.bundle is not None
@@ -214,5 +219,6 @@ def test_a_trial_that_fills_the_gpu_fails_with_a_reason_and_its_worker_goes_on(g
 def test_the_memory_of_the_gpu_is_returned_between_the_trials_of_a_worker(gpu_ray, tmp_path):
     trials, facts = run_loop(tmp_path, "remembers", 20, 1, 1, "width: {randint: [512, 8192]}")
     assert len(trials) == len(facts) == 20 and len({fact["pid"] for fact in facts}) == 1
-    # The first trial begins before CUDA is initialized in the process. CUDA hands out pages of 2 MiB.
+    # The first trial begins before CUDA is initialized in the process. CUDA hands out pages of 2
+    # MiB.
     assert max(fact["used"] for fact in facts[2:]) - facts[1]["used"] <= 2**21

@@ -25,8 +25,10 @@ def make(tmp_path) -> Make:
     ) -> Space:
         file = tmp_path / "made.yaml"
         file.write_text(
-            f"trainer: {trainer}\ndata: {data}\nobjective: {{metric: loss, goal: minimize}}\nscheduler: {scheduler}\nrepeats: {repeats}\n"
-            f"limits: {{max_trials: {trials}{', ' * bool(limits)}{limits}}}\nspace:\n{textwrap.indent(textwrap.dedent(body), '  ')}\n"
+            f"trainer: {trainer}\ndata: {data}\nobjective: {{metric: loss, goal: minimize}}\n"
+            f"scheduler: {scheduler}\nrepeats: {repeats}\n"
+            f"limits: {{max_trials: {trials}{', ' * bool(limits)}{limits}}}\n"
+            f"space:\n{textwrap.indent(textwrap.dedent(body), '  ')}\n"
         )
         return load(file)
 

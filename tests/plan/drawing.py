@@ -11,7 +11,9 @@ from sweeps.space import Space
 
 
 def drawn(space: Space, rng: random.Random) -> Iterator[dict[str, Any]]:
-    """Return the configurations of all trials of a sweep, in the order in which the search starts them."""
+    """Return the configurations of all trials of a sweep, in the order in which the search starts
+    them.
+    """
     counts = [0] * len(space.cells)
     for _ in range(space.limits.max_trials):
         cell = space.cells[next_cell(space.cells, counts)]

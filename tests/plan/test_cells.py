@@ -35,13 +35,17 @@ def test_cells_are_visited_in_the_order_of_the_search(pairs, more):
 
 SCALINGS = {
     "constant": "scaling: {num_workers: 2}",
-    "grid": "scaling: {num_workers: {grid: [1, 2, 3]}, use_gpu: {grid: [true, false]}}\nparams: {a: {grid: [1, 2]}}",
+    "grid": "scaling: {num_workers: {grid: [1, 2, 3]}, use_gpu: {grid: [true, false]}}\n"
+    "params: {a: {grid: [1, 2]}}",
     "choice": "scaling: {num_workers: {choice: [1, 2]}}",
     "range in a cell": "scaling: {num_workers: {randint: [1, 4]}, use_gpu: {grid: [true, false]}}",
-    "mappings": "scaling:\n  grid:\n    - {num_workers: {choice: [1, 2]}}\n    - {num_workers: 4, resources_per_worker: {CPU: 2}}",
-    "a grid in a choice": "scaling:\n  choice:\n    - {num_workers: {grid: [1, 2]}}\n    - {num_workers: 4}",
+    "mappings": "scaling:\n  grid:\n    - {num_workers: {choice: [1, 2]}}\n"
+    "    - {num_workers: 4, resources_per_worker: {CPU: 2}}",
+    "a grid in a choice": "scaling:\n  choice:\n    - {num_workers: {grid: [1, 2]}}\n"
+    "    - {num_workers: 4}",
     "a condition on a grid": "params: {a: {grid: [1, 2]}}\nscaling: {num_workers: {grid: [2, 3], when: {params.a: 2}}}",
-    "a condition on a choice": "params: {a: {choice: [1, 2]}}\nscaling: {num_workers: {choice: [2, 3], when: {params.a: 2}}}",
+    "a condition on a choice": "params: {a: {choice: [1, 2]}}\nscaling: {num_workers: {choice: [2, 3], when: {params.a: "
+    "2}}}",
     "one condition on another": (
         "params: {a: {choice: [1, 2]}}\n"
         "scaling:\n  num_workers: {choice: [2, 3], when: {params.a: 2}}\n"

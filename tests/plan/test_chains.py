@@ -38,24 +38,40 @@ CHAINS = {
     ),
     "continuous": ("preprocessor: {PowerTransformer: {power: {uniform: [0.5, 2]}}}", (1, 12)),
     "continuous in a cell": (
-        "preprocessor:\n  grid:\n    - StandardScaler\n    - {PowerTransformer: {power: {uniform: [0.5, 2]}}}\n    - none",
+        (
+            "preprocessor:\n  grid:\n    - StandardScaler\n"
+            "    - {PowerTransformer: {power: {uniform: [0.5, 2]}}}\n"
+            "    - none"
+        ),
         (1, 5),
     ),
     "normal": ("preprocessor: {PowerTransformer: {power: {qrandn: [1, 0.2, 0.1]}}}", (1, 12)),
     "a grid in a choice": (
-        "preprocessor:\n  choice:\n    - {PowerTransformer: {power: {grid: [1, 2]}}}\n    - StandardScaler",
+        (
+            "preprocessor:\n  choice:\n    - {PowerTransformer: {power: {grid: [1, 2]}}}\n"
+            "    - StandardScaler"
+        ),
         (1, 3),
     ),
     "a condition on a grid": (
-        "preprocessor:\n  - {grid: [StandardScaler, none]}\n  - {choice: [MaxAbsScaler], when: {preprocessor.0: none}}",
+        (
+            "preprocessor:\n  - {grid: [StandardScaler, none]}\n"
+            "  - {choice: [MaxAbsScaler], when: {preprocessor.0: none}}"
+        ),
         (2, 2),
     ),
     "a condition on a choice beside it": (
-        "preprocessor:\n  - {choice: [StandardScaler, none]}\n  - {choice: [MaxAbsScaler, MinMaxScaler], when: {preprocessor.0: none}}",
+        (
+            "preprocessor:\n  - {choice: [StandardScaler, none]}\n"
+            "  - {choice: [MaxAbsScaler, MinMaxScaler], when: {preprocessor.0: none}}"
+        ),
         (1, 3),
     ),
     "a condition on a choice elsewhere": (
-        "scaling: {num_workers: {choice: [1, 2]}}\npreprocessor: [{choice: [StandardScaler], when: {scaling.num_workers: 2}}]",
+        (
+            "scaling: {num_workers: {choice: [1, 2]}}\n"
+            "preprocessor: [{choice: [StandardScaler], when: {scaling.num_workers: 2}}]"
+        ),
         (0, 1),
     ),
     "a column": (
@@ -90,7 +106,9 @@ def test_the_continuous_dimension_that_leaves_the_number_open_is_named(make):
 
 def test_every_filling_is_yielded_once(make):
     section = make(
-        "params:\n  a: {choice: [1, 2]}\n  b:\n    choice:\n      - {c: {randint: [0, 3]}, d: {grid: [x, y]}}\n      - 5"
+        "params:\n  a: {choice: [1, 2]}\n  b:\n    choice:\n"
+        "      - {c: {randint: [0, 3]}, d: {grid: [x, y]}}\n"
+        "      - 5"
     ).sections["params"]
     found = [repr(filled) for filled in fillings(section)]
     assert len(found) == len(set(found)) == count_fillings(section) == 2 * (3 * 2 + 1)

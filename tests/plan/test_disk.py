@@ -25,7 +25,8 @@ FORMULA = "1000 + (depth or 2) * (width or 10) * features * outputs"
 def trainer(tmp_path, monkeypatch):
     """A user's trainer with a formula for the size of its checkpoints. Importing it fails."""
     (tmp_path / "sized.py").write_text(
-        f"TRAINER = {{'checkpoint_bytes': {FORMULA!r}}}\nraise SystemExit\ndef train_func(config): ...\n"
+        f"TRAINER = {{'checkpoint_bytes': {FORMULA!r}}}\n"
+        "raise SystemExit\ndef train_func(config): ...\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     return '{loop: "sized:train_func"}'
@@ -124,7 +125,8 @@ def test_a_formula_allows_only_arithmetic(formula, value):
 
 def test_the_largest_values_of_nested_parameters_are_found(make):
     section = make(
-        "params:\n  choice:\n    - {a: {uniform: [0, 2]}, b: true, c: text}\n    - {a: {grid: [1, 5]}, d: {randn: [0, 1]}, e: {q: 3}}"
+        "params:\n  choice:\n    - {a: {uniform: [0, 2]}, b: true, c: text}\n"
+        "    - {a: {grid: [1, 5]}, d: {randn: [0, 1]}, e: {q: 3}}"
     ).sections["params"]
     assert largest_values(section) == {"a": 5}
 

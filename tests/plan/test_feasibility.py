@@ -20,7 +20,8 @@ def test_an_infeasible_shape_is_reported_with_both_numbers(make):
     (problem,) = find_infeasible_shapes(space, {"CPU": 2.0})
     assert (
         str(problem)
-        == f"{space.path}:9:3: scaling: 4 workers × 1 CPU can never run, because it needs 4 CPU (there are 2)"
+        == f"{space.path}:9:3: scaling: 4 workers × 1 CPU can never run, because it needs 4 CPU "
+        "(there are 2)"
     )
     assert texts(space, {"CPU": 1.0}) == [
         "scaling: 4 workers × 1 CPU can never run, because it needs 4 CPU (there is 1)"
@@ -35,7 +36,11 @@ def test_every_missing_resource_is_named(make):
         "scaling: {num_workers: 2, use_gpu: true, resources_per_worker: {CPU: 2, disk: 1}}"
     )
     assert texts(space, {"CPU": 3.0, "GPU": 2.0}) == [
-        "scaling: 2 workers × 2 CPU, 1 GPU, 1 disk can never run, because it needs 4 CPU (there are 3), 2 disk (there are 0)"
+        (
+            "scaling: 2 workers × 2 CPU, 1 GPU, 1 disk can never run, because it needs 4 CPU "
+            "(there "
+            "are 3), 2 disk (there are 0)"
+        )
     ]
 
 
@@ -44,14 +49,22 @@ def test_many_infeasible_shapes_are_reported_in_one_line(make):
     assert len(texts(few, {"CPU": 2.0})) == 2
     many = make("scaling: {num_workers: {randint: [1, 65]}}")
     assert texts(many, {"CPU": 2.0}) == [
-        "scaling: 62 of the 64 shapes can never run; the smallest of these, 3 workers × 1 CPU, needs 3 CPU (there are 2)"
+        (
+            "scaling: 62 of the 64 shapes can never run; the smallest of these, 3 workers × 1 "
+            "CPU, "
+            "needs 3 CPU (there are 2)"
+        )
     ]
 
 
 def test_fractions_of_a_gpu_are_on_one_gpu(make):
     space = make("scaling: {num_workers: 3, resources_per_worker: {GPU: 0.6}}")
     assert texts(space, {"CPU": 8.0, "GPU": 2.0}) == [
-        "scaling: 3 workers × 1 CPU, 0.6 GPU can never run, because it needs 3 × 1 CPU, 0.6 GPU (there is room for 2 on this node)"
+        (
+            "scaling: 3 workers × 1 CPU, 0.6 GPU can never run, because it needs 3 × 1 CPU, 0.6 "
+            "GPU "
+            "(there is room for 2 on this node)"
+        )
     ]
     assert texts(space, {"CPU": 8.0, "GPU": 3.0}) == []
 
@@ -62,7 +75,11 @@ def test_each_worker_is_on_one_node(make):
     assert texts(space, cluster, [{"CPU": 4.0}, {"CPU": 4.0}]) == []
     assert texts(space, cluster, [{"CPU": 6.0}, {"CPU": 2.0}]) == []
     assert texts(space, cluster, [{"CPU": 4.0}, {"CPU": 2.0}, {"CPU": 2.0}]) == [
-        "scaling: 2 workers × 3 CPU can never run, because it needs 2 × 3 CPU (there is room for 1 on these 3 nodes)"
+        (
+            "scaling: 2 workers × 3 CPU can never run, because it needs 2 × 3 CPU (there is room "
+            "for "
+            "1 on these 3 nodes)"
+        )
     ]
 
 

@@ -148,7 +148,8 @@ def test_a_grid_inside_a_choice_makes_the_counts_approximate(make):
     text = render(
         plan(
             make(
-                "params:\n  a:\n    choice:\n      - {b: {grid: [1, 2]}}\n      - 3\n  eta: {uniform: [0, 1]}"
+                "params:\n  a:\n    choice:\n      - {b: {grid: [1, 2]}}\n"
+                "      - 3\n  eta: {uniform: [0, 1]}"
             ),
             {"CPU": 2.0},
         )
@@ -249,7 +250,8 @@ assert sum(os.times()[:2]) < 2, os.times()
 def test_a_space_without_data(tmp_path):
     file = tmp_path / "own.yaml"
     file.write_text(
-        'trainer: {loop: "json:dumps"}\nobjective: {metric: m, goal: minimize}\nspace: {params: {x: {grid: [1, 2, 3]}}}\n'
+        'trainer: {loop: "json:dumps"}\nobjective: {metric: m, goal: minimize}\n'
+        "space: {params: {x: {grid: [1, 2, 3]}}}\n"
     )
     made = plan(load(file), {"CPU": 2.0})
     assert (made.trials, made.variants, made.fits.most, made.disk.each) == (3, 1, 0, None)

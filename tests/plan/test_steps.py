@@ -29,8 +29,9 @@ ashas = st.builds(
 def extremes(asha: Asha, trials: int) -> tuple[int, int]:
     """Return the least and the largest number of steps over all orders of arrival and all values.
 
-    Of a moment counts how many trials are on their way to each rung, and how many values each rung has on record: a new one may be better
-    than any number of these, or as good, and whoever is on the way may come next.
+    Of a moment counts how many trials are on their way to each rung, and how many values each rung
+    has on record: a new one may be better than any number of these, or as good, and whoever is on
+    the way may come next.
     """
     ends = (*asha.rungs(), asha.max_t)
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, int]] = {}

@@ -159,7 +159,11 @@ def test_a_request_that_does_not_fit_the_table(tmp_path, asked, message):
         ),
         (
             ["?" if i % 9 == 0 else f"{i / 7:.3f}" for i in range(N)],
-            "--label: `y` has 534 different values in 600 rows, which are too many classes; all are numbers but '?'",
+            (
+                "--label: `y` has 534 different values in 600 rows, which are too many classes; "
+                "all "
+                "are numbers but '?'"
+            ),
         ),
         ([1] * N, "--label: `y` has only one class, 1"),
         ([None] * N, "--label: "),
@@ -330,8 +334,8 @@ def test_the_command_asks(tmp_path, monkeypatch):
     monkeypatch.setattr("sweeps.cli.init._asks", lambda: True)
     done = run(input="rows.csv\n\n")
     assert (
-        "Table (CSV, Parquet): rows.csv\nColumns: x, z, y\nColumn to predict [y]: \nwrote space.yaml"
-        in done.output
+        "Table (CSV, Parquet): rows.csv\nColumns: x, z, y\n"
+        "Column to predict [y]: \nwrote space.yaml" in done.output
     )
 
 
@@ -343,8 +347,8 @@ def test_the_command_asks_again(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     assert "Error: `row.csv` does not exist; did you mean `rows.csv`?\n" in done.output
     assert (
-        "Error: the data has no column `churn`; did you mean `Churn`?\nColumn to predict [Churn]: x\n"
-        in done.output
+        "Error: the data has no column `churn`; did you mean `Churn`?\n"
+        "Column to predict [Churn]: x\n" in done.output
     )
     assert load("space.yaml").data.label == "x"
 

@@ -302,8 +302,8 @@ def test_a_study(here, kind):
     study.optimize(objective, n_trials=6)
     output = run("--from-optuna", "study")
     assert (
-        "wrote space.yaml and space_loop.py\nnext: move your objective into space_loop.py, then sweeps plan space.yaml, then"
-        in output
+        "wrote space.yaml and space_loop.py\nnext: move your objective into space_loop.py, then "
+        "sweeps plan space.yaml, then" in output
     )
     assert "\nnext: sweeps plan space.yaml, then" in run("--from-optuna", "study", "--force")
     assert " Its 3 best trials are run first." in (here / "space.yaml").read_text().replace(
@@ -551,7 +551,8 @@ def test_bounds_that_another_suggestion_decides_are_noted(here):
     (here / "own_objective.py").write_text(
         "def objective(trial):\n    low = trial.suggest_int('low', 1, 5)\n"
         "    high = trial.suggest_int('high', low, 10)\n"
-        "    return high + trial.suggest_int(name='far', low=3, high=trial.suggest_int('top', 4, 9))\n"
+        "    return high + trial.suggest_int(name='far', low=3, high=trial.suggest_int('top', 4, "
+        "9))\n"
         "def nothing(trial):\n    trial.suggest_float('x', 0, 1)\n"
     )
     assert "decide the bounds of high, far, and" in run(
@@ -681,6 +682,10 @@ def test_a_file_instead_of_a_module(here):
 
 
 def test_suggestions_in_a_source():
-    source = "def f(t):\n    t.suggest_int('a', 1, 2)\n    if x:\n        t.suggest_float(name='b', low=0, high=1)\n    t.suggest_int(n, 1, 2)\n"
+    source = (
+        "def f(t):\n    t.suggest_int('a', 1, 2)\n"
+        "    if x:\n        t.suggest_float(name='b', low=0, high=1)\n"
+        "    t.suggest_int(n, 1, 2)\n"
+    )
     assert suggestions_in(source) == [("a", 2), ("b", 4), ("n", 5)]
     assert suggestions_in("def") == []

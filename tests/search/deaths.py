@@ -20,7 +20,10 @@ class Killed(BaseException):
 
 
 class Deaf:
-    """Stand-in for the pool's handle and for the tracker. It accepts every call and returns nothing."""
+    """Stand-in for the pool's handle and for the tracker.
+
+    It accepts every call and returns nothing.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return Deaf()
@@ -35,7 +38,10 @@ def records_of(folder: Path) -> int:
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, at: int, part: float) -> None:
-    """Let a driver die when it writes the record with the number `at`. Only the fraction `part` of the record is written."""
+    """Let a driver die when it writes the record with the number `at`.
+
+    Only the fraction `part` of the record is written.
+    """
     whole, count = Journal.append_logs, 0
 
     def append_logs(self, logs):
@@ -54,7 +60,8 @@ def dying(monkeypatch: pytest.MonkeyPatch, at: int, part: float) -> None:
 
 
 def with_deaths(drive: Callable[[], Any], folder: Path, data: st.DataObject, records: int) -> Any:
-    """Run a sweep in an empty folder with one to four drivers that die, and return the result of the last driver.
+    """Run a sweep in an empty folder with one to four drivers that die, and return the result of
+    the last driver.
 
     Each driver dies at a random record and a random byte of the record.
 

@@ -1,4 +1,6 @@
-"""Scores of candidates: expected improvement, of one value or of a hypervolume, and the probability that a trial is feasible."""
+"""Scores of candidates: expected improvement, of one value or of a hypervolume, and the probability
+that a trial is feasible.
+"""
 
 from __future__ import annotations
 

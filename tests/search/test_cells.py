@@ -36,7 +36,9 @@ def test_a_shape_comes_up_about_once_a_round():
 
 
 def test_a_grid_inside_an_option_that_is_not_taken_starves_no_other_grid():
-    """`p: {grid: [a, b]}` beside a choice, of which an option has a grid `d` and the other, which is liked, none."""
+    """`p: {grid: [a, b]}` beside a choice, of which an option has a grid `d` and the other, which
+    is liked, none.
+    """
     cells = [{"p": p, "d": d} for p, d in itertools.product("ab", (1, 2))]
     limits = SimpleNamespace(max_trials=100)
     search = SimpleNamespace(initial_points=(), portfolio=None)

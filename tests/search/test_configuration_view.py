@@ -19,7 +19,9 @@ REPEATED = "repeats: {count: 2}"
 
 
 def with_repeats(loop: SearchLoop, n: int, value, apart: float) -> list:
-    """Begin n configurations one after the other, each with a repeat; the values of the two lie so far around that of the configuration."""
+    """Begin n configurations one after the other, each with a repeat; the values of the two lie so
+    far around that of the configuration.
+    """
     asked = []
     while (trial := loop.ask()) is not None and len(asked) < n:
         asked += [trial] if trial.repeat_of is None else []
@@ -37,7 +39,9 @@ def on_a_grid(trial) -> float:
     "algorithm", ["tpe", "random", "qmc", "nsga2"]
 )  # `gp` also learns the noise from the repeats.
 def test_repeats_teach_what_their_configurations_are_worth(make_space, tmp_path, algorithm):
-    """Whatever the single values are: with the same means the same is suggested, as if each configuration were one trial."""
+    """Whatever the single values are: with the same means the same is suggested, as if each
+    configuration were one trial.
+    """
     asked = []
     for repeats, apart in (("", 0.0), (REPEATED, 0.0), (REPEATED, 0.25)):
         folder = tmp_path / f"{repeats}{apart}"

@@ -1,4 +1,6 @@
-"""A driver that dies at any record of the journal, once or again and again: the next one comes to the same end as if nothing had been."""
+"""A driver that dies at any record of the journal, once or again and again: the next one comes to
+the same end as if nothing had been.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def loss(trial: Trial, step: int) -> float:
 
 
 def drive(space, folder, loss=loss, max_t: int = MAX_T, before=lambda loop: None) -> SearchLoop:
-    """One driver with one slot, to the end of the sweep: a loop of so many steps with a checkpoint at every other one."""
+    """One driver with one slot, to the end of the sweep: a loop of so many steps with a checkpoint
+    at every other one.
+    """
     loop, pool = SearchLoop.open(folder, space), Pool()
     deaf: Any = Deaf()
     going = SweepController(
@@ -160,7 +164,10 @@ def test_a_driver_may_die_at_any_record_and_any_byte_of_it(undisturbed, tmp_path
 
 
 def enqueue_after_two(loop: SearchLoop) -> None:
-    """Enqueue two configurations as soon as two trials have started. A driver that follows makes the same calls again."""
+    """Enqueue two configurations as soon as two trials have started.
+
+    A driver that follows makes the same calls again.
+    """
     if sum("begun" in t.user_attrs for t in loop.store.trials() if not record.is_given(t)) >= 2:
         loop.enqueue({"params.kind": "b", "params.drop": 0.75}, "first")
         loop.enqueue({"preprocessor": "MinMaxScaler", "params.eta": 0.875}, "second")
@@ -206,7 +213,9 @@ def test_enqueued_configurations_are_the_same_after_any_death(enqueued, tmp_path
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("undisturbed", [ASKED], ids=[""], indirect=True)
 def test_a_driver_may_die_between_putting_a_trial_in_line_and_beginning_it(undisturbed, tmp_path):
-    """At each record from the one that puts an initial point, or a repeat, in line to the one that begins it: within and after it."""
+    """At each record from the one that puts an initial point, or a repeat, in line to the one that
+    begins it: within and after it.
+    """
     space, expected, _ = undisturbed
     entries = [json.loads(line) for line in (tmp_path / "whole" / JOURNAL).read_text().splitlines()]
     lined = [i for i, e in enumerate(entries) if "fixed_params" in str(e.get("system_attrs", ""))]
@@ -232,7 +241,9 @@ def test_a_driver_may_die_between_putting_a_trial_in_line_and_beginning_it(undis
 def test_what_was_about_to_begin_does_not_become_a_repeat_that_is_due_meanwhile(
     make_space, tmp_path, points, half
 ):
-    """A driver dies as it begins a trial, while another has trained to its end: the next one ends that first, and owes it a repeat."""
+    """A driver dies as it begins a trial, while another has trained to its end: the next one ends
+    that first, and owes it a repeat.
+    """
     space = make_space(BODY, max_trials=3, points=points, extra="repeats: {count: 2}")
     loop = SearchLoop.open(tmp_path, space)
     first = loop.ask()
@@ -312,7 +323,9 @@ def test_the_time_that_was_used_is_on_record(make_space, tmp_path):
 def test_a_trial_that_only_lacked_its_end_gets_it_and_does_not_run(
     make_space, tmp_path, steps, expected
 ):
-    """Three good trials at the first rung; the fourth is worse, and its driver died before the verdict, or long after another one."""
+    """Three good trials at the first rung; the fourth is worse, and its driver died before the
+    verdict, or long after another one.
+    """
     space = make_space(BODY, max_trials=4)
     loop = SearchLoop.open(tmp_path, space)
     for _ in range(3):
@@ -415,7 +428,9 @@ def test_a_driver_that_died_of_a_limit_that_was_reached_begins_nothing_more(
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_the_record_names_is_never_deleted(seed):
-    """Any order of updates, calls and records: every checkpoint that the driver has recorded exists on disk."""
+    """Any order of updates, calls and records: every checkpoint that the driver has recorded exists
+    on disk.
+    """
     chance = random.Random(seed)
     book, disk, on_record, heard = TrialProgress(1, StepOrder("loss", True)), set(), set(), None
     attempt = book.begin()

@@ -1,4 +1,6 @@
-"""Schedulers decide from the recorded study: the same after a new driver, within a bracket, and at every report."""
+"""Schedulers decide from the recorded study: the same after a new driver, within a bracket, and at
+every report.
+"""
 
 from __future__ import annotations
 

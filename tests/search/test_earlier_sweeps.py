@@ -1,4 +1,6 @@
-"""Learn from earlier sweeps: the translation of their trials, the first configurations, and the prior of `gp`."""
+"""Learn from earlier sweeps: the translation of their trials, the first configurations, and the
+prior of `gp`.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def configuration(space, rng: np.random.RandomState):
 
 
 def sweep_of(space, value, count: int = 30, seed: int = 0, name: str = "earlier") -> EarlierSweep:
-    """An earlier sweep with random configurations, whose values are given by a function of their parameters."""
+    """An earlier sweep with random configurations, whose values are given by a function of their
+    parameters.
+    """
     rng, trials = np.random.RandomState(seed), []
     for _ in range(count):
         keys, constants = configuration(space, rng)
@@ -141,7 +145,10 @@ def make_space_once(tmp_path_factory):
 
     @cache
     def make(body: str):
-        head = 'name: made\ntrainer: xgboost\ndata: {train: "sklearn:iris", label: target, valid: 0.2}\n'
+        head = (
+            'name: made\ntrainer: xgboost\ndata: {train: "sklearn:iris", label: target, valid: '
+            "0.2}\n"
+        )
         head += "objective: {metric: loss, goal: minimize}\nlimits: {max_trials: 40}\nspace:"
         file = tmp_path_factory.mktemp("made") / "made.yaml"
         file.write_text(head + body.replace("\n", "\n  ").rstrip() + "\n")
@@ -211,7 +218,8 @@ def test_a_chain_that_was_a_constant_is_an_option_now(make_space_once):
 def test_a_dimension_that_depends_on_a_missing_one_is_missing_too(make_space_once):
     earlier = make_space_once("\nparams: {drop: {uniform: [0, 1]}, x: {uniform: [0, 1]}}")
     new = make_space_once(
-        "\nparams: {kind: {choice: [b, a]}, drop: {uniform: [0, 1], when: {params.kind: b}}, x: {uniform: [0, 1]}}"
+        "\nparams: {kind: {choice: [b, a]}, drop: {uniform: [0, 1], when: {params.kind: b}}, x: "
+        "{uniform: [0, 1]}}"
     )
     assert Translator(earlier, new).translate({"params.drop": 0.2, "params.x": 0.3}, {}) == {
         "params.x": 0.3
@@ -244,11 +252,15 @@ def test_the_saved_trials_are_read_back(tmp_path, make_space):
     )
     assert (
         str(first)
-        == "30 of 32 configurations of a; left out: 2 without a value; it has no values for params.new"
+        == "30 of 32 configurations of a; left out: 2 without a value; it has no values for "
+        "params.new"
     )
 
 
-TRIAL = '{"sweeps": [{"name": "a", "place": "b", "left_out": {}, "new": [], "trials": [{"keys": KEYS, "rungs": RUNGS}]}]}'
+TRIAL = (
+    '{"sweeps": [{"name": "a", "place": "b", "left_out": {}, "new": [], "trials": [{"keys": KEYS, '
+    '"rungs": RUNGS}]}]}'
+)
 DAMAGED = [
     *("", "[]", '{"sweeps": 3}', '{"sweeps": [{"name": "a"}]}', '{"sweeps": [{"name": 1}]}'),
     TRIAL.replace("KEYS", '{"params.x": 2.0}').replace("RUNGS", "[]"),

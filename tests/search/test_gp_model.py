@@ -1,4 +1,6 @@
-"""The model of `gp` for conditional dimensions, failures, constraints, several objectives and repeats."""
+"""The model of `gp` for conditional dimensions, failures, constraints, several objectives and
+repeats.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ NUMBERS = "params: {x: {uniform: [0.0, 1.0]}, y: {uniform: [0.0, 1.0]}}"
 
 
 def run(loop: SearchLoop, n: int, metrics, concurrency: int = 2) -> list:
-    """Begin n trials, `concurrency` side by side. `metrics(params)` returns the metrics of a trial, or None if the trial fails."""
+    """Begin n trials, `concurrency` side by side.
+
+    `metrics(params)` returns the metrics of a trial, or None if the trial fails.
+    """
     going, asked = [], []
     for i in range(n + concurrency):
         if i < n:
@@ -80,7 +85,10 @@ def test_conditional_dimensions_are_modeled(make_space, tmp_path):
     assert all(("w" in p) == (p["n"] > 1) for p in late)
 
 
-DISCRETE_OPTION = "params: {kind: {choice: [{n: {randint: [0, 9]}}, {v: {uniform: [0.0, 1.0]}}]}, m: {choice: [1, 2, 4]}}"
+DISCRETE_OPTION = (
+    "params: {kind: {choice: [{n: {randint: [0, 9]}}, {v: {uniform: [0.0, 1.0]}}]}, m: {choice: "
+    "[1, 2, 4]}}"
+)
 
 
 @pytest.mark.timeout(60)

@@ -1,4 +1,6 @@
-"""A damaged journal is told from a whole one, and rebuilt from the lines that are left and from the sweep's result."""
+"""A damaged journal is told from a whole one, and rebuilt from the lines that are left and from the
+sweep's result.
+"""
 
 from __future__ import annotations
 
@@ -340,7 +342,9 @@ def test_r8_any_damage_leaves_a_study_that_opens_and_goes_on(whole, tmp_path, da
 @given(data=st.data())
 @pytest.mark.timeout(max(60, EXAMPLES))
 def test_r8_lost_lines_lose_nothing_that_other_lines_tell(whole, tmp_path, data):
-    """With its beginning on record, a trial keeps its configuration; with all that was told of it, its end."""
+    """With its beginning on record, a trial keeps its configuration; with all that was told of it,
+    its end.
+    """
     lost = data.draw(st.sets(st.integers(0, len(whole.lines) - 1), max_size=len(whole.lines) // 2))
     lines = [line for i, line in enumerate(whole.lines) if i not in lost]
     found = rebuild(lines, None, whole.facts)
@@ -388,7 +392,9 @@ def test_r9_the_best_of_an_empty_or_short_journal_is_rebuilt_from_the_result(who
 def test_r8_trials_of_which_nothing_is_left_are_run_again_under_their_numbers(
     whole, tmp_path, lost
 ):
-    """Random search draws by the number of a trial, so the sweep comes to the same as if nothing had been."""
+    """Random search draws by the number of a trial, so the sweep comes to the same as if nothing
+    had been.
+    """
     folder = tmp_path / "repaired"
     numbered = list[bytes]()
     created = -1

@@ -1,4 +1,6 @@
-"""The densities that `tpe` compares: they are densities, their samples follow them, and a cell conditions them."""
+"""The densities that `tpe` compares: they are densities, their samples follow them, and a cell
+conditions them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A population on record: the conductor and the ledger with a pool that hands out turns, and drivers that die."""
+"""A population on record: the conductor and the ledger with a pool that hands out turns, and
+drivers that die.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,10 @@ def conduct(space: Any, folder: Path, pool: Any, told: Any) -> SweepController:
 
 
 def drive(space: Any, folder: Path, told: Any = None, saves: bool = True) -> SweepController:
-    """One driver, to the end of the sweep. A loop's state is a number that each step makes smaller by what its parameters are worth."""
+    """One driver, to the end of the sweep.
+
+    A loop's state is a number that each step makes smaller by what its parameters are worth.
+    """
     pool = Pool()
     going = conduct(space, folder, pool, told or Told())
     going.finish_leftover_trials()
@@ -279,7 +284,8 @@ def test_a_driver_may_die_at_any_record_and_the_population_is_as_before(
 def test_a_loop_without_checkpoints_is_refused_at_the_first_perturbation_step(space, tmp_path):
     going = drive(space, tmp_path, saves=False)
     said = (
-        "scheduler.name: the scheduler pbt needs a checkpoint at each step at which it compares trials, but trial 0000 reported step 3 "
+        "scheduler.name: the scheduler pbt needs a checkpoint at each step at which it compares "
+        "trials, but trial 0000 reported step 3 "
         "without a checkpoint"
     )
     assert str(going.refused).startswith(said) and not going.search.budget.ended

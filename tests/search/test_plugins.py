@@ -1,4 +1,6 @@
-"""The examples of `docs/how-to/own-scheduler.md` and `own-sampler.md`, and samplers and schedulers of the user's in general."""
+"""The examples of `docs/how-to/own-scheduler.md` and `own-sampler.md`, and samplers and schedulers
+of the user's in general.
+"""
 
 from __future__ import annotations
 
@@ -124,10 +126,12 @@ class TestOptunasTpe(SamplerTests):
 
 BAD = {
     'scheduler: {name: "random_stop:RandomStop", max_t: 20, probability: 3}': (
-        "`random_stop:RandomStop` does not take these options: ValueError: `probability` must be between 0 and 1, got 3"
+        "`random_stop:RandomStop` does not take these options: ValueError: `probability` must be "
+        "between 0 and 1, got 3"
     ),
     'scheduler: {name: "random_stop:RandomStop", max_t: 20, often: 3}': "unexpected keyword argument 'often'",
-    'scheduler: {name: "near_best:NearBest"}': "`near_best:NearBest` must be a class that inherits from sweeps.search.schedulers.Scheduler",
+    'scheduler: {name: "near_best:NearBest"}': "`near_best:NearBest` must be a class that inherits from "
+    "sweeps.search.schedulers.Scheduler",
     'search: {algorithm: "near_best:NearBest", options: {widht: 1}}': "unexpected keyword argument 'widht'",
     'search: {algorithm: "optuna.samplers:TPESampler", options: {seed: 1}}': "`seed` is not an option",
     'search: {algorithm: "json:dumps", options: {obj: 1}}': "must be a sampler of Optuna, or have a method `suggest(history, cell, rng)`",
@@ -203,7 +207,11 @@ class Halves(Asha):
         (
             Halves(99, resource=ROWS),
             {"resource": ROWS},
-            "data.rows allows at most 20 rungs, because the rows of each are held in memory; got 98",
+            (
+                "data.rows allows at most 20 rungs, because the rows of each are held in memory; "
+                "got "
+                "98"
+            ),
         ),
     ],
 )

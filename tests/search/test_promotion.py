@@ -1,4 +1,6 @@
-"""Schedulers that pause trials and promote the best ones: ASHA with `type: promotion`, Hyperband with it, and PASHA."""
+"""Schedulers that pause trials and promote the best ones: ASHA with `type: promotion`, Hyperband
+with it, and PASHA.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,9 @@ def test_every_domain_has_a_distribution_and_values_within_its_bounds(make_space
 
 
 def test_tpe_conditions_on_the_cell(make_space, tmp_path):
-    """The optimum of `x` is at 0.2 in one cell and at 0.8 in the other; late suggestions follow their own cell."""
+    """The optimum of `x` is at 0.2 in one cell and at 0.8 in the other; late suggestions follow
+    their own cell.
+    """
     space = make_space(
         "preprocessor: {grid: [StandardScaler, MinMaxScaler]}\nparams: {x: {uniform: [0.0, 1.0]}}",
         80,

@@ -1,4 +1,6 @@
-"""What each algorithm suggests: the same again after a crash, within the cell, and better as it learns."""
+"""What each algorithm suggests: the same again after a crash, within the cell, and better as it
+learns.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +154,10 @@ def test_a_model_comes_to_the_optimum(make_space, tmp_path, algorithm, scheduler
 
 
 def test_gp_begins_in_the_middle_of_the_space(make_space, tmp_path):
-    params = "params: {x: {uniform: [0.0, 1.0]}, lr: {loguniform: [1.0e-5, 1.0e-1]}, k: {choice: [a, b]}}"
+    params = (
+        "params: {x: {uniform: [0.0, 1.0]}, lr: {loguniform: [1.0e-5, 1.0e-1]}, k: {choice: [a, "
+        "b]}}"
+    )
     body = "preprocessor: {grid: [StandardScaler, none]}\n" + params
     first, second = run(SearchLoop.open(tmp_path, make_space(body, 2, "gp")), 2, lambda t: 1.0)
     assert (first.params["x"], first.params["lr"]) == (0.5, pytest.approx(1e-3)) and first.params[
@@ -201,7 +206,9 @@ def test_without_its_package_cmaes_is_refused_in_a_line(make_space, tmp_path, mo
 
 
 def study_of(trials) -> optuna.Study:
-    """A study in memory: of each trial its parameters' cell, its values by step, its final value or None, its state."""
+    """A study in memory: of each trial its parameters' cell, its values by step, its final value or
+    None, its state.
+    """
     study = optuna.create_study()
     space = {
         "x": optuna.distributions.FloatDistribution(0, 1),

@@ -34,7 +34,9 @@ def decided(
     rung: int = 1,
     bracket: int = 0,
 ) -> Action:
-    """The action for a trial with this value at a rung, where other trials of its bracket have the others."""
+    """The action for a trial with this value at a rung, where other trials of its bracket have the
+    others.
+    """
     view = StudyView(
         0, minimize, [TrialView(i, bracket, {rung: v}) for i, v in enumerate([value, *others])]
     )

@@ -1,4 +1,6 @@
-"""What a space may ask of a search beside its dimensions, on record: initial points, repeats, several objectives, constraints."""
+"""What a space may ask of a search beside its dimensions, on record: initial points, repeats,
+several objectives, constraints.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A space with few configurations: no configuration runs twice while others are left, and the search ends when all were tried."""
+"""A space with few configurations: no configuration runs twice while others are left, and the
+search ends when all were tried.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ FOUR = "params: {max_depth: {choice: [3, 5]}, booster: {choice: [gbtree, dart]}}
 
 
 def run(folder, space, reopen=False) -> list[dict]:
-    """Run all trials of a sweep without Ray, and return their values. `reopen` opens the study again before each trial."""
+    """Run all trials of a sweep without Ray, and return their values.
+
+    `reopen` opens the study again before each trial.
+    """
     loop, found = SearchLoop.open(folder, space), []
     while (trial := loop.ask()) is not None:
         found.append(trial.labels)
@@ -93,7 +98,10 @@ def test_a_resume_of_an_exhausted_sweep_advises_no_limit():
 
 
 def test_a_resumed_search_makes_the_same_decisions(make_space, tmp_path):
-    body = "params: {max_depth: {grid: [3, 5]}, eta: {choice: [0.1, 0.2, 0.3]}, booster: {choice: [gbtree, dart]}}"
+    body = (
+        "params: {max_depth: {grid: [3, 5]}, eta: {choice: [0.1, 0.2, 0.3]}, booster: {choice: "
+        "[gbtree, dart]}}"
+    )
     space = make_space(body, max_trials=30, scheduler=NONE)
     folders = tmp_path / "a", tmp_path / "b"
     for folder in folders:
@@ -120,7 +128,8 @@ def test_a_doubled_initial_point_is_sampled_instead(make_space, tmp_path):
         "params: {eta: {uniform: [0, 1]}, max_depth: {choice: [3, 5]}}",
         max_trials=5,
         scheduler=NONE,
-        points="[{params.eta: 0.5, params.max_depth: 3}, {params.eta: 0.5, params.max_depth: 3}, {params.eta: 0.5}]",
+        points="[{params.eta: 0.5, params.max_depth: 3}, {params.eta: 0.5, params.max_depth: 3}, "
+        "{params.eta: 0.5}]",
     )
     found = run(tmp_path, space)
     assert distinct(found) == 5

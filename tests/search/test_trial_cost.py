@@ -18,7 +18,10 @@ from sweeps.search.samplers.trial_cost import LEAST, MOST, TrialCost, cost_obser
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study.live_trial import ProgressUpdate
 
-SPACE = "params: {x: {uniform: [0.0, 1.0]}, y: {uniform: [0.0, 1.0]}}\nscaling: {num_workers: {choice: [1, 2, 4]}}"
+SPACE = (
+    "params: {x: {uniform: [0.0, 1.0]}, y: {uniform: [0.0, 1.0]}}\n"
+    "scaling: {num_workers: {choice: [1, 2, 4]}}"
+)
 NO_STOPS = "{name: none}"
 
 

@@ -16,7 +16,8 @@ async def ask(
 ) -> Any:
     """Send one request, and return the status and the body. A JSON body is parsed.
 
-    If the request's body is a list, its parts are sent one by one, without a length. At the part None, the client disconnects.
+    If the request's body is a list, its parts are sent one by one, without a length. At the part
+    None, the client disconnects.
     """
     parts = [body] if isinstance(body, bytes) else list(body)
     given = (

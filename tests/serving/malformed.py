@@ -1,4 +1,6 @@
-"""Malformed requests, and the page of their answers: `python -m tests.serving.malformed` writes the page."""
+"""Malformed requests, and the page of their answers: `python -m tests.serving.malformed` writes the
+page.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +172,8 @@ correct: `{json.dumps({"records": [GOOD]})}`.
         )
         text = text if len(text) <= 330 else text[:329] + "…"
         lines.append(
-            f"| {case.what} | {shown(case)} | {status} | `{text.replace('|', chr(92) + '|').replace('`', chr(39))}` |\n"
+            f"| {case.what} | {shown(case)} | {status} | "
+            f"`{text.replace('|', chr(92) + '|').replace('`', chr(39))}` |\n"
         )
     return head + "".join(lines)
 

@@ -34,7 +34,10 @@ class Held(served.Model):
 
 
 class Running:
-    """Server in a thread. Signals do not reach this thread; the method `end` does the same as SIGTERM."""
+    """Server in a thread.
+
+    Signals do not reach this thread; the method `end` does the same as SIGTERM.
+    """
 
     def __init__(self, server: Server, port: int):
         self.server, self.port = server, port
@@ -113,7 +116,9 @@ def answer(client: socket.socket) -> tuple[int, dict[str, str], Any]:
 
 
 def closed(client: socket.socket) -> bool:
-    """Wait until the server closes the connection, and return True if the server has sent nothing before."""
+    """Wait until the server closes the connection, and return True if the server has sent nothing
+    before.
+    """
     try:
         return client.recv(1) == b""
     except ConnectionResetError:

@@ -89,7 +89,9 @@ def test_what_is_asked_together_is_answered_as_alone(sizes):
 
 
 def test_requests_that_wait_are_asked_at_once_and_a_bad_one_harms_no_other():
-    """The first holds the model; the others are one batch, and asked again alone when one of them is refused."""
+    """The first holds the model; the others are one batch, and asked again alone when one of them
+    is refused.
+    """
     begun, go, seen = threading.Event(), threading.Event(), []
 
     def answer(batch):
@@ -235,7 +237,10 @@ def test_whatever_a_users_model_raises_of_rows_is_422_and_of_itself_500_and_both
             raise error
 
     app = make_app(served.bundle(Picky()))
-    said = f"rows: the model cannot predict these rows: {type(error).__name__}: {str(error).splitlines()[0]}"
+    said = (
+        f"rows: the model cannot predict these rows: {type(error).__name__}: "
+        f"{str(error).splitlines()[0]}"
+    )
     assert send(app, "/predict", [GOOD]) == (422, {"detail": [{"rule": said}]})
     with pytest.raises(MemoryError):
         send(app, "/predict", [GOOD | {"built": None}])
@@ -316,7 +321,8 @@ def test_a_model_that_drops_rows_is_422():
     app = make_app(served.bundle(Drops()))
     assert send(app, "/predict", [GOOD])[0] == 200
     said = (
-        "rows: the model cannot predict these rows: ValueError: `predict` of the model returned 1 outputs for 2 rows, but "
+        "rows: the model cannot predict these rows: ValueError: `predict` of the model returned 1 "
+        "outputs for 2 rows, but "
         "must return one output for each row"
     )
     assert send(app, "/predict", [GOOD, GOOD | {"built": None}]) == (

@@ -137,8 +137,8 @@ def test_a_long_body_is_fetched_and_a_token_is_not_printed():
     command = curl_command("http://h:1", body, needs_token=True)
     token = '-H "Authorization: Bearer $SWEEPS_SERVE_TOKEN"'
     assert (
-        command
-        == f"curl -s {token} http://h:1/example | curl -s {token} http://h:1/predict -H 'Content-Type: application/json' -d @-"
+        command == f"curl -s {token} http://h:1/example | curl -s {token} http://h:1/predict -H "
+        "'Content-Type: application/json' -d @-"
     )
 
 

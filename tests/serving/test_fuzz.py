@@ -24,7 +24,9 @@ def server():
 
 @pytest.fixture(scope="module")
 def requests(server):
-    """A request to any path of the schema, as it should be or not. schemathesis takes seconds to import."""
+    """A request to any path of the schema, as it should be or not. schemathesis takes seconds to
+    import.
+    """
     import schemathesis
     from schemathesis import GenerationMode
 

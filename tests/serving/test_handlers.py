@@ -13,7 +13,9 @@ from tests.serving import served
 
 
 def test_handlers_of_other_loggers_stay_open(tmp_path):
-    """uvicorn's own configuration closes all handlers. absl's handler then closes a stream of the process."""
+    """uvicorn's own configuration closes all handlers. absl's handler then closes a stream of the
+    process.
+    """
     handler = logging.FileHandler(tmp_path / "log")
     with socket.socket() as listener:
         Server(make_app(served.bundle(), Limits()), listener, Limits())

@@ -1,4 +1,6 @@
-"""Slow and many clients: what each is answered, when it is closed, and that nobody else waits for it."""
+"""Slow and many clients: what each is answered, when it is closed, and that nobody else waits for
+it.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,10 @@ def test_r11_half_sent_bodies_are_408(length):
 
 
 def test_r11_a_body_that_never_ends_is_not_read_for_ever_after_its_answer():
-    """413 comes at once. What the client sends on is thrown away for a while, so that it reads the answer."""
+    """413 comes at once.
+
+    What the client sends on is thrown away for a while, so that it reads the answer.
+    """
     with running(limits=Limits(max_bytes=2000, receive_seconds=0.5)) as server:
         client = server.connect(
             b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -282,7 +287,8 @@ def test_r11_the_limit_of_open_files_is_raised_or_named(monkeypatch):
     with pytest.raises(InputError) as e:
         serving._raise_file_limit(4000)
     assert str(e.value) == (
-        "--max-connections: 4000 connections are too many: this process may open 4096 files, and needs 256 for other uses; "
+        "--max-connections: 4000 connections are too many: this process may open 4096 files, and "
+        "needs 256 for other uses; "
         "give at most 3840, or raise `ulimit -Hn`"
     )
     monkeypatch.setattr(

@@ -1,4 +1,6 @@
-"""The application under Ray Serve: the answers of the one process, and nothing left when it has ended."""
+"""The application under Ray Serve: the answers of the one process, and nothing left when it has
+ended.
+"""
 
 from __future__ import annotations
 

@@ -66,7 +66,9 @@ def test_answers_on_loopback_and_drains_what_is_in_flight(bundle, tmp_path, monk
 def test_r11_sigterm_answers_all_that_was_accepted_whoever_else_is_connected(
     bundle, tmp_path, monkeypatch
 ):
-    """40 clients, 30 of them still in the kernel's queue, beside clients that hold a connection without a request."""
+    """40 clients, 30 of them still in the kernel's queue, beside clients that hold a connection
+    without a request.
+    """
     path, kept = bundle
     begun, go = tmp_path / "begun", tmp_path / "go"
     monkeypatch.setenv("SWEEPS_TEST_BEGUN", str(begun))

@@ -21,7 +21,9 @@ Write = Callable[[str], Path]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write `space.yaml` into a new folder, change to this folder, and return the file's relative path."""
+    """Write `space.yaml` into a new folder, change to this folder, and return the file's relative
+    path.
+    """
     monkeypatch.chdir(tmp_path)
 
     def do(text: str) -> Path:
@@ -34,7 +36,10 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 @pytest.fixture
 def space(write: Write) -> Callable[..., Space]:
-    """Load the space file with another `space:` section. The section is given without its first line and without indentation."""
+    """Load the space file with another `space:` section.
+
+    The section is given without its first line and without indentation.
+    """
 
     def do(section: str, *overrides: str, limits: str = "max_trials: 50") -> Space:
         body = "".join(f"  {line}\n" for line in section.strip("\n").splitlines())

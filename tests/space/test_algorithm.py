@@ -1,4 +1,6 @@
-"""`search.algorithm: auto`: which algorithm it stands for, and that a sweep keeps the one it began with."""
+"""`search.algorithm: auto`: which algorithm it stands for, and that a sweep keeps the one it began
+with.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Values on the command line, such as `eta=0.1,max_depth=4`, and the check of a configuration that is enqueued."""
+"""Values on the command line, such as `eta=0.1,max_depth=4`, and the check of a configuration that
+is enqueued.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,10 @@ FAULTS = [
     (
         {"rate": 0.5},
         [
-            "params.rate: is active only with certain values of `params.booster`; give a value for `params.booster`, too"
+            (
+                "params.rate: is active only with certain values of `params.booster`; give a value "
+                "for `params.booster`, too"
+            )
         ],
     ),
     (

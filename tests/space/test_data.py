@@ -20,7 +20,8 @@ def data(text: str, space: str = "{params: {}}") -> str:
 
 def test_sources_columns_and_rows_are_dimensions(write) -> None:
     text = data(
-        "{label: y, train: {grid: [a.csv, b.csv]}, valid: v.csv, drop: {choice: [[], [a], [a, b]]}, rows: {uniform: [0.1, 1.0]}}"
+        "{label: y, train: {grid: [a.csv, b.csv]}, valid: v.csv, drop: {choice: [[], [a], [a, "
+        "b]]}, rows: {uniform: [0.1, 1.0]}}"
     )
     space = load(write(text))
     assert [(d.name, d.kind) for d in space.dimensions] == [
@@ -64,7 +65,8 @@ def test_functions_with_arguments_are_sources_too(write, tmp_path) -> None:
     space = load(
         write(
             data(
-                '{train: {grid: [{"my:rows": {n: 3}}, {"my:rows": {n: 4}}, "my:more"]}, valid: v.csv}'
+                '{train: {grid: [{"my:rows": {n: 3}}, {"my:rows": {n: 4}}, "my:more"]}, valid: '
+                "v.csv}"
             )
         )
     )
@@ -83,7 +85,8 @@ def test_functions_with_arguments_are_sources_too(write, tmp_path) -> None:
 
 def test_conditions_on_data_and_of_data(write) -> None:
     text = data(
-        "{train: {grid: [a.csv, b.csv]}, valid: v.csv, rows: {choice: [0.1, 1.0], when: {data.train: b.csv}},"
+        "{train: {grid: [a.csv, b.csv]}, valid: v.csv, rows: {choice: [0.1, 1.0], when: "
+        "{data.train: b.csv}},"
         " drop: [c, {choice: [d, e], when: {data.rows: 0.1}}]}",
         "{params: {depth: {randint: [1, 9], when: {data.train: a.csv}}}}",
     )
@@ -177,11 +180,18 @@ INVALID = [
         "data.drop: must not contain the label, `y`",
     ),
     (
-        "{train: {grid: [a.csv, b.csv], when: {data.rows: 1}}, valid: v.csv, rows: {choice: [1, 0.5]}}",
+        (
+            "{train: {grid: [a.csv, b.csv], when: {data.rows: 1}}, valid: v.csv, rows: {choice: "
+            "[1, "
+            "0.5]}}"
+        ),
         "`when` may name only earlier dimensions; `data.rows` comes later",
     ),
     (
-        "{rows: {grid: [1, 0.5]}, train: {grid: [a.csv, b.csv], when: {data.rows: 1}}, valid: v.csv}",
+        (
+            "{rows: {grid: [1, 0.5]}, train: {grid: [a.csv, b.csv], when: {data.rows: 1}}, valid: "
+            "v.csv}"
+        ),
         "data.train: is always needed, so it cannot have a `when`",
     ),
 ]
@@ -216,7 +226,10 @@ def test_data_comes_before_everything_that_rests_on_it(write) -> None:
 
 
 def own(rest: str = "", trainer: str = '{loop: "json:dumps"}') -> str:
-    return f"trainer: {trainer}\nobjective: {{metric: m, goal: minimize}}\nlimits: {{max_trials: 12}}\n{rest}"
+    return (
+        f"trainer: {trainer}\nobjective: {{metric: m, goal: minimize}}\n"
+        f"limits: {{max_trials: 12}}\n{rest}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -309,7 +322,10 @@ def test_valid_can_be_a_cross_validation(tmp_path):
             "{folds: 3}",
             "",
             "{name: asha, max_t: 9}",
-            "scheduler.max_t: must be at most 3, because each step of a trial is one of the 3 folds",
+            (
+                "scheduler.max_t: must be at most 3, because each step of a trial is one of the 3 "
+                "folds"
+            ),
         ),
         (
             "{folds: 3}",
@@ -327,7 +343,8 @@ def test_a_cross_validation_that_cannot_work_is_refused(tmp_path, valid, more, s
 
 def test_weights_can_be_tuned(write) -> None:
     text = data(
-        "{train: d.csv, valid: v.csv, label: y, weight: {choice: [w, v, null]}, class_weight: {grid: [balanced, null]}}"
+        "{train: d.csv, valid: v.csv, label: y, weight: {choice: [w, v, null]}, class_weight: "
+        "{grid: [balanced, null]}}"
     )
     space = load(write(text))
     assert (space.data.weight, space.data.class_weight, space.data.weight_columns) == (
@@ -399,7 +416,8 @@ def test_a_trainer_that_predicts_one_column_refuses_several(write, trainer) -> N
     text = data("{train: a.csv, valid: 0.1, label: [y, z]}").replace("xgboost", trainer)
     with pytest.raises(
         InputError,
-        match=f"data.label: `{trainer}` predicts one column, but the label has 2; .* several: command, sklearn, torch",
+        match=f"data.label: `{trainer}` predicts one column, but the label has 2; .* several: "
+        "command, sklearn, torch",
     ):
         load(write(text))
 

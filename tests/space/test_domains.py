@@ -1,4 +1,6 @@
-"""Domains: values within bounds, multiples of q, and what is refused; the same as Ray Tune's where that can be asked."""
+"""Domains: values within bounds, multiples of q, and what is refused; the same as Ray Tune's where
+that can be asked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Mappings that other tools take for a distribution are refused with our domain; every domain that is suggested is accepted."""
+"""Mappings that other tools take for a distribution are refused with our domain; every domain that
+is suggested is accepted.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ WRITTEN = {
     "{space: loguniform, lower: 0.001, upper: 0.1}": "{loguniform: [0.001, 0.1]}",
     "{space: choice, categories: [1, 2]}": "{choice: [1, 2]}",
     "{name: FloatDistribution, attributes: {low: 0.1, high: 1.0, log: true, step: null}}": "{loguniform: [0.1, 1.0]}",
-    "{parameter_id: lr, double_value_spec: {min_value: 0.1, max_value: 1}, scale_type: UNIT_LOG_SCALE}": "{loguniform: [0.1, 1]}",
+    "{parameter_id: lr, double_value_spec: {min_value: 0.1, max_value: 1}, scale_type: "
+    "UNIT_LOG_SCALE}": "{loguniform: [0.1, 1]}",
     "{distribution: q_uniform, min: 1, max: 10, q: 3}": "{qrandint: [3, 9, 3]}",
 }
 # Ordinary values of a loop.
@@ -229,7 +232,8 @@ def test_an_ordinary_mapping_is_a_constant(space, constant: str) -> None:
 
 def test_parameters_and_arguments_may_have_these_names(space, write) -> None:
     found = space(
-        "params: {min: 0, max: 1, values: [1], value: 3}\npreprocessor: {'json:load': {min: 0, max: 1}}"
+        "params: {min: 0, max: 1, values: [1], value: 3}\n"
+        "preprocessor: {'json:load': {min: 0, max: 1}}"
     )
     assert found.sections["params"] == {"min": 0, "max": 1, "values": [1], "value": 3}
 
@@ -286,7 +290,10 @@ def test_wherever_a_domain_may_stand(space, section: str, key: str, ours: str) -
 
 
 def test_under_data(lines) -> None:
-    head = "trainer: xgboost\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\nspace: {params: {}}\n"
+    head = (
+        "trainer: xgboost\nobjective: {metric: m, goal: minimize}\n"
+        "limits: {max_trials: 9}\nspace: {params: {}}\n"
+    )
     (found,) = lines(
         head + "data: {train: d.csv, label: y, valid: 0.2, rows: {min: 0.1, max: 1}}\n"
     )
@@ -304,7 +311,10 @@ def test_other_texts_stay_constants(space, text: str) -> None:
     ("text", "tool"),
     [
         (
-            "apiVersion: kubeflow.org/v1beta1\nkind: Experiment\nspec: {objective: {type: maximize}}",
+            (
+                "apiVersion: kubeflow.org/v1beta1\nkind: Experiment\n"
+                "spec: {objective: {type: maximize}}"
+            ),
             "Katib",
         ),
         (
@@ -345,8 +355,10 @@ def test_a_bound_that_names_a_dimension_gets_a_way_out(space, bound: str) -> Non
 
 def test_a_constant_or_an_option_that_names_a_dimension_gets_a_note(space) -> None:
     made = space(
-        "params: {heads: {choice: [2, 4]}, width: '{params.heads} * 16', deep: {size: ['{heads}']}, other: '{free}', "
-        "text: 'params.heads * 2', tried: {choice: ['{params.heads}', 3]}, plain: {choice: [a, b]}}"
+        "params: {heads: {choice: [2, 4]}, width: '{params.heads} * 16', deep: {size: "
+        "['{heads}']}, other: '{free}', "
+        "text: 'params.heads * 2', tried: {choice: ['{params.heads}', 3]}, plain: {choice: [a, "
+        "b]}}"
     )
     assert [note.split(":")[0] for note in made.notes] == [
         "space.params.width",

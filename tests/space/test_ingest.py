@@ -12,7 +12,10 @@ REFUSED = [
     (
         "xgboost",
         "valid: 0.2, label: y",
-        "trainer: `xgboost` needs the whole table in memory; write `ingest: memory`, or bring your own",
+        (
+            "trainer: `xgboost` needs the whole table in memory; write `ingest: memory`, or bring "
+            "your own"
+        ),
     ),
     (
         OWN,
@@ -56,8 +59,8 @@ def test_a_step_that_needs_all_rows_is_refused(lines):
         top(trainer=OWN, data="{train: d.csv, valid: 0.2, ingest: stream}", space=space)
     )
     assert (
-        "space.preprocessor: RobustScaler cannot be fitted on a stream; use StandardScaler or MinMaxScaler"
-        in found
+        "space.preprocessor: RobustScaler cannot be fitted on a stream; use StandardScaler or "
+        "MinMaxScaler" in found
     )
 
 
@@ -127,8 +130,8 @@ def test_streams_elastic_gangs_and_loops_without_data_do_not_count_rows(lines):
         top(data="{train: d.csv, label: y, valid: 0.2}", scheduler=ON_ROWS, space=space)
     )
     assert (
-        "space.scaling.num_workers: must not be elastic, because each run on more rows starts from scratch"
-        in found
+        "space.scaling.num_workers: must not be elastic, because each run on more rows starts "
+        "from scratch" in found
     )
     (found,) = lines(top(trainer=OWN, data=None, scheduler=ON_ROWS))
     assert (

@@ -65,7 +65,8 @@ def data(rest: str) -> str:
 def test_everything_as_written(write) -> None:
     path = write(FULL)
     Path("my_mod.py").write_text(
-        "def train_func(config): ...\ndef load(folder): ...\nraise SystemExit('validated, not run')\n"
+        "def train_func(config): ...\ndef load(folder): ...\n"
+        "raise SystemExit('validated, not run')\n"
     )
     space = load(path)
     assert space.name == "taxi-big-tip" and space.text == FULL and space.path == Path.cwd() / path
@@ -259,7 +260,9 @@ def test_a_slip_in_a_parameters_name_is_refused_where_it_stands(tmp_path, traine
     file = tmp_path / "own.yaml"
     file.write_text(
         f"trainer: {trainer}\ndata: {{train: 'sklearn:wine', label: target, valid: 0.2}}\n"
-        f"objective: {{metric: valid-x, goal: minimize}}\nlimits: {{max_trials: 1}}\nspace:\n  params:\n    {name}: {{uniform: [0, 1]}}\n"
+        f"objective: {{metric: valid-x, goal: minimize}}\n"
+        f"limits: {{max_trials: 1}}\nspace:\n  params:\n"
+        f"    {name}: {{uniform: [0, 1]}}\n"
     )
     if told is None:
         assert load(file).dimensions[0].name == f"params.{name}"

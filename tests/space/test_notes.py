@@ -56,8 +56,8 @@ def test_the_worst_value_of_a_known_metric_is_noted():
     )
     (note,) = goal_notes([Objective("valid-mlogloss", "maximize")])
     assert (
-        note
-        == "objective.goal: a lower `valid-mlogloss` is usually better, but the goal is `maximize`; write `goal: minimize`"
+        note == "objective.goal: a lower `valid-mlogloss` is usually better, but the goal is "
+        "`maximize`; write `goal: minimize`"
     )
     (note,) = goal_notes([Objective("loss", "minimize"), Objective("accuracy", "minimize")])
     assert note.startswith("objective.1.goal: a higher `accuracy` is usually better, ")
@@ -67,7 +67,8 @@ def test_a_list_is_noted_if_its_elements_could_be_options():
     (note,) = list_notes({"a": [1, 2, 3], "b": 1, "c": [1], "d": [[1], [2]], "e": "text"})
     assert (
         note
-        == "space.params.a: this list is one value, and nothing is tuned; to try each element, write `{choice: [1, 2, 3]}`"
+        == "space.params.a: this list is one value, and nothing is tuned; to try each element, "
+        "write `{choice: [1, 2, 3]}`"
     )
     (note,) = list_notes({"a": "32,64", "b": "a sentence, in words", "c": "1,"})
     assert note.endswith("write `{choice: [32, 64]}`")
@@ -107,6 +108,7 @@ def test_what_only_run_can_check_is_noted(tmp_path, monkeypatch):
 
     assert (
         said("est:make")
-        == "note: params: only `sweeps run` checks the names of parameters, because this calls `est:make`\n"
+        == "note: params: only `sweeps run` checks the names of parameters, because this calls "
+        "`est:make`\n"
     )
     assert said("sklearn.linear_model:LogisticRegression") == ""

@@ -10,8 +10,8 @@ from tests.space.conftest import HEAD
 
 def test_overrides_are_applied_before_anything_is_checked(write) -> None:
     path = write(
-        HEAD
-        + "limits: {max_trials: 0}\nspace:\n  params: {eta: {uniform: [1, 0]}, l: [1, {grid: [a, b]}]}\n"
+        HEAD + "limits: {max_trials: 0}\nspace:\n  params: {eta: {uniform: [1, 0]}, l: [1, {grid: "
+        "[a, b]}]}\n"
     )
     space = load(
         path,
@@ -52,7 +52,11 @@ def test_an_override_changes_one_place_of_an_alias(write) -> None:
         ("a..b=3", "--set a..b=3: must be key.path=value"),
         (
             "limits.max_trials=zero",
-            "--set limits.max_trials=zero: limits.max_trials: must be an integer of at least 1, got zero",
+            (
+                "--set limits.max_trials=zero: limits.max_trials: must be an integer of at least "
+                "1, "
+                "got zero"
+            ),
         ),
         (
             "limts.max_trials=1",
@@ -64,11 +68,18 @@ def test_an_override_changes_one_place_of_an_alias(write) -> None:
         ),
         (
             "trainer.loop=a:b",
-            "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set all of trainer instead",
+            (
+                "--set trainer.loop=a:b: trainer is xgboost, which has no key `loop`; set all of "
+                "trainer instead"
+            ),
         ),
         (
             "space.params.l.7=1",
-            "--set space.params.l.7=1: space.params.l is a list of 2 values, so `7` must be an index from 0 to 1",
+            (
+                "--set space.params.l.7=1: space.params.l is a list of 2 values, so `7` must be "
+                "an "
+                "index from 0 to 1"
+            ),
         ),
         (
             "space.params.eta={uniform: [1, 0]}",

@@ -136,13 +136,15 @@ def test_functions_that_cannot_be_stored_are_refused_in_one_line(tmp_path, monke
     lock = threading.Lock()
     with pytest.raises(
         InputError,
-        match=r"^trainer.loop: the function uses a value that cannot be sent to workers: .*lock.*; create this ",
+        match=r"^trainer.loop: the function uses a value that cannot be sent to workers: .*lock.*; "
+        r"create this ",
     ):
         write_module({"train": lambda: lock}, "trainer.loop", tmp_path)
     monkeypatch.setattr(passed_functions, "MOST_BYTES", 2**20)
     with pytest.raises(
         InputError,
-        match=r"^trainer.loop: .* have 2 MB, but at most 1 MB are allowed; the largest is `TABLE` with 2 MB; pass ",
+        match=r"^trainer.loop: .* have 2 MB, but at most 1 MB are allowed; the largest is `TABLE` "
+        r"with 2 MB; pass ",
     ):
         exec("TABLE = bytes(2**21)\ndef train(): return TABLE", scope := {})
         write_module({"train": scope["train"]}, "trainer.loop", tmp_path)
@@ -179,7 +181,8 @@ def test_another_version_of_python_is_named(tmp_path):
     )
     assert (
         done.stderr.splitlines()[-1]
-        == "ImportError: the function `train` was stored by Python 3.5, and only this version of Python can run it"
+        == "ImportError: the function `train` was stored by Python 3.5, and only this version of "
+        "Python can run it"
     )
 
 
@@ -187,7 +190,8 @@ def test_a_sweep_keeps_its_functions_and_runs_only_signed_ones(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     space = load({**SPACE, "trainer": lambda config: {"loss": config["x"]}})
     assert space.notes == (
-        "trainer.loop: `function` is stored in the sweep's folder; `sweeps resume` and `rerun` use this copy, even if you change your code "
+        "trainer.loop: `function` is stored in the sweep's folder; `sweeps resume` and `rerun` "
+        "use this copy, even if you change your code "
         "later",
     )
     sweep = tmp_path / "sweep"

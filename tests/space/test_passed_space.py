@@ -1,4 +1,6 @@
-"""Search spaces that Python scripts pass as dicts: the same record as a file, and messages with key paths."""
+"""Search spaces that Python scripts pass as dicts: the same record as a file, and messages with key
+paths.
+"""
 
 from __future__ import annotations
 
@@ -257,13 +259,21 @@ def test_messages_name_the_key_path():
     }
     wrong["limits"] = {"max_trials": "8"}
     assert message(wrong, "limits.timeout=7q") == [
-        "objective.metric: is required; give the name of a metric that the trainer reports, such as valid-logloss",
+        (
+            "objective.metric: is required; give the name of a metric that the trainer reports, "
+            "such "
+            "as valid-logloss"
+        ),
         "objective.goal: must be minimize or maximize, got minimise; did you mean `minimize`?",
         "limits.max_trials: must be an integer of at least 1, got '8'; write it without quotes",
         "space.params.eta.loguniform: loguniform needs 0 < lower < upper, got [0, 1]",
         "space.params.depth.choice.1: choice has the same option twice: 1 (options 1 and 2)",
         "limitz: unknown key; did you mean `limits`?",
-        "--set limits.timeout=7q: limits.timeout: must be a time above 0 such as 90s, 30m, 1h30m or a number of seconds, got 7q",
+        (
+            "--set limits.timeout=7q: limits.timeout: must be a time above 0 such as 90s, 30m, "
+            "1h30m "
+            "or a number of seconds, got 7q"
+        ),
     ]
 
 
@@ -284,7 +294,11 @@ def test_missing_sections_are_named():
     [
         (
             {1, 2},
-            "is an object of set, but must be a number, a text, a list, a dict, a domain such as sweeps.loguniform(1e-4, 1), a function ",
+            (
+                "is an object of set, but must be a number, a text, a list, a dict, a domain such "
+                "as "
+                "sweeps.loguniform(1e-4, 1), a function "
+            ),
         ),
         (pd.DataFrame(), "is an object of pandas.DataFrame, but must be"),
         (
@@ -334,7 +348,8 @@ def test_domains_of_other_tools_are_refused():
     optuna = pytest.importorskip("optuna")
     (line,) = message(with_params(eta=optuna.distributions.FloatDistribution(0, 1)))
     assert line == (
-        "space.params.eta: is a domain of another tool (optuna.distributions.FloatDistribution); write a domain of sweeps, such as "
+        "space.params.eta: is a domain of another tool (optuna.distributions.FloatDistribution); "
+        "write a domain of sweeps, such as "
         "sweeps.loguniform(1e-4, 1)"
     )
 

@@ -22,13 +22,20 @@ BAD_TOP = [
     (
         top(when="x"),
         "4:1",
-        "when: unknown key; write `when` beside a domain: {uniform: [0, 1], when: {params.booster: dart}}",
+        (
+            "when: unknown key; write `when` beside a domain: {uniform: [0, 1], when: "
+            "{params.booster: dart}}"
+        ),
     ),
     (top(trainer=None), "1:1", "trainer: is required; give "),
     (
         top(trainer="xgbost"),
         "1:10",
-        "`xgbost` is neither a built-in trainer nor a mapping {loop: module:attr}; did you mean `xgboost`?",
+        (
+            "`xgbost` is neither a built-in trainer nor a mapping {loop: module:attr}; did you "
+            "mean "
+            "`xgboost`?"
+        ),
     ),
     (top(trainer="../x"), "1:10", "`../x` is neither a built-in trainer"),
     (top(trainer="__init__"), "1:10", "`__init__` is neither a built-in trainer"),
@@ -76,7 +83,8 @@ BAD_TOP = [
             space="{scaling: {num_workers: {grid: [1, 2]}}}",
         ),
         "4:18",
-        "whole GPUs or TPUs, but the shape 2 workers × 1 CPU has none; give each worker a GPU with `use_gpu: true`, or "
+        "whole GPUs or TPUs, but the shape 2 workers × 1 CPU has none; give each worker a GPU "
+        "with `use_gpu: true`, or "
         "set num_workers to 1",
     ),
     (top(trainer="{backend: torch}"), "1:1", "trainer.loop: is required; give a reference"),
@@ -89,7 +97,10 @@ BAD_TOP = [
     (
         top(data="{train: d.csv, label: y}"),
         "2:1",
-        "data.valid: is required; give a fraction such as 0.2 (for whole groups, use `data.group`), a path, {column",
+        (
+            "data.valid: is required; give a fraction such as 0.2 (for whole groups, use "
+            "`data.group`), a path, {column"
+        ),
     ),
     (top(data="{valid: 0.2, label: y}"), "2:1", "data.train: is required; give a path, a glob"),
     (
@@ -193,7 +204,10 @@ BAD_TOP = [
     (
         top(search="tpe"),
         "4:9",
-        "search: must be a mapping with keys algorithm, seed, options, initial_points, from, portfolio, got tpe",
+        (
+            "search: must be a mapping with keys algorithm, seed, options, initial_points, from, "
+            "portfolio, got tpe"
+        ),
     ),
     (
         top(scheduler="{name: asha}"),
@@ -276,7 +290,10 @@ BAD_TOP = [
             space="{params: {a: {choice: [1, 2]}}}",
         ),
         "4:21",
-        "search.algorithm: grid search allows only `grid` dimensions, but these are sampled: params.a",
+        (
+            "search.algorithm: grid search allows only `grid` dimensions, but these are sampled: "
+            "params.a"
+        ),
     ),
     (
         top(space="{params: {" + ", ".join(f"p{i}: {{grid: [1, 2]}}" for i in range(40)) + "}}"),
@@ -285,7 +302,8 @@ BAD_TOP = [
     ),
 ]
 
-# under `space:`, which is line 5 of the file, so that the first line here is line 6 and begins in column 3
+# under `space:`, which is line 5 of the file, so that the first line here is line 6 and begins in
+# column 3
 BAD_SPACE = [
     (
         "params:\n  eta: {loguniform: [0, 0.1]}",
@@ -374,7 +392,10 @@ BAD_SPACE = [
     (
         "preprocessor: StandardScalr",
         "6:17",
-        "`StandardScalr` is neither a built-in step nor a reference module:attr; did you mean `StandardScaler`?",
+        (
+            "`StandardScalr` is neither a built-in step nor a reference module:attr; did you mean "
+            "`StandardScaler`?"
+        ),
     ),
     ("preprocessor: Chain", "6:17", "leave this step out, because a list of steps is a chain"),
     ("preprocessor: 3", "6:17", "preprocessor: a step must be a name or `{Name: {...}}`, got 3"),

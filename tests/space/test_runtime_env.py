@@ -23,7 +23,8 @@ def test_paths_start_at_the_space_file_and_the_rest_is_rays(tmp_path):
     (tmp_path / "tool.whl").touch()
     space = loaded(
         tmp_path,
-        "{env_vars: {TOKEN: abc, OMP_NUM_THREADS: 2}, pip: [polars==1.31], py_modules: [libs/helper, tool.whl, s3://b/c.zip], "
+        "{env_vars: {TOKEN: abc, OMP_NUM_THREADS: 2}, pip: [polars==1.31], py_modules: "
+        "[libs/helper, tool.whl, s3://b/c.zip], "
         "working_dir: files}",
     )
     assert space.runtime_env.for_ray() == {
@@ -44,20 +45,34 @@ def test_an_empty_section_changes_nothing(tmp_path, section):
     [
         (
             "[a]",
-            "4:14: runtime_env: must be a mapping with keys env_vars, pip, py_modules, working_dir, image_uri, got [a]",
+            (
+                "4:14: runtime_env: must be a mapping with keys env_vars, pip, py_modules, "
+                "working_dir, image_uri, got [a]"
+            ),
         ),
         ("{container: a}", "4:15: runtime_env.container: unknown key; did you mean `image_uri`?"),
         (
             "{env_vars: [A]}",
-            "4:25: runtime_env.env_vars: must be a mapping of names to text or whole numbers, such as {OMP_NUM_THREADS: 1}, got [A]",
+            (
+                "4:25: runtime_env.env_vars: must be a mapping of names to text or whole numbers, "
+                "such as {OMP_NUM_THREADS: 1}, got [A]"
+            ),
         ),
         (
             "{env_vars: {A: true}}",
-            "4:25: runtime_env.env_vars: the value of A must be text; put quotes around it, got {A: true}",
+            (
+                "4:25: runtime_env.env_vars: the value of A must be text; put quotes around it, "
+                "got "
+                "{A: true}"
+            ),
         ),
         (
             "{env_vars: {a-b: c}}",
-            "`a-b` is not the name of an environment variable; use letters, digits and _, with no digit first",
+            (
+                "`a-b` is not the name of an environment variable; use letters, digits and _, "
+                "with no "
+                "digit first"
+            ),
         ),
         ("{pip: requirements.txt}", "4:20: runtime_env.pip: must be a list, got requirements.txt"),
         ("{pip: [3]}", "4:21: runtime_env.pip.0: must be text, got 3"),
@@ -69,7 +84,11 @@ def test_an_empty_section_changes_nothing(tmp_path, section):
         ),
         (
             "{image_uri: {choice: [a, b]}}",
-            "4:27: runtime_env.image_uri: cannot be tuned (`choice`); only values under `space:` can",
+            (
+                "4:27: runtime_env.image_uri: cannot be tuned (`choice`); only values under "
+                "`space:` "
+                "can"
+            ),
         ),
     ],
 )

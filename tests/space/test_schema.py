@@ -1,4 +1,6 @@
-"""The JSON Schema takes what `load` takes, as far as a schema can tell, and refuses what any editor should underline."""
+"""The JSON Schema takes what `load` takes, as far as a schema can tell, and refuses what any editor
+should underline.
+"""
 
 from __future__ import annotations
 

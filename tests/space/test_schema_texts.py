@@ -1,4 +1,6 @@
-"""Each key, domain, step, trainer, parameter and algorithm in the JSON Schema has a description, a default and an example."""
+"""Each key, domain, step, trainer, parameter and algorithm in the JSON Schema has a description, a
+default and an example.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class Key:
     """A key of the space file, as the schema describes it.
 
     Attributes:
-        path: The place of the key in the schema, such as `limits.max_trials` or `params.xgboost.eta`.
+        path: The place of the key in the schema, such as `limits.max_trials` or
+            `params.xgboost.eta`.
         fragment: The schema of the key's value. References are resolved.
         required: True if the mapping must have the key.
     """
@@ -48,7 +51,10 @@ def resolved(fragment: dict[str, Any]) -> dict[str, Any]:
 
 
 def keys_in(fragment: dict[str, Any], path: str) -> Iterator[Key]:
-    """Yield each key in a fragment, at all depths. Rules (`allOf`) name no new keys, and `keys` visits each definition once."""
+    """Yield each key in a fragment, at all depths.
+
+    Rules (`allOf`) name no new keys, and `keys` visits each definition once.
+    """
     for name, inner in fragment.get("properties", {}).items():
         yield Key(f"{path}{name}", resolved(inner), name in fragment.get("required", ()))
         yield from keys_in(inner, f"{path}{name}.")

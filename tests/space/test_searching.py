@@ -29,7 +29,8 @@ HEAD = {
     "data": "{train: d.csv, valid: 0.2, label: y}",
     "objective": "{metric: m, goal: minimize}",
     "limits": "{max_trials: 20}",
-    "space": "{params: {eta: {uniform: [0, 1]}, booster: {choice: [gbtree, dart]}, drop: {uniform: [0, 1], when: {params.booster: dart}}}}",
+    "space": "{params: {eta: {uniform: [0, 1]}, booster: {choice: [gbtree, dart]}, drop: {uniform: [0, "
+    "1], when: {params.booster: dart}}}}",
 }
 TWO = "[{metric: error, goal: minimize}, {metric: seconds, goal: minimize}]"
 
@@ -95,7 +96,8 @@ class TestWhatIsTaken:
         found = load(
             write(
                 top(
-                    limits="{max_trials: 9, max_gpu_hours: 2.5, target: 0.1, patience: 5, max_failures_in_a_row: 3}"
+                    limits="{max_trials: 9, max_gpu_hours: 2.5, target: 0.1, patience: 5, "
+                    "max_failures_in_a_row: 3}"
                 )
             )
         ).limits
@@ -148,12 +150,18 @@ class TestWhatIsTaken:
             for name in option_names("sampler", algorithm)
         }
         space = HEAD["space"] if algorithm != "grid" else "{params: {a: {grid: [1, 2]}}}"
-        yaml = f"{{algorithm: {algorithm}, options: {{{', '.join(f'{k}: {v}' for k, v in options.items())}}}}}"
+        yaml = (
+            f"{{algorithm: {algorithm}, options: "
+            f"{{{', '.join(f'{k}: {v}' for k, v in options.items())}}}}}"
+        )
         found = load(write(top(search=yaml, space=space))).search
         assert found.algorithm == algorithm and set(found.options or {}) == set(options)
 
     def test_initial_points(self, write) -> None:
-        points = "[{params.eta: 0.5}, {params.booster: dart, params.eta: 1, params.drop: 0.25, value: 0.7}, {params.booster: gbtree}]"
+        points = (
+            "[{params.eta: 0.5}, {params.booster: dart, params.eta: 1, params.drop: 0.25, value: "
+            "0.7}, {params.booster: gbtree}]"
+        )
         found = load(write(top(search=f"{{initial_points: {points}}}"))).search.initial_points
         assert found == (
             InitialPoint({"params.eta": 0.5}),
@@ -168,7 +176,10 @@ class TestWhatIsTaken:
         ).search.initial_points[0].values == (0.7, 12.0)
 
     def test_initial_points_are_keys_that_are_sampled(self, write) -> None:
-        space = "{preprocessor: {grid: [none, [SimpleImputer, StandardScaler]]}, params: {n: {randn: [3, 2]}, q: {quniform: [0, 1, 0.25]}}}"
+        space = (
+            "{preprocessor: {grid: [none, [SimpleImputer, StandardScaler]]}, params: {n: {randn: "
+            "[3, 2]}, q: {quniform: [0, 1, 0.25]}}}"
+        )
         (point,) = load(
             write(
                 top(
@@ -205,19 +216,33 @@ INVALID = [
     (ALL | {"bundle": "{train_on: both}"}, "bundle.train_on: must be train or all, got both"),
     (
         ALL | {"objective": TWO},
-        "bundle.train_on: `all` needs a single objective, because several objectives have no single winner; leave the section out",
+        (
+            "bundle.train_on: `all` needs a single objective, because several objectives have no "
+            "single winner; leave the section out"
+        ),
     ),
     (
         ALL | {"scheduler": "{name: pbt, perturbation_interval: 4}"},
-        "bundle.train_on: `all` does not work under pbt, whose trials copy checkpoints of other trials; leave the section out",
+        (
+            "bundle.train_on: `all` does not work under pbt, whose trials copy checkpoints of "
+            "other "
+            "trials; leave the section out"
+        ),
     ),
     (
         ALL | {"trainer": "{loop: 'tests.user_loops:plain'}", "data": None},
-        "bundle.train_on: `all` needs the section `data`, because a loop that reads its own data chooses the rows; leave the section out",
+        (
+            "bundle.train_on: `all` needs the section `data`, because a loop that reads its own "
+            "data "
+            "chooses the rows; leave the section out"
+        ),
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 4}", "checkpoints": "{top: 5}"},
-        "checkpoints: cannot be limited under pbt, because its trials continue from the checkpoints of other trials",
+        (
+            "checkpoints: cannot be limited under pbt, because its trials continue from the "
+            "checkpoints of other trials"
+        ),
     ),
     ({"objective": "[]"}, "objective: must be a mapping or a list of mappings, got an empty list"),
     (
@@ -231,14 +256,19 @@ INVALID = [
     ),
     (
         {"objective": TWO, "scheduler": "{name: asha, max_t: 9}"},
-        "scheduler.name: must be none, because running trials with several objectives cannot be ranked by one number; got asha",
+        (
+            "scheduler.name: must be none, because running trials with several objectives cannot "
+            "be "
+            "ranked by one number; got asha"
+        ),
     ),
     (
         {
             "objective": "{metric: gpu_seconds, goal: minimize}",
             "scheduler": "{name: asha, max_t: 9}",
         },
-        "scheduler.name: must be none, because a scheduler compares running trials, but `gpu_seconds` is known only after a trial has "
+        "scheduler.name: must be none, because a scheduler compares running trials, but "
+        "`gpu_seconds` is known only after a trial has "
         "ended; got asha",
     ),
     (
@@ -246,12 +276,18 @@ INVALID = [
             "objective": "{metric: seconds, goal: minimize}",
             "scheduler": '{name: "sweeps.search.schedulers.median:Median"}',
         },
-        "scheduler.name: must be none, because a scheduler compares running trials, but `seconds` is known only after a trial has ended; "
-        "got sweeps.search.schedulers.median:Median, and sweeps assumes that a scheduler of yours compares running trials",
+        "scheduler.name: must be none, because a scheduler compares running trials, but `seconds` "
+        "is known only after a trial has ended; "
+        "got sweeps.search.schedulers.median:Median, and sweeps assumes that a scheduler of yours "
+        "compares running trials",
     ),
     (
         {"objective": TWO, "search": "{algorithm: cmaes}"},
-        "search.algorithm: must be tpe, random, grid, gp, qmc or nsga2 for several objectives, got cmaes",
+        (
+            "search.algorithm: must be tpe, random, grid, gp, qmc or nsga2 for several "
+            "objectives, "
+            "got cmaes"
+        ),
     ),
     (
         {"objective": TWO, "limits": "{max_trials: 9, target: 1}"},
@@ -259,7 +295,11 @@ INVALID = [
     ),
     (
         {"constraints": "3"},
-        'constraints: must be a mapping of metrics to comparisons, such as {latency_ms: "<= 5"}, got 3',
+        (
+            'constraints: must be a mapping of metrics to comparisons, such as {latency_ms: "<= '
+            '5"}, '
+            "got 3"
+        ),
     ),
     (
         {"constraints": "{a: 5}"},
@@ -298,15 +338,26 @@ INVALID = [
     ),
     (
         {"scheduler": "{name: pbt}"},
-        "scheduler.perturbation_interval: is required; set perturbation_interval to the number of reports between two perturbations",
+        (
+            "scheduler.perturbation_interval: is required; set perturbation_interval to the "
+            "number of "
+            "reports between two perturbations"
+        ),
     ),
     (
         {"scheduler": "{name: asha, max_t: 9, brackets: 3}"},
-        "scheduler.brackets: is a key of hyperband, not of asha; keys of asha: max_t, grace_period, reduction_factor, resource, type",
+        (
+            "scheduler.brackets: is a key of hyperband, not of asha; keys of asha: max_t, "
+            "grace_period, reduction_factor, resource, type"
+        ),
     ),
     (
         {"scheduler": "{name: none, grace_period: 3}"},
-        "scheduler.grace_period: is a key of asha, hyperband, pasha and median, not of none; keys of none: max_t",
+        (
+            "scheduler.grace_period: is a key of asha, hyperband, pasha and median, not of none; "
+            "keys "
+            "of none: max_t"
+        ),
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3, quantile_fraction: 0.6}"},
@@ -322,26 +373,38 @@ INVALID = [
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3, population: 30}"},
-        "scheduler.population: must be equal to limits.max_trials, 20, because every trial of pbt is in the population; got 30",
+        (
+            "scheduler.population: must be equal to limits.max_trials, 20, because every trial of "
+            "pbt "
+            "is in the population; got 30"
+        ),
     ),
     (
         {
             "scheduler": "{name: pbt, perturbation_interval: 3}",
             "limits": "{max_trials: 20, max_concurrent_trials: 4}",
         },
-        "limits.max_concurrent_trials: must be at least 20, the population of pbt, because all its members start before any of them "
+        "limits.max_concurrent_trials: must be at least 20, the population of pbt, because all "
+        "its members start before any of them "
         "ends; got 4",
     ),
     (
         {"scheduler": "{name: pbt, perturbation_interval: 3}", "repeats": "2"},
-        "repeats.count: must be 1 under pbt, whose members change their parameters as they train; got 2",
+        (
+            "repeats.count: must be 1 under pbt, whose members change their parameters as they "
+            "train; "
+            "got 2"
+        ),
     ),
     (
         {
             "scheduler": "{name: pbt, perturbation_interval: 3}",
             "space": "{params: {eta: {grid: [0, 1]}}}",
         },
-        "scheduler.name: pbt changes the sampled dimensions of `params`, but `params` has no sampled dimension",
+        (
+            "scheduler.name: pbt changes the sampled dimensions of `params`, but `params` has no "
+            "sampled dimension"
+        ),
     ),
     (
         {"search": "{options: {n_startup: 3}}"},
@@ -375,7 +438,10 @@ INVALID = [
     ),
     (
         {"search": "{initial_points: [{params.etta: 1}]}"},
-        "search.initial_points.0: the space has no dimension `params.etta`; did you mean `params.eta`?",
+        (
+            "search.initial_points.0: the space has no dimension `params.etta`; did you mean "
+            "`params.eta`?"
+        ),
     ),
     (
         {"search": "{initial_points: [{params.eta: 2}]}"},
@@ -387,7 +453,11 @@ INVALID = [
     ),
     (
         {"search": "{initial_points: [{params.booster: drat}]}"},
-        "search.initial_points.0.params.booster: must be an option of params.booster, got drat; did you mean `dart`?",
+        (
+            "search.initial_points.0.params.booster: must be an option of params.booster, got "
+            "drat; "
+            "did you mean `dart`?"
+        ),
     ),
     (
         {"search": "{initial_points: [{params.booster: gbtree, params.drop: 0.5}]}"},
@@ -395,7 +465,10 @@ INVALID = [
     ),
     (
         {"search": "{initial_points: [{params.booster: dart, value: 0.5}]}"},
-        "search.initial_points.0: a point with `value` must have a value for every active dimension; missing: params.eta, params.drop",
+        (
+            "search.initial_points.0: a point with `value` must have a value for every active "
+            "dimension; missing: params.eta, params.drop"
+        ),
     ),
     (
         {"search": "{initial_points: [{params.booster: gbtree, params.eta: 1, value: x}]}"},

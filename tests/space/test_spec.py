@@ -124,7 +124,8 @@ def test_a_grid_inside_a_choice_is_in_every_cell(space) -> None:
 
 def test_shapes(space) -> None:
     loaded = space(
-        "scaling: {num_workers: {randint: [1, 3]}, use_gpu: {grid: [true, false]}, resources_per_worker: {CPU: {choice: [1, 2]}}}"
+        "scaling: {num_workers: {randint: [1, 3]}, use_gpu: {grid: [true, false]}, "
+        "resources_per_worker: {CPU: {choice: [1, 2]}}}"
     )
     assert len(loaded.shapes) == 8
     assert Shape(2, (("CPU", 2.0), ("GPU", 1.0)), "xgboost") in loaded.shapes
@@ -206,7 +207,10 @@ preprocessor:
 
 
 def test_constants_stay_as_they_are(space) -> None:
-    body = "params: {layers: [1, 2], nested: {choice: 3, other: 4}, empty: {}, weights: {0: 1.0, 1: 2.0}, units: {hidden: [1, 2]}}"
+    body = (
+        "params: {layers: [1, 2], nested: {choice: 3, other: 4}, empty: {}, weights: {0: 1.0, 1: "
+        "2.0}, units: {hidden: [1, 2]}}"
+    )
     assert space(body).fill(first)["params"] == {
         "layers": [1, 2],
         "nested": {"choice": 3, "other": 4},

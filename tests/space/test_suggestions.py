@@ -1,4 +1,6 @@
-"""The table of suggestions by meaning: each of its words is not ours, and what it says to write is there."""
+"""The table of suggestions by meaning: each of its words is not ours, and what it says to write is
+there.
+"""
 
 from __future__ import annotations
 
@@ -146,13 +148,19 @@ def test_case_and_dashes_do_not_count_and_typos_have_the_nearest_name() -> None:
 def test_a_word_of_another_tool_is_answered_by_its_meaning(
     lines, text: str, place: str, key: str, word: str
 ) -> None:
-    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\n"
+    head = (
+        "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
+        "objective: {metric: m, goal: minimize}\n"
+    )
     (found,) = lines(f"{head}{text}\n")
     assert found.startswith(f"{place}: {key}: ") and word in found
 
 
 def test_other_words_for_the_goal_and_a_trainer(lines) -> None:
-    body = "data: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: min}\nspace: {params: {}}\n"
+    body = (
+        "data: {train: d.csv, valid: 0.2, label: y}\n"
+        "objective: {metric: m, goal: min}\nspace: {params: {}}\n"
+    )
     trainer, goal = lines(f"trainer: jax\n{body}")
     assert trainer.startswith("1:10: trainer: ") and "backend: jax" in trainer
     assert goal.startswith("3:30: objective.goal: ") and "`minimize`" in goal

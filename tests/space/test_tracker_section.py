@@ -38,7 +38,8 @@ def test_a_users_tracker_is_found_but_not_imported(tmp_path):
     (tmp_path / "my_mod.py").write_text("raise RuntimeError('imported')\nclass Tracker: pass\n")
     space = loaded(
         tmp_path,
-        '["my_mod:Tracker", {"my_mod:Tracker": {path: x}}, {webhook: {url: "https://h/x", timeout: 3}}]',
+        '["my_mod:Tracker", {"my_mod:Tracker": {path: x}}, {webhook: {url: "https://h/x", '
+        "timeout: 3}}]",
     )
     assert [(spec.name, spec.options) for spec in space.trackers] == [
         ("my_mod:Tracker", {}),
@@ -54,11 +55,15 @@ def test_a_users_tracker_is_found_but_not_imported(tmp_path):
         ("jsonl", "s.yaml:5:11: trackers: must be a list, such as [mlflow, jsonl], got jsonl"),
         (
             "[jsonn]",
-            "s.yaml:5:12: trackers.0: `jsonn` is neither a built-in tracker nor a reference `module:attr`; did you mean `jsonl`?",
+            (
+                "s.yaml:5:12: trackers.0: `jsonn` is neither a built-in tracker nor a reference "
+                "`module:attr`; did you mean `jsonl`?"
+            ),
         ),
         (
             "[wandb]",
-            f"trackers.0: `wandb` is neither a built-in tracker nor a reference `module:attr`; valid: "
+            "trackers.0: `wandb` is neither a built-in tracker nor a reference `module:attr`; "
+            "valid: "
             f"{', '.join(registry.names('tracker'))}",
         ),
         (
@@ -72,7 +77,10 @@ def test_a_users_tracker_is_found_but_not_imported(tmp_path):
         ("[webhook]", "s.yaml:5:12: trackers.0.webhook.url: is required"),
         (
             "[{webhook: {url: host}}]",
-            "s.yaml:5:28: trackers.0.webhook.url: must be a URL that begins with http:// or https://, got host",
+            (
+                "s.yaml:5:28: trackers.0.webhook.url: must be a URL that begins with http:// or "
+                "https://, got host"
+            ),
         ),
         ("[{webhook: {url: 'http://h', timeout: 0}}]", "trackers.0.webhook.timeout: "),
         ("[{webhook: {uri: x}}]", "trackers.0.webhook.uri: unknown key; did you mean `url`?"),
@@ -103,7 +111,8 @@ def test_validate_imports_no_heavy_module_for_the_trackers(tmp_path):
     (tmp_path / "s.yaml").write_text(SPACE + f"trackers: {json.dumps(trackers)}\n")
     code = (
         "import sys; from sweeps.space import load; load(sys.argv[1])\n"
-        "heavy = {'ray', 'torch', 'mlflow', 'optuna', 'numpy', 'pandas', 'tensorboard'} & set(sys.modules)\n"
+        "heavy = {'ray', 'torch', 'mlflow', 'optuna', 'numpy', 'pandas', 'tensorboard'} & "
+        "set(sys.modules)\n"
         "assert not heavy, heavy"
     )
     done = subprocess.run(

@@ -1,4 +1,6 @@
-"""The `TRAINER` literal of a trainer's module: how it is read, what is refused, and what follows from it."""
+"""The `TRAINER` literal of a trainer's module: how it is read, what is refused, and what follows
+from it.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,11 @@ def test_a_literal_with_a_type_is_read(tmp_path):
         (
             '"torch"',
             '"gloo"',
-            "my.py:3:5: TRAINER.backend: 'gloo' is not allowed; the value must be torch, xgboost, lightgbm, ",
+            (
+                "my.py:3:5: TRAINER.backend: 'gloo' is not allowed; the value must be torch, "
+                "xgboost, "
+                "lightgbm, "
+            ),
         ),
         (
             '"backend"',
@@ -86,7 +92,11 @@ def test_a_literal_with_a_type_is_read(tmp_path):
         (
             '"needs_label": True',
             '"needs_label": "often"',
-            "my.py:7:5: TRAINER.needs_label: 'often' is not allowed; the value must be true or false",
+            (
+                "my.py:7:5: TRAINER.needs_label: 'often' is not allowed; the value must be true "
+                "or "
+                "false"
+            ),
         ),
         (
             '"minimum": 1',
@@ -96,7 +106,11 @@ def test_a_literal_with_a_type_is_read(tmp_path):
         (
             '"minimum": 1',
             '"at_least": 1',
-            "my.py:6:5: TRAINER.parameters: `depth`: has the unknown key `at_least`; valid keys: type, enum, ",
+            (
+                "my.py:6:5: TRAINER.parameters: `depth`: has the unknown key `at_least`; valid "
+                "keys: "
+                "type, enum, "
+            ),
         ),
         (
             '"minimum": 1',
@@ -120,7 +134,10 @@ def test_a_literal_that_breaks_a_rule(tmp_path, old, new, problem):
         ),
         (
             '{lr: "0.1"}',
-            "params.lr: must be a number greater than 0 and at most 1, got '0.1'; write it without quotes",
+            (
+                "params.lr: must be a number greater than 0 and at most 1, got '0.1'; write it "
+                "without quotes"
+            ),
         ),
         (
             "{lr: {choice: [0.1, 2]}}",
@@ -128,11 +145,18 @@ def test_a_literal_that_breaks_a_rule(tmp_path, old, new, problem):
         ),
         (
             "{lr: {uniform: [0.1, 2]}}",
-            "space.yaml:5:22: params.lr: must be a number greater than 0 and at most 1, got {uniform: [0.1, 2]}",
+            (
+                "space.yaml:5:22: params.lr: must be a number greater than 0 and at most 1, got "
+                "{uniform: [0.1, 2]}"
+            ),
         ),
         (
             "{depth: {uniform: [1, 4]}}",
-            "params.depth: must be an integer of at least 1, but `uniform` also gives fractions; use randint",
+            (
+                "params.depth: must be an integer of at least 1, but `uniform` also gives "
+                "fractions; "
+                "use randint"
+            ),
         ),
         (
             "{depth: {randint: [0, 4]}}",
@@ -140,7 +164,10 @@ def test_a_literal_that_breaks_a_rule(tmp_path, old, new, problem):
         ),
         (
             "{dept: 3}",
-            "space.yaml:5:18: params.dept: is not a parameter of my:train_func; did you mean `depth`?",
+            (
+                "space.yaml:5:18: params.dept: is not a parameter of my:train_func; did you mean "
+                "`depth`?"
+            ),
         ),
         (
             "{choice: [{lr: 0.1}, {lr: 3}]}",
@@ -176,7 +203,8 @@ def test_a_module_without_a_literal_says_what_to_add(tmp_path):
     (found,) = problems(written(tmp_path, "def train_func(config): ...\n"))
     assert (
         found
-        == 'space.yaml:1:10: trainer: module `my` has no `TRAINER` literal; add this literal, or write {loop: "my:train_func"}'
+        == "space.yaml:1:10: trainer: module `my` has no `TRAINER` literal; add this literal, or "
+        'write {loop: "my:train_func"}'
     )
 
 

@@ -120,7 +120,10 @@ def test_an_option_without_a_default_is_required(tmp_path, trainer):
         ),
         (
             '{name: my, model: "nets:make", epochs: {choice: [1, 2]}}',
-            "space.yaml:1:50: trainer.epochs: cannot be tuned (`choice`); only values under `space:` can be tuned",
+            (
+                "space.yaml:1:50: trainer.epochs: cannot be tuned (`choice`); only values under "
+                "`space:` can be tuned"
+            ),
         ),
     ],
 )
@@ -131,7 +134,8 @@ def test_a_wrong_option_has_its_place(tmp_path, trainer, expected):
 def test_too_many_workers_are_refused(tmp_path):
     file = written(tmp_path, '{name: my, model: "nets:make"}', workers="{choice: [1, 3]}")
     assert problems(file) == [
-        "space.yaml:5:18: space.scaling: `my:train_func` trains on at most 2 workers, but the space has trials with 3 workers; "
+        "space.yaml:5:18: space.scaling: `my:train_func` trains on at most 2 workers, but the "
+        "space has trials with 3 workers; "
         "set num_workers to 2"
     ]
 
@@ -140,7 +144,10 @@ def test_a_missing_package_names_the_extra(tmp_path):
     file = written(
         tmp_path, '{name: my, model: "nets:make"}', packages='"no_such_package", "numpy"'
     )
-    text = "`my` needs no_such_package, which is not installed; run `pip install 'sweeps-ray[nothing]'`"
+    text = (
+        "`my` needs no_such_package, which is not installed; run `pip install "
+        "'sweeps-ray[nothing]'`"
+    )
     assert problems(file) == [f"space.yaml:1:17: trainer: {text}"]
 
 
@@ -167,9 +174,15 @@ def test_the_extra_of_tensorflow_is_named_as_the_package():
 @pytest.mark.parametrize("base", ["tune.Trainable", "ray.tune.Trainable", "Trainable", "Parent"])
 def test_a_trainable_class_is_not_a_loop(tmp_path, base):
     file = written(tmp_path, '{loop: "classes:Mine"}')
-    text = f"import ray.tune\nfrom ray import tune\nclass Parent(tune.Trainable): ...\nclass Mine({base}): ...\nclass Loop: ...\n"
+    text = (
+        "import ray.tune\nfrom ray import tune\nclass Parent(tune.Trainable): ...\n"
+        f"class Mine({base}): ...\nclass Loop: ...\n"
+    )
     (tmp_path / "classes.py").write_text(text)
-    hint = '`classes:Mine` is a subclass of ray.tune.Trainable, not a training loop; write trainer: {trainable: "classes:Mine"}'
+    hint = (
+        "`classes:Mine` is a subclass of ray.tune.Trainable, not a training loop; write trainer: "
+        '{trainable: "classes:Mine"}'
+    )
     assert problems(file) == [f"space.yaml:1:17: trainer.loop: {hint}"]
     assert load(written(tmp_path, '{loop: "classes:Loop"}')).trainer.loop == "classes:Loop"
 
@@ -186,7 +199,10 @@ def test_an_option_selects_its_trainer(tmp_path, monkeypatch):
     )
     assert load(written(tmp_path, '{model: "nets:make"}')).trainer.loop == "my:train_func"
     assert problems(written(tmp_path, '{model: "nets:make", epochs: 3}')) == [
-        "space.yaml:1:1: trainer: has the keys model and epochs, but each selects another trainer; keep one of them"
+        (
+            "space.yaml:1:1: trainer: has the keys model and epochs, but each selects another "
+            "trainer; keep one of them"
+        )
     ]
 
 
@@ -252,6 +268,7 @@ def test_a_users_folder_named_sklearn_is_not_scikit_learn(tmp_path):
 
 def test_an_estimator_trains_on_one_worker(tmp_path):
     assert problems(written(tmp_path, f'"{ESTIMATOR}"', workers="2")) == [
-        "space.yaml:5:18: space.scaling: `sklearn` trains on at most 1 worker, but the space has trials with 2 workers; "
+        "space.yaml:5:18: space.scaling: `sklearn` trains on at most 1 worker, but the space has "
+        "trials with 2 workers; "
         "set num_workers to 1"
     ]

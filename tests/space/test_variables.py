@@ -1,4 +1,6 @@
-"""Environment variables in the space file: `${NAME}` and `${NAME:-default}`, and where secrets may stand."""
+"""Environment variables in the space file: `${NAME}` and `${NAME:-default}`, and where secrets may
+stand.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ def test_a_default_is_used_if_the_variable_is_unset_or_empty(space):
 
 def test_a_missing_variable_is_one_line_with_its_place(space):
     assert problem(space) == (
-        "space.yaml:3:10: data.train: the environment variable DATA_DIR is not set; set it, or write a default such as ${DATA_DIR:-value}"
+        "space.yaml:3:10: data.train: the environment variable DATA_DIR is not set; set it, or "
+        "write a default such as ${DATA_DIR:-value}"
     )
 
 
@@ -100,7 +103,8 @@ def test_an_override_may_have_variables(space):
 
 SQL = TEXT.replace(
     "${DATA_DIR}/rows.csv",
-    '{"sweeps.loaders:sql": {query: "select 1", uri: "postgresql://me:${DB_PASSWORD}@${DB:-host}/db"}}',
+    '{"sweeps.loaders:sql": {query: "select 1", uri: '
+    '"postgresql://me:${DB_PASSWORD}@${DB:-host}/db"}}',
 )
 
 
@@ -133,8 +137,8 @@ def test_a_uri_with_a_password_is_a_secret_too(space):
 def test_a_secret_must_not_stand_where_it_would_be_recorded(space):
     found = problem(space, TEXT.replace("${DATA_DIR}", "${DB_PASSWORD}"), DB_PASSWORD="hunter2")
     assert (
-        "data.train: DB_PASSWORD is a secret, and this value would be recorded; pass it with `runtime_env.env_vars`"
-        in found
+        "data.train: DB_PASSWORD is a secret, and this value would be recorded; pass it with "
+        "`runtime_env.env_vars`" in found
     )
     assert "hunter2" not in found
 
@@ -168,7 +172,10 @@ def test_a_resumed_sweep_has_the_same_values(space, tmp_path, monkeypatch):
 def test_a_loader_gets_the_value(space, tmp_path, monkeypatch):
     from sweeps.data.sources import read_source
 
-    code = "import pandas as pd\ndef rows(key, plain):\n    return pd.DataFrame({'a': [key], 'b': [plain]})\n"
+    code = (
+        "import pandas as pd\ndef rows(key, plain):\n"
+        "    return pd.DataFrame({'a': [key], 'b': [plain]})\n"
+    )
     (tmp_path / "variable_rows.py").write_text(code)
     monkeypatch.setenv("API_KEY", "hunter2")
     table = read_source(

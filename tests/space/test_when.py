@@ -130,7 +130,10 @@ scaling:
 
 
 def test_all_parameters_of_a_step_that_are_not_there_leave_the_step(space) -> None:
-    body = "preprocessor:\n  - {grid: [none, MinMaxScaler]}\n  - StandardScaler: {choice: [{columns: all}], when: {preprocessor.0: none}}"
+    body = (
+        "preprocessor:\n  - {grid: [none, MinMaxScaler]}\n"
+        "  - StandardScaler: {choice: [{columns: all}], when: {preprocessor.0: none}}"
+    )
     assert filled(space(body))[0]["preprocessor"] == (Step("StandardScaler", "all"),)
     assert filled(space(body), **{"preprocessor.0": 1})[0]["preprocessor"] == (
         Step("MinMaxScaler"),
@@ -153,7 +156,9 @@ params: {choice: [{eta: 1}, {eta: 2}], when: {scaling.num_workers: 2}}
 
 
 def test_a_branch_carries_its_own_dimensions(space) -> None:
-    """A chain with bins of its own: they are there with the chain, and may be asked for like any other."""
+    """A chain with bins of its own: they are there with the chain, and may be asked for like any
+    other.
+    """
     loaded = space(
         """
 preprocessor:
@@ -183,7 +188,10 @@ params:
     )
 
 
-NUMBERS = "params: {n: {randint: [1, 9]}, q: {quniform: [0, 1, 0.25]}, u: {uniform: [0, 1]}, c: {choice: [3, 6, 9]}, x: {choice: [1], when: %s}}"
+NUMBERS = (
+    "params: {n: {randint: [1, 9]}, q: {quniform: [0, 1, 0.25]}, u: {uniform: [0, 1]}, c: "
+    "{choice: [3, 6, 9]}, x: {choice: [1], when: %s}}"
+)
 
 
 @pytest.mark.parametrize(
@@ -210,13 +218,17 @@ def test_the_forms(space, when: str, terms: list[Term]) -> None:
 def test_what_stands_inside_an_option_may_be_named_and_is_found_for_who_leaves_the_option_out(
     space,
 ):
-    body = "params: {kind: {choice: [a, {k: {randint: [1, 9]}}]}, x: {uniform: [0, 1], when: {%s: '> 3'}}}"
+    body = (
+        "params: {kind: {choice: [a, {k: {randint: [1, 9]}}]}, x: {uniform: [0, 1], when: {%s: '> "
+        "3'}}}"
+    )
     assert space(body % "params.kind.choice.1.k").dimensions[-1].when == (
         Term("params.kind.choice.1.k", tests=((">", 3),)),
     )
     with pytest.raises(
         InputError,
-        match=r"names an unknown dimension: `params\.kind\.k`; did you mean `params\.kind\.choice\.1\.k`\?",
+        match=r"names an unknown dimension: `params\.kind\.k`; did you mean "
+        r"`params\.kind\.choice\.1\.k`\?",
     ):
         space(body % "params.kind.k")
 
@@ -224,7 +236,11 @@ def test_what_stands_inside_an_option_may_be_named_and_is_found_for_who_leaves_t
 INVALID = [
     (
         "a: 1",
-        "params.x: `when` must map dimensions to required values, such as {params.booster: dart}, got a: 1",
+        (
+            "params.x: `when` must map dimensions to required values, such as {params.booster: "
+            "dart}, "
+            "got a: 1"
+        ),
     ),
     ("{}", "got {}"),
     (
@@ -244,7 +260,11 @@ INVALID = [
     ('{params.u: "<= 0"}', "can never be true"),
     (
         "{params.n: many}",
-        'must be a value, a list of values or a comparison such as "> 3" (one of <=, >=, <, > and a number)',
+        (
+            'must be a value, a list of values or a comparison such as "> 3" (one of <=, >=, <, > '
+            "and "
+            "a number)"
+        ),
     ),
     ('{params.n: "!= 3"}', "must be a value, a list of values or a comparison"),
     ('{params.n: "== 3"}', "must be a value, a list of values or a comparison"),
@@ -263,7 +283,10 @@ INVALID = [
 
 @pytest.mark.parametrize(("when", "piece"), INVALID, ids=[when for when, _ in INVALID])
 def test_one_clear_line(lines, when: str, piece: str) -> None:
-    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    head = (
+        "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
+        "objective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    )
     if when == "a: 1":
         when = "'a: 1'"
         piece = piece.replace("got a: 1", "got 'a: 1'")
@@ -294,8 +317,16 @@ MORE = [
         "must be an option of params.a, got z; valid: x, y",
     ),
     (
-        "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {choice: [1], when: {params.a: y, params.b: 1}}",
-        "params.c: `when` can never be true, because this condition and earlier conditions need two different values of `params.a`",
+        (
+            "a: {choice: [x, y]}, b: {choice: [1, 2], when: {params.a: x}}, c: {choice: [1], "
+            "when: "
+            "{params.a: y, params.b: 1}}"
+        ),
+        (
+            "params.c: `when` can never be true, because this condition and earlier conditions "
+            "need "
+            "two different values of `params.a`"
+        ),
     ),
     (
         "a: {choice: [{b: {choice: [1, 2]}}, {c: {choice: [1], when: {params.a.choice.0.b: 1}}}]}",
@@ -306,14 +337,23 @@ MORE = [
 
 @pytest.mark.parametrize(("params", "piece"), MORE, ids=[piece for _, piece in MORE])
 def test_one_clear_line_more(lines, params: str, piece: str) -> None:
-    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    head = (
+        "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
+        "objective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    )
     (found,) = lines(f"{head}space:\n  params: {{{params}}}\n")
     assert found.startswith("6:") and piece in found
 
 
 def test_a_required_parameter_has_no_condition(lines) -> None:
-    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
-    steps = "preprocessor: [{choice: [none, MinMaxScaler]}, PowerTransformer: {power: {choice: [1], when: {preprocessor.0: none}}}]"
+    head = (
+        "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
+        "objective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    )
+    steps = (
+        "preprocessor: [{choice: [none, MinMaxScaler]}, PowerTransformer: {power: {choice: [1], "
+        "when: {preprocessor.0: none}}}]"
+    )
     assert (
         "power: is required by PowerTransformer, so it cannot have a `when`"
         in lines(f"{head}space: {{{steps}}}\n")[0]
@@ -321,9 +361,13 @@ def test_a_required_parameter_has_no_condition(lines) -> None:
 
 
 def test_a_faulty_dimension_is_told_once(lines) -> None:
-    head = "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\nobjective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    head = (
+        "trainer: xgboost\ndata: {train: d.csv, valid: 0.2, label: y}\n"
+        "objective: {metric: m, goal: minimize}\nlimits: {max_trials: 9}\n"
+    )
     (found,) = lines(
-        f"{head}space: {{params: {{a: {{uniform: [1, 0]}}, b: {{choice: [1], when: {{params.a: '> 0'}}}}}}}}\n"
+        f"{head}space: {{params: {{a: {{uniform: [1, 0]}}, b: {{choice: [1], when: {{params.a: '> "
+        f"0'}}}}}}}}\n"
     )
     assert "params.a: uniform needs lower < upper" in found
 
@@ -342,7 +386,9 @@ def test_many_cells_are_counted_no_further_than_is_needed(space) -> None:
 
 @st.composite
 def templates(draw: st.DrawFn) -> dict[str, Any]:
-    """Templates of grids, choices and small ranges, each with a condition on some that come before; grids on grids alone."""
+    """Templates of grids, choices and small ranges, each with a condition on some that come before;
+    grids on grids alone.
+    """
     names = (f"d{i}" for i in itertools.count())
     before: list[Dimension] = []
 
@@ -420,7 +466,9 @@ def every_way(template: Any) -> list[tuple[Any, dict[str, Any]]]:
 
 @given(templates())
 def test_cells_are_what_the_grids_come_to_in_any_filling(template: Any) -> None:
-    """With no grid inside a choice: a combination of grids is a cell if and only if some configuration has it."""
+    """With no grid inside a choice: a combination of grids is a cell if and only if some
+    configuration has it.
+    """
     cells = [json.dumps(cell, sort_keys=True) for cell in itertools.islice(cells_of(template), 50)]
     everything = every_way(template) if len(cells) < 50 else []
     assume(everything and len(everything) < 3000)

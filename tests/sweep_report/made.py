@@ -64,7 +64,10 @@ def trial(
     curve: Sequence[float] = (0.5,),
     error: str | None = None,
 ) -> TrialRecord:
-    """Return a trial of this space with the given values at its steps. Equal arguments give an equal trial."""
+    """Return a trial of this space with the given values at its steps.
+
+    Equal arguments give an equal trial.
+    """
     rng, labels = random.Random(number), {}
 
     def choose(dimension: Dimension) -> Any:
@@ -107,7 +110,9 @@ def trial(
 
 
 def trials(space: Space, count: int) -> list[TrialRecord]:
-    """Return trials as ASHA leaves them: most were stopped at the first rung, and few reached the end."""
+    """Return trials as ASHA leaves them: most were stopped at the first rung, and few reached the
+    end.
+    """
     made = []
     for number in range(count):
         rng = random.Random(-number)

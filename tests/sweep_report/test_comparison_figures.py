@@ -1,4 +1,6 @@
-"""The figures of a comparison: one line for each sweep, and one figure for each group of comparable sweeps."""
+"""The figures of a comparison: one line for each sweep, and one figure for each group of comparable
+sweeps.
+"""
 
 from __future__ import annotations
 

@@ -78,7 +78,10 @@ def test_nested_parameters_of_the_winner_are_rows_of_a_table(space):
         space,
         dataclasses.replace(fields, best={**fields.best, "params": nested}),
     ).markdown
-    rows = "| optimizer.name | sgd |\n| optimizer.options.0.momentum | 0.9 |\n| optimizer.options.1 | null |\n| early | true |"
+    rows = (
+        "| optimizer.name | sgd |\n| optimizer.options.0.momentum | 0.9 |\n"
+        "| optimizer.options.1 | null |\n| early | true |"
+    )
     assert rows in text and "{'" not in text
 
 

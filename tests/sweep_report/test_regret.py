@@ -27,7 +27,9 @@ def trial(
     end: float | None = None,
     repeat_of: int | None = None,
 ) -> TrialRecord:
-    """Return a trial that ran for one second on two CPUs, and ended `end` seconds after the start of the sweep."""
+    """Return a trial that ran for one second on two CPUs, and ended `end` seconds after the start
+    of the sweep.
+    """
     at = number + 1.0 if end is None else end
     costs = {"seconds": 1.0, "cpu_seconds": 2.0, "gpu_seconds": 0.0}
     ended = START + datetime.timedelta(seconds=at)

@@ -46,7 +46,10 @@ class Terminal:
 
     @property
     def screen(self) -> list[str]:
-        """Return the lines on the screen. Understands what the view writes: lines, colors, cursor up, and erasing the rest of a line."""
+        """Return the lines on the screen.
+
+        Understands what the view writes: lines, colors, cursor up, and erasing the rest of a line.
+        """
         screen, row, column = [""], 0, 0
         for code, count, end, char in re.findall(
             r"(\x1b\[)([\d;]*)([A-Za-z])|(.)", self.raw.decode(errors="ignore"), re.DOTALL
@@ -76,7 +79,8 @@ def test_a_line_shows_trials_best_value_and_time():
     s = SweepStatus(states, 64, BestTrial("0009", 0.0413607, 49), 3700.0, TimeLeft(61.0, "somehow"))
     assert (
         status_line(s)
-        == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · 1:01:40, about 1:01 left"
+        == "15/64 trials · 2 running · 10 pruned · 1 failed · best 0.0413607 (trial 0009) · "
+        "1:01:40, about 1:01 left"
     )
     waits = SimpleNamespace(stage="waiting for workers")
     assert (
@@ -214,8 +218,10 @@ def test_no_color_is_printed_with_no_color_set(terminal, monkeypatch):
 
 def test_rich_is_not_imported_without_a_terminal():
     code = (
-        "import sys, io; from sweeps.terminal.live import Progress; from sweeps.controller.status import SweepStatus\n"
-        "Progress(False, io.StringIO())(SweepStatus(total=1)); print({'rich', 'ray', 'pydantic'} & set(sys.modules))"
+        "import sys, io; from sweeps.terminal.live import Progress; from sweeps.controller.status "
+        "import SweepStatus\n"
+        "Progress(False, io.StringIO())(SweepStatus(total=1)); print({'rich', 'ray', 'pydantic'} "
+        "& set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPO)
     assert done.stdout == "set()\n", done.stderr

@@ -1,4 +1,7 @@
-"""The layout of the live view, drawn from snapshots. `python -m tests.terminal.test_live_layout` writes its pictures into `docs/`."""
+"""The layout of the live view, drawn from snapshots.
+
+`python -m tests.terminal.test_live_layout` writes its pictures into `docs/`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from sweeps.core.resources import Shape
 from sweeps.terminal.live_layout import View, flow, pairs, place
 from tests.commands import REPO
 
-# Colors of terminals in wide use, dark and light: background, foreground, the eight, the eight bright ones.
+# Colors of terminals in wide use, dark and light: background, foreground, the eight, the eight
+# bright ones.
 THEMES = {
     "dark": (
         "0d1117 c9d1d9",

@@ -20,7 +20,9 @@ each_page = pytest.mark.parametrize("page", PAGES)
 
 
 def write_example(page: str, folder: Path) -> Path:
-    """Write the modules, tests and the space file of a documentation page into a folder, and return the space file's path."""
+    """Write the modules, tests and the space file of a documentation page into a folder, and return
+    the space file's path.
+    """
     blocks = [block for block in BLOCKS if block.page == page]
     for block in blocks:
         if (name := module_named(block)) is not None:

@@ -83,7 +83,9 @@ def sweep_result(folder: Path, **more: Any) -> SweepResult:
 
 
 def sweep_events(folder: Path) -> list[Event]:
-    """Return the events of a sweep with four trials: one completes, one is pruned, one fails and one is interrupted."""
+    """Return the events of a sweep with four trials: one completes, one is pruned, one fails and
+    one is interrupted.
+    """
     events: list[Event] = [sweep_started(folder), ArtifactSaved(START, "environment.json", "[]\n")]
     for number, state in enumerate((State.COMPLETE, State.PRUNED, State.FAIL, State.RUNNING)):
         error = "Traceback: no" if state is State.FAIL else None

@@ -45,7 +45,8 @@ def space(tmp_path, monkeypatch):
 def test_trackers_of_ours_and_of_the_users_are_created_with_their_options(space):
     found = create_trackers(
         space(
-            '[mlflow, jsonl, "my_trackers:Good", {"my_trackers:Good": {path: y}}, {"my_trackers:make": {path: z}}]'
+            '[mlflow, jsonl, "my_trackers:Good", {"my_trackers:Good": {path: y}}, '
+            '{"my_trackers:make": {path: z}}]'
         )
     )
     assert [name for name, _ in found] == [
@@ -64,7 +65,10 @@ def test_trackers_of_ours_and_of_the_users_are_created_with_their_options(space)
     [
         (
             '"my_trackers:NoClose"',
-            "`my_trackers:NoClose` has no method `close`; a tracker must have the methods `handle` and `close`",
+            (
+                "`my_trackers:NoClose` has no method `close`; a tracker must have the methods "
+                "`handle` and `close`"
+            ),
         ),
         (
             '"my_trackers:Nothing"',
@@ -74,11 +78,18 @@ def test_trackers_of_ours_and_of_the_users_are_created_with_their_options(space)
         ('"my_trackers:number"', "`my_trackers:number` has the type int, but must be a class"),
         (
             '{"my_trackers:Good": {pth: y}}',
-            "`my_trackers:Good` cannot be created with the options pth: TypeError: .*unexpected keyword argument 'pth'",
+            (
+                "`my_trackers:Good` cannot be created with the options pth: TypeError: "
+                ".*unexpected "
+                "keyword argument 'pth'"
+            ),
         ),
         (
             '"broken_tracker:Good"',
-            "`broken_tracker:Good` cannot be imported: ModuleNotFoundError: No module named 'no_such_package'",
+            (
+                "`broken_tracker:Good` cannot be imported: ModuleNotFoundError: No module named "
+                "'no_such_package'"
+            ),
         ),
     ],
 )

@@ -64,7 +64,8 @@ def test_a_tracker_that_raises_is_dropped_and_noted_and_the_others_go_on(error):
         hub.publish(event)
     (note,) = hub.close(10.0)
     assert note.startswith(
-        f"tracker `my_mod:Broken` failed at TrialEnded of trial 0007 and gets no more events: {type(error).__name__}: "
+        "tracker `my_mod:Broken` failed at TrialEnded of trial 0007 and gets no more events: "
+        f"{type(error).__name__}: "
     )
     assert (
         note.endswith("(the traceback is in sweep.log)")

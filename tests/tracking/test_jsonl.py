@@ -57,7 +57,9 @@ def test_each_line_has_a_type_and_a_time(tmp_path):
 
 
 def test_a_resume_adds_what_is_missing_and_nothing_twice(tmp_path):
-    """The first driver was killed in the middle of a line: the report of step 2 of trial 0, which it had put on record."""
+    """The first driver was killed in the middle of a line: the report of step 2 of trial 0, which
+    it had put on record.
+    """
     events = sample_events(tmp_path)
     play(events[:5])
     file = next(tmp_path.glob("*/events.jsonl"))

@@ -1,4 +1,6 @@
-"""The MLflow tracker loses nothing if somebody deletes runs or the server has an accident, and sends nothing twice."""
+"""The MLflow tracker loses nothing if somebody deletes runs or the server has an accident, and
+sends nothing twice.
+"""
 
 from __future__ import annotations
 

@@ -174,7 +174,10 @@ def test_the_tags_of_an_earlier_best_trial_are_deleted(tmp_path):
 
 @pytest.mark.integration
 def test_a_paused_trial_is_scheduled_until_it_continues(tmp_path):
-    """Trial 0 stays paused. Trial 1 continues before its pause is written, and trial 2 after it. An earlier driver paused trial 3."""
+    """Trial 0 stays paused. Trial 1 continues before its pause is written, and trial 2 after it.
+
+    An earlier driver paused trial 3.
+    """
     from mlflow.tracking import MlflowClient
 
     def states() -> dict[str, tuple[str, str | None]]:
@@ -221,7 +224,10 @@ def test_a_paused_trial_is_scheduled_until_it_continues(tmp_path):
 @pytest.mark.integration
 @pytest.mark.parametrize("last", ["reports", "end"])
 def test_a_second_driver_sends_what_the_first_did_not(tmp_path, last):
-    """Two trials ended, one end was lost, one trial was never sent, and one still runs. MLflow has each of them once."""
+    """Two trials ended, one end was lost, one trial was never sent, and one still runs.
+
+    MLflow has each of them once.
+    """
     from mlflow.tracking import MlflowClient
 
     done = Result(State.COMPLETE, 1 / 3, 3, 3, None, None, 1.5)

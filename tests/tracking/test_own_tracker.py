@@ -1,4 +1,6 @@
-"""The tracker of docs/how-to/own-tracker.md works as it stands there, and a sweep has several trackers at once."""
+"""The tracker of docs/how-to/own-tracker.md works as it stands there, and a sweep has several
+trackers at once.
+"""
 
 from __future__ import annotations
 

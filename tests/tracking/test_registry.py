@@ -1,4 +1,6 @@
-"""Bundles are registered with the runs of their trials, and an alias moves only to a better version."""
+"""Bundles are registered with the runs of their trials, and an alias moves only to a better
+version.
+"""
 
 from __future__ import annotations
 
@@ -89,14 +91,16 @@ def test_a_bundle_becomes_a_version_with_its_run_and_an_alias(tmp_path, monkeypa
     assert (
         registered(0.6)[1]
         == (
-            "alias champion stays at version 1: loss is 0.6 for the new version and 0.5 for the current version, so the "
+            "alias champion stays at version 1: loss is 0.6 for the new version and 0.5 for the "
+            "current version, so the "
             "new version is not better; to move the alias anyway, use --force"
         )
         and holder() == "1"
     )
     assert (
         registered(0.4)[1]
-        == "alias champion moved from version 1 to version 3: loss is 0.4 for the new version and 0.5 for the current version"
+        == "alias champion moved from version 1 to version 3: loss is 0.4 for the new version "
+        "and 0.5 for the current version"
         and holder() == "3"
     )
     assert (

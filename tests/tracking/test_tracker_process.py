@@ -1,4 +1,6 @@
-"""The tracker in its own process writes everything once, even if the process or the driver is killed."""
+"""The tracker in its own process writes everything once, even if the process or the driver is
+killed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Properties that both built-in trainers have, for each task: reports, resuming, the best step, determinism, and stopping."""
+"""Properties that both built-in trainers have, for each task: reports, resuming, the best step,
+determinism, and stopping.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The trainer `command` without Ray: where reports come from, checkpoints, signals, the environment, and failures."""
+"""The trainer `command` without Ray: where reports come from, checkpoints, signals, the
+environment, and failures.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,10 @@ def run(
     shards: Any = None,
     **more,
 ) -> LoopRun:
-    """Run a script in this process's loop. Arguments of `run_loop` are passed on, and all others change the `Current`."""
+    """Run a script in this process's loop.
+
+    Arguments of `run_loop` are passed on, and all others change the `Current`.
+    """
     (folder / name).write_text(script)
     keep = folder / "kept"
     keep.mkdir(exist_ok=True)
@@ -238,7 +243,8 @@ def test_a_model_that_is_saved_after_the_only_line_is_reported_with_it(tmp_path)
     save = "(folder / 'model').write_text('m')"
     done = run(
         tmp_path,
-        f"import pathlib, sys\nfolder = pathlib.Path(sys.argv[3])\nprint('{{\"loss\": 2}}')\n{save}",
+        "import pathlib, sys\nfolder = pathlib.Path(sys.argv[3])\n"
+        f"print('{{\"loss\": 2}}')\n{save}",
     )
     assert losses(done) == [2] and (done.checkpoints[1] / "model").read_text() == "m"
 
@@ -471,7 +477,10 @@ with mlflow.start_run(run_name="script"):
 
 def test_the_environment_is_that_of_torchrun(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_RUN_ID", "of the sweep's parent")
-    script = "import json, os\nopen('env.json', 'w').write(json.dumps(dict(os.environ)))\nprint('{\"loss\": 1}')\n"
+    script = (
+        "import json, os\nopen('env.json', 'w').write(json.dumps(dict(os.environ)))\n"
+        "print('{\"loss\": 1}')\n"
+    )
     run(tmp_path, script)
     env = json.loads((tmp_path / "env.json").read_text())
     expected = {
@@ -495,7 +504,8 @@ def test_prepared_data_is_offered_as_parquet(tmp_path):
     frame = pd.DataFrame({"x": [1.0, 2.0], "y": [0, 1]})
     script = (
         "import os, sys, pandas as pd\n"
-        "rows = {name: pd.read_parquet(f'{sys.argv[1]}/{name}.parquet') for name in ('train', 'valid')}\n"
+        "rows = {name: pd.read_parquet(f'{sys.argv[1]}/{name}.parquet') for name in ('train', "
+        "'valid')}\n"
         "assert sys.argv[1] == os.environ['SWEEPS_DATA_DIR']\n"
         "print('{\"loss\": %d}' % (len(rows['train']) * 10 + rows['valid']['y'].sum()))\n"
     )
@@ -597,7 +607,10 @@ print('{"loss": 1}', flush=True)
 
 
 def test_an_exit_code_fails_the_trial_with_the_last_lines_of_standard_error(tmp_path):
-    script = "import sys\nprint('x' * 10**6, file=sys.stderr)\nprint('{\"loss\": 1}')\nraise ZeroDivisionError('by zero')\n"
+    script = (
+        "import sys\nprint('x' * 10**6, file=sys.stderr)\n"
+        "print('{\"loss\": 1}')\nraise ZeroDivisionError('by zero')\n"
+    )
     with pytest.raises(ScriptFailed) as e:
         run(tmp_path, script)
     text = str(e.value)

@@ -1,4 +1,7 @@
-"""A loaded XGBoost model predicts few rows in another way than many rows. Both ways give exactly the same results."""
+"""A loaded XGBoost model predicts few rows in another way than many rows.
+
+Both ways give exactly the same results.
+"""
 
 from __future__ import annotations
 

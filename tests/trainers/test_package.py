@@ -1,4 +1,6 @@
-"""The built-in trainers are imported as `sweeps.trainers`, so a project may have its own package `trainers`."""
+"""The built-in trainers are imported as `sweeps.trainers`, so a project may have its own package
+`trainers`.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,10 @@ def table(task: str, **changed: Any) -> tuple[Any, dict[str, FakeShard]]:
 def trained(
     trainer: str, task: str, params: dict[str, Any], folder: Path, **changed: Any
 ) -> tuple[LoopRun, dict[str, FakeShard], np.ndarray]:
-    """Train, and return the run, the shards, and the loaded model's predictions for valid. They must have the reported metrics."""
+    """Train, and return the run, the shards, and the loaded model's predictions for valid.
+
+    They must have the reported metrics.
+    """
     module = importlib.import_module(f"sweeps.trainers.{trainer}")
     cur, shards = table(task, **changed)
     folder.mkdir(exist_ok=True)

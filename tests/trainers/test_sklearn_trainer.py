@@ -135,7 +135,11 @@ def run(
     resume: Any = None,
     **changed: Any,
 ) -> LoopRun:
-    """Train on the small table. Arguments that are options of the trainer are its options; the others replace attributes of `Current`."""
+    """Train on the small table.
+
+    Arguments that are options of the trainer are its options; the others replace attributes of
+    `Current`.
+    """
     current, shards = changed.pop("table", None) or small_table(task)
     defaults = {
         name: fragment.get("default") for name, fragment in trainer.TRAINER["options"].items()
@@ -477,7 +481,10 @@ def test_an_estimator_without_probabilities(tmp_path, task):
         )
     assert model.predict(valid.drop(columns="y")).dtype == np.int64
     assert "valid-logloss" not in found.final and "valid-accuracy" in found.final
-    text = "`valid-neg_log_loss` needs probabilities, but `sklearn.svm:LinearSVC` has no `predict_proba`; choose a metric of classes"
+    text = (
+        "`valid-neg_log_loss` needs probabilities, but `sklearn.svm:LinearSVC` has no "
+        "`predict_proba`; choose a metric of classes"
+    )
     with pytest.raises(ValueError, match=text):
         run(
             tmp_path / "no",

@@ -59,7 +59,9 @@ def _run(task, params, folder, resume=None, rank=0, world=1):
 
 
 def _train(rank, folder):
-    """Run every case on one rank: a whole training, and one that continues from the checkpoint of step 2."""
+    """Run every case on one rank: a whole training, and one that continues from the checkpoint of
+    step 2.
+    """
     found = {}
     for name, (task, params) in CASES.items():
         whole = _run(task, params, Path(folder, name, f"rank-{rank}"), rank=rank, world=2)

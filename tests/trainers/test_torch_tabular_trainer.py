@@ -85,7 +85,9 @@ def test_predict_takes_any_column_order_and_missing_values(tmp_path):
 
 @pytest.mark.parametrize("threads", [2, 3, 8])
 def test_predictions_do_not_depend_on_threads(threads, tmp_path):
-    """A bundle is checked with as many threads as its machine has, and with wide layers the rounding would depend on this number."""
+    """A bundle is checked with as many threads as its machine has, and with wide layers the
+    rounding would depend on this number.
+    """
     current, shards = small_table("binary")
     run = run_loop(
         train_func, {"epochs": 2, "width": 1024, "depth": 2}, current(), shards, tmp_path
@@ -155,6 +157,7 @@ def test_pbt_may_hand_over_another_optimizer_but_no_other_network(tmp_path):
         assert len(took_over.metrics) == 2
     with pytest.raises(
         ValueError,
-        match="a network of another shape; under pbt, parameters that change the shape must be constants",
+        match="a network of another shape; under pbt, parameters that change the shape must be "
+        "constants",
     ):
         run_loop(train_func, {"epochs": 4, "width": 7}, current(), shards, tmp_path, resume=donor)

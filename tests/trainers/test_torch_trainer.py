@@ -1,4 +1,6 @@
-"""The trainer `torch`: the conformance suite with many settings, equality with a plain loop, and messages."""
+"""The trainer `torch`: the conformance suite with many settings, equality with a plain loop, and
+messages.
+"""
 
 from __future__ import annotations
 
@@ -205,7 +207,9 @@ def test_warm_up_and_clipping_bound_the_first_step(tmp_path):
 
 
 def test_a_new_learning_rate_takes_effect_on_resume(tmp_path):
-    """Under PBT, a trial continues from a checkpoint of another trial with its own rate, which its schedule scales."""
+    """Under PBT, a trial continues from a checkpoint of another trial with its own rate, which its
+    schedule scales.
+    """
     params = {
         "epochs": 4,
         "batch_size": 160,
@@ -310,7 +314,9 @@ def assert_loads(found, task, shards=None):
 
 
 def test_the_default_losses_have_known_values(tmp_path):
-    """`valid-loss` is the loss in the units of the training: of the scaled target, unless `standardize_target` is false."""
+    """`valid-loss` is the loss in the units of the training: of the scaled target, unless
+    `standardize_target` is false.
+    """
     for scaled in (True, False):
         folder = tmp_path / str(scaled)
         folder.mkdir()
@@ -411,7 +417,10 @@ def test_data_are_read_once_for_all_trials(tmp_path):
         (
             {},
             {"widht": 3},
-            r"params.widht is neither a parameter of torch nor an argument of `tests.networks:Net`; did you mean `width`\?",
+            (
+                r"params.widht is neither a parameter of torch nor an argument of "
+                r"`tests.networks:Net`; did you mean `width`\?"
+            ),
         ),
         ({}, {"precision": "fp8"}, "params.precision is 'fp8', but must be fp32, bf16 or fp16"),
         (
@@ -461,7 +470,8 @@ def test_columns_that_are_neither_numbers_nor_arrays(tmp_path):
     }
     with pytest.raises(
         ValueError,
-        match="the column `a` must have an array of numbers in every row, and all arrays the same shape",
+        match="the column `a` must have an array of numbers in every row, and all arrays the same "
+        "shape",
     ):
         run("binary", tmp_path, {"epochs": 1}, shards=ragged, _kept={})
 
@@ -494,7 +504,9 @@ def test_a_compiled_network_learns_the_same(tmp_path):
 
 @pytest.mark.parametrize("sweep_max_t", [6, None])
 def test_a_trial_that_is_trained_again_follows_the_schedule_of_the_sweep(tmp_path, sweep_max_t):
-    """`export --refit` trains up to the best step, but the schedule was made for all steps of the sweep."""
+    """`export --refit` trains up to the best step, but the schedule was made for all steps of the
+    sweep.
+    """
     params = {
         "schedule": "torch.optim.lr_scheduler:OneCycleLR",
         "schedule_every": "step",

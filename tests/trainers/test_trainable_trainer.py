@@ -1,4 +1,6 @@
-"""The trainer `trainable` without Ray: classes for Ray Tune, their checkpoints, and instances that are used again."""
+"""The trainer `trainable` without Ray: classes for Ray Tune, their checkpoints, and instances that
+are used again.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,10 @@ class Descent(tune.Trainable):
 
 
 class Writes(Descent):
-    """The same training, with a checkpoint in files. One of the files has the name of a file that other trainers of sweeps write."""
+    """The same training, with a checkpoint in files.
+
+    One of the files has the name of a file that other trainers of sweeps write.
+    """
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         Path(checkpoint_dir, "sub").mkdir()
@@ -182,7 +187,10 @@ def run(
     shards: Any = None,
     **more: Any,
 ) -> LoopRun:
-    """Train a class of this module. Arguments of `run_loop` are passed on, and all others change the `Current`."""
+    """Train a class of this module.
+
+    Arguments of `run_loop` are passed on, and all others change the `Current`.
+    """
     keep = folder / "kept"
     keep.mkdir(exist_ok=True, parents=True)
     ours = {key: more.pop(key) for key in ("resume", "stop_at") if key in more}
@@ -268,7 +276,11 @@ def test_step_raises_its_error_and_the_instance_is_cleaned_up(tmp_path):
     [
         (
             "a_loop",
-            rf'`{HERE}:a_loop` is not a subclass of ray.tune.Trainable; .* write trainer: {{loop: "{HERE}:a_loop"}}$',
+            (
+                rf"`{HERE}:a_loop` is not a subclass of ray.tune.Trainable; .* write trainer: "
+                rf"{{loop: "
+                rf'"{HERE}:a_loop"}}$'
+            ),
         ),
         ("Path", r"Path` is not a subclass of ray\.tune\.Trainable$"),
     ],
@@ -288,7 +300,8 @@ def test_several_workers_are_refused(tmp_path):
         load(tmp_path / "space.yaml")
     (problem,) = map(str, e.value.problems)
     assert problem.endswith(
-        "`trainable` trains on at most 1 worker, but the space has trials with 2 workers; set num_workers to 1"
+        "`trainable` trains on at most 1 worker, but the space has trials with 2 workers; set "
+        "num_workers to 1"
     )
 
 

@@ -1,4 +1,7 @@
-"""Weights of rows in each trainer that uses them. A weight of 2 is a row that occurs twice, and a weight of 0 a row that is not there."""
+"""Weights of rows in each trainer that uses them.
+
+A weight of 2 is a row that occurs twice, and a weight of 0 a row that is not there.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from sweeps.space.trainer_section import trainer_names
 from sweeps.testing.fake_session import FakeShard, LoopRun, run_loop, small_table
 
 TASKS = ("binary", "multiclass", "regression")
-# Parameters with which a trainer uses all rows at once, and does not count rows in its rules. In later rounds, rounding decides ties.
+# Parameters with which a trainer uses all rows at once, and does not count rows in its rules. In
+# later rounds, rounding decides ties.
 PARAMS: dict[str, dict[str, Any]] = {
     "xgboost": {"num_boost_round": 3, "max_bin": 1024, "min_child_weight": 0.1},
     "lightgbm": {
@@ -48,7 +52,10 @@ each_task = pytest.mark.parametrize("task", TASKS)
 
 
 def coarse_table(task: str) -> tuple[Any, dict[str, FakeShard]]:
-    """Return `small_table` with rounded features. The bins of a column then do not depend on single rows."""
+    """Return `small_table` with rounded features.
+
+    The bins of a column then do not depend on single rows.
+    """
     current, shards = small_table(task)
     names = ["x0", "x1", "x2", "x3", "x4"]
     rounded = {
@@ -94,7 +101,8 @@ WEIGHTS = np.random.default_rng(1).integers(0, 4, 160)
 def run_on_rank(
     name: str, task: str, rank: int, connect: Callable[[], None], folder: Path
 ) -> dict[str, list[dict[str, float]]]:
-    """Train one of two ranks on its half of the rows: with weights, with rows that occur as often as the weights say, and without weights.
+    """Train one of two ranks on its half of the rows: with weights, with rows that occur as often
+    as the weights say, and without weights.
 
     Args:
         name: The trainer.
@@ -236,7 +244,8 @@ class TestEstimators:
         options = estimator_options("sklearn.neighbors:KNeighborsClassifier", steps=None)
         with pytest.raises(
             ValueError,
-            match=r"`fit` of KNeighborsClassifier in .* has no argument `sample_weight`; leave out data.weight",
+            match=r"`fit` of KNeighborsClassifier in .* has no argument `sample_weight`; leave out "
+            r"data.weight",
         ):
             run("sklearn", "binary", tmp_path / "a", WEIGHTS, options=options)
         assert run("sklearn", "binary", tmp_path / "b", options=options).metrics

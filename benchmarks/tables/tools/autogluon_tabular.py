@@ -1,4 +1,6 @@
-"""AutoGluon's TabularPredictor as its documentation recommends: the metric, a preset and a time limit."""
+"""AutoGluon's TabularPredictor as its documentation recommends: the metric, a preset and a time
+limit.
+"""
 
 from __future__ import annotations
 

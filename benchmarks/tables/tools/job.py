@@ -25,7 +25,8 @@ class Job:
         seed: Seed of the tool.
         deadline: Time, as of `time.time`, at which the command that trains should end.
         folder: Folder for the model and all else that the tool writes.
-        predictions: CSV file to write: a column of probabilities for each class, or one column of numbers.
+        predictions: CSV file to write: a column of probabilities for each class, or one column of
+            numbers.
         overrides: Arguments of `--set` for `sweeps run`.
     """
 

@@ -1,4 +1,6 @@
-"""Prepare columns for XGBoost as a careful person does: numbers stay numbers, and texts become native categories."""
+"""Prepare columns for XGBoost as a careful person does: numbers stay numbers, and texts become
+native categories.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def columns_of(rows: pd.DataFrame) -> Columns:
 
 
 def prepared(rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:
-    """Return the columns that are used. A category that the train rows do not have is a missing value."""
+    """Return the columns that are used.
+
+    A category that the train rows do not have is a missing value.
+    """
     made = {}
     for name, categories in columns.items():
         if categories is None:

@@ -1,4 +1,6 @@
-"""A bare loop: XGBoost with native categories, up to 2,000 rounds and early stopping, tuned by Optuna's TPE, then trained on all rows."""
+"""A bare loop: XGBoost with native categories, up to 2,000 rounds and early stopping, tuned by
+Optuna's TPE, then trained on all rows.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from benchmarks.tables.tools import native_columns
 from benchmarks.tables.tools.job import Job, main
 
 ROUNDS, PATIENCE = 2000, 50
-# The last training has a quarter more rows than that of the best trial, and may be slower for other reasons.
+# The last training has a quarter more rows than that of the best trial, and may be slower for other
+# reasons.
 LAST = 1.5
 
 
@@ -43,13 +46,17 @@ def suggested(trial: optuna.Trial) -> dict[str, Any]:
 
 
 def latest_end(began: float, deadline: float, best_seconds: float) -> float:
-    """Return when a trial must end, so that time is left to train on all rows: its own configuration, or the best so far."""
+    """Return when a trial must end, so that time is left to train on all rows: its own
+    configuration, or the best so far.
+    """
     if_it_is_the_best = (deadline + LAST * began) / (1 + LAST)
     return min(if_it_is_the_best, deadline - LAST * best_seconds)
 
 
 def train(job: Job) -> None:
-    """Search until only the time of the last training is left, and train the best configuration on all rows."""
+    """Search until only the time of the last training is left, and train the best configuration on
+    all rows.
+    """
     rows = pd.read_csv(job.train)
     y, classes = native_columns.codes_of(rows.pop(job.label), job.task)
     columns = native_columns.columns_of(rows)
@@ -69,7 +76,8 @@ def train(job: Job) -> None:
             num_boost_round=ROUNDS,
             evals=[(watched, "valid")],
             verbose_eval=False,
-            # In this order: early stopping notes the best round, and the deadline then ends the training.
+            # In this order: early stopping notes the best round, and the deadline then ends the
+            # training.
             callbacks=[
                 xgb.callback.EarlyStopping(rounds=PATIENCE),
                 Deadline(latest_end(began, job.deadline, best_seconds)),

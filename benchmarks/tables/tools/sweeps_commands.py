@@ -56,7 +56,10 @@ def columns(predicted: pd.DataFrame, task: str) -> pd.DataFrame:
 
 
 def sweeps(*arguments: str, folder: str) -> str:
-    """Run a command of sweeps in a folder, and return its standard output. If it fails, exit with its exit code."""
+    """Run a command of sweeps in a folder, and return its standard output.
+
+    If it fails, exit with its exit code.
+    """
     command = [sys.executable, "-m", "sweeps.cli", *arguments]
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True)
     if done.returncode:

@@ -1,4 +1,7 @@
-"""Fit a chain of preprocessing steps on the train split. The fitted chain needs no Ray cluster to transform rows."""
+"""Fit a chain of preprocessing steps on the train split.
+
+The fitted chain needs no Ray cluster to transform rows.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,8 @@ if TYPE_CHECKING:
 def _output_dtype(values: pd.Series) -> Any:
     """Return the dtype to which a prepared column is converted, both in training and in prediction.
 
-    Numbers become floats, because later rows may have missing values. The dtypes int8 and uint8, which encoders create, are kept.
+    Numbers become floats, because later rows may have missing values. The dtypes int8 and uint8,
+    which encoders create, are kept.
     """
     if is_number(values) and values.dtype not in (np.dtype("uint8"), np.dtype("int8")):
         return np.dtype("float32") if values.dtype == np.dtype("float32") else np.dtype("float64")
@@ -56,14 +60,17 @@ def _output_dtype(values: pd.Series) -> Any:
 def fit_chain(steps: Iterable[Step], train: pa.Table, label: Label | None) -> FittedChain:
     """Fit steps on the train split, one after the other.
 
-    All steps are fitted in this process, except a user's preprocessor for Ray Data. Such a preprocessor runs tasks and needs a free CPU.
-    Ray must be running if the chain has preprocessors of Ray. Without steps, nothing is fitted and Ray is not used.
+    All steps are fitted in this process, except a user's preprocessor for Ray Data. Such a
+    preprocessor runs tasks and needs a free CPU. Ray must be running if the chain has preprocessors
+    of Ray. Without steps, nothing is fitted and Ray is not used.
 
     Args:
-        steps: the steps in order. Each step selects from the columns that the previous step returned.
+        steps: the steps in order. Each step selects from the columns that the previous step
+            returned.
         train: rows of the train split.
-        label: see `Splits.label`. Steps do not get the label among their columns. If the `fit` of an estimator takes `y`, the label is
-            passed as `y`, with one column for each label column if there are several.
+        label: see `Splits.label`. Steps do not get the label among their columns. If the `fit` of
+            an estimator takes `y`, the label is passed as `y`, with one column for each label
+            column if there are several.
 
     Raises:
         InputError: a step names a missing column, has invalid parameters, or fails.
@@ -85,8 +92,10 @@ def fit_transform(
         steps: see `fit_chain`.
         train: rows of the train split. If there is a stream, the first rows of the stream.
         label: see `fit_chain`.
-        copy: False to let the returned columns share the memory of `train` where no step changes them.
-        stream: the rows of the train split as a stream, on which the steps are then fitted. None to fit the steps on `train`.
+        copy: False to let the returned columns share the memory of `train` where no step changes
+            them.
+        stream: the rows of the train split as a stream, on which the steps are then fitted. None to
+            fit the steps on `train`.
         parse: the rules of `data.parse`, by column. The steps get the parsed columns.
     """
     chain = tuple(StepConfig(s.name, s.columns, dict(s.params)) for s in steps)
@@ -132,7 +141,10 @@ def fit_transform(
 
 
 def _target(train: pa.Table, label: Label | None) -> np.ndarray | None:
-    """Return the values of the label, shape (n,), or (n, k) for k columns. None if the table has no label."""
+    """Return the values of the label, shape (n,), or (n, k) for k columns.
+
+    None if the table has no label.
+    """
     names = label_columns(label)
     if not names or not set(names) <= set(train.column_names):
         return None
@@ -144,7 +156,10 @@ def _target(train: pa.Table, label: Label | None) -> np.ndarray | None:
 
 
 def runs_tasks(steps: Iterable[Step]) -> bool:
-    """Return whether fitting a chain runs Ray tasks. A chain runs tasks only if it has a user's own preprocessor for Ray Data."""
+    """Return whether fitting a chain runs Ray tasks.
+
+    A chain runs tasks only if it has a user's own preprocessor for Ray Data.
+    """
     for step in steps:
         with contextlib.suppress(Exception):  # the fit will report the error
             kind = references.resolve(step.name) if ":" in step.name else None
@@ -158,7 +173,10 @@ def runs_tasks(steps: Iterable[Step]) -> bool:
 
 
 def _with_step_errors(step: StepConfig, call: Callable[[], T]) -> T:
-    """Call a function and return its result. Convert any error to an `InputError` that names the step."""
+    """Call a function and return its result.
+
+    Convert any error to an `InputError` that names the step.
+    """
     try:
         return call()
     except InputError:
@@ -168,7 +186,10 @@ def _with_step_errors(step: StepConfig, call: Callable[[], T]) -> T:
 
 
 def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.DataFrame:
-    """Apply a step. If it is a user's step, check that its result for a row does not depend on other rows."""
+    """Apply a step.
+
+    If it is a user's step, check that its result for a row does not depend on other rows.
+    """
     whole = step.apply(frame)
     if isinstance(step, fitted_steps.FunctionStep) or (
         isinstance(step, fitted_steps.FittedEstimator) and not step.fixed_blocks
@@ -178,7 +199,10 @@ def _apply_checked(step: fitted_steps.FittedStep, frame: pd.DataFrame) -> pd.Dat
 
 
 class Stream(Protocol):
-    """The rows of the train split, if they are streamed. Each call of a method of the result of `frames` is one pass over the rows."""
+    """The rows of the train split, if they are streamed.
+
+    Each call of a method of the result of `frames` is one pass over the rows.
+    """
 
     def after(
         self, inputs: Sequence[InputColumn], steps: Sequence[fitted_steps.FittedStep]
@@ -196,7 +220,9 @@ def _fit_step(
     target: np.ndarray | None,
     stream: Stream | None,
 ) -> fitted_steps.FittedStep | None:
-    """Fit a step on the rows that the previous steps returned. Return None if the step has no columns to process.
+    """Fit a step on the rows that the previous steps returned.
+
+    Return None if the step has no columns to process.
 
     Args:
         step: the step.

@@ -18,11 +18,13 @@ from sweeps.data.preprocessing import fitted_steps, portable_steps
 class StepConfig:
     """Configuration of a preprocessing step.
 
-    The class is separate from `sweeps.space.Step`, because a bundle must load without the code that reads space files.
+    The class is separate from `sweeps.space.Step`, because a bundle must load without the code that
+    reads space files.
 
     Attributes:
         name: name of the step, or `module:attr` of a user's step.
-        columns: the columns to process: a keyword, a name or a pattern, or several of these. None for the step's default.
+        columns: the columns to process: a keyword, a name or a pattern, or several of these. None
+            for the step's default.
         params: parameters of the step.
     """
 
@@ -33,13 +35,17 @@ class StepConfig:
 
 @dataclass(frozen=True, eq=False)
 class FittedChain:
-    """A fitted chain of preprocessing steps. It can be pickled, and `transform` does not need a running Ray.
+    """A fitted chain of preprocessing steps.
+
+    It can be pickled, and `transform` does not need a running Ray.
 
     Attributes:
         steps: the steps as they were configured in the space file.
-        label: the label column, or a tuple of label columns, which `transform` returns unchanged. None if there is no label.
+        label: the label column, or a tuple of label columns, which `transform` returns unchanged.
+            None if there is no label.
         inputs: the raw columns of the train split, without the label.
-        fitted_steps: the fitted steps. Steps that selected no columns, and `LabelEncoder`, are left out.
+        fitted_steps: the fitted steps. Steps that selected no columns, and `LabelEncoder`, are left
+            out.
         empty: a frame without rows that has the columns and dtypes of the result.
     """
 
@@ -72,16 +78,19 @@ class FittedChain:
     def transform(self, df: pd.DataFrame, copy: bool = True) -> pd.DataFrame:
         """Preprocess raw rows.
 
-        The result for a row does not depend on the other rows, not even in the last bit. If the chain has no fitted steps, integers stay
-        integers. Otherwise integers become floats, and the codes of categories are floats, too.
+        The result for a row does not depend on the other rows, not even in the last bit. If the
+        chain has no fitted steps, integers stay integers. Otherwise integers become floats, and the
+        codes of categories are floats, too.
 
         Args:
-            df: n rows with at least the columns in `columns_in`, in any order. If the label is present, its columns are returned last.
-                Other columns are ignored.
-            copy: False to let columns of numbers share the memory of `df` where no step changes them.
+            df: n rows with at least the columns in `columns_in`, in any order. If the label is
+                present, its columns are returned last. Other columns are ignored.
+            copy: False to let columns of numbers share the memory of `df` where no step changes
+                them.
 
         Returns:
-            n rows with the columns `columns_out`, in this order, and then the label if `df` has it. The index is the index of `df`.
+            n rows with the columns `columns_out`, in this order, and then the label if `df` has it.
+            The index is the index of `df`.
 
         Raises:
             InputError: a column is missing, a value does not fit its column, or a step fails.
@@ -156,13 +165,15 @@ def restore_dtypes(
     """Return prepared columns in the order and with the dtypes of `empty`; see `FittedChain.empty`.
 
     Raises:
-        InputError: a column of `empty` is missing, because a step created it in training but not for these rows.
+        InputError: a column of `empty` is missing, because a step created it in training but not
+            for these rows.
     """
     missing = [n for n in empty.columns if n not in columns]
     if missing:
         raise InputError(
             PREPROCESSOR_KEY,
-            f"a step did not create column `{missing[0]}` from these rows, although it did so in training",
+            f"a step did not create column `{missing[0]}` from these rows, although it did so in "
+            "training",
         )
     arrays = {}
     for n, dtype in empty.dtypes.items():

@@ -1,7 +1,9 @@
-"""Fit and apply steps that are estimators or functions. `ray_steps` has the steps that use Ray's preprocessors.
+"""Fit and apply steps that are estimators or functions.
 
-Each fitted step has a method `apply(frame) -> frame`. This method keeps the number and the order of the rows, and its result for a row does
-not depend on other rows.
+`ray_steps` has the steps that use Ray's preprocessors.
+
+Each fitted step has a method `apply(frame) -> frame`. This method keeps the number and the order of
+the rows, and its result for a row does not depend on other rows.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ import pandas as pd
 from sweeps.data.columns import unique_names
 from sweeps.data.preprocessing.portable_steps import replace_arrays
 
-# Number of rows that an estimator transforms at a time. It is fixed, because linear algebra rounds differently for other numbers of rows
+# Number of rows that an estimator transforms at a time. It is fixed, because linear algebra rounds
+# differently for other numbers of rows
 _ROWS_AT_ONCE = 4096
 
 
@@ -46,8 +49,8 @@ class FittedEstimator:
         estimator: the fitted estimator or object.
         inputs: columns that the estimator reads. They are replaced by the outputs.
         outputs: columns that the estimator returns.
-        fixed_blocks: True to transform blocks of exactly `_ROWS_AT_ONCE` rows. The result for a row then does not depend on how many rows
-            are transformed. It is True for scikit-learn.
+        fixed_blocks: True to transform blocks of exactly `_ROWS_AT_ONCE` rows. The result for a row
+            then does not depend on how many rows are transformed. It is True for scikit-learn.
     """
 
     estimator: Any
@@ -73,7 +76,10 @@ class FittedEstimator:
 
 
 def text_to_objects(part: pd.DataFrame) -> pd.DataFrame:
-    """Convert columns of text to Python objects, and missing text to NaN. All estimators of scikit-learn accept these values."""
+    """Convert columns of text to Python objects, and missing text to NaN.
+
+    All estimators of scikit-learn accept these values.
+    """
     return (
         part.apply(
             lambda s: s.astype(object).where(s.notna(), np.nan) if s.dtype == "str" else s.copy()
@@ -107,7 +113,8 @@ def to_frame(result: Any, rows: int, names: tuple[str, ...] | None = None) -> pd
         raise ValueError(f"the step returned {len(result)} rows for {rows} input rows")
     if names is not None and result.shape[1] != len(names):
         raise ValueError(
-            f"the step returned {result.shape[1]} columns, but {len(names)} columns when it was fitted"
+            f"the step returned {result.shape[1]} columns, but {len(names)} columns when it was "
+            "fitted"
         )
     return (result if names is None else result.set_axis(list(names), axis=1)).reset_index(
         drop=True
@@ -122,9 +129,12 @@ def fit_estimator(
     target: np.ndarray | None,
     stream: Any = None,
 ) -> FittedEstimator:
-    """Fit an estimator on some columns. If the estimator's `fit` takes labels, `target` is passed to it.
+    """Fit an estimator on some columns.
 
-    If there is a stream, `frame` has its first rows, and the estimator is fitted part by part with `partial_fit`.
+    If the estimator's `fit` takes labels, `target` is passed to it.
+
+    If there is a stream, `frame` has its first rows, and the estimator is fitted part by part with
+    `partial_fit`.
 
     Raises:
         ValueError: the estimator cannot be fitted on a stream.
@@ -135,7 +145,8 @@ def fit_estimator(
         if not hasattr(estimator, "partial_fit"):
             text = f"`{kind.__name__}` has no `partial_fit`, so it cannot be fitted on a stream"
             raise ValueError(
-                f"{text}; use a preprocessor of Ray or an estimator with `partial_fit`, or write `data.ingest: memory`"
+                f"{text}; use a preprocessor of Ray or an estimator with `partial_fit`, or write "
+                "`data.ingest: memory`"
             )
         for more in stream.frames(functools.partial(_columns_of, columns=list(inputs))):
             estimator.partial_fit(text_to_objects(more))
@@ -169,7 +180,10 @@ def _columns_of(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 
 
 def _learns(estimator: Any) -> bool:
-    """Return whether the `fit` of an estimator learns from the rows. Scikit-learn marks estimators that do not, such as `Normalizer`."""
+    """Return whether the `fit` of an estimator learns from the rows.
+
+    Scikit-learn marks estimators that do not, such as `Normalizer`.
+    """
     tags = getattr(estimator, "__sklearn_tags__", None)
     return tags is None or bool(tags().requires_fit)
 
@@ -193,7 +207,10 @@ def _output_names(estimator: Any, inputs: tuple[str, ...]) -> list[str] | None:
 
 @dataclass(frozen=True)
 class FunctionStep:
-    """Step that applies a user's function `f(frame, **params) -> frame`. The function's result replaces the input columns."""
+    """Step that applies a user's function `f(frame, **params) -> frame`.
+
+    The function's result replaces the input columns.
+    """
 
     function: Callable[..., Any]
     inputs: tuple[str, ...]
@@ -215,7 +232,9 @@ class FunctionStep:
 
 
 def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) -> None:
-    """Check that a step's result for a row does not depend on other rows. Otherwise, predictions would not match the training.
+    """Check that a step's result for a row does not depend on other rows.
+
+    Otherwise, predictions would not match the training.
 
     Args:
         step: the fitted step.
@@ -223,7 +242,8 @@ def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) ->
         whole: the step's result for the whole frame.
 
     Raises:
-        ValueError: the result for the first row alone, or for the first 50 rows alone, differs from `whole`.
+        ValueError: the result for the first row alone, or for the first 50 rows alone, differs from
+            `whole`.
     """
     for rows in sorted({1, min(len(frame), 50)}):
         try:
@@ -237,6 +257,12 @@ def check_rowwise(step: FittedStep, frame: pd.DataFrame, whole: pd.DataFrame) ->
                 rtol=1e-7,
             )
         except AssertionError as e:
-            text = f"the step returns other values for {rows} row{'s' * (rows > 1)} alone than for all {len(frame)} rows together"
-            rule = "a step must treat each row independently; a step that learns from rows must be a class with fit and transform"
+            text = (
+                f"the step returns other values for {rows} row{'s' * (rows > 1)} alone than for "
+                f"all {len(frame)} rows together"
+            )
+            rule = (
+                "a step must treat each row independently; a step that learns from rows must be a "
+                "class with fit and transform"
+            )
             raise ValueError(f"{text}; {rule}") from e

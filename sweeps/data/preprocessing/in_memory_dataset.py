@@ -1,7 +1,8 @@
 """Stand-in for Ray Data's `Dataset`, with which Ray's preprocessors are fitted in this process.
 
-A fit through Ray Data starts five processes and takes seconds even for a hundred rows. The class in this module runs the same aggregations
-on rows in memory. Like Ray Data, it aggregates each block and then merges the results.
+A fit through Ray Data starts five processes and takes seconds even for a hundred rows. The class in
+this module runs the same aggregations on rows in memory. Like Ray Data, it aggregates each block
+and then merges the results.
 """
 
 from __future__ import annotations
@@ -27,11 +28,17 @@ class InMemoryDataset:
         self._blocks = tuple(blocks)
 
     def aggregate(self, *functions: Any) -> dict[str, Any]:
-        """Compute Ray's aggregations over all rows. Return the result of each aggregation, by the aggregation's name."""
+        """Compute Ray's aggregations over all rows.
+
+        Return the result of each aggregation, by the aggregation's name.
+        """
         return dict(self._aggregated(functions).to_pylist()[0])
 
     def groupby(self, key: None) -> Any:
-        """Return all rows as one group. As with Ray Data, the group's `aggregate` puts its result into Ray's object store."""
+        """Return all rows as one group.
+
+        As with Ray Data, the group's `aggregate` puts its result into Ray's object store.
+        """
         return SimpleNamespace(
             aggregate=lambda *functions: SimpleNamespace(
                 to_arrow_refs=lambda: [ray.put(self._aggregated(functions))]

@@ -1,11 +1,12 @@
 """Portable steps are fitted steps that consist of plain numbers and names.
 
-Most fitted steps of Ray and scikit-learn can be converted to portable steps. A step is converted right after it is fitted, but only if the
-portable step gives identical results for rows of the train split. Training and bundles then run the same code. For a portable step, a
-bundle needs neither Ray, nor scikit-learn, nor a pickle.
+Most fitted steps of Ray and scikit-learn can be converted to portable steps. A step is converted
+right after it is fitted, but only if the portable step gives identical results for rows of the
+train split. Training and bundles then run the same code. For a portable step, a bundle needs
+neither Ray, nor scikit-learn, nor a pickle.
 
-`Columns` maps the name of each column to its values: an array of floats for numbers, a `Categorical` of pandas for categories, and any
-iterable for text.
+`Columns` maps the name of each column to its values: an array of floats for numbers, a
+`Categorical` of pandas for categories, and any iterable for text.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import pandas as pd
 
 from sweeps.data.columns import is_number
 
-# Ray's encoders raise an error for missing values. Therefore, missing values are a separate category, in training and in prediction.
+# Ray's encoders raise an error for missing values. Therefore, missing values are a separate
+# category, in training and in prediction.
 MISSING_TEXT = "__missing__"
 MISSING_NUMBER = float(np.finfo(np.float64).max)
 
@@ -29,8 +31,8 @@ Columns = dict[str, Any]
 def replace_arrays(columns: Columns, dropped: Iterable[str], new: Mapping[str, Any]) -> Columns:
     """Drop columns and add new ones.
 
-    A new column takes the place of an old column with the same name. All other new columns are inserted at the first dropped column, or at
-    the end if no column is dropped.
+    A new column takes the place of an old column with the same name. All other new columns are
+    inserted at the first dropped column, or at the end if no column is dropped.
     """
     dropped = set(dropped)
     out: Columns = {}
@@ -103,10 +105,11 @@ class Scale(PortableStep):
     """A scaler. It computes `(x - minus) / by` or `x * times + plus` for each column.
 
     Attributes:
-        columns: maps each column to a dict, such as {"dtype": "float64", "minus": 2.0, "by": 0.5}. `dtype` is the dtype of the
-            computation. The dtype of the result is `output`, or `dtype` if there is no `output`. A number that has no effect may be
-            missing. If the result is the same for all rows, the dict has `constant` in place of the numbers. A constant is text,
-            because JSON has no NaN.
+        columns: maps each column to a dict, such as {"dtype": "float64", "minus": 2.0, "by": 0.5}.
+            `dtype` is the dtype of the computation. The dtype of the result is `output`, or `dtype`
+            if there is no `output`. A number that has no effect may be missing. If the result is
+            the same for all rows, the dict has `constant` in place of the numbers. A constant is
+            text, because JSON has no NaN.
         low: lower bound of the result; None if the result has no bounds.
         high: upper bound of the result; None if the result has no bounds.
     """
@@ -144,8 +147,8 @@ class Fill(PortableStep):
     """An imputer. It replaces each missing value by a constant.
 
     Attributes:
-        columns: maps each column to a dict with the `value` that replaces missing values, and the `dtype` of the result. The dtypes
-            "str" and "object" mean text.
+        columns: maps each column to a dict with the `value` that replaces missing values, and the
+            `dtype` of the result. The dtypes "str" and "object" mean text.
     """
 
     kind = "fill"
@@ -172,14 +175,17 @@ class Fill(PortableStep):
 
 @dataclass(frozen=True)
 class Encode(PortableStep):
-    """An encoder. It replaces categories by codes, or by one column of ones and zeros for each category.
+    """An encoder.
+
+    It replaces categories by codes, or by one column of ones and zeros for each category.
 
     Attributes:
-        columns: maps each column to a dict with `keys`, `missing` and `names`. `keys` are the categories in the order of their codes.
-            `missing` is the code of a missing value. If it is -1, a missing value is treated as an unseen category. `names` are the names
-            of the new columns: one name for the codes, or one for each key.
-        hot: True to create a column for each key. All of these are 0 for an unseen category. False to create one column of codes. The code
-            of an unseen category is NaN.
+        columns: maps each column to a dict with `keys`, `missing` and `names`. `keys` are the
+            categories in the order of their codes. `missing` is the code of a missing value. If it
+            is -1, a missing value is treated as an unseen category. `names` are the names of the
+            new columns: one name for the codes, or one for each key.
+        hot: True to create a column for each key. All of these are 0 for an unseen category. False
+            to create one column of codes. The code of an unseen category is NaN.
         dtype: dtype of the new columns.
         keeps: True to keep the input columns.
     """
@@ -258,7 +264,10 @@ def from_json(stored: Mapping[str, Any]) -> PortableStep:
 
 
 def identical(one: pd.DataFrame, two: pd.DataFrame) -> bool:
-    """Return whether two frames have the same column names, dtypes and values. Floats must be bit-identical, and NaN equals NaN."""
+    """Return whether two frames have the same column names, dtypes and values.
+
+    Floats must be bit-identical, and NaN equals NaN.
+    """
     if list(one.columns) != list(two.columns) or list(one.dtypes) != list(two.dtypes):
         return False
     for name in one.columns:

@@ -1,8 +1,8 @@
 """Fit and apply Ray Data's preprocessors as steps of a chain.
 
-Some of Ray's preprocessors have problems that this module avoids. Encoders raise errors for missing values. Imputers raise errors for empty
-columns. The dtypes of some results depend on the rows. Some results are lists, which models cannot read. Comments below explain how each
-problem is avoided.
+Some of Ray's preprocessors have problems that this module avoids. Encoders raise errors for missing
+values. Imputers raise errors for empty columns. The dtypes of some results depend on the rows. Some
+results are lists, which models cannot read. Comments below explain how each problem is avoided.
 """
 
 from __future__ import annotations
@@ -89,9 +89,12 @@ class FittedRayPreprocessor:
 
 
 def to_ray_input(part: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Convert columns to dtypes that Ray's preprocessors accept. For an encoder, missing values become a category.
+    """Convert columns to dtypes that Ray's preprocessors accept.
 
-    Columns of floats are not copied, because a change of the result does not change `part` (pandas' copy-on-write).
+    For an encoder, missing values become a category.
+
+    Columns of floats are not copied, because a change of the result does not change `part` (pandas'
+    copy-on-write).
     """
     return pd.DataFrame(
         {n: _convert_values(part[n], name in ENCODERS) for n in part.columns},
@@ -141,7 +144,8 @@ def _transform(
             return {n: table.column(n) for n in outputs}
         # the code of an unseen category is NaN, so all codes are floats
         return {n: table.column(n).cast(pa.float64()).to_numpy() for n in outputs}
-    # NumPy sums the columns of a single row with another algorithm, and the last bits differ. So a single row is doubled.
+    # NumPy sums the columns of a single row with another algorithm, and the last bits differ. So a
+    # single row is doubled.
     single = len(part) == 1
     arguments = (
         pd.concat([part, part], ignore_index=True) if single else part.reset_index(drop=True)
@@ -167,7 +171,10 @@ def _holds_lists(values: pd.Series) -> bool:
 
 
 def _matrix(values: Any, width: int, dtype: str) -> np.ndarray:
-    """Convert lists of equal length to a column-major array of shape (n, width). A row without a list becomes NaN."""
+    """Convert lists of equal length to a column-major array of shape (n, width).
+
+    A row without a list becomes NaN.
+    """
     if isinstance(values, pa.ChunkedArray):
         joined = values.combine_chunks()
         rows = joined.flatten().to_numpy(zero_copy_only=False).reshape(len(values), width)
@@ -203,7 +210,8 @@ def fit_ray(
         if name == "RobustScaler":
             if stream is not None:
                 raise ValueError(
-                    "needs all rows in memory; use StandardScaler or MinMaxScaler, or write `data.ingest: memory`"
+                    "needs all rows in memory; use StandardScaler or MinMaxScaler, or write "
+                    "`data.ingest: memory`"
                 )
             _fit_robust_scaler(preprocessor, part)
         elif preprocessor.fit_status() != preprocessor.FitStatus.NOT_FITTABLE:
@@ -243,7 +251,10 @@ def _input_of(frame: pd.DataFrame, columns: list[str], name: str) -> pd.DataFram
 
 
 def ray_dataset(part: pd.DataFrame) -> Any:
-    """Convert a frame to a Ray Dataset. A user's preprocessor needs a real Dataset, because it may call any method."""
+    """Convert a frame to a Ray Dataset.
+
+    A user's preprocessor needs a real Dataset, because it may call any method.
+    """
     import ray.data
 
     return ray.data.from_arrow(_blocks(part))
@@ -265,7 +276,10 @@ def _blocks(part: pd.DataFrame) -> list[pa.Table]:
 def _constructor_arguments(
     name: str, params: Mapping[str, Any], inputs: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Convert a step's parameters to arguments of Ray's constructor. For example, the text `module:function` becomes a function."""
+    """Convert a step's parameters to arguments of Ray's constructor.
+
+    For example, the text `module:function` becomes a function.
+    """
     arguments = dict(params)
     for key in ("tokenization_fn", "transform"):
         if isinstance(arguments.get(key), str):
@@ -285,7 +299,8 @@ def _constructor_arguments(
 def _fit_robust_scaler(preprocessor: Any, part: pd.DataFrame) -> None:
     """Fit Ray's RobustScaler with exact quantiles.
 
-    Ray approximates quantiles with a package that is not installed with Ray, and the result differs from fit to fit.
+    Ray approximates quantiles with a package that is not installed with Ray, and the result differs
+    from fit to fit.
     """
     low, high = preprocessor.quantile_range
     for column in preprocessor.columns:
@@ -303,7 +318,10 @@ def _fit_robust_scaler(preprocessor: Any, part: pd.DataFrame) -> None:
 
 
 def _fill_empty_columns(preprocessor: Any, part: pd.DataFrame) -> None:
-    """Set a constant fill value for each column that has no values. Otherwise, Ray's `transform` would raise an error."""
+    """Set a constant fill value for each column that has no values.
+
+    Otherwise, Ray's `transform` would raise an error.
+    """
     for key, value in preprocessor.stats_.items():
         if value is None or value != value:
             column = key.partition("(")[2].removesuffix(")")

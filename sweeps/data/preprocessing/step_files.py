@@ -3,8 +3,9 @@
     {"steps": [...], "label": "y", "inputs": [...], "outputs": [...], "stages": [{"kind": "scale",
     ...}, ...]}
 
-`steps` are the steps as configured in the space file, and `stages` are the fitted steps. Floats are read back exactly. A user's function is
-stored as its name, `module:function`, and imported when the chain is loaded.
+`steps` are the steps as configured in the space file, and `stages` are the fitted steps. Floats are
+read back exactly. A user's function is stored as its name, `module:function`, and imported when the
+chain is loaded.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
     """Write a chain into a folder.
 
     Returns:
-        The class of the object in each pickle, by file name, such as {"preprocessor-1.pkl": "sklearn.decomposition._pca.PCA"}.
+        The class of the object in each pickle, by file name, such as {"preprocessor-1.pkl":
+        "sklearn.decomposition._pca.PCA"}.
 
     Raises:
         pickle.PicklingError, TypeError, AttributeError: a step cannot be pickled.
@@ -58,11 +60,14 @@ def save_chain(fitted: FittedChain, folder: Path) -> dict[str, str]:
 
 
 def load_chain(folder: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> FittedChain:
-    """Load a chain that `save_chain` wrote. The function loads pickles and imports users' functions, so it may run code.
+    """Load a chain that `save_chain` wrote.
+
+    The function loads pickles and imports users' functions, so it may run code.
 
     Args:
         folder: folder of the chain.
-        read: function that returns the contents of a pickle file. It may raise an error to refuse a file.
+        read: function that returns the contents of a pickle file. It may raise an error to refuse a
+            file.
 
     Raises:
         ValueError, KeyError, TypeError: the files do not describe a chain.

@@ -1,7 +1,8 @@
 """Convert fitted steps of Ray and scikit-learn to portable steps.
 
-A step is converted only if its class is supported and the portable step gives identical results for rows of the train split. The numbers of
-the portable step are read from the fitted object, so this module does not import Ray or scikit-learn.
+A step is converted only if its class is supported and the portable step gives identical results for
+rows of the train split. The numbers of the portable step are read from the fitted object, so this
+module does not import Ray or scikit-learn.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ PROOF_ROWS = 4096
 
 
 def to_portable(step: FittedStep, frame: pd.DataFrame) -> FittedStep:
-    """Convert a step to a portable step if both give identical results for rows of `frame`. Otherwise return the step itself.
+    """Convert a step to a portable step if both give identical results for rows of `frame`.
+
+    Otherwise return the step itself.
 
     Args:
         step: the fitted step.

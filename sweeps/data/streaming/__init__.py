@@ -1,1 +1,4 @@
-"""Read, split and preprocess data as a stream, for `data.ingest: stream`. No process ever holds a whole split."""
+"""Read, split and preprocess data as a stream, for `data.ingest: stream`.
+
+No process ever holds a whole split.
+"""

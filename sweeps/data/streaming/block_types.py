@@ -1,4 +1,6 @@
-"""Find the types of columns from the blocks of a stream, and convert blocks to these types. The functions are pure.
+"""Find the types of columns from the blocks of a stream, and convert blocks to these types.
+
+The functions are pure.
 
 All blocks of a stream get the types that the whole table would have in memory; see
 `tables.canonical_table` and `missing.take_out`.
@@ -41,7 +43,9 @@ def _merged(kinds: list[pa.DataType]) -> pa.DataType:
 
 
 def unify_schemas(schemas: Mapping[str, pa.Schema], place: str) -> pa.Schema:
-    """Return types that hold the values of several files or sources. The columns are in the order of the first schema.
+    """Return types that hold the values of several files or sources.
+
+    The columns are in the order of the first schema.
 
     Args:
         schemas: schemas by the name of the file or split. All have the same columns.
@@ -75,7 +79,10 @@ def _unified(name: str, kinds: Mapping[str, pa.DataType], place: str) -> pa.Data
             both = [pa.schema({name: each}) for each in (result or canonical, canonical)]
             result = pa.unify_schemas(both, promote_options="permissive").field(name).type
         except (pa.ArrowTypeError, pa.ArrowInvalid):
-            text = f"column `{name}` holds {canonical} in {key}, but {result} elsewhere; give the column the same type everywhere"
+            text = (
+                f"column `{name}` holds {canonical} in {key}, but {result} elsewhere; give the "
+                "column the same type everywhere"
+            )
             raise InputError(place, text) from None
     return pa.float64() if result is None else result
 

@@ -38,7 +38,8 @@ def fit_on_stream(
         roots: folders of the user's modules.
 
     Raises:
-        InputError: a step names a missing column, has invalid parameters, fails, or cannot be fitted on a stream.
+        InputError: a step names a missing column, has invalid parameters, fails, or cannot be
+            fitted on a stream.
     """
     first = first_rows(splits.train, FIRST_ROWS, splits.schema)
     return fit_transform(
@@ -111,7 +112,8 @@ def _apply(
 class StreamedFrames:
     """Rows of a stream on which Ray's own preprocessors can be fitted; see `in_memory_dataset.InMemoryDataset`.
 
-    Each aggregation runs block by block in Ray Data's tasks. This process merges the results, which are small.
+    Each aggregation runs block by block in Ray Data's tasks. This process merges the results, which
+    are small.
 
     Args:
         dataset: lazy dataset of Arrow blocks.
@@ -126,7 +128,10 @@ class StreamedFrames:
         return (block.to_pandas() for block in blocks if block.num_rows)
 
     def aggregate(self, *functions: Any) -> dict[str, Any]:
-        """Compute Ray's aggregations over all rows. Return the result of each aggregation, by the aggregation's name."""
+        """Compute Ray's aggregations over all rows.
+
+        Return the result of each aggregation, by the aggregation's name.
+        """
         return dict(self._aggregated(functions).to_pylist()[0])
 
     def groupby(self, key: None) -> Any:

@@ -1,7 +1,7 @@
 """Assign rows to splits by a hash of their values. The functions are pure.
 
-The split of a row depends only on the row and the seed, not on other rows. So a stream can be split without a pass over the data. Copies
-of a row are always in the same split.
+The split of a row depends only on the row and the seed, not on other rows. So a stream can be split
+without a pass over the data. Copies of a row are always in the same split.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def below(
 
 
 def row_hashes(table: pa.Table, columns: Sequence[str], start: str = "") -> np.ndarray:
-    """Return a hash of the values of each row in some columns, uint64 of shape (n,). With another `start`, the hashes are others."""
+    """Return a hash of the values of each row in some columns, uint64 of shape (n,).
+
+    With another `start`, the hashes are others.
+    """
     digest = hashlib.blake2b(start.encode(), digest_size=8).digest()
     state = np.full(table.num_rows, int.from_bytes(digest, "little"), dtype=np.uint64)
     for name in columns:
@@ -52,7 +55,10 @@ def _mixed(state: np.ndarray) -> np.ndarray:
 
 
 def _hashes(column: pa.ChunkedArray) -> np.ndarray:
-    """Return a hash of each value, uint64 of shape (n,). It does not depend on the block in which the value is."""
+    """Return a hash of each value, uint64 of shape (n,).
+
+    It does not depend on the block in which the value is.
+    """
     kind = column.type
     if pa.types.is_large_string(kind) or pa.types.is_string(kind):
         return np.asarray(

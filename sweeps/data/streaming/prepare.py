@@ -1,4 +1,7 @@
-"""Prepare the streams of a trial: fit the chain, and describe the splits. The data actor calls these functions."""
+"""Prepare the streams of a trial: fit the chain, and describe the splits.
+
+The data actor calls these functions.
+"""
 
 from __future__ import annotations
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-# Largest size of a block in bytes. It is fixed, because the sizes of blocks decide which rows a rank gets. It is far below Ray Data's
-# default, so that streams also run with a small object store.
+# Largest size of a block in bytes. It is fixed, because the sizes of blocks decide which rows a
+# rank gets. It is far below Ray Data's default, so that streams also run with a small object store.
 BLOCK_BYTES = 16 << 20
-# Share of the object store that the streams of all trials together may fill. The rest is for batches that loops hold.
+# Share of the object store that the streams of all trials together may fill. The rest is for
+# batches that loops hold.
 STORE_SHARE = 0.5
 
 
@@ -16,8 +17,9 @@ STORE_SHARE = 0.5
 class StreamSettings:
     """Resources for the tasks of Ray Data.
 
-    Streams cannot deadlock with gangs or with each other, for two reasons. Workers never hold the CPUs that are reserved for Ray Data. And
-    a task never waits for the consumer of its rows while it holds a CPU, so each task ends, whatever the loops do.
+    Streams cannot deadlock with gangs or with each other, for two reasons. Workers never hold the
+    CPUs that are reserved for Ray Data. And a task never waits for the consumer of its rows while
+    it holds a CPU, so each task ends, whatever the loops do.
 
     Attributes:
         cpus: number of CPUs that no worker holds. The tasks of one dataset use at most this number.
@@ -38,8 +40,9 @@ class StreamSettings:
             False  # Frames then have NumPy's dtypes, as those of data in memory.
         )
         context.override_object_store_memory_limit_fraction = STORE_SHARE / self.trials
-        # By default, a task stops after a few blocks until they are consumed, and keeps its CPU. A loop that reads `valid` in the middle
-        # of an epoch would then wait forever for a CPU. Without this limit, Ray spills the blocks that do not fit into the object store.
+        # By default, a task stops after a few blocks until they are consumed, and keeps its CPU. A
+        # loop that reads `valid` in the middle of an epoch would then wait forever for a CPU.
+        # Without this limit, Ray spills the blocks that do not fit into the object store.
         context._max_num_blocks_in_streaming_gen_buffer = None
         context.execution_no_progress_timeout_s = -1  # A loop may pause for as long as it likes.
         context.execution_options.preserve_order = (

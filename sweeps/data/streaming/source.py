@@ -35,7 +35,8 @@ class LazySource:
     Attributes:
         dataset: lazy Ray Dataset. Its blocks are Arrow tables with the columns of the source.
         convert: function that gives each block the types of the whole source.
-        digest: text that changes if the source changes. For files, it is a hash of their names, sizes and times of change.
+        digest: text that changes if the source changes. For files, it is a hash of their names,
+            sizes and times of change.
         profiles: facts about each column of texts.
     """
 
@@ -55,7 +56,8 @@ def open_source(
 ) -> LazySource:
     """Open a source. Its columns of texts are read once, to find their types and missing values.
 
-    A source that is in memory anyway, such as `sklearn:NAME` or a function that returns a frame, becomes a Ray Dataset of one block.
+    A source that is in memory anyway, such as `sklearn:NAME` or a function that returns a frame,
+    becomes a Ray Dataset of one block.
 
     Args:
         spec: the `data` section.
@@ -64,7 +66,8 @@ def open_source(
         args: see `sources.read_source`.
 
     Raises:
-        InputError: the source does not exist or cannot be read, or its files have different columns or types.
+        InputError: the source does not exist or cannot be read, or its files have different columns
+            or types.
     """
     opened = _open(spec, source, place, args or {})
     texts = tuple(f.name for f in opened.schema if is_text(f.type))
@@ -131,7 +134,10 @@ def _of_table(table: pa.Table) -> LazySource:
 def _of_files(files: SourceFiles) -> LazySource:
     found = probe_schemas(files)
     if files.format == ".jsonl":
-        text = "has JSON lines, which cannot be streamed; convert it to Parquet, or set `data.ingest: memory`"
+        text = (
+            "has JSON lines, which cannot be streamed; convert it to Parquet, or set "
+            "`data.ingest: memory`"
+        )
         raise_problem(files.place, f"`{files.source}` {text}")
     more = pa.schema([(name, pa.string()) for name in files.partition_columns])
     # All columns of all text files are texts
@@ -145,7 +151,10 @@ def _of_files(files: SourceFiles) -> LazySource:
 
 
 def files_digest(files: SourceFiles) -> str:
-    """Return a hash of the name, the size and the time of change of each file. The contents are not read."""
+    """Return a hash of the name, the size and the time of change of each file.
+
+    The contents are not read.
+    """
     folder = files.folder or files.base
     found = files.system.get_file_info(list(files.paths))
     return hash_of(
@@ -159,7 +168,8 @@ def files_digest(files: SourceFiles) -> str:
 def _of_dataset(dataset: Any, source: str, place: str, args: Mapping[str, Any]) -> LazySource:
     """Open the Ray Dataset that a loader has returned, or that a script has passed.
 
-    Its digest depends on the source, its arguments and the schema. If Ray Data knows the files of the dataset, it also depends on these.
+    Its digest depends on the source, its arguments and the schema. If Ray Data knows the files of
+    the dataset, it also depends on these.
     """
     try:
         schema = dataset.schema()
@@ -188,12 +198,16 @@ def _arrow_schema(schema: Any, source: str, place: str) -> pa.Schema:
         advice = "end it with `map_batches` with `batch_format='pyarrow'`"
         raise_problem(
             place,
-            f"`{source}` returned a Ray Dataset whose pandas blocks have other columns than numbers; {advice}",
+            f"`{source}` returned a Ray Dataset whose pandas blocks have other columns than "
+            f"numbers; {advice}",
         )
 
 
 def _input_files(dataset: Any) -> list[list[Any]]:
-    """Return the name, size and time of change of each file from which a Ray Dataset reads. [] if Ray Data does not know the files."""
+    """Return the name, size and time of change of each file from which a Ray Dataset reads.
+
+    [] if Ray Data does not know the files.
+    """
     from pyarrow import fs
 
     found: dict[str, list[Any]] = {}
@@ -215,7 +229,8 @@ def _input_files(dataset: Any) -> list[list[Any]]:
 def _paths_of(dataset: Any) -> list[tuple[str, Any]]:
     """Return the paths from which a Ray Dataset reads, each with its file system if the path has no scheme.
 
-    `Dataset.input_files` returns nothing for Ray Data's newer readers, so this function looks at the operators that list files.
+    `Dataset.input_files` returns nothing for Ray Data's newer readers, so this function looks at
+    the operators that list files.
     """
     listing = [op for op in dataset._logical_plan.dag.post_order_iter() if hasattr(op, "paths")]
     return [(path, op.filesystem) for op in listing for path in op.paths] or [

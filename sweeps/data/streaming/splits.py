@@ -52,7 +52,8 @@ class SelectRows:
     Attributes:
         convert: see `LazySource.convert`.
         split: "train" or "valid".
-        rule: rule that selects the rows of valid among the rows of the block. None if the source has only the rows of `split`.
+        rule: rule that selects the rows of valid among the rows of the block. None if the source
+            has only the rows of `split`.
         seed: seed of the sweep.
         label: the label column. None if there is no label.
         drop_missing: True to leave out rows without a label.
@@ -130,7 +131,8 @@ class SplitCount:
         missing: number of rows without a label.
         values: distinct values of the label: all of them, or more than `MOST_CLASSES`.
         nulls: number of missing values of each column.
-        sample: some rows, for a summary of the data. Their columns of lists and tensors have no values.
+        sample: some rows, for a summary of the data. Their columns of lists and tensors have no
+            values.
         misfits: number of texts that do not fit their rule of `data.parse` and are missing values,
             by column.
     """
@@ -200,10 +202,13 @@ class EncodeRows:
 
 @dataclass(frozen=True)
 class StreamSplits:
-    """The splits of a trial, as lazy Ray Datasets of raw rows. For the other attributes, see `sweeps.data.load.Splits`.
+    """The splits of a trial, as lazy Ray Datasets of raw rows.
+
+    For the other attributes, see `sweeps.data.load.Splits`.
 
     Attributes:
-        train: rows to train on. Each block is an Arrow table with the features and the encoded label.
+        train: rows to train on. Each block is an Arrow table with the features and the encoded
+            label.
         valid: rows to validate on, with the same columns.
         schema: names and types of these columns.
         rows: number of rows by split.
@@ -228,7 +233,8 @@ class SplitSource:
     """A source whose rows were counted once, with the rules that split it.
 
     Attributes:
-        sources: the source of each split. The two sources are the same object if valid is a part of train's source.
+        sources: the source of each split. The two sources are the same object if valid is a part of
+            train's source.
         selects: for each split, the function that returns its rows.
         schema: names and types of all columns.
         counts: facts about each split.
@@ -258,7 +264,8 @@ def split_source(spec: DataSpec, seed: int) -> SplitSource:
     """Open the sources of a `data` section, and read them once to count rows and to find the classes.
 
     Raises:
-        InputError: a source cannot be read, columns are missing, the label cannot be used, or a split is empty.
+        InputError: a source cannot be read, columns are missing, the label cannot be used, or a
+            split is empty.
     """
     rule = spec.valid
     assert rule is not None
@@ -327,13 +334,18 @@ def _task(
     )
     if classes is not None and len(classes) > MOST_CLASSES:
         advice = "set data.task, or write `ingest: memory`"
-        text = f"`{label}` has more than {MOST_CLASSES:,} classes, the most that a stream can have; {advice}"
+        text = (
+            f"`{label}` has more than {MOST_CLASSES:,} classes, the most that a stream can have; "
+            f"{advice}"
+        )
         raise InputError("data.label", text)
     return task, positive_last(spec, task, classes)
 
 
 class StreamVariants:
-    """All data variants of a sweep, as streams. The counterpart for data in memory is `sweeps.data.variants.DataVariants`.
+    """All data variants of a sweep, as streams.
+
+    The counterpart for data in memory is `sweeps.data.variants.DataVariants`.
 
     Args:
         spec: see `sweeps.space.Space.data`.
@@ -345,7 +357,8 @@ class StreamVariants:
         fingerprint: hash of all variants.
 
     Raises:
-        InputError: see `split_source`. Also raised if a column in a tuned `drop` does not exist, or the sources differ in task or classes.
+        InputError: see `split_source`. Also raised if a column in a tuned `drop` does not exist, or
+            the sources differ in task or classes.
     """
 
     def __init__(self, spec: DataSpec, variants: Sequence[DataSpec], seed: int):
@@ -408,7 +421,8 @@ class StreamVariants:
 
         Args:
             data: the trial's values of the tuned keys of `data`.
-            added: names of splits whose rows are added to train. These rows also stay in their splits.
+            added: names of splits whose rows are added to train. These rows also stay in their
+                splits.
         """
         spec = variant_of(self.spec, data)
         source = self.sources[spec.source]
@@ -466,5 +480,8 @@ def _notes(source: SplitSource, label: str | None) -> tuple[str, ...]:
 
 
 def _digest(parts: Sequence[Any]) -> str:
-    """Return a fingerprint of a stream. It has as many characters as the fingerprint of data in memory."""
+    """Return a fingerprint of a stream.
+
+    It has as many characters as the fingerprint of data in memory.
+    """
     return (STREAM_MARK + hash_of(parts))[:64]

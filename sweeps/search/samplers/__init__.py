@@ -1,1 +1,4 @@
-"""Samplers, one file for each algorithm. `base` defines the interfaces; `history` collects the earlier trials for the samplers."""
+"""Samplers, one file for each algorithm.
+
+`base` defines the interfaces; `history` collects the earlier trials for the samplers.
+"""

@@ -13,7 +13,8 @@ from scipy.special import ndtr
 from sweeps.search.samplers.gaussian_process import Process
 from sweeps.search.samplers.trial_cost import TrialCost
 
-# Largest number of points of a front, by the number of objectives. With more points, `undominated` would return thousands of boxes.
+# Largest number of points of a front, by the number of objectives. With more points, `undominated`
+# would return thousands of boxes.
 FRONT = {1: 160, 2: 160, 3: 16, 4: 8}
 MANY_OBJECTIVES = 6
 
@@ -42,9 +43,11 @@ class Surrogate:
     """Model of the results of configurations at full fidelity.
 
     Attributes:
-        objectives: One process for each objective, over places and fidelity. Smaller values are better.
+        objectives: One process for each objective, over places and fidelity. Smaller values are
+            better.
         bounds: Models of the quantities that decide whether a configuration is feasible.
-        at_full: Function that converts places, an array of shape (n, dimensions), to inputs of the processes at full fidelity.
+        at_full: Function that converts places, an array of shape (n, dimensions), to inputs of the
+            processes at full fidelity.
         cost: Model of the cost of a trial; None if costs do not count.
     """
 
@@ -78,13 +81,16 @@ class Surrogate:
 def acquisition(surrogate: Surrogate, boxes: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Return the score of each candidate. The candidate with the largest score is suggested.
 
-    The score is the expected improvement, multiplied by the probability that the candidate is feasible (Gardner et al., 2014: Bayesian
-    Optimization with Inequality Constraints). If costs count, the score is divided by a power of the expected cost of the trial (Snoek
-    et al., 2012: Practical Bayesian Optimization of Machine Learning Algorithms; Lee et al., 2020: Cost-aware Bayesian Optimization).
+    The score is the expected improvement, multiplied by the probability that the candidate is
+    feasible (Gardner et al., 2014: Bayesian Optimization with Inequality Constraints). If costs
+    count, the score is divided by a power of the expected cost of the trial (Snoek et al., 2012:
+    Practical Bayesian Optimization of Machine Learning Algorithms; Lee et al., 2020: Cost-aware
+    Bayesian Optimization).
 
     Args:
         surrogate: The model.
-        boxes: The region of better values; see `improvement_region`. If there are no boxes, the probability alone is the score.
+        boxes: The region of better values; see `improvement_region`. If there are no boxes, the
+            probability alone is the score.
         places: Candidates, an array of shape (n, dimensions).
 
     Returns:
@@ -101,11 +107,12 @@ def acquisition(surrogate: Surrogate, boxes: np.ndarray, places: np.ndarray) -> 
 def improvement_region(values: np.ndarray) -> np.ndarray:
     """Return the region of values that are better than those of earlier trials, as boxes; see `undominated`.
 
-    With one objective, these are the values below the smallest value. With several objectives, these are the values that no value on the
-    Pareto front dominates.
+    With one objective, these are the values below the smallest value. With several objectives,
+    these are the values that no value on the Pareto front dominates.
 
     Args:
-        values: Values of earlier feasible trials, an array of shape (n, objectives). If n is 0, there are no boxes.
+        values: Values of earlier feasible trials, an array of shape (n, objectives). If n is 0,
+            there are no boxes.
     """
     if not len(values):
         return np.empty((0, 2, values.shape[1]))
@@ -122,7 +129,9 @@ def improvement_region(values: np.ndarray) -> np.ndarray:
 
 
 def best_first(values: np.ndarray, feasibility: np.ndarray) -> np.ndarray:
-    """Return the indices of n trials, the best trial first. Trials that are probably feasible come first.
+    """Return the indices of n trials, the best trial first.
+
+    Trials that are probably feasible come first.
 
     Args:
         values: Values, an array of shape (n, objectives). Smaller is better.
@@ -134,7 +143,10 @@ def best_first(values: np.ndarray, feasibility: np.ndarray) -> np.ndarray:
 
 
 def dominators(values: np.ndarray) -> np.ndarray:
-    """Return an array of shape (n,): how many rows of `values` dominate each row. Smaller values are better."""
+    """Return an array of shape (n,): how many rows of `values` dominate each row.
+
+    Smaller values are better.
+    """
     no_worse = (values[:, None, :] <= values[None, :, :]).all(axis=2)
     better = (values[:, None, :] < values[None, :, :]).any(axis=2)
     count: np.ndarray = (no_worse & better).sum(axis=0)
@@ -142,14 +154,17 @@ def dominators(values: np.ndarray) -> np.ndarray:
 
 
 def undominated(front: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Split the region that a front does not dominate into boxes. The region is bounded above by the reference point.
+    """Split the region that a front does not dominate into boxes.
+
+    The region is bounded above by the reference point.
 
     Args:
         front: Values on the front, an array of shape (n, objectives).
         reference: Reference point, an array of shape (objectives,).
 
     Returns:
-        Disjoint boxes, an array of shape (boxes, 2, objectives) with the lower and upper corners. Lower bounds may be −infinity.
+        Disjoint boxes, an array of shape (boxes, 2, objectives) with the lower and upper corners.
+        Lower bounds may be −infinity.
     """
     front = front[(front < reference).all(axis=1)]
     if len(reference) == 1:
@@ -168,9 +183,10 @@ def undominated(front: np.ndarray, reference: np.ndarray) -> np.ndarray:
 def expected_improvement(mean: np.ndarray, deviation: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """Return the expected volume of the part of `boxes` that normally distributed values dominate.
 
-    With one objective, this is the expected improvement over the upper bound of the box. With several objectives, it is the expected
-    hypervolume improvement (Emmerich et al., 2011). The probability that a value dominates a point is the product of one probability for
-    each objective. So the integral over a box is a product, too.
+    With one objective, this is the expected improvement over the upper bound of the box. With
+    several objectives, it is the expected hypervolume improvement (Emmerich et al., 2011). The
+    probability that a value dominates a point is the product of one probability for each objective.
+    So the integral over a box is a product, too.
 
     Args:
         mean: Means, an array of shape (n, objectives).

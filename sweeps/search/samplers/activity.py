@@ -1,7 +1,8 @@
 """Find out which dimensions are active in many configurations at once, and which choices are ordered. Pure functions, no I/O.
 
-A dimension is active if all its terms are true. The terms are those of its `when`, and for a dimension inside an option, that the option is
-chosen. A term on an inactive dimension is false. `sweeps.space.templates.fill` applies the same rules to one configuration.
+A dimension is active if all its terms are true. The terms are those of its `when`, and for a
+dimension inside an option, that the option is chosen. A term on an inactive dimension is false.
+`sweeps.space.templates.fill` applies the same rules to one configuration.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Activity:
     Args:
         dimensions: All dimensions of the space by name, in the order of the file.
         conditions: The terms of each conditional dimension, by name.
-        names: Names of the dimensions that have a column, in the order of the columns. The other dimensions have a single value.
+        names: Names of the dimensions that have a column, in the order of the columns. The other
+            dimensions have a single value.
     """
 
     def __init__(
@@ -67,8 +69,8 @@ class Activity:
         """Return the active dimensions of n configurations, a boolean array of shape (n, dimensions).
 
         Args:
-            values: Values in Optuna's internal representation, an array of shape (n, dimensions). Values of inactive
-                dimensions are ignored.
+            values: Values in Optuna's internal representation, an array of shape (n, dimensions).
+                Values of inactive dimensions are ignored.
         """
         active: dict[str, np.ndarray] = {}
         for name in self._dimensions:

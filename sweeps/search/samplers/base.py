@@ -1,8 +1,9 @@
 """Interfaces of samplers. There are two kinds of samplers.
 
-A `Model` suggests values from the reports of earlier trials. A `ReseededSampler` builds an Optuna sampler for each trial. An `Algorithm`,
-such as `Tpe`, has options and builds a `Model` or a `ReseededSampler`. Algorithm classes are cheap to import, because only their method
-`build` imports numpy, SciPy and Optuna.
+A `Model` suggests values from the reports of earlier trials. A `ReseededSampler` builds an Optuna
+sampler for each trial. An `Algorithm`, such as `Tpe`, has options and builds a `Model` or a
+`ReseededSampler`. Algorithm classes are cheap to import, because only their method `build` imports
+numpy, SciPy and Optuna.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class Model(Protocol):
-    """Interface of a sampler that suggests values based on earlier trials. Any class with the method `suggest` can be such a sampler."""
+    """Interface of a sampler that suggests values based on earlier trials.
+
+    Any class with the method `suggest` can be such a sampler.
+    """
 
     def suggest(
         self, history: History, cell: Mapping[str, Any], rng: np.random.RandomState
@@ -34,26 +38,32 @@ class Model(Protocol):
         """Suggest values for the next trial.
 
         Args:
-            history: History of the sweep. `history.trials()` returns the trials. `history.space` has the dimensions that occur in every
-                trial, without dimensions that only some trials have.
-            cell: Value of each grid dimension in this trial, by name. The sampler cannot change these values.
-            rng: Random number generator for this trial. Use no other generator, so that a resumed sweep suggests the same values.
+            history: History of the sweep. `history.trials()` returns the trials. `history.space`
+                has the dimensions that occur in every trial, without dimensions that only some
+                trials have.
+            cell: Value of each grid dimension in this trial, by name. The sampler cannot change
+                these values.
+            rng: Random number generator for this trial. Use no other generator, so that a resumed
+                sweep suggests the same values.
 
         Returns:
-            Values by dimension name. Dimensions that are not in the returned mapping are sampled at random. Values of inactive dimensions
-            are ignored.
+            Values by dimension name. Dimensions that are not in the returned mapping are sampled at
+            random. Values of inactive dimensions are ignored.
         """
 
 
 class ReseededSampler:
     """Optuna sampler that is built again for each trial, with the trial's own seed.
 
-    The sampler keeps no state between trials, so each suggestion is a function of the study and the seed.
+    The sampler keeps no state between trials, so each suggestion is a function of the study and the
+    seed.
 
     Args:
-        build: Function `build(seed, index)` that returns the Optuna sampler of a trial. `seed` is the seed of the trial. `index` is the
-            number of configurations that started in the trial's cell before the trial.
-        space: Distributions of the dimensions that are sampled together, by name. The other dimensions are sampled independently.
+        build: Function `build(seed, index)` that returns the Optuna sampler of a trial. `seed` is
+            the seed of the trial. `index` is the number of configurations that started in the
+            trial's cell before the trial.
+        space: Distributions of the dimensions that are sampled together, by name. The other
+            dimensions are sampled independently.
 
     Attributes:
         space: The argument `space`.
@@ -82,12 +92,14 @@ class SamplerContext:
 
     Attributes:
         seed: Seed of the sweep.
-        always: Distributions of the dimensions that every trial has, including grid dimensions, by name.
+        always: Distributions of the dimensions that every trial has, including grid dimensions, by
+            name.
         grids: Names of the grid dimensions.
-        max_t: Step at which the scheduler ends a trial; None if a trial ends only when its training loop returns.
+        max_t: Step at which the scheduler ends a trial; None if a trial ends only when its training
+            loop returns.
         dimensions: All dimensions of the space by name, in the order of the file.
-        conditions: When a conditional dimension is active, by name: all terms must be true. For a dimension inside an option, one of the
-            terms is that the option is chosen.
+        conditions: When a conditional dimension is active, by name: all terms must be true. For a
+            dimension inside an option, one of the terms is that the option is chosen.
         repeats: How many trials a configuration has, and how their values are aggregated.
         minimize: One boolean for each objective: True if smaller values are better.
         earlier: Earlier sweeps from which the sweep learns.
@@ -116,8 +128,8 @@ class Algorithm(ABC):
 
     Attributes:
         several_objectives: True if the algorithm can optimize several objectives.
-        package: Name of the optional package that the algorithm needs, such as "cmaes" for `pip install 'sweeps-ray[cmaes]'`; None if no
-            optional package is needed.
+        package: Name of the optional package that the algorithm needs, such as "cmaes" for `pip
+            install 'sweeps-ray[cmaes]'`; None if no optional package is needed.
     """
 
     several_objectives: ClassVar[bool] = False

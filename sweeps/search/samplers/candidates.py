@@ -11,24 +11,29 @@ from sweeps.search.samplers.activity import Activity
 from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import Point
 
-# Numbers of candidates: ANYWHERE uniform points at first. Each round then adds AROUND neighbors of the BEST points so far.
+# Numbers of candidates: ANYWHERE uniform points at first. Each round then adds AROUND neighbors of
+# the BEST points so far.
 ANYWHERE, AROUND, BEST = 384, 192, 16
-# Standard deviation of a neighbor's distance from its center, in each round. The neighbors of the first round surround earlier trials.
+# Standard deviation of a neighbor's distance from its center, in each round. The neighbors of the
+# first round surround earlier trials.
 WIDTHS = (0.1, 0.05, 0.01)
-# Smallest standard deviation of a neighbor's distance from its center, as a fraction of the dimension's step. With this value, two of five
-# neighbors are on another step than their center.
+# Smallest standard deviation of a neighbor's distance from its center, as a fraction of the
+# dimension's step. With this value, two of five neighbors are on another step than their center.
 REACH = 0.6
 
 
 class Candidates:
-    """Candidates in one grid cell. They are arrays of places of shape (n, dimensions); the place of an inactive dimension is NaN.
+    """Candidates in one grid cell.
+
+    They are arrays of places of shape (n, dimensions); the place of an inactive dimension is NaN.
 
     Args:
         axes: The dimensions.
         activity: The conditions of the dimensions; None if every dimension is always active.
         cell: Value of each grid dimension, by name. All candidates have these values.
-        taken: Function that returns whether a configuration was tried; see `point_of`. No configuration is suggested twice. Otherwise an
-            uncertain one would be suggested again and again.
+        taken: Function that returns whether a configuration was tried; see `point_of`. No
+            configuration is suggested twice. Otherwise an uncertain one would be suggested again
+            and again.
     """
 
     def __init__(
@@ -49,7 +54,8 @@ class Candidates:
         self._cell_places = axes.places(np.array(given))[0, self._cell]
         self._taken, self._drawn = taken, set[Point]()
         self._continuous = [i for i, step in zip(axes.numbers, axes.step, strict=True) if not step]
-        # Smallest standard deviation for neighbors in each dimension. Without this minimum, a dimension with wide steps would never change.
+        # Smallest standard deviation for neighbors in each dimension. Without this minimum, a
+        # dimension with wide steps would never change.
         self._reach = np.zeros(len(axes.names))
         self._reach[axes.numbers] = np.where(axes.log, 0.0, REACH * axes.step / axes.width)
 
@@ -67,8 +73,9 @@ class Candidates:
             rng: Random number generator.
 
         Returns:
-            The places of the best candidate, an array of shape (dimensions,); None if every candidate is taken. In a space of discrete
-            dimensions in which nearly all configurations are taken, the few others may not be among the candidates.
+            The places of the best candidate, an array of shape (dimensions,); None if every
+            candidate is taken. In a space of discrete dimensions in which nearly all configurations
+            are taken, the few others may not be among the candidates.
         """
         candidates = self.fresh(
             np.vstack([self.axes.anywhere(rng, ANYWHERE), self.around(centers, WIDTHS[0], rng)])
@@ -92,8 +99,9 @@ class Candidates:
     def fresh(self, places: np.ndarray) -> np.ndarray:
         """Apply `in_cell` to places, and return the rows that can be suggested.
 
-        Rows whose configuration is taken or was returned before are left out. A row is not compared if a continuous dimension is between
-        its bounds: such rows are rarely equal, and `best` compares the one with the largest score.
+        Rows whose configuration is taken or was returned before are left out. A row is not compared
+        if a continuous dimension is between its bounds: such rows are rarely equal, and `best`
+        compares the one with the largest score.
         """
         places = self.in_cell(places)
         continuous = places[:, self._continuous]
@@ -130,10 +138,13 @@ class Candidates:
         )
 
     def around(self, centers: np.ndarray, width: float, rng: np.random.RandomState) -> np.ndarray:
-        """Draw `AROUND` neighbors of randomly chosen centers. Each neighbor differs from its center in a random subset of the dimensions.
+        """Draw `AROUND` neighbors of randomly chosen centers.
 
-        `width` is the standard deviation of the difference in a numeric dimension. In a dimension with wide steps, the standard deviation
-        is larger. Dimensions that are inactive in the center get random places, because they may be active in the neighbor.
+        Each neighbor differs from its center in a random subset of the dimensions.
+
+        `width` is the standard deviation of the difference in a numeric dimension. In a dimension
+        with wide steps, the standard deviation is larger. Dimensions that are inactive in the
+        center get random places, because they may be active in the neighbor.
         """
         x = self.filled(centers[rng.randint(len(centers), size=AROUND)], rng)
         changed = rng.rand(*x.shape) < max(0.5, 1 / x.shape[1])

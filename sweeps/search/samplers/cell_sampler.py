@@ -1,7 +1,8 @@
 """Sample a trial: the grid cell is fixed, and the algorithm of the space suggests the other values.
 
-Each suggestion is a function of the study, the seed and the number of earlier configurations. A trial that is sampled again after a crash
-gets the same suggestion, unless other trials have ended since then.
+Each suggestion is a function of the study, the seed and the number of earlier configurations. A
+trial that is sampled again after a crash gets the same suggestion, unless other trials have ended
+since then.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ class CellSampler(BaseSampler):
         earlier: Earlier sweeps from which the sweep learns.
 
     Raises:
-        InputError: The algorithm needs a package that is not installed, or a user-defined algorithm cannot be built.
+        InputError: The algorithm needs a package that is not installed, or a user-defined algorithm
+            cannot be built.
 
     Attributes:
-        starting_points: Keys that are fixed in the sweep's first configurations, by dimension; see `earlier_sweeps.starting_points`.
+        starting_points: Keys that are fixed in the sweep's first configurations, by dimension; see
+            `earlier_sweeps.starting_points`.
     """
 
     def __init__(self, space: Space, earlier: Sequence[EarlierSweep] = ()):
@@ -91,7 +94,10 @@ class CellSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """Return the dimensions whose values are suggested together. Return {} for a repeat, because all values of a repeat are fixed."""
+        """Return the dimensions whose values are suggested together.
+
+        Return {} for a repeat, because all values of a repeat are fixed.
+        """
         if repeat_of(trial) is not None or self._drawn_by is self._random:
             return {}
         if self.model is None:
@@ -106,7 +112,10 @@ class CellSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Suggest the values of several dimensions together. Return {} for a repeat, because all values of a repeat are fixed."""
+        """Suggest the values of several dimensions together.
+
+        Return {} for a repeat, because all values of a repeat are fixed.
+        """
         if not search_space:
             return {}
         if self.model is None:
@@ -130,7 +139,8 @@ class CellSampler(BaseSampler):
     ) -> Any:
         """Return the value of one dimension.
 
-        For a grid dimension, this is the value in the grid cell. For any other dimension, it is a random value.
+        For a grid dimension, this is the value in the grid cell. For any other dimension, it is a
+        random value.
         """
         if param_name in self.cell:
             return self.cell[param_name]

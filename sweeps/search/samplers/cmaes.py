@@ -14,7 +14,10 @@ from sweeps.space.section_models import AtLeast1, AtLeast2, Number
 
 @dataclass(frozen=True)
 class Cmaes(Algorithm):
-    """Adapt a normal distribution to the best trials, and sample numbers from it. A `choice` is sampled uniformly."""
+    """Adapt a normal distribution to the best trials, and sample numbers from it.
+
+    A `choice` is sampled uniformly.
+    """
 
     package: ClassVar[str | None] = "cmaes"
 
@@ -30,14 +33,16 @@ class Cmaes(Algorithm):
         Field(
             examples=[0.2],
             gt=0,
-            description="initial standard deviation; by default a sixth of the smallest range of a dimension",
+            description="initial standard deviation; by default a sixth of the smallest range of a "
+            "dimension",
         ),
     ] = None
     popsize: Annotated[
         AtLeast2 | None,
         Field(
             examples=[16],
-            description="number of trials in a generation; by default computed from the number of dimensions",
+            description="number of trials in a generation; by default computed from the number of "
+            "dimensions",
         ),
     ] = None
 

@@ -1,7 +1,8 @@
 """Show each configuration to a sampler as one trial, even if several trials repeat the configuration with different seeds.
 
-The values of this trial are aggregated over all trials of the configuration, for example their mean. The sweep also ranks configurations
-by these aggregated values. The trial is shown as running until the last repeat has ended.
+The values of this trial are aggregated over all trials of the configuration, for example their
+mean. The sweep also ranks configurations by these aggregated values. The trial is shown as running
+until the last repeat has ended.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ from sweeps.study.repeats import AGGREGATES
 def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTrial:
     """Merge the trials of a configuration into one trial.
 
-    The merged trial is a copy of the first trial, but its values are aggregated over all complete trials of the configuration, as in
-    `sweeps.study.repeats.merged`. For each constraint, the merged trial has the largest violation among the complete trials. The merged
-    trial is RUNNING until all repeats have ended.
+    The merged trial is a copy of the first trial, but its values are aggregated over all complete
+    trials of the configuration, as in `sweeps.study.repeats.merged`. For each constraint, the
+    merged trial has the largest violation among the complete trials. The merged trial is RUNNING
+    until all repeats have ended.
 
     Args:
         trials: Trials of the configuration, the first trial first.
         repeats: How many trials a configuration has, and how their values are aggregated.
 
     Returns:
-        The merged trial. The first trial itself is returned in three cases: each configuration is trained only once, the first trial is not
-        complete, or the first trial is an initial point with a known result.
+        The merged trial. The first trial itself is returned in three cases: each configuration is
+        trained only once, the first trial is not complete, or the first trial is an initial point
+        with a known result.
     """
     first = trials[0]
     if repeats.count == 1 or first.state is not TrialState.COMPLETE or is_given(first):
@@ -57,7 +60,9 @@ def merge_repeats(trials: Sequence[FrozenTrial], repeats: Repeats) -> FrozenTria
 
 
 class ByConfiguration:
-    """View of an Optuna study that shows one trial for each configuration. Optuna's samplers read the study through this view.
+    """View of an Optuna study that shows one trial for each configuration.
+
+    Optuna's samplers read the study through this view.
 
     Args:
         study: Optuna study, in which each repeat is a trial of its own.

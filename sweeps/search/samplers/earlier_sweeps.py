@@ -1,13 +1,16 @@
 """Learn from the trials of earlier sweeps (`search.from`).
 
-The second configuration of the new sweep is the best configuration of the earlier sweep; with several earlier sweeps, each one gives its
-best configuration. `gp` uses a Gaussian process of each earlier sweep, too. The weighted sum of their predictions is the prior mean of the
-process of the new sweep. The weights are fitted to the values of the new sweep. The prior is used only while it helps: the process with the
-prior must predict each trial of the new sweep from the others better than the process without it. Without this rule, the search stays where
-an unrelated sweep was good: values there say little about the rest of the space.
+The second configuration of the new sweep is the best configuration of the earlier sweep; with
+several earlier sweeps, each one gives its best configuration. `gp` uses a Gaussian process of each
+earlier sweep, too. The weighted sum of their predictions is the prior mean of the process of the
+new sweep. The weights are fitted to the values of the new sweep. The prior is used only while it
+helps: the process with the prior must predict each trial of the new sweep from the others better
+than the process without it. Without this rule, the search stays where an unrelated sweep was good:
+values there say little about the rest of the space.
 
-Related methods: Feurer et al., 2018, Scalable Meta-Learning for Bayesian Optimization using Ranking-Weighted Gaussian Process Ensembles;
-Golovin et al., 2017, Google Vizier, whose transfer learning stacks processes in the same way.
+Related methods: Feurer et al., 2018, Scalable Meta-Learning for Bayesian Optimization using
+Ranking-Weighted Gaussian Process Ensembles; Golovin et al., 2017, Google Vizier, whose transfer
+learning stacks processes in the same way.
 """
 
 from __future__ import annotations
@@ -30,14 +33,17 @@ from sweeps.search.samplers.gaussian_process import VAGUE, Noise, Process
 from sweeps.search.samplers.gp_observations import fidelity, observations, scaled
 from sweeps.search.samplers.history import History
 
-# The best trial of an earlier sweep is the best one at the highest level that at least this many trials reached.
+# The best trial of an earlier sweep is the best one at the highest level that at least this many
+# trials reached.
 FEW = 4
 # Least number of observations of an earlier sweep for a process.
 ENOUGH = 5
-# Sum of the weights of the earlier sweeps before the new sweep has values, and the number of values that count as much as this assumption.
+# Sum of the weights of the earlier sweeps before the new sweep has values, and the number of values
+# that count as much as this assumption.
 ASSUMED, STRENGTH = 0.5, 4.0
-# By how much the logarithm of the density of the new values must be larger with the prior than without it. From ten trials on, this
-# difference was at most 5 with unrelated earlier sweeps, and more than 5 with most related ones.
+# By how much the logarithm of the density of the new values must be larger with the prior than
+# without it. From ten trials on, this difference was at most 5 with unrelated earlier sweeps, and
+# more than 5 with most related ones.
 EVIDENCE = 5.0
 
 
@@ -96,7 +102,8 @@ class EarlierProcess:
     """Gaussian process of one objective of an earlier sweep, over the dimensions in which its trials differ.
 
     Args:
-        places: (n, dimensions) places of the observations. The place of a dimension that a trial lacks is NaN.
+        places: (n, dimensions) places of the observations. The place of a dimension that a trial
+            lacks is NaN.
         fidelities: (n,) fidelities of the observations.
         values: (n,) values of the observations.
         categorical: (dimensions,) booleans: True for a categorical dimension.
@@ -131,7 +138,9 @@ class EarlierProcess:
 def earlier_processes(
     sweeps: Sequence[EarlierSweep], axes: Axes, minimize: Sequence[bool]
 ) -> list[list[EarlierProcess]]:
-    """Return the processes of earlier sweeps for each objective. A sweep with too few observations has none.
+    """Return the processes of earlier sweeps for each objective.
+
+    A sweep with too few observations has none.
 
     Args:
         sweeps: The earlier sweeps.
@@ -231,7 +240,8 @@ def prior_weights(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the weights of earlier sweeps: the least-squares weights that are not negative, pulled towards `ASSUMED`.
 
     Args:
-        predicted: (n, sweeps) predictions of the earlier sweeps for the observations of the new sweep.
+        predicted: (n, sweeps) predictions of the earlier sweeps for the observations of the new
+            sweep.
         y: (n,) values of these observations, with mean 0.
     """
     count = predicted.shape[1]
@@ -248,8 +258,9 @@ def starting_points(
 ) -> list[dict[str, Any]]:
     """Return the keys that are fixed in the first configurations of a new sweep.
 
-    The first configuration has no fixed keys: the sampler suggests it as in any sweep. The best trial of each earlier sweep follows. ASHA
-    never stops the first trial at a rung, so in this order it stops the best trial of an unrelated sweep early.
+    The first configuration has no fixed keys: the sampler suggests it as in any sweep. The best
+    trial of each earlier sweep follows. ASHA never stops the first trial at a rung, so in this
+    order it stops the best trial of an unrelated sweep early.
 
     Args:
         sweeps: The earlier sweeps.
@@ -265,7 +276,10 @@ def starting_points(
 
 
 def _best(history: History) -> dict[str, Any] | None:
-    """Return the keys of the best trial at the highest level that enough trials reached. Return None if no feasible trial has a value."""
+    """Return the keys of the best trial at the highest level that enough trials reached.
+
+    Return None if no feasible trial has a value.
+    """
     level = history.highest(FEW) or history.highest(1)
     if level is None:
         return None

@@ -1,8 +1,10 @@
 """Encode the values of trials as arrays for a model.
 
-A place is the encoded value of a dimension. In a numeric dimension, the place is a number between 0 and 1. In a categorical dimension, the
-place is the index of the category. In a logarithmic dimension, the place is a linear function of the value's logarithm. In a dimension with
-a step, each value is in the middle of an interval that is one step wide. The place and the value of an inactive dimension are NaN.
+A place is the encoded value of a dimension. In a numeric dimension, the place is a number between 0
+and 1. In a categorical dimension, the place is the index of the category. In a logarithmic
+dimension, the place is a linear function of the value's logarithm. In a dimension with a step, each
+value is in the middle of an interval that is one step wide. The place and the value of an inactive
+dimension are NaN.
 """
 
 from __future__ import annotations
@@ -17,26 +19,30 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, IntD
 class Axes:
     """Conversion between the values of trials and places.
 
-    The methods take and return arrays with one row for each trial and one column for each dimension. Values are in Optuna's internal
-    representation. The shape (n, dimensions) means n rows and a column for each dimension. An array of shape (n, numbers) has only the
-    columns of the numeric dimensions.
+    The methods take and return arrays with one row for each trial and one column for each
+    dimension. Values are in Optuna's internal representation. The shape (n, dimensions) means n
+    rows and a column for each dimension. An array of shape (n, numbers) has only the columns of the
+    numeric dimensions.
 
     Args:
-        space: Optuna's distribution of each dimension, by name. A distribution with a single value is not allowed.
-        ordered: Names of categorical dimensions whose options are in order. They are numeric dimensions here, and the index of an option
-            is its value.
+        space: Optuna's distribution of each dimension, by name. A distribution with a single value
+            is not allowed.
+        ordered: Names of categorical dimensions whose options are in order. They are numeric
+            dimensions here, and the index of an option is its value.
 
     Attributes:
         space: The argument `space`.
         names: Names of the dimensions, in the order of the columns.
-        choices: Number of options of each categorical dimension that is not ordered, by the index of its column.
+        choices: Number of options of each categorical dimension that is not ordered, by the index
+            of its column.
         numbers: Indices of the columns of the numeric dimensions.
         step: Step of each numeric dimension; 0 for a dimension without a step.
         log: One boolean for each numeric dimension: True if it is logarithmic.
         bounds: Lower and upper bounds of the numeric dimensions, an array of shape (numbers, 2).
-        low: Value at place 0 of each numeric dimension: the lower bound minus half a step. For a logarithmic dimension, the logarithm of
-            this value.
-        width: Distance of each numeric dimension from place 0 to place 1. Place 1 is at the upper bound plus half a step.
+        low: Value at place 0 of each numeric dimension: the lower bound minus half a step. For a
+            logarithmic dimension, the logarithm of this value.
+        width: Distance of each numeric dimension from place 0 to place 1. Place 1 is at the upper
+            bound plus half a step.
     """
 
     def __init__(self, space: Mapping[str, BaseDistribution], ordered: Collection[str] = ()):
@@ -55,14 +61,20 @@ class Axes:
         self.low, self.width = ends[:, 0], ends[:, 1] - ends[:, 0]
 
     def unit(self, values: np.ndarray) -> np.ndarray:
-        """Convert values of the numeric dimensions to places on [0, 1]. Both arrays have the shape (n, numbers)."""
+        """Convert values of the numeric dimensions to places on [0, 1].
+
+        Both arrays have the shape (n, numbers).
+        """
         values = values.astype(float)
         values[:, self.log] = np.log(values[:, self.log])
         places: np.ndarray = (values - self.low) / self.width
         return places
 
     def values(self, unit: np.ndarray) -> np.ndarray:
-        """Convert places on [0, 1] to values, rounded to the steps and clipped to the bounds. Both arrays have the shape (n, numbers)."""
+        """Convert places on [0, 1] to values, rounded to the steps and clipped to the bounds.
+
+        Both arrays have the shape (n, numbers).
+        """
         values = self.low + unit * self.width
         values[:, self.log] = np.exp(values[:, self.log])
         stepped = self.step > 0
@@ -76,7 +88,8 @@ class Axes:
     def places(self, values: np.ndarray) -> np.ndarray:
         """Convert values to places.
 
-        Both arrays have the shape (n, dimensions). In a categorical dimension, both are the index of the category.
+        Both arrays have the shape (n, dimensions). In a categorical dimension, both are the index
+        of the category.
         """
         places = values.astype(float)
         places[:, self.numbers] = self.unit(places[:, self.numbers])
@@ -85,7 +98,8 @@ class Axes:
     def on_steps(self, places: np.ndarray) -> np.ndarray:
         """Move each place to the nearest step.
 
-        The arrays have the shape (n, dimensions). Places in dimensions without a step do not change.
+        The arrays have the shape (n, dimensions). Places in dimensions without a step do not
+        change.
         """
         moved = places.copy()
         moved[:, self.numbers] = self.unit(self.values(places[:, self.numbers]))
@@ -107,7 +121,8 @@ class Axes:
     def external(self, place: np.ndarray) -> dict[str, Any]:
         """Convert the places of one trial, an array of shape (dimensions,), to values.
 
-        The values are in Optuna's external representation, by dimension name. Inactive dimensions are left out.
+        The values are in Optuna's external representation, by dimension name. Inactive dimensions
+        are left out.
         """
         values = self.internal(place[None])[0].tolist()
         return {
@@ -117,7 +132,10 @@ class Axes:
         }
 
     def internal(self, places: np.ndarray) -> np.ndarray:
-        """Convert places to values in Optuna's internal representation. Both arrays have the shape (n, dimensions)."""
+        """Convert places to values in Optuna's internal representation.
+
+        Both arrays have the shape (n, dimensions).
+        """
         values = places.astype(float)
         values[:, self.numbers] = self.values(values[:, self.numbers])
         return values

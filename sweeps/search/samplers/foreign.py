@@ -17,8 +17,9 @@ def build_foreign(
 ) -> Model | ReseededSampler:
     """Build a user-defined sampler.
 
-    If this is a sampler of Optuna, it is built again for each trial, with the seed of the trial. Each suggestion is then a function of the
-    study and the seed, unless the sampler keeps state outside the study.
+    If this is a sampler of Optuna, it is built again for each trial, with the seed of the trial.
+    Each suggestion is then a function of the study and the seed, unless the sampler keeps state
+    outside the study.
 
     Args:
         name: Name of the class or function as `module:attr`, for messages.
@@ -40,12 +41,14 @@ def build_foreign(
     if not isinstance(first, BaseSampler):
         if not callable(getattr(first, "suggest", None)):
             raise TypeError(
-                f"`{name}` must be a sampler of Optuna, or have a method `suggest(history, cell, rng)`"
+                f"`{name}` must be a sampler of Optuna, or have a method `suggest(history, cell, "
+                "rng)`"
             )
         return first  # type: ignore[no-any-return]
     if not takes_seed:
         log.warning(
-            "the sampler %s has no argument `seed`, so a resumed sweep may suggest other values than an uninterrupted sweep",
+            "the sampler %s has no argument `seed`, so a resumed sweep may suggest other values "
+            "than an uninterrupted sweep",
             name,
         )
     latest: BaseSampler = first
@@ -55,7 +58,8 @@ def build_foreign(
         nonlocal latest
         if new := set(vars(latest)) - known:
             log.warning(
-                "the sampler %s keeps state (%s) that the study does not store; this state is lost after each trial",
+                "the sampler %s keeps state (%s) that the study does not store; this state is "
+                "lost after each trial",
                 name,
                 ", ".join(sorted(new)),
             )

@@ -1,4 +1,7 @@
-"""Gaussian process with a Matern-5/2 kernel. It is a module of its own because scipy takes long to import."""
+"""Gaussian process with a Matern-5/2 kernel.
+
+It is a module of its own because scipy takes long to import.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +51,10 @@ class Process:
     Args:
         x: (n, d) inputs.
         y: (n,) values with mean 0 and standard deviation 1.
-        categorical: (d,) booleans: True for a categorical column. In such a column, the distance between two values is 0 if they are
-            equal, and otherwise 1.
-        shares: (n,) factors of the noise variance of each value, for example 1/3 for the mean of three repeats; None if all are 1.
+        categorical: (d,) booleans: True for a categorical column. In such a column, the distance
+            between two values is 0 if they are equal, and otherwise 1.
+        shares: (n,) factors of the noise variance of each value, for example 1/3 for the mean of
+            three repeats; None if all are 1.
         noise: Prior of the noise variance; see `Noise`.
     """
 
@@ -84,8 +88,9 @@ class Process:
             start: (d + 2,) initial parameters for the optimizer.
 
         Returns:
-            (d + 2,) logarithms of the d length scales, of the kernel's variance and of the noise variance. If the fit fails, the result is
-            `start`, clipped to the bounds of the parameters.
+            (d + 2,) logarithms of the d length scales, of the kernel's variance and of the noise
+            variance. If the fit fails, the result is `start`, clipped to the bounds of the
+            parameters.
         """
         bounds = [(-2.5, 4.0)] * self.x.shape[1] + [(-3.0, 3.0), (math.log(LEAST_NOISE), 0.0)]
         if not self.noise.width:
@@ -116,14 +121,17 @@ class Process:
         gradient[d] = 0.5 * np.sum(outer * kernel)
         gradient[d + 1] = 0.5 * noise * np.diag(outer) @ self._shares
         loss = 0.5 * self.y @ alpha + np.log(np.diag(low)).sum()
-        # Priors: the length scales are about as long as the space is wide, and longer if there are more dimensions. The scale is near 1.
+        # Priors: the length scales are about as long as the space is wide, and longer if there are
+        # more dimensions. The scale is near 1.
         means = np.concatenate([np.full(d, 0.5 * math.log(d) - 0.5), [0.0, self.noise.log]])
         widths = np.concatenate([np.full(d, 1.0), [1.0, self.noise.width or 1.0]])
         z = (theta - means) / widths
         return loss + 0.5 * z @ z, gradient + z / widths
 
     def condition(self, theta: np.ndarray) -> None:
-        """Set the parameters of the kernel, and condition the process on its observations. `variance` is then the noise variance.
+        """Set the parameters of the kernel, and condition the process on its observations.
+
+        `variance` is then the noise variance.
 
         Args:
             theta: (d + 2,) parameters as `fit` returns them.
@@ -142,7 +150,8 @@ class Process:
         squared = cdist(a * scale, b * scale, "sqeuclidean")
         for i in np.flatnonzero(self.categorical):
             squared += 5 * self._weights[i] * (a[:, None, i] != b[:, i])
-        # scale * exp(-r) * (1 + r + r² / 3), where `squared` is r². Most of the time of a suggestion is spent here, so arrays are reused.
+        # scale * exp(-r) * (1 + r + r² / 3), where `squared` is r². Most of the time of a
+        # suggestion is spent here, so arrays are reused.
         r = np.sqrt(squared)
         kernel: np.ndarray = squared
         kernel /= 3

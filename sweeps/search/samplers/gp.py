@@ -15,7 +15,8 @@ from sweeps.space.section_models import AtLeast1
 class Gp(Algorithm):
     """Suggest the configuration with the largest expected improvement at the last step of a trial.
 
-    Conditional dimensions, ordered choices, failures, constraints, several objectives and the noise among repeats are modeled, too.
+    Conditional dimensions, ordered choices, failures, constraints, several objectives and the noise
+    among repeats are modeled, too.
     """
 
     several_objectives: ClassVar[bool] = True
@@ -24,13 +25,15 @@ class Gp(Algorithm):
         AtLeast1,
         Field(
             examples=[20],
-            description="number of trials that must have a value before the model is used; until then, suggestions are random",
+            description="number of trials that must have a value before the model is used; until then, "
+            "suggestions are random",
         ),
     ] = 10
     deterministic_objective: Annotated[
         StrictBool,
         Field(
-            description="whether two trials with equal parameters always have equal values, so that values have no noise"
+            description="whether two trials with equal parameters always have equal values, so that "
+            "values have no noise"
         ),
     ] = False
     cost: Annotated[
@@ -38,9 +41,12 @@ class Gp(Algorithm):
         Field(
             examples=["gpu_seconds"],
             description=(
-                "cost that the search saves: the expected improvement of a configuration is divided by the square root of the expected "
-                "cost of its trial, which is learned from the costs of earlier trials. `seconds` is the wall time of a trial, "
-                "`cpu_seconds` and `gpu_seconds` are the CPU and GPU time of its workers. By default, costs do not count"
+                "cost that the search saves: the expected improvement of a configuration is "
+                "divided by the square root of the expected "
+                "cost of its trial, which is learned from the costs of earlier trials. `seconds` "
+                "is the wall time of a trial, "
+                "`cpu_seconds` and `gpu_seconds` are the CPU and GPU time of its workers. By "
+                "default, costs do not count"
             ),
         ),
     ] = None

@@ -1,4 +1,7 @@
-"""Parameters of the fitted kernels. They are recorded in the study, so that a resumed sweep continues with the same kernels."""
+"""Parameters of the fitted kernels.
+
+They are recorded in the study, so that a resumed sweep continues with the same kernels.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ if TYPE_CHECKING:
 
 # A kernel is fitted again when the number of values has grown by this factor since the last fit.
 GROWTH = 1.05
-# System attribute of a trial for which kernels were fitted. It maps the name of a process to (number of values, parameters of the kernel).
+# System attribute of a trial for which kernels were fitted. It maps the name of a process to
+# (number of values, parameters of the kernel).
 FITTED = "gp:kernels"
 
 
@@ -25,7 +29,9 @@ class FittedKernels:
         self._new: dict[str, tuple[int, list[float]]] = {}
 
     def condition(self, process: Process, name: str, study: Study, count: int) -> Process:
-        """Condition a process on its observations. If there are enough new values, its kernel is fitted first.
+        """Condition a process on its observations.
+
+        If there are enough new values, its kernel is fitted first.
 
         Args:
             process: The process.

@@ -1,12 +1,17 @@
-"""Gaussian process over configuration and step, as in MOBSTER. It suggests the configuration with the largest expected improvement.
+"""Gaussian process over configuration and step, as in MOBSTER.
+
+It suggests the configuration with the largest expected improvement.
 
 MOBSTER: Klein et al., 2020, Model-based Asynchronous Hyperparameter and Neural Architecture Search.
 
-The expected improvement is computed at full fidelity, the step at which a trial ends. The logarithm of the step is one more input dimension
-of the kernel. The length scale of this dimension is fitted, so the fit decides how strongly a value at one rung predicts a value at another
-rung. There is one process for each objective, one for each constraint that some trial violates, and one for failures if some trial failed.
+The expected improvement is computed at full fidelity, the step at which a trial ends. The logarithm
+of the step is one more input dimension of the kernel. The length scale of this dimension is fitted,
+so the fit decides how strongly a value at one rung predicts a value at another rung. There is one
+process for each objective, one for each constraint that some trial violates, and one for failures
+if some trial failed.
 
-`gp_observations` chooses the observations, `gaussian_process` has the process, `candidates` draws candidates, `acquisition` scores them.
+`gp_observations` chooses the observations, `gaussian_process` has the process, `candidates` draws
+candidates, `acquisition` scores them.
 """
 
 from __future__ import annotations
@@ -44,17 +49,20 @@ if TYPE_CHECKING:
 class GpModel:
     """Suggest the configuration with the largest expected improvement at full fidelity.
 
-    The first suggestion is the middle of each numeric dimension, with a random option of each other dimension. The middle is often good,
-    because users tend to choose ranges around values that work. Google's Vizier does the same (Song et al., 2024: The Vizier Gaussian
-    Process Bandit Algorithm).
+    The first suggestion is the middle of each numeric dimension, with a random option of each other
+    dimension. The middle is often good, because users tend to choose ranges around values that
+    work. Google's Vizier does the same (Song et al., 2024: The Vizier Gaussian Process Bandit
+    Algorithm).
 
     Args:
-        n_startup_trials: Number of trials that must have a value before the model is used. Until then, suggestions are random, except the
-            first one.
+        n_startup_trials: Number of trials that must have a value before the model is used. Until
+            then, suggestions are random, except the first one.
         deterministic_objective: True if equal configurations have equal values.
         space: Distributions of all dimensions, by name.
-        max_t: Step at which a trial ends. This step is full fidelity. If None, the highest recorded step is full fidelity.
-        dimensions: All dimensions by name, in the order of the file; {} if none is conditional and no choice is ordered.
+        max_t: Step at which a trial ends. This step is full fidelity. If None, the highest recorded
+            step is full fidelity.
+        dimensions: All dimensions by name, in the order of the file; {} if none is conditional and
+            no choice is ordered.
         conditions: Terms of each conditional dimension, by name.
         repeats: How many trials a configuration has, and how their values are aggregated.
         cost: Name of the cost that the search saves; None if costs do not count.
@@ -109,7 +117,8 @@ class GpModel:
     ) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
 
-        If this call fits kernels, it records the fitted parameters as a system attribute of the trial that is being sampled.
+        If this call fits kernels, it records the fitted parameters as a system attribute of the
+        trial that is being sampled.
         """
         if not set(self.names) - set(cell):
             return {}
@@ -209,7 +218,10 @@ class GpModel:
         return Surrogate(objectives, bounds, self._at_full)
 
     def _trial_cost(self, history: History, name: str) -> TrialCost | None:
-        """Condition a process on the costs of the ended trials. Return None if no trial has cost anything, or if all cost the same."""
+        """Condition a process on the costs of the ended trials.
+
+        Return None if no trial has cost anything, or if all cost the same.
+        """
         from sweeps.search.samplers.gaussian_process import Process
         from sweeps.search.samplers.trial_cost import TrialCost, cost_observations
 
@@ -226,7 +238,10 @@ class GpModel:
         return TrialCost(process, factor)
 
     def _places(self, trials: Sequence[FrozenTrial]) -> np.ndarray:
-        """Return the places of n trials, an array of shape (n, dimensions). The place of a dimension that a trial lacks is NaN."""
+        """Return the places of n trials, an array of shape (n, dimensions).
+
+        The place of a dimension that a trial lacks is NaN.
+        """
         rows = []
         for trial in trials:
             if (row := self._ended.get(trial.number)) is None:
@@ -243,8 +258,9 @@ class GpModel:
     def _inputs(self, places: np.ndarray, fidelities: np.ndarray) -> np.ndarray:
         """Convert places of shape (n, dimensions) and fidelities of shape (n,) to inputs of a `Process`, of shape (n, dimensions + 1).
 
-        In place of an inactive dimension, the input is the middle of its range, or an option of its own if it is a choice. The dimensions
-        on which the condition depends tell the process whether the dimension is active.
+        In place of an inactive dimension, the input is the middle of its range, or an option of its
+        own if it is a choice. The dimensions on which the condition depends tell the process
+        whether the dimension is active.
         """
         inactive = np.where(self._categorical[:-1], -1.0, 0.5)
         return np.column_stack([np.where(np.isnan(places), inactive, places), fidelities])

@@ -1,10 +1,12 @@
 """Choose the observations of the Gaussian process, and scale their values.
 
-The value of a trial changes from rung to rung. The values of a lower rung are therefore shifted by the median change to the next higher
-rung. The median is taken over the trials that reached both rungs. The shifted values are standardized, and very bad values are clipped.
+The value of a trial changes from rung to rung. The values of a lower rung are therefore shifted by
+the median change to the next higher rung. The median is taken over the trials that reached both
+rungs. The shifted values are standardized, and very bad values are clipped.
 
-With one objective, the time that these functions take does not depend on the number of trials, except for one random permutation for each
-rung. With several objectives, the Pareto fronts among all trials are found.
+With one objective, the time that these functions take does not depend on the number of trials,
+except for one random permutation for each rung. With several objectives, the Pareto fronts among
+all trials are found.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from optuna.trial import FrozenTrial, TrialState
 from sweeps.search.samplers.history import FULL, History, Level, Ranked
 from sweeps.space import Repeats
 
-# Largest number of observations in the model. This number is divided among the rungs. If a rung has more trials than its share, the model
-# uses the rung's best trials and a random sample of its other trials.
+# Largest number of observations in the model. This number is divided among the rungs. If a rung has
+# more trials than its share, the model uses the rung's best trials and a random sample of its other
+# trials.
 MOST = 160
 # Largest number of trials from which the change of the values between two rungs is computed.
 CHANGES = 100
@@ -41,8 +44,10 @@ class Observations:
 
     Attributes:
         levels: (n,) levels.
-        trials: The n trials. A trial has one observation for each level that it reached, so it may be here several times.
-        values: Values, an array of shape (n, objectives). Smaller is better. A value is infinity if it is NaN in the study.
+        trials: The n trials. A trial has one observation for each level that it reached, so it may
+            be here several times.
+        values: Values, an array of shape (n, objectives). Smaller is better. A value is infinity if
+            it is NaN in the study.
         feasible: (n,) booleans: True for the final value of a trial that satisfies all constraints.
     """
 
@@ -69,7 +74,9 @@ def fidelity(levels: np.ndarray, lowest: Level, full: float) -> np.ndarray:
 
 
 def observations(history: History, rng: np.random.RandomState) -> Observations:
-    """Choose at most `MOST` observations. Shift values at lower levels, so that they are comparable with values at the highest level.
+    """Choose at most `MOST` observations.
+
+    Shift values at lower levels, so that they are comparable with values at the highest level.
 
     Args:
         history: History of the sweep, which has the trials so far.
@@ -100,8 +107,9 @@ def observations(history: History, rng: np.random.RandomState) -> Observations:
 def _levels(history: History) -> list[Level]:
     """Return the levels that the model uses, the highest level first.
 
-    Some schedulers have a rung at every step. So a level is used only if it is at most half of the level above it. With several objectives,
-    only the final values are used, because the values at a step have only one objective.
+    Some schedulers have a rung at every step. So a level is used only if it is at most half of the
+    level above it. With several objectives, only the final values are used, because the values at a
+    step have only one objective.
     """
     if len(history.signs) > 1:
         return [FULL]
@@ -120,7 +128,10 @@ class _Rung:
         self.count = sum(map(len, self._cells))
 
     def choose(self, share: int, rng: np.random.RandomState) -> list[Ranked]:
-        """Return the trials, the best trial first. If there are more than `share`, return the best of them and a random sample."""
+        """Return the trials, the best trial first.
+
+        If there are more than `share`, return the best of them and a random sample.
+        """
         if self.count <= share:
             return sorted(itertools.chain.from_iterable(self._cells))
         if len(self._cells[0][0][1]) > 1:
@@ -154,8 +165,8 @@ class _Rung:
 def front_first(ranked: Sequence[Ranked], count: int) -> np.ndarray:
     """Return the indices of all trials. The first `count` are the best ones, the best one first.
 
-    A trial on an earlier Pareto front is better. On one front, a smaller sum of the values is better. A trial that violates constraints is
-    worse than all others.
+    A trial on an earlier Pareto front is better. On one front, a smaller sum of the values is
+    better. A trial that violates constraints is worse than all others.
     """
     values = np.fromiter(itertools.chain.from_iterable(one[1] for one in ranked), float).reshape(
         len(ranked), -1
@@ -186,14 +197,16 @@ def share_of_noise(repeats: Repeats) -> float:
 def scaled(values: np.ndarray) -> tuple[np.ndarray, float]:
     """Scale values to mean 0 and standard deviation 1, and clip values that are much worse than the others.
 
-    Values above the upper whisker of a box plot (Tukey, 1977: Exploratory Data Analysis) are clipped to the whisker. Without clipping, a
-    single diverged trial would make all other trials look equal. Values that are not finite are also clipped to the whisker.
+    Values above the upper whisker of a box plot (Tukey, 1977: Exploratory Data Analysis) are
+    clipped to the whisker. Without clipping, a single diverged trial would make all other trials
+    look equal. Values that are not finite are also clipped to the whisker.
 
     Args:
         values: (n,) values; smaller is better.
 
     Returns:
-        (n,) scaled values, zeros if fewer than two distinct values are finite; and the factor by which differences were multiplied.
+        (n,) scaled values, zeros if fewer than two distinct values are finite; and the factor by
+        which differences were multiplied.
     """
     finite = values[np.isfinite(values)]
     if not len(finite) or finite.min() == finite.max():
@@ -248,7 +261,8 @@ def limits(
 
     Args:
         history: History of the sweep.
-        trials: Trials whose values the model uses. They may occur several times, and may be running.
+        trials: Trials whose values the model uses. They may occur several times, and may be
+            running.
         names: Names of the dimensions that a failed trial must have.
         rng: Random number generator of the trial that is being sampled.
     """
@@ -277,7 +291,8 @@ def limits(
         having = [t for t, other, _ in violations if other == name]
         values = np.array([violation for _, other, violation in violations if other == name])
         if values.max() > 0:
-            # Violations may be huge. The inverse hyperbolic sine is linear near the threshold, and logarithmic far from it.
+            # Violations may be huge. The inverse hyperbolic sine is linear near the threshold, and
+            # logarithmic far from it.
             unit = float(np.median(np.abs(values[values != 0])))
             levels = [FULL if t.state is TrialState.COMPLETE else t.last_step or 1 for t in having]
             yield Limit.of(f"constraint {name}", levels, having, np.arcsinh(values / unit))

@@ -1,7 +1,8 @@
 """Trials of a study, sorted and grouped for samplers.
 
-The cost of an update depends on the number of new and running trials, not on the number of all trials. The content of the history depends
-only on the study, not on the order in which trials were added to the history.
+The cost of an update depends on the number of new and running trials, not on the number of all
+trials. The content of the history depends only on the study, not on the order in which trials were
+added to the history.
 """
 
 from __future__ import annotations
@@ -52,12 +53,14 @@ class Spent:
 class History:
     """Trials of a study, by level and cell.
 
-    A level is a step at which trials were compared, or `FULL` for the final values of complete trials. A trial has a value at every level
-    that it reached. A complete trial that ended before a level has its final value there. Failed trials and trials that violate a constraint rank last. The repeats of a configuration are merged into one trial;
-    see `merge_repeats`.
+    A level is a step at which trials were compared, or `FULL` for the final values of complete
+    trials. A trial has a value at every level that it reached. A complete trial that ended before a
+    level has its final value there. Failed trials and trials that violate a constraint rank last.
+    The repeats of a configuration are merged into one trial; see `merge_repeats`.
 
     Args:
-        grids: Names of the grid dimensions. The values of these dimensions identify the cell of a trial.
+        grids: Names of the grid dimensions. The values of these dimensions identify the cell of a
+            trial.
         repeats: How many trials a configuration has, and how their values are aggregated.
         space: Distributions of the dimensions that every trial has, by name.
 
@@ -65,15 +68,17 @@ class History:
         space: The argument `space`.
         number: Number of the trial that is being sampled.
         running: Trials that have not ended and are not paused, by number.
-        levels: The trials that reached each level in each cell, the best trial first. A trial is given as (sum of its violations of
-            constraints, values, trial number). Smaller values are better. With several objectives, the first objective decides the order,
-            and the next objective decides only ties.
-        ended: Numbers of the ended and the paused trials that reached at least one level, by the highest level that they reached and by
-            cell.
+        levels: The trials that reached each level in each cell, the best trial first. A trial is
+            given as (sum of its violations of constraints, values, trial number). Smaller values
+            are better. With several objectives, the first objective decides the order, and the next
+            objective decides only ties.
+        ended: Numbers of the ended and the paused trials that reached at least one level, by the
+            highest level that they reached and by cell.
         known: Trials that have reached at least one level, by number.
         failed: Trials that failed, by number.
         spent: Costs of the ended trials that made at least one step and did not fail, by number.
-        signs: One number for each objective: 1 if smaller values are better, else -1. The values in `levels` are multiplied by it.
+        signs: One number for each objective: 1 if smaller values are better, else -1. The values in
+            `levels` are multiplied by it.
         tried: Configurations of all trials that have a value or have ended; see `point_of`.
         last_step: Highest recorded step.
     """
@@ -251,8 +256,9 @@ class History:
         """Estimate the variance of the values of one configuration, from the repeats of all configurations.
 
         Returns:
-            (degrees of freedom, variances). There is one variance for each objective. The degrees of freedom are the number of repeats,
-            without the first trials. If they are 0, the variances are 0.
+            (degrees of freedom, variances). There is one variance for each objective. The degrees
+            of freedom are the number of repeats, without the first trials. If they are 0, the
+            variances are 0.
         """
         found = [found for found in self._deviations.values() if found[0]]
         freedom = sum(degrees for degrees, _ in found)
@@ -267,9 +273,12 @@ class History:
         return max((level for level in self.levels if self.count(level) >= enough), default=None)
 
     def spaces(self) -> list[dict[str, BaseDistribution]]:
-        """Return groups of dimensions that occur in the same trials. Each group maps names to distributions.
+        """Return groups of dimensions that occur in the same trials.
 
-        For example, all dimensions inside one option form a group, because only trials with this option have these dimensions.
+        Each group maps names to distributions.
+
+        For example, all dimensions inside one option form a group, because only trials with this
+        option have these dimensions.
         """
         groups = [dict(sorted(space.items())) for space in self._group.search_spaces]
         return sorted(groups, key=lambda space: tuple(space))
@@ -306,11 +315,14 @@ def internal(
 
 
 def point_of(params: Mapping[str, Any], space: Mapping[str, BaseDistribution]) -> Point:
-    """Return a configuration as a hashable point. Two configurations are equal if their points are equal.
+    """Return a configuration as a hashable point.
+
+    Two configurations are equal if their points are equal.
 
     Args:
         params: Parameters of a trial.
-        space: Distributions of the dimensions of the point, by name. Dimensions with a single value are left out.
+        space: Distributions of the dimensions of the point, by name. Dimensions with a single value
+            are left out.
     """
     active = (
         (name, distribution)

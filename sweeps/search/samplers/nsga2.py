@@ -27,7 +27,8 @@ class Nsga2(Algorithm):
             examples=[0.1],
             ge=0,
             le=1,
-            description="probability that a value is drawn at random; by default 1 / (number of dimensions)",
+            description="probability that a value is drawn at random; by default 1 / (number of "
+            "dimensions)",
         ),
     ] = None
     crossover_prob: Annotated[

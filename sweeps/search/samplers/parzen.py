@@ -1,9 +1,10 @@
 """Parzen mixtures: probability densities over the dimensions of a space, which are estimated from trials.
 
-A mixture has one kernel for each observation and one broad kernel over the whole space. A kernel is a product of truncated normal
-distributions and categorical distributions (Bergstra et al., 2011: Algorithms for Hyper-Parameter Optimization). The mixture is
-multivariate as in BOHB (Falkner et al., 2018). If `neighbors` computes the widths, the mixture is the same as in Optuna's multivariate TPE.
-Optuna's classes are not used, because they are private and half as fast.
+A mixture has one kernel for each observation and one broad kernel over the whole space. A kernel is
+a product of truncated normal distributions and categorical distributions (Bergstra et al., 2011:
+Algorithms for Hyper-Parameter Optimization). The mixture is multivariate as in BOHB (Falkner et
+al., 2018). If `neighbors` computes the widths, the mixture is the same as in Optuna's multivariate
+TPE. Optuna's classes are not used, because they are private and half as fast.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ class Mixture:
         axes: Encoding of the dimensions.
         values: (n, dimensions) values of the observed trials, in Optuna's internal representation.
         weights: (n,) weights of the kernels of the trials. The broad kernel has weight 1.
-        widths: Function that computes the widths of the kernels in the numeric dimensions from the places of the trials.
-        cell: The categories on which the mixture is conditioned: the index of each category, by the index of its column. The weight of each
-            kernel is multiplied by the kernel's probability of these categories.
+        widths: Function that computes the widths of the kernels in the numeric dimensions from the
+            places of the trials.
+        cell: The categories on which the mixture is conditioned: the index of each category, by the
+            index of its column. The weight of each kernel is multiplied by the kernel's probability
+            of these categories.
     """
 
     def __init__(
@@ -114,7 +117,8 @@ class Mixture:
 def neighbors(places: np.ndarray) -> np.ndarray:
     """Compute the width of each kernel in each dimension: the distance from its place to the more distant of its two neighbors.
 
-    This is the rule of Optuna. The width is at least the larger of 1/(n + 2) and 1/100 of the range.
+    This is the rule of Optuna. The width is at least the larger of 1/(n + 2) and 1/100 of the
+    range.
 
     Args:
         places: (n, d) places on [0, 1].
@@ -138,9 +142,10 @@ def neighbors(places: np.ndarray) -> np.ndarray:
 def third_nearest(places: np.ndarray) -> np.ndarray:
     """Compute the width of each kernel: the root-mean-square distance from the kernel's place to the third nearest place.
 
-    The width is at least 1/100 of the range. Kernels are narrow where many places are close together, so the search narrows around clusters
-    of good trials. A kernel has the same width in every dimension, because the distance between two places is a single number: the root
-    of the mean of the squared differences in all dimensions.
+    The width is at least 1/100 of the range. Kernels are narrow where many places are close
+    together, so the search narrows around clusters of good trials. A kernel has the same width in
+    every dimension, because the distance between two places is a single number: the root of the
+    mean of the squared differences in all dimensions.
 
     Args:
         places: (n, d) places on [0, 1].

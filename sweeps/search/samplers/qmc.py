@@ -14,7 +14,10 @@ from sweeps.search.samplers.base import Algorithm, ReseededSampler, SamplerConte
 
 @dataclass(frozen=True)
 class Qmc(Algorithm):
-    """Take the next point of a low-discrepancy sequence. Each grid cell starts at the first point, so all cells get the same points."""
+    """Take the next point of a low-discrepancy sequence.
+
+    Each grid cell starts at the first point, so all cells get the same points.
+    """
 
     several_objectives: ClassVar[bool] = True
 
@@ -31,7 +34,10 @@ class Qmc(Algorithm):
         from optuna.samplers import QMCSampler, RandomSampler
 
         class IndexedQmc(QMCSampler):
-            """QMC sampler that takes the point at a given index of the sequence. Optuna's own sampler takes the index from the study."""
+            """QMC sampler that takes the point at a given index of the sequence.
+
+            Optuna's own sampler takes the index from the study.
+            """
 
             def __init__(self, index: int, **options: Any):
                 with warnings.catch_warnings():

@@ -21,7 +21,8 @@ class Tpe(Algorithm):
         AtLeast0,
         Field(
             examples=[20],
-            description="number of trials that must reach the same rung before the values at this rung guide the search",
+            description="number of trials that must reach the same rung before the values at this rung "
+            "guide the search",
         ),
     ] = 10
     n_ei_candidates: Annotated[

@@ -1,15 +1,17 @@
 """TPE with one model for each rung and grid cell (Bergstra et al., 2011; one model for each rung as in BOHB, Falkner et al., 2018).
 
-Values at different steps cannot be compared. So the model ranks trials only at the highest rung that enough trials reached. A model that
-mixes values of several rungs is worse than random search.
+Values at different steps cannot be compared. So the model ranks trials only at the highest rung
+that enough trials reached. A model that mixes values of several rungs is worse than random search.
 
-The grid dimensions have the values of the trial's cell, and the model is conditioned on these values. The weight of each kernel is
-multiplied by the kernel's probability of these values. Optuna's `enqueue_trial` can also fix values. But Optuna's multivariate TPE then
-suggests the other values as if the fixed values were unknown. In a measurement, the mean distance from the best possible value late in a
-sweep was 0.26 with conditioning, and 0.5 without conditioning.
+The grid dimensions have the values of the trial's cell, and the model is conditioned on these
+values. The weight of each kernel is multiplied by the kernel's probability of these values.
+Optuna's `enqueue_trial` can also fix values. But Optuna's multivariate TPE then suggests the other
+values as if the fixed values were unknown. In a measurement, the mean distance from the best
+possible value late in a sweep was 0.26 with conditioning, and 0.5 without conditioning.
 
-A trial is good if it is among the best trials of its own cell. If trials were ranked over all cells, the good trials would soon all be in
-one cell. All other cells would then be searched near the good values of that cell.
+A trial is good if it is among the best trials of its own cell. If trials were ranked over all
+cells, the good trials would soon all be in one cell. All other cells would then be searched near
+the good values of that cell.
 """
 
 from __future__ import annotations
@@ -27,13 +29,14 @@ from sweeps.search.samplers.encoding import Axes
 from sweeps.search.samplers.history import History, Ranked, internal, point_of
 from sweeps.search.samplers.parzen import Mixture, Widths, neighbors, third_nearest
 
-# Largest number of kernels in a density. The density of the other trials would often exceed this number. So each suggestion uses a new
-# random sample of the other trials.
+# Largest number of kernels in a density. The density of the other trials would often exceed this
+# number. So each suggestion uses a new random sample of the other trials.
 KERNELS = 128
-# Number of good trials in a cell: GOOD times the square root of the number of trials, rounded up, but at most MOST_GOOD.
+# Number of good trials in a cell: GOOD times the square root of the number of trials, rounded up,
+# but at most MOST_GOOD.
 GOOD, MOST_GOOD = 0.8, 25
-# Smallest fraction of suggestions that are random. Without random suggestions, a model that prefers the wrong option of a choice never
-# tries another option.
+# Smallest fraction of suggestions that are random. Without random suggestions, a model that prefers
+# the wrong option of a choice never tries another option.
 RANDOM = 0.03
 
 
@@ -43,7 +46,8 @@ class TpeModel:
     Args:
         n_startup_trials: See `Tpe`.
         n_ei_candidates: See `Tpe`.
-        max_t: Step at which the scheduler ends a trial; None if a trial ends only when its training loop returns.
+        max_t: Step at which the scheduler ends a trial; None if a trial ends only when its training
+            loop returns.
     """
 
     def __init__(
@@ -61,8 +65,8 @@ class TpeModel:
     ) -> dict[str, Any]:
         """Return values by dimension; see `Model.suggest`.
 
-        In two cases, return {}, so that all values of the trial are random: no level has enough trials, or the trial belongs to the
-        fraction of trials that are random (`random_fraction`).
+        In two cases, return {}, so that all values of the trial are random: no level has enough
+        trials, or the trial belongs to the fraction of trials that are random (`random_fraction`).
         """
         study, number = history.study, history.number
         level = history.highest(self.enough)
@@ -71,7 +75,8 @@ class TpeModel:
         good, rest = self._split(study, history, level, number, history.cell(cell), rng)
         suggestion: dict[str, Any] = {}
         groups = history.spaces()
-        # If all dimensions are discrete, the best candidate would soon always be the same point. So points of earlier trials are skipped.
+        # If all dimensions are discrete, the best candidate would soon always be the same point. So
+        # points of earlier trials are skipped.
         pending = {
             point_of(t.params, t.distributions) for n, t in history.running.items() if n != number
         }
@@ -115,9 +120,10 @@ class TpeModel:
     ) -> tuple[list[FrozenTrial], list[FrozenTrial]]:
         """Split the trials into good trials and other trials.
 
-        The good trials are the best trials of each cell at the level. The other trials are the remaining trials at the level and the trials
-        that ended before the level. If one of the two lists is too long, only a random part of it is used, in which trials of the cell
-        `own` are preferred. Running trials that have not reached the level are always among the other trials.
+        The good trials are the best trials of each cell at the level. The other trials are the
+        remaining trials at the level and the trials that ended before the level. If one of the two
+        lists is too long, only a random part of it is used, in which trials of the cell `own` are
+        preferred. Running trials that have not reached the level are always among the other trials.
 
         Args:
             study: Optuna study of the sweep.
@@ -128,7 +134,8 @@ class TpeModel:
             rng: Random number generator for this trial.
 
         Returns:
-            (good trials, other trials). Good trials are ordered by their rank in their cell. Other trials are ordered by number.
+            (good trials, other trials). Good trials are ordered by their rank in their cell. Other
+            trials are ordered by number.
         """
         good: tuple[list[int], list[int]] = ([], [])
         rest: tuple[list[int], list[int]] = ([], [])
@@ -163,11 +170,13 @@ class TpeModel:
 def random_fraction(history: History, max_t: int | None) -> float:
     """Return the fraction of suggestions that are random: 1 minus the mean length of the ended trials, but at least `RANDOM`.
 
-    The length of a complete trial is 1. If a scheduler stops most trials early, a random trial costs little, but a trial near good trials
-    passes the rungs and costs up to `max_t`. With few random trials, nearly all time is then spent near the best of the first trials.
+    The length of a complete trial is 1. If a scheduler stops most trials early, a random trial
+    costs little, but a trial near good trials passes the rungs and costs up to `max_t`. With few
+    random trials, nearly all time is then spent near the best of the first trials.
 
     Args:
-        history: History of the sweep. A trial that a scheduler stopped or paused has the length of the highest level that it reached.
+        history: History of the sweep. A trial that a scheduler stopped or paused has the length of
+            the highest level that it reached.
         max_t: Length of a complete trial; None for the highest step of all trials.
     """
     longest = max_t or history.last_step
@@ -188,7 +197,10 @@ def _density(
     weights: Callable[[int], np.ndarray],
     widths: Widths,
 ) -> Mixture:
-    """Estimate a density from the trials that have all dimensions of `axes`. Condition it on the values of the cell."""
+    """Estimate a density from the trials that have all dimensions of `axes`.
+
+    Condition it on the values of the cell.
+    """
     observed = internal(trials, axes.space)
     values = np.column_stack([observed[name] for name in axes.names])
     given = {
@@ -200,7 +212,9 @@ def _density(
 
 
 def by_rank(n: int) -> np.ndarray:
-    """Return weights for n trials, of which the first is the best. The weights decrease as in CMA-ES (Hansen and Ostermeier, 2001).
+    """Return weights for n trials, of which the first is the best.
+
+    The weights decrease as in CMA-ES (Hansen and Ostermeier, 2001).
 
     The mean of the weights is 1.
     """
@@ -209,7 +223,9 @@ def by_rank(n: int) -> np.ndarray:
 
 
 def by_age(n: int) -> np.ndarray:
-    """Return weights for n trials, of which the first is the oldest. As in Optuna, the last 25 weights are 1.
+    """Return weights for n trials, of which the first is the oldest.
+
+    As in Optuna, the last 25 weights are 1.
 
     The earlier weights increase from 1/n to 1.
     """
@@ -226,7 +242,8 @@ def good_count(count: int) -> int:
 def _bounded(own: list[int], others: list[int], rng: np.random.RandomState, most: int) -> list[int]:
     """Return the trial numbers in `own` and `others`, or a random sample of `most` of them if there are more than `most`.
 
-    At least half of the sample comes from `own`. If `own` has fewer trials than that, all trials of `own` are in the sample.
+    At least half of the sample comes from `own`. If `own` has fewer trials than that, all trials of
+    `own` are in the sample.
     """
     if len(own) + len(others) <= most:
         return own + others
@@ -247,7 +264,8 @@ def _best(
 ) -> tuple[list[int], list[int]]:
     """Return the numbers of the n best trials in `ranked`, and the numbers of the other trials in `ranked`.
 
-    With several objectives, feasible trials are ranked by Pareto front first and by hypervolume second, as in Optuna.
+    With several objectives, feasible trials are ranked by Pareto front first and by hypervolume
+    second, as in Optuna.
     """
     if len(study.directions) > 1:
         feasible = [history.known[number] for violation, _, number in ranked if not violation]

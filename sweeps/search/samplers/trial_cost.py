@@ -1,6 +1,7 @@
 """Predict what a trial costs, from the costs of the trials that have ended.
 
-The logarithm of the cost of a step is modeled by a Gaussian process over configuration and number of steps.
+The logarithm of the cost of a step is modeled by a Gaussian process over configuration and number
+of steps.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 # Largest number of trials in the model of the cost. They are evenly spread over all trials.
 MOST = 80
-# Smallest cost of a step, as a fraction of the median. The cost in GPU seconds of a trial without a GPU is 0.
+# Smallest cost of a step, as a fraction of the median. The cost in GPU seconds of a trial without a
+# GPU is 0.
 LEAST = 0.01
-# Power of the cost by which the expected improvement is divided. With 1, the search stays among cheap configurations for too long if cheap
-# and good configurations are in different places.
+# Power of the cost by which the expected improvement is divided. With 1, the search stays among
+# cheap configurations for too long if cheap and good configurations are in different places.
 POWER = 0.5
 
 
@@ -61,8 +63,9 @@ def cost_observations(history: History, name: str) -> CostObservations | None:
 class TrialCost:
     """Model of the cost of a trial. Only ratios of its predictions have a meaning.
 
-    The scheduler stops most trials early. The expected number of steps is assumed to be equal for all candidates, so the ratio of the costs
-    of two trials is the ratio of the costs of their steps.
+    The scheduler stops most trials early. The expected number of steps is assumed to be equal for
+    all candidates, so the ratio of the costs of two trials is the ratio of the costs of their
+    steps.
 
     Attributes:
         process: Process of the scaled logarithm of the cost of a step.

@@ -1,4 +1,7 @@
-"""Schedulers, which decide what happens to a trial at a rung. `base` defines the interface of built-in and user-defined schedulers."""
+"""Schedulers, which decide what happens to a trial at a rung.
+
+`base` defines the interface of built-in and user-defined schedulers.
+"""
 
 from sweeps.core.trial import Action
 from sweeps.search.schedulers.base import Decision, Scheduler

@@ -1,4 +1,6 @@
-"""Asynchronous successive halving (ASHA; Li et al., MLSys 2020). It stops trials at rungs, as in Ray Tune, or pauses them, as in the paper.
+"""Asynchronous successive halving (ASHA; Li et al., MLSys 2020).
+
+It stops trials at rungs, as in Ray Tune, or pauses them, as in the paper.
 
 Syne Tune has both variants, with the names `stopping` and `promotion`.
 """
@@ -37,12 +39,16 @@ class SuccessiveHalving(Scheduler):
         AtLeast2,
         Field(
             examples=[4],
-            description="with 3, each rung is at 3 times the step of the previous one, and the best third of the trials passes it",
+            description="with 3, each rung is at 3 times the step of the previous one, and the best third "
+            "of the trials passes it",
         ),
     ] = 3
 
     def rungs(self, bracket: int = 0) -> tuple[int, ...]:
-        """Return the rungs below `max_t`. The first is `grace_period`; each later one is `reduction_factor` times the previous rung."""
+        """Return the rungs below `max_t`.
+
+        The first is `grace_period`; each later one is `reduction_factor` times the previous rung.
+        """
         rungs, step = [], self.grace_period
         while step < self.max_t:
             rungs.append(step)
@@ -50,7 +56,10 @@ class SuccessiveHalving(Scheduler):
         return tuple(rungs)
 
     def promote(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Pause the trial, unless `promotable` would choose it at once. Stop a trial whose value is NaN or missing."""
+        """Pause the trial, unless `promotable` would choose it at once.
+
+        Stop a trial whose value is NaN or missing.
+        """
         if math.isnan(view.trials[trial].values.get(rung, math.nan)):
             return STOP
         return CONTINUE if self.promotable(view, {**view.paused, trial: rung}) == trial else PAUSE
@@ -58,8 +67,9 @@ class SuccessiveHalving(Scheduler):
     def promotable(self, view: StudyView, waiting: Mapping[int, int]) -> int | None:
         """Return the number of the paused trial to continue now; None if there is none.
 
-        While trials can still start, a trial continues if it is among the best 1/`reduction_factor` of its rung. When all trials have
-        started and each one has ended or is paused, the best trial of each rung continues in any case. So one trial reaches `max_t`.
+        While trials can still start, a trial continues if it is among the best 1/`reduction_factor`
+        of its rung. When all trials have started and each one has ended or is paused, the best
+        trial of each rung continues in any case. So one trial reaches `max_t`.
 
         Args:
             view: The trials so far.
@@ -90,8 +100,8 @@ class SuccessiveHalving(Scheduler):
     def min_complete(self, trials: int, seed: int = 0) -> int:
         """Return the smallest possible number of trials that run to their end: 1 if there are rungs, and all trials if there are none.
 
-        If trials are stopped, only the first trial that reaches a rung is certain to continue. If trials are paused, the best trial of the
-        highest rung continues at the end of the sweep.
+        If trials are stopped, only the first trial that reaches a rung is certain to continue. If
+        trials are paused, the best trial of the highest rung continues at the end of the sweep.
         """
         return min(trials, 1) if self.rungs() else trials
 
@@ -104,15 +114,18 @@ class Asha(SuccessiveHalving):
         Resource,
         Field(
             examples=["data.rows"],
-            description="what `max_t` and `grace_period` count: `step` counts steps of the loop, `data.rows` counts parts of the train "
-            "rows, of which `max_t` is the whole. The loop then runs at each rung and at `max_t`, each time on more rows",
+            description="what `max_t` and `grace_period` count: `step` counts steps of the loop, "
+            "`data.rows` counts parts of the train "
+            "rows, of which `max_t` is the whole. The loop then runs at each rung and at `max_t`, "
+            "each time on more rows",
         ),
     ] = field(default="step", kw_only=True)
     type: Annotated[
         Literal["stopping", "promotion"],
         Field(
             examples=["promotion"],
-            description="what happens to a trial that is not among the best at a rung: it stops for good, or it pauses and may continue"
+            description="what happens to a trial that is not among the best at a rung: it stops for good, "
+            "or it pauses and may continue"
             " from its checkpoint after other trials have reached the rung",
         ),
     ] = field(default="stopping", kw_only=True)
@@ -130,7 +143,8 @@ class Asha(SuccessiveHalving):
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
         """Continue if the trial is among the best 1/reduction_factor of all trials that have reached this rung so far.
 
-        Otherwise stop or pause the trial. The trial itself is one of these trials. A trial whose value is NaN or missing is stopped.
+        Otherwise stop or pause the trial. The trial itself is one of these trials. A trial whose
+        value is NaN or missing is stopped.
         """
         if self.pauses:
             return self.promote(view, trial, rung)
@@ -150,7 +164,10 @@ class Asha(SuccessiveHalving):
         return self.promotable(view, view.paused)
 
     def min_steps(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible total number of steps of all trials. If trials are paused, 1 in `reduction_factor` continues."""
+        """Return the smallest possible total number of steps of all trials.
+
+        If trials are paused, 1 in `reduction_factor` continues.
+        """
         return (
             promoted_steps(trials, self.rungs(), self.max_t, self.reduction_factor)
             if self.pauses

@@ -1,4 +1,8 @@
-"""Interface of a scheduler. A scheduler sets the rungs (steps at which a trial waits), and decides what happens to the trial there."""
+"""Interface of a scheduler.
+
+A scheduler sets the rungs (steps at which a trial waits), and decides what happens to the trial
+there.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,8 @@ class Decision:
 
     Attributes:
         action: CONTINUE, STOP, PAUSE or EXPLOIT.
-        donor: For EXPLOIT, the number of another trial, from whose checkpoint this trial continues. None for the other actions.
+        donor: For EXPLOIT, the number of another trial, from whose checkpoint this trial continues.
+            None for the other actions.
     """
 
     action: Action
@@ -36,21 +41,27 @@ PAUSE = Decision(Action.PAUSE)
 
 
 class Scheduler(ABC):
-    """Interface of a scheduler. To write a scheduler, define a dataclass that inherits from this class. Its fields are its options.
+    """Interface of a scheduler.
 
-    A scheduler must keep no state between calls: each decision depends only on the study. A resumed sweep then makes the same decisions.
+    To write a scheduler, define a dataclass that inherits from this class. Its fields are its
+    options.
+
+    A scheduler must keep no state between calls: each decision depends only on the study. A resumed
+    sweep then makes the same decisions.
 
     Attributes:
-        resource: Unit of the rungs and of `max_t`. Trials are compared at equal amounts of this resource. "step" is a step of the loop.
-            "data.rows" is a part of the train split, of which `max_t` is the whole: the loop runs at each rung and at `max_t`, each time on
-            more rows.
+        resource: Unit of the rungs and of `max_t`. Trials are compared at equal amounts of this
+            resource. "step" is a step of the loop. "data.rows" is a part of the train split, of
+            which `max_t` is the whole: the loop runs at each rung and at `max_t`, each time on more
+            rows.
         stops: True if `decide` may return STOP.
         pauses: True if `decide` may return PAUSE.
-        perturbs: True if `decide` may return EXPLOIT. In this case, all trials start at the beginning of the sweep. If they do not fit on
-            the workers at the same time, they take turns.
+        perturbs: True if `decide` may return EXPLOIT. In this case, all trials start at the
+            beginning of the sweep. If they do not fit on the workers at the same time, they take
+            turns.
         needs_checkpoint: True if a trial must report a checkpoint at every rung.
-        max_t: Amount of the resource at which a trial ends; None if a trial ends only when its training loop returns. Every scheduler must
-            have this field or attribute.
+        max_t: Amount of the resource at which a trial ends; None if a trial ends only when its
+            training loop returns. Every scheduler must have this field or attribute.
     """
 
     resource: str = "step"
@@ -78,9 +89,11 @@ class Scheduler(ABC):
         """Decide what happens to a trial at a rung.
 
         Args:
-            view: The trials so far. They include this trial, with its value at the rung if the trial reported at this step.
+            view: The trials so far. They include this trial, with its value at the rung if the
+                trial reported at this step.
             trial: Number of the trial.
-            rung: Step at which the trial waits; one of the steps that `rungs` returns for the trial's bracket.
+            rung: Step at which the trial waits; one of the steps that `rungs` returns for the
+                trial's bracket.
 
         Returns:
             The decision.
@@ -119,8 +132,8 @@ class Scheduler(ABC):
             rung: Step at which the trial waits.
 
         Returns:
-            A function `f(dimension, key)` that returns the new key. `key` is the donor's key for the dimension, or None if the dimension is
-            not active for the donor.
+            A function `f(dimension, key)` that returns the new key. `key` is the donor's key for
+            the dimension, or None if the dimension is not active for the donor.
         """
         return lambda dimension, key: key
 
@@ -143,7 +156,9 @@ class Scheduler(ABC):
         return 0 if self.stops and self.rungs() else trials
 
     def min_steps(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible total number of steps of all trials. `max_t` must not be None.
+        """Return the smallest possible total number of steps of all trials.
+
+        `max_t` must not be None.
 
         Args:
             trials: Number of trials.
@@ -159,10 +174,12 @@ class Scheduler(ABC):
         """Return the expected number of steps of a trial that starts late in the sweep.
 
         Args:
-            repeats: Number of repeats of each trial that runs to its end. The result includes the steps of these repeats.
+            repeats: Number of repeats of each trial that runs to its end. The result includes the
+                steps of these repeats.
 
         Returns:
-            The number of steps. None if the scheduler has no estimate; `sweeps plan` then uses the average of the trials that it simulates.
+            The number of steps. None if the scheduler has no estimate; `sweeps plan` then uses the
+            average of the trials that it simulates.
         """
         return None
 

@@ -20,7 +20,8 @@ from sweeps.space.section_models import AtLeast1
 class Hyperband(Asha):
     """Draw a bracket for each trial, and apply ASHA within the bracket.
 
-    Each bracket's probability is chosen so that all brackets use about the same number of steps in total.
+    Each bracket's probability is chosen so that all brackets use about the same number of steps in
+    total.
     """
 
     brackets: Annotated[
@@ -54,16 +55,17 @@ class Hyperband(Asha):
     def min_complete(self, trials: int, seed: int = 0) -> int:
         """Return the smallest possible number of trials that run to their end: one for each bracket that has a trial.
 
-        If trials are stopped, the first trial of a bracket passes all rungs. If trials are paused, the best trial of a bracket does. If
-        there are no rungs, all trials run to their end.
+        If trials are stopped, the first trial of a bracket passes all rungs. If trials are paused,
+        the best trial of a bracket does. If there are no rungs, all trials run to their end.
         """
         return len(self._sizes(trials, seed)) if self.rungs() else trials
 
     def min_steps(self, trials: int, seed: int = 0) -> int:
         """Return the smallest possible total number of steps of all trials.
 
-        If trials are stopped, the total is smallest if one trial of each bracket passes all rungs, and all other trials stop at the first
-        rung of their bracket. If trials are paused, see `promoted_steps`.
+        If trials are stopped, the total is smallest if one trial of each bracket passes all rungs,
+        and all other trials stop at the first rung of their bracket. If trials are paused, see
+        `promoted_steps`.
         """
         if not self.rungs():
             return trials * self.max_t

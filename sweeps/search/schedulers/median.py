@@ -31,14 +31,16 @@ class Median(Scheduler):
         AtLeast1,
         Field(
             examples=[10],
-            description="first step at which trials are compared; after it, they are compared at every step",
+            description="first step at which trials are compared; after it, they are compared at every "
+            "step",
         ),
     ] = 1
     min_trials: Annotated[
         AtLeast1,
         Field(
             examples=[3],
-            description="number of other trials that must reach a step before a trial can be stopped at this step",
+            description="number of other trials that must reach a step before a trial can be stopped at "
+            "this step",
         ),
     ] = 5
 
@@ -49,9 +51,10 @@ class Median(Scheduler):
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
         """Stop the trial if its best value so far is worse than the median of the other trials' means. Otherwise continue.
 
-        If fewer than `min_trials` other trials have a value at this step, the trial continues in any case. Otherwise, a trial is also
-        stopped if it has no value at this step, or if all its values so far are NaN. If the mean of another trial is NaN, it counts as the
-        worst possible value.
+        If fewer than `min_trials` other trials have a value at this step, the trial continues in
+        any case. Otherwise, a trial is also stopped if it has no value at this step, or if all its
+        values so far are NaN. If the mean of another trial is NaN, it counts as the worst possible
+        value.
         """
         own = view.trials[trial]
         others = [t for t in view.at_rung(rung) if t is not own]
@@ -68,8 +71,10 @@ class Median(Scheduler):
     def min_complete(self, trials: int, seed: int = 0) -> int:
         """Return the smallest possible number of trials that run to their end.
 
-        If there are rungs, it is `min_trials`, but at most the number of trials. If there are none, all trials run to their end.
+        If there are rungs, it is `min_trials`, but at most the number of trials. If there are none,
+        all trials run to their end.
 
-        The first trials continue at every step, because fewer than `min_trials` other trials have a value there.
+        The first trials continue at every step, because fewer than `min_trials` other trials have a
+        value there.
         """
         return min(trials, self.min_trials) if self.rungs() else trials

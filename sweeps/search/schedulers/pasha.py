@@ -13,9 +13,11 @@ from sweeps.search.schedulers.base import Decision
 from sweeps.search.schedulers.promotion import Rung
 from sweeps.search.schedulers.view import StudyView, TrialView
 
-# The noise of the values is estimated from at most this number of trials, and at most this number of steps, so that it takes milliseconds.
+# The noise of the values is estimated from at most this number of trials, and at most this number
+# of steps, so that it takes milliseconds.
 NOISE_TRIALS, NOISE_STEPS = 40, 32
-# Two trials are ranked differently only if their values differ by more than this quantile of the noise, as in the paper.
+# Two trials are ranked differently only if their values differ by more than this quantile of the
+# noise, as in the paper.
 NOISE_QUANTILE = 0.9
 
 
@@ -30,7 +32,10 @@ class Pasha(SuccessiveHalving):
     needs_checkpoint: ClassVar[bool] = True
 
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
-        """Continue if the trial is promoted at once. Otherwise pause the trial. Stop a trial whose value is NaN or missing."""
+        """Continue if the trial is promoted at once. Otherwise pause the trial.
+
+        Stop a trial whose value is NaN or missing.
+        """
         return self.promote(view, trial, rung)
 
     def next_paused(self, view: StudyView) -> int | None:
@@ -45,8 +50,9 @@ class Pasha(SuccessiveHalving):
     def cap(self, view: StudyView) -> int:
         """Return the step at which trials pause even if they are the best: a rung, or `max_t` if there is no cap any more.
 
-        The cap is the second rung at first. It moves up by one rung if the two highest rungs below and at the cap rank their common trials
-        differently. It never falls below a rung that two trials have passed.
+        The cap is the second rung at first. It moves up by one rung if the two highest rungs below
+        and at the cap rank their common trials differently. It never falls below a rung that two
+        trials have passed.
         """
         ends = (*self.rungs(), self.max_t)
         for i, (lower, upper) in enumerate(itertools.pairwise(ends)):
@@ -66,13 +72,18 @@ class Pasha(SuccessiveHalving):
         return self.max_t
 
     def min_steps(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible total number of steps of all trials. The cap then stays at the second rung."""
+        """Return the smallest possible total number of steps of all trials.
+
+        The cap then stays at the second rung.
+        """
         first, cap, *_ = (*self.rungs(), self.max_t, self.max_t)
         return promoted_steps(trials, (first,), cap, self.reduction_factor) + self.max_t - cap
 
 
 def ranks_differ(trials: Sequence[TrialView], lower: int, upper: int, noise: float) -> bool:
-    """Return whether two rungs rank trials differently. Trials whose values at the lower rung differ by at most `noise` count as equal.
+    """Return whether two rungs rank trials differently.
+
+    Trials whose values at the lower rung differ by at most `noise` count as equal.
 
     Args:
         trials: Trials with a value at both rungs.
@@ -98,7 +109,9 @@ def latest_noise(view: StudyView, ends: Sequence[int]) -> float:
 
 
 def noise_of(view: StudyView, lower: int, upper: int) -> float | None:
-    """Estimate by how much values differ by chance. Two trials differ by chance if their order changes and changes back.
+    """Estimate by how much values differ by chance.
+
+    Two trials differ by chance if their order changes and changes back.
 
     Args:
         view: The trials so far.
@@ -106,8 +119,9 @@ def noise_of(view: StudyView, lower: int, upper: int) -> float | None:
         upper: Step of the next rung.
 
     Returns:
-        The `NOISE_QUANTILE` quantile of the differences of such pairs of trials. Each difference is taken at the latest step up to `upper`
-        that both trials reported. None if there is no such pair with a step above `lower`.
+        The `NOISE_QUANTILE` quantile of the differences of such pairs of trials. Each difference is
+        taken at the latest step up to `upper` that both trials reported. None if there is no such
+        pair with a step above `lower`.
     """
     trials = [
         t for t in view.trials.values() if any(lower < step <= upper for step in reversed(t.values))

@@ -1,9 +1,10 @@
 """Population Based Training (Jaderberg et al., 2017): the worst trials continue from checkpoints of the best trials.
 
-A trial that continues from the checkpoint of another trial, the donor, gets a perturbed copy of the donor's parameters. The scheduler is
-asynchronous, as in Ray Tune: a trial that reaches a perturbation step is compared only with the trials that have already reached this step.
-A checkpoint can be used only by trials with the same preprocessor, the same data and the same grid values (except grids of `scaling`). Such
-trials form a population.
+A trial that continues from the checkpoint of another trial, the donor, gets a perturbed copy of the
+donor's parameters. The scheduler is asynchronous, as in Ray Tune: a trial that reaches a
+perturbation step is compared only with the trials that have already reached this step. A checkpoint
+can be used only by trials with the same preprocessor, the same data and the same grid values
+(except grids of `scaling`). Such trials form a population.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Pbt(Scheduler):
             examples=[0.2],
             gt=0,
             le=0.5,
-            description="with 0.25, the worst quarter of the trials continues from checkpoints of the best quarter",
+            description="with 0.25, the worst quarter of the trials continues from checkpoints of the "
+            "best quarter",
         ),
     ] = 0.25
     resample_probability: Annotated[
@@ -71,8 +73,8 @@ class Pbt(Scheduler):
     def decide(self, view: StudyView, trial: int, rung: int) -> Decision:
         """Return EXPLOIT with a donor if the trial is among the worst of its population at this step. Otherwise, return CONTINUE.
 
-        The donor is drawn at random from the best trials of the population that are running and have a checkpoint to continue from. If no
-        trial is such a donor, CONTINUE is returned too.
+        The donor is drawn at random from the best trials of the population that are running and
+        have a checkpoint to continue from. If no trial is such a donor, CONTINUE is returned too.
         """
         donor, _ = self._choose(view, trial, rung)
         return CONTINUE if donor is None else Decision(Action.EXPLOIT, donor)
@@ -80,7 +82,8 @@ class Pbt(Scheduler):
     def explorer(self, view: StudyView, trial: int, rung: int) -> Explore:
         """Return the function that perturbs the donor's parameters.
 
-        The returned function continues the random sequence of the generator that drew the donor in `decide`.
+        The returned function continues the random sequence of the generator that drew the donor in
+        `decide`.
         """
         _, rng = self._choose(view, trial, rung)
         return functools.partial(perturbation.explore, resample=self.resample_probability, rng=rng)

@@ -1,7 +1,8 @@
 """Decisions of Population Based Training: choose the donor of a trial, and perturb the donor's parameters. Pure functions, no I/O.
 
-The members of a population are its trials. A donor is the member from whose checkpoint another member continues. All random numbers depend
-only on the sweep's seed, the member's number and the perturbation step.
+The members of a population are its trials. A donor is the member from whose checkpoint another
+member continues. All random numbers depend only on the sweep's seed, the member's number and the
+perturbation step.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ class Member:
     Attributes:
         number: Number of the trial.
         value: Value that the trial reported at the step.
-        can_donate: True if another trial can continue from this trial's checkpoint. This requires that the trial is running, and that its
-            latest checkpoint is from this step or a later step but before `max_t`.
+        can_donate: True if another trial can continue from this trial's checkpoint. This requires
+            that the trial is running, and that its latest checkpoint is from this step or a later
+            step but before `max_t`.
     """
 
     number: int
@@ -53,15 +55,17 @@ def choose_donor(
 
     Args:
         own: Number of the member that has reached the perturbation step.
-        members: All members that have reached the step, including the member `own`, in any order. NaN is the worst value. Members with
-            equal values are ranked by number.
+        members: All members that have reached the step, including the member `own`, in any order.
+            NaN is the worst value. Members with equal values are ranked by number.
         minimize: True if smaller values are better.
-        fraction: Fraction of the members that continue from a donor (the worst members), and also fraction of the members that can be
-            donors (the best members). In both cases, the number of members is rounded up, but is at most half of all members.
+        fraction: Fraction of the members that continue from a donor (the worst members), and also
+            fraction of the members that can be donors (the best members). In both cases, the number
+            of members is rounded up, but is at most half of all members.
         rng: Generator that `rng_of` returned.
 
     Returns:
-        The donor's number. None if `own` continues unchanged, because it is not among the worst or no better member can be a donor.
+        The donor's number. None if `own` continues unchanged, because it is not among the worst or
+        no better member can be a donor.
     """
 
     def badness(m: Member) -> float:
@@ -84,14 +88,15 @@ def is_perturbed(dimension: Dimension) -> bool:
 def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random) -> Any:
     """Return a new key of a dimension: either a perturbation of the donor's key or a random key.
 
-    To perturb a number, its value is multiplied by 0.8 or 1.2 and clipped to the bounds of the dimension. An integer changes by at least 1,
-    and a value of a domain with `q` by at least `q`, unless the bounds prevent this. To perturb an
-    option, it is replaced by the next or the previous option. `Dimension.value` converts the
-    returned key to the new value.
+    To perturb a number, its value is multiplied by 0.8 or 1.2 and clipped to the bounds of the
+    dimension. An integer changes by at least 1, and a value of a domain with `q` by at least `q`,
+    unless the bounds prevent this. To perturb an option, it is replaced by the next or the previous
+    option. `Dimension.value` converts the returned key to the new value.
 
     Args:
         dimension: A dimension that is not a grid.
-        key: The donor's key; None if the dimension is not active for the donor. In this case, the new key is random.
+        key: The donor's key; None if the dimension is not active for the donor. In this case, the
+            new key is random.
         resample: Probability that the new key is random although the donor has a key.
         rng: Generator that `rng_of` returned.
     """
@@ -113,8 +118,9 @@ def explore(dimension: Dimension, key: Any, resample: float, rng: random.Random)
 def draw_key(dimension: Dimension, rng: random.Random) -> Any:
     """Return the key of a random value of a dimension.
 
-    A key is what the study records for a value: the key of an option, a probability in (0, 1) for a normal distribution (`randn` and
-    `qrandn`), and the number itself for any other domain; see `sweeps.space.domains`.
+    A key is what the study records for a value: the key of an option, a probability in (0, 1) for a
+    normal distribution (`randn` and `qrandn`), and the number itself for any other domain; see
+    `sweeps.space.domains`.
     """
     if dimension.options:
         return rng.choice(dimension.options).key

@@ -1,4 +1,7 @@
-"""Decide which paused trial continues, for schedulers that pause trials at rungs. Pure functions of the study."""
+"""Decide which paused trial continues, for schedulers that pause trials at rungs.
+
+Pure functions of the study.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ def next_promoted(
 ) -> int | None:
     """Return the number of the trial to promote now, which is the trial that continues beyond its rung; None if there is none.
 
-    A trial can be promoted if it is among the best trials that have reached its rung and have not failed. Higher rungs come first. Within a
-    rung, the best trial comes first.
+    A trial can be promoted if it is among the best trials that have reached its rung and have not
+    failed. Higher rungs come first. Within a rung, the best trial comes first.
 
     Args:
         view: The trials so far.
         waiting: Rung at which each paused trial waits, by the number of the trial.
         rungs: The rungs from which trials may be promoted, the highest first.
-        passing: Function that returns how many of the best trials of a rung can be promoted, given the number of trials that have reached
-            the rung.
+        passing: Function that returns how many of the best trials of a rung can be promoted, given
+            the number of trials that have reached the rung.
     """
     for step, bracket in rungs:
         reached, sign = view.at_rung(step, bracket), 1 if view.minimize else -1
@@ -44,7 +47,9 @@ def next_promoted(
 
 
 def is_closing(view: StudyView, waiting: Mapping[int, int]) -> bool:
-    """Return True if every trial has started, and each one has ended or is paused. Only a promotion can then add values.
+    """Return True if every trial has started, and each one has ended or is paused.
+
+    Only a promotion can then add values.
 
     Args:
         view: The trials so far.

@@ -15,16 +15,17 @@ class TrialView:
     Attributes:
         number: Number of the trial.
         bracket: Number of the trial's bracket. Schedulers compare only trials of the same bracket.
-        values: Reported values of one metric by step, in the order of the steps. This is the metric of the first objective that is not a
-            cost; if all objectives are costs, see `sweeps.study.objectives`.
+        values: Reported values of one metric by step, in the order of the steps. This is the metric
+            of the first objective that is not a cost; if all objectives are costs, see
+            `sweeps.study.objectives`.
         running: True until the trial has ended. A paused trial has not ended.
         failed: True if the trial has failed.
         paused_at: Rung at which the trial is paused; None if the trial is not paused.
         seconds: Wall time that the trial has used so far, in seconds.
-        checkpoint_step: Step of the latest checkpoint of a running trial. None if the trial has no checkpoint, or if the scheduler does not
-            perturb trials.
-        population: Text that identifies the trial's population. Trials of the same population can use each other's checkpoints. "" if the
-            scheduler does not perturb trials.
+        checkpoint_step: Step of the latest checkpoint of a running trial. None if the trial has no
+            checkpoint, or if the scheduler does not perturb trials.
+        population: Text that identifies the trial's population. Trials of the same population can
+            use each other's checkpoints. "" if the scheduler does not perturb trials.
         final_value: Best value of a trial that has ended on its own. NaN for other trials.
     """
 
@@ -67,7 +68,9 @@ class TrialView:
         return self._means[min(step, max(self._means))]
 
     def best_until(self, step: int, minimize: bool) -> float:
-        """Return the best value up to a step; NaN values do not count. Return NaN if every value is NaN or there is none.
+        """Return the best value up to a step; NaN values do not count.
+
+        Return NaN if every value is NaN or there is none.
 
         Args:
             step: The last step to consider.
@@ -80,10 +83,13 @@ class TrialView:
 
 
 class StudyView:
-    """The study as a scheduler sees it. Only the first trial of each configuration is included, because repeats are never stopped.
+    """The study as a scheduler sees it.
+
+    Only the first trial of each configuration is included, because repeats are never stopped.
 
     Args:
-        seed: Seed of the sweep. Random decisions must depend only on this seed, the trial's number and the rung.
+        seed: Seed of the sweep. Random decisions must depend only on this seed, the trial's number
+            and the rung.
         minimize: True if smaller values are better.
         trials: Trials in the view.
 

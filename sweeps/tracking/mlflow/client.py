@@ -34,7 +34,9 @@ class Client:
 
 
 def impatient_client(uri: str) -> MlflowClient:
-    """Return a client of MLflow itself, for commands. If the server does not answer, each request fails after some seconds.
+    """Return a client of MLflow itself, for commands.
+
+    If the server does not answer, each request fails after some seconds.
 
     Args:
         uri: Tracking URI.
@@ -56,8 +58,8 @@ def first_line(error: Exception) -> str:
 def encodable(value: Any) -> Any:
     r"""Return a value with a backslash escape for each character that UTF-8 cannot encode.
 
-    Such characters are lone surrogates, which `os.fsdecode` returns for bytes that are not UTF-8. A database refuses a whole batch
-    of requests because of one such character.
+    Such characters are lone surrogates, which `os.fsdecode` returns for bytes that are not UTF-8. A
+    database refuses a whole batch of requests because of one such character.
 
     Args:
         value: A text, or a list or dict of such values. Other values are returned as they are.

@@ -49,7 +49,10 @@ class SweepRuns:
 
     @property
     def of_another_folder(self) -> bool:
-        """True if the runs belong to another folder in which the sweep still is. The folder to delete is then a copy."""
+        """True if the runs belong to another folder in which the sweep still is.
+
+        The folder to delete is then a copy.
+        """
         return self.recorded_in is not None and is_sweep(Path(self.recorded_in))
 
 
@@ -69,7 +72,8 @@ def find_runs(uri: str, experiment: str, sweep: str, began: float) -> SweepRuns 
         uri: Tracking URI.
         experiment: Name of the experiment.
         sweep: Name of the sweep.
-        began: When the sweep started, in seconds since the epoch. Another machine may have a sweep of the same name.
+        began: When the sweep started, in seconds since the epoch. Another machine may have a sweep
+            of the same name.
 
     Raises:
         SweepsError: MLflow does not answer.
@@ -82,7 +86,10 @@ def find_runs(uri: str, experiment: str, sweep: str, began: float) -> SweepRuns 
         found = client.get_experiment_by_name(experiment)
         if found is None:
             return None
-        where = f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'sweep' and attributes.start_time = {round(began * 1000)}"
+        where = (
+            f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'sweep' and "
+            f"attributes.start_time = {round(began * 1000)}"
+        )
         parents = client.search_runs([found.experiment_id], where, max_results=1)
         if not parents:
             return None
@@ -99,7 +106,8 @@ def find_runs(uri: str, experiment: str, sweep: str, began: float) -> SweepRuns 
             path for run in deleted if (path := _local(run.info.artifact_uri)) is not None
         ),
         kept=tuple(
-            f"the run of trial {run.data.tags.get('sweeps.trial', '?')} stays: {needed[run.info.run_id]} needs its artifacts"
+            f"the run of trial {run.data.tags.get('sweeps.trial', '?')} stays: "
+            f"{needed[run.info.run_id]} needs its artifacts"
             for run in runs
             if run.info.run_id in needed
         ),
@@ -144,7 +152,8 @@ def _local(artifact_uri: str) -> Path | None:
 def delete_runs(found: SweepRuns) -> str | None:
     """Delete the runs of a sweep, and the sweep's saved view.
 
-    Runs in an SQLite file are deleted for good, with their artifacts. A server marks the runs as deleted.
+    Runs in an SQLite file are deleted for good, with their artifacts. A server marks the runs as
+    deleted.
 
     Returns:
         A note for the user about what the server keeps; None if nothing is kept.
@@ -161,7 +170,10 @@ def delete_runs(found: SweepRuns) -> str | None:
         with contextlib.suppress(MlflowException):  # the sweep was killed before it saved its view
             client.delete_experiment_tag(found.experiment, views.VIEW_TAG + found.sweep)
         if sqlite_file(found.uri) is None:
-            return "the MLflow server keeps deleted runs and their artifacts until somebody runs `mlflow gc` on it"
+            return (
+                "the MLflow server keeps deleted runs and their artifacts until somebody runs "
+                "`mlflow gc` on it"
+            )
         _collect(found)
     return None
 
@@ -203,5 +215,6 @@ def _errors(uri: str) -> Iterator[None]:
         raise
     except Exception as e:
         raise SweepsError(
-            f"MLflow at {without_password(uri)}: {first_line(e)}; repeat the command, or add --keep-runs to leave the MLflow runs alone"
+            f"MLflow at {without_password(uri)}: {first_line(e)}; repeat the command, or add "
+            "--keep-runs to leave the MLflow runs alone"
         ) from e

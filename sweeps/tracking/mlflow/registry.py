@@ -31,7 +31,8 @@ class Score:
         metric: Metric of the sweep's objective.
         goal: `minimize` or `maximize`.
         value: Objective value of the trial whose bundle was registered.
-        feasible: True if the trial meets the sweep's constraints, or if the sweep has no constraints.
+        feasible: True if the trial meets the sweep's constraints, or if the sweep has no
+            constraints.
     """
 
     metric: str
@@ -44,7 +45,8 @@ def should_move_alias(old: Score | None, new: Score, force: bool) -> tuple[bool,
     """Return whether an alias moves from its version to a new version, and the reason.
 
     Args:
-        old: Score of the version that has the alias; None if the version has no score, because sweeps did not register it.
+        old: Score of the version that has the alias; None if the version has no score, because
+            sweeps did not register it.
         new: Score of the new version.
         force: True to move the alias without a comparison.
     """
@@ -64,7 +66,10 @@ def should_move_alias(old: Score | None, new: Score, force: bool) -> tuple[bool,
             f"the {better_one} version meets the constraints, and the {other} version does not",
         )
     better = new.value < old.value if new.goal == "minimize" else new.value > old.value
-    compared = f"{new.metric} is {new.value:.6g} for the new version and {old.value:.6g} for the current version"
+    compared = (
+        f"{new.metric} is {new.value:.6g} for the new version and {old.value:.6g} for the current "
+        "version"
+    )
     return better, compared if better else f"{compared}, so the new version is not better"
 
 
@@ -84,7 +89,10 @@ def check_names(name: str, alias: str | None) -> None:
         or alias == "latest"
         or re.fullmatch(r"[vV]\d+", alias)
     ):
-        rule = "an alias must have only letters, digits, _ and -, and must not be `latest` or a version such as `v1`"
+        rule = (
+            "an alias must have only letters, digits, _ and -, and must not be `latest` or a "
+            "version such as `v1`"
+        )
         raise InputError("--alias", f"{rule}; got {alias!r}")
 
 
@@ -105,12 +113,14 @@ def register(
     Args:
         bundle: The bundle's folder.
         digest: SHA-256 of the bundle's manifest.
-        training: How the model was trained, from the bundle's manifest: `sweep`, `trial`, `metric`, `goal`, `value`, and optionally
-            `refit` and `feasible`. For an ensemble, `trial` is None, and `members` is a text that lists the members.
+        training: How the model was trained, from the bundle's manifest: `sweep`, `trial`, `metric`,
+            `goal`, `value`, and optionally `refit` and `feasible`. For an ensemble, `trial` is
+            None, and `members` is a text that lists the members.
         uri: MLflow's tracking URI.
         parent: ID of the sweep's run.
         name: Name of the registered model. The model is created if it does not exist.
-        alias: Alias for the new version. If another version has the alias, `should_move_alias` decides whether the alias moves.
+        alias: Alias for the new version. If another version has the alias, `should_move_alias`
+            decides whether the alias moves.
         force: True to move the alias without a comparison.
 
     Returns:
@@ -147,7 +157,10 @@ def register(
             )
         else:
             version = _create_version(client, bundle, digest, training, run, name)
-            message = f"registered this bundle as {name} version {version}, for the MLflow run {run.info.run_id}"
+            message = (
+                f"registered this bundle as {name} version {version}, for the MLflow run "
+                f"{run.info.run_id}"
+            )
         return (
             [message]
             if alias is None
@@ -176,7 +189,10 @@ def _mlflow_errors(uri: str) -> Iterator[None]:
 def _move_alias(
     client: MlflowClient, name: str, alias: str, version: str, new: Score, force: bool
 ) -> str:
-    """Set an alias, or move it to a version if `should_move_alias` returns True. Return a line that says what was done."""
+    """Set an alias, or move it to a version if `should_move_alias` returns True.
+
+    Return a line that says what was done.
+    """
     current = client.get_registered_model(name).aliases.get(alias)
     if current is None:
         client.set_registered_model_alias(name, alias, version)
@@ -187,7 +203,10 @@ def _move_alias(
         _score(client.get_model_version(name, current).tags), new, force
     )
     if not moves:
-        return f"alias {alias} stays at version {current}: {reason}; to move the alias anyway, use --force"
+        return (
+            f"alias {alias} stays at version {current}: {reason}; to move the alias anyway, use "
+            "--force"
+        )
     client.set_registered_model_alias(name, alias, version)
     return f"alias {alias} moved from version {current} to version {version}: {reason}"
 
@@ -213,7 +232,8 @@ def _create_version(
     name: str,
 ) -> str:
     """Create a new version of a registered model, and return the version's number."""
-    artifact = f"bundle-{digest[:12]}"  # Bundles of one trial have separate files, because each bundle is a separate version.
+    # Bundles of one trial have separate files, because each bundle is a separate version.
+    artifact = f"bundle-{digest[:12]}"
     client.log_artifacts(run.info.run_id, str(bundle), artifact)
     tags = {
         f"sweeps.{key}": str(training[key]) for key in ("sweep", "trial", "metric", "goal", "value")
@@ -231,7 +251,10 @@ def _create_version(
 
 
 def score_of(training: Mapping[str, Any]) -> Score:
-    """Return the score of a bundle from its manifest. A value that is null in the manifest was not finite, and becomes NaN."""
+    """Return the score of a bundle from its manifest.
+
+    A value that is null in the manifest was not finite, and becomes NaN.
+    """
     value = math.nan if training["value"] is None else float(training["value"])
     return Score(training["metric"], training["goal"], value, training.get("feasible") is not False)
 

@@ -16,7 +16,8 @@ def replace_report(uri: str, run: str, folder: Path, markdown: Path, html: Path)
 
     Args:
         uri: Tracking URI, with its password.
-        run: ID of the sweep's run. The run stays as it is if it belongs to another sweep, or to another folder that still has the sweep.
+        run: ID of the sweep's run. The run stays as it is if it belongs to another sweep, or to
+            another folder that still has the sweep.
         folder: The sweep's folder.
         markdown: The file `report.md`.
         html: The file `report.html`.

@@ -29,9 +29,10 @@ NOTE, NOTE_LENGTH = "mlflow.note.content", 8000
 def trial_params(trial: Trial) -> dict[str, str]:
     """Return the parameters of a trial's run: every dimension by its path, and the constants in `params` and `scaling`.
 
-    The parameter `preprocessor` is the chain without its tuned values, so that trials can be grouped by chain. Each tuned value is a
-    separate parameter. A dimension inside an option of a choice has the name of the dimension only, such as
-    `params.optimizer.choice.0.momentum`, and not also the name in the loop's config, `params.optimizer.momentum`.
+    The parameter `preprocessor` is the chain without its tuned values, so that trials can be
+    grouped by chain. Each tuned value is a separate parameter. A dimension inside an option of a
+    choice has the name of the dimension only, such as `params.optimizer.choice.0.momentum`, and not
+    also the name in the loop's config, `params.optimizer.momentum`.
     """
     number = number_text(trial.shape.scaling["num_workers"])
     scaling = {
@@ -100,7 +101,10 @@ def datasets(space: Space, fingerprint: str) -> list[DatasetInput]:
 
 
 def space_params(space: Space) -> dict[str, str]:
-    """Return the parameters of the parent run, named by the space file's keys. Two sweeps are comparable if these parameters are equal."""
+    """Return the parameters of the parent run, named by the space file's keys.
+
+    Two sweeps are comparable if these parameters are equal.
+    """
     params: dict[str, Any] = {"trainer": space.trainer.loop}
     if space.data.given:
         params["data.train"] = ", ".join(
@@ -184,9 +188,11 @@ def sweep_metrics(result: SweepResult) -> dict[str, float]:
 def description(markdown: str, links: dict[str, str]) -> str:
     """Return a run's description: links, followed by the first lines of a report, up to MLflow's limit.
 
-    MLflow's page first shows about five lines. From the third line on, the lines are faded and links cannot be clicked, so the links come
-    first. The report's title is left out, because the page shows the title already. The space file is left out, because a link leads to the
-    file, and the long lines of the file would squeeze the page. The page shows table columns without a gap, so a gap is added.
+    MLflow's page first shows about five lines. From the third line on, the lines are faded and
+    links cannot be clicked, so the links come first. The report's title is left out, because the
+    page shows the title already. The space file is left out, because a link leads to the file, and
+    the long lines of the file would squeeze the page. The page shows table columns without a gap,
+    so a gap is added.
 
     Args:
         markdown: The report.

@@ -1,6 +1,7 @@
 """Writes the events of a sweep into MLflow: a parent run for the sweep and a child run for each trial.
 
-Every request can be sent twice without harm: runs are found again by their tags, and metrics carry the times of their reports.
+Every request can be sent twice without harm: runs are found again by their tags, and metrics carry
+the times of their reports.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ STATUS = {
 # The most metrics, and the most parameters and tags, in one `log_batch` call. MLflow accepts 1,000
 # entities, 100 parameters and 100 tags.
 BATCH_METRICS, BATCH_PARAMS = 800, 100
-# If an experiment lacks this tag, the UI asks the user whether the experiment is about language models.
+# If an experiment lacks this tag, the UI asks the user whether the experiment is about language
+# models.
 KIND, MACHINE_LEARNING = "mlflow.experimentKind", "custom_model_development"
 # MLflow's limits for the value of a parameter and of a tag.
 PARAM_LENGTH, TAG_LENGTH = 6000, 8000
@@ -82,9 +84,11 @@ class Destination:
 
     Attributes:
         uri: Tracking URI.
-        root: Folder of all sweeps. With a SQLite store, a new experiment keeps its artifacts in this folder.
+        root: Folder of all sweeps. With a SQLite store, a new experiment keeps its artifacts in
+            this folder.
         experiment: Name of the experiment.
-        sweep: Name of the sweep. The parent run and the sweep's folder in the root have the same name.
+        sweep: Name of the sweep. The parent run and the sweep's folder in the root have the same
+            name.
         started: When the sweep's first driver started, in seconds since the epoch.
     """
 
@@ -101,11 +105,13 @@ class Batch:
 
     Attributes:
         metrics: Metrics to log, by run ID.
-        params: Parameters to log, by run ID and name. MLflow refuses a batch that names a parameter twice.
+        params: Parameters to log, by run ID and name. MLflow refuses a batch that names a parameter
+            twice.
         tags: Tags to set, by run ID.
         statuses: Status and end time in milliseconds of each run to terminate, by run ID.
         started: Trials that started in this group of events.
-        ended: Numbers of the trials whose artifact files are logged: trials that ended, and at the end of the sweep all trials once more.
+        ended: Numbers of the trials whose artifact files are logged: trials that ended, and at the
+            end of the sweep all trials once more.
     """
 
     metrics: dict[str, list[Metric]] = field(default_factory=lambda: defaultdict(list))
@@ -140,7 +146,8 @@ class RunWriter:
 
     Args:
         destination: Place in MLflow where the sweep is recorded.
-        on_refusal: Function that is called with the error of a request that MLflow refuses permanently.
+        on_refusal: Function that is called with the error of a request that MLflow refuses
+            permanently.
         on_answer: Function that is called whenever MLflow has answered a request.
 
     Attributes:
@@ -195,7 +202,10 @@ class RunWriter:
         started = round(
             self.destination.started * 1000
         )  # On another machine, a sweep of this name may have started in the same second.
-        where = f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'sweep' and attributes.start_time = {started}"
+        where = (
+            f"tags.`sweeps.sweep` = '{sweep}' and tags.`sweeps.kind` = 'sweep' and "
+            f"attributes.start_time = {started}"
+        )
         found = self._client.search_runs([self.experiment_id], where, ViewType.ALL, max_results=1)
         if found:
             self.parent = str(found[0].info.run_id)
@@ -292,7 +302,10 @@ class RunWriter:
 
     @functools.singledispatchmethod
     def _add(self, event: events.Event, batch: Batch) -> None:
-        """Add the requests for one event to a batch. For event types that are not registered below, add nothing."""
+        """Add the requests for one event to a batch.
+
+        For event types that are not registered below, add nothing.
+        """
 
     @_add.register
     def _(self, event: events.SweepStarted, batch: Batch) -> None:
@@ -413,7 +426,10 @@ class RunWriter:
         )  # A trial may have written more files after the scheduler stopped it.
 
     def _report_tags(self, markdown: str, best: Trial | None) -> dict[str, str]:
-        """Return the parent run's description and the tags that name the best trial. Delete the tags that name an earlier best trial."""
+        """Return the parent run's description and the tags that name the best trial.
+
+        Delete the tags that name an earlier best trial.
+        """
         parent = self.parent
         links = {
             "All trials, best first": views.runs_link("", self.experiment_id, self._sweep),
@@ -501,7 +517,10 @@ class RunWriter:
             write_text(folder / MLFLOW_RUN, json.dumps(run) + "\n")
 
     def _log_files(self, number: int) -> None:
-        """Log the files that a trial's loop wrote, if they changed since they were last logged. Links are left out."""
+        """Log the files that a trial's loop wrote, if they changed since they were last logged.
+
+        Links are left out.
+        """
         logged, top = self._logged_files.setdefault(number, {}), self._folder(number) / FILES
         for path in sorted(top.rglob("*")):
             try:
@@ -521,7 +540,11 @@ class RunWriter:
         return SweepFolder(self.destination.root / self._sweep).trial(number)
 
     def _permit(self, action: Callable[..., Any], *args: Any) -> None:
-        """Send a request. If MLflow refuses the request permanently, report this and continue, because other runs are not affected."""
+        """Send a request.
+
+        If MLflow refuses the request permanently, report this and continue, because other runs are
+        not affected.
+        """
         from mlflow.exceptions import MlflowException
 
         try:

@@ -1,6 +1,7 @@
 """Create a new SQLite file with all of MLflow's tables. If this fails, no file remains.
 
-MLflow itself creates the tables in about fifty steps. If MLflow is killed between two steps, it cannot use the file later.
+MLflow itself creates the tables in about fifty steps. If MLflow is killed between two steps, it
+cannot use the file later.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from pathlib import Path
 
 
 def create(uri: str) -> None:
-    """Create the database of a `sqlite:` URI if its file is missing. Another process may create the database at the same time.
+    """Create the database of a `sqlite:` URI if its file is missing.
+
+    Another process may create the database at the same time.
 
     Args:
         uri: MLflow's tracking URI. Nothing is done for other kinds of URIs, or if the file exists.
@@ -39,7 +42,9 @@ def create(uri: str) -> None:
             shutil.copyfile(complete, copy)
             with contextlib.suppress(
                 OSError
-            ):  # Another process was faster, or the file system has no links. In the second case, MLflow creates the tables.
+                # Another process was faster, or the file system has no links. In the second case,
+                # MLflow creates the tables.
+            ):
                 os.link(copy, file)
         finally:
             copy.unlink(missing_ok=True)

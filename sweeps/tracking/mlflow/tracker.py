@@ -1,7 +1,7 @@
 """The MLflow tracker receives events from the driver, and writes them to MLflow in batches from a background thread.
 
-The driver never waits for MLflow while a sweep runs. If the server does not answer, events wait in a queue and are written later.
-`sweeps.tracking.mlflow.run_writer` decides what is written.
+The driver never waits for MLflow while a sweep runs. If the server does not answer, events wait in
+a queue and are written later. `sweeps.tracking.mlflow.run_writer` decides what is written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 # Seconds between two batches; seconds between two attempts to reach a server.
 BATCH_EVERY = 0.25
 RETRY_EVERY = 2.0
-# Seconds that a sweep waits at its end for a server that does not answer: normally, after a signal, and when the disk is full.
+# Seconds that a sweep waits at its end for a server that does not answer: normally, after a signal,
+# and when the disk is full.
 CLOSE_WITHIN, STOP_WITHIN, CLOSE_SOON = 60.0, 15.0, 1.0
 
 
@@ -83,8 +84,9 @@ class MlflowTracker:
         self._stopped = threading.Event()
         self._last_answer = 0.0  # time at which the server last answered, by the monotonic clock
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
-        # With MLflow's defaults, a server that does not answer would block the thread for minutes. MLflow must not retry requests
-        # either: after a lost answer, a retry would create a run twice. The writer looks for the run before it retries a request.
+        # With MLflow's defaults, a server that does not answer would block the thread for minutes.
+        # MLflow must not retry requests either: after a lost answer, a retry would create a run
+        # twice. The writer looks for the run before it retries a request.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         self._thread.start()
@@ -151,7 +153,10 @@ class MlflowTracker:
             )
 
     def _write_all(self, first: Message) -> None:
-        """Write batches of events until the tracker is closed. `first` is the first message of the first batch."""
+        """Write batches of events until the tracker is closed.
+
+        `first` is the first message of the first batch.
+        """
         messages = [first]
         while True:
             time.sleep(BATCH_EVERY if not isinstance(messages[0], Close) else 0)
@@ -169,7 +174,10 @@ class MlflowTracker:
         self.writer.open()
 
     def _until_written(self, action: Callable[[], None]) -> None:
-        """Repeat an action until the server answers. If the server refuses the action's request permanently, report the refusal."""
+        """Repeat an action until the server answers.
+
+        If the server refuses the action's request permanently, report the refusal.
+        """
         while True:
             try:
                 if self.waiting:  # Somebody may have deleted the experiment or a run.
@@ -194,7 +202,9 @@ class MlflowTracker:
                 raise TimeoutError("the sweep ended before the server answered again") from reason
 
     def _changed(self, written: int = 0, answered: bool = False) -> None:
-        """React to a possible change of `parent`, `error` or `waiting`. Subclasses override this method.
+        """React to a possible change of `parent`, `error` or `waiting`.
+
+        Subclasses override this method.
 
         Args:
             written: Number of messages that were written since the last call.

@@ -1,7 +1,8 @@
 """Run the MLflow tracker in a separate process with low priority, so that tracker and search do not share an interpreter lock.
 
-The driver sends events as pickles, and keeps each event until the process reports that the event is written. If the process is lost,
-the driver starts a new process and sends the kept events again. Writing an event twice has no effect.
+The driver sends events as pickles, and keeps each event until the process reports that the event is
+written. If the process is lost, the driver starts a new process and sends the kept events again.
+Writing an event twice has no effect.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# If the process is lost this many times, it is not started again. A resume then sends the missing events, from the study.
+# If the process is lost this many times, it is not started again. A resume then sends the missing
+# events, from the study.
 STARTS = 5
 NICE = 10  # Training has priority.
 # MLflow's switch for system metrics.
@@ -74,7 +76,8 @@ class TrackerProcess(MlflowTracker):
                 return
         self.error = (
             self.error
-            or f"the process that writes to MLflow died {STARTS} times, the last time with exit code {code}"
+            or f"the process that writes to MLflow died {STARTS} times, the last time with exit "
+            f"code {code}"
         )
 
     def _start(self) -> threading.Thread:
@@ -145,7 +148,10 @@ class TrackerProcess(MlflowTracker):
 
 
 class _Worker(MlflowTracker):
-    """The tracker inside the process. For the driver, it writes its progress to a pipe: JSON objects, one on each line."""
+    """The tracker inside the process.
+
+    For the driver, it writes its progress to a pipe: JSON objects, one on each line.
+    """
 
     def __init__(self, destination: Destination, pipe: TextIO):
         self._pipe, self._lock = pipe, threading.Lock()

@@ -1,4 +1,7 @@
-"""Check a tracking URI before a sweep starts. The tracker's process would report a wrong URI only while the sweep runs."""
+"""Check a tracking URI before a sweep starts.
+
+The tracker's process would report a wrong URI only while the sweep runs.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ def check_uri(uri: str, place: str) -> None:
         place: Name of the option or environment variable that the URI comes from, for messages.
 
     Raises:
-        InputError: MLflow has no store for the URI, or the URI is a folder. MLflow no longer writes to folders.
+        InputError: MLflow has no store for the URI, or the URI is a folder. MLflow no longer writes
+            to folders.
     """
     scheme, separator, rest = uri.partition("://")
     scheme = (
@@ -45,7 +49,8 @@ def check_uri(uri: str, place: str) -> None:
     if scheme in FILES:
         raise InputError(
             place,
-            f"{shown}: MLflow no longer stores runs in folders; use sqlite:///{rest.strip('/') or 'mlflow'}.db",
+            f"{shown}: MLflow no longer stores runs in folders; use "
+            f"sqlite:///{rest.strip('/') or 'mlflow'}.db",
         )
     schemes = {*SCHEMES, *(point.name for point in entry_points(group="mlflow.tracking_store"))}
     if scheme not in schemes:
@@ -60,11 +65,13 @@ def check_uri(uri: str, place: str) -> None:
 def allowed_uri(named: str, *others: str | None) -> str | None:
     """Return a tracking URI that a sweep's folder names, with its password; None if nothing else names this URI.
 
-    The folder may come from a stranger. sweeps then must not send anything to a server that the stranger has chosen.
+    The folder may come from a stranger. sweeps then must not send anything to a server that the
+    stranger has chosen.
 
     Args:
         named: The URI that the folder names.
-        others: URIs that the user has given, and the URI of the file in the sweep's root. `MLFLOW_TRACKING_URI` counts as given.
+        others: URIs that the user has given, and the URI of the file in the sweep's root.
+            `MLFLOW_TRACKING_URI` counts as given.
     """
     allowed = {
         without_password(uri): uri
@@ -79,10 +86,13 @@ def allowed_uri(named: str, *others: str | None) -> str | None:
 
 
 def add_password(uri: str) -> str:
-    """Return a URI with the password from `MLFLOW_TRACKING_URI`. A sweep's folder stores the URI without a password.
+    """Return a URI with the password from `MLFLOW_TRACKING_URI`.
+
+    A sweep's folder stores the URI without a password.
 
     Args:
-        uri: The URI that a sweep has stored. If the environment variable is for another server, it is ignored.
+        uri: The URI that a sweep has stored. If the environment variable is for another server, it
+            is ignored.
     """
     from_environment = os.environ.get("MLFLOW_TRACKING_URI", "")
     return from_environment if without_password(from_environment) == uri else uri

@@ -1,7 +1,10 @@
-"""Build saved views of MLflow's UI. A view sets which runs are shown, their order, and the columns and charts. No I/O.
+"""Build saved views of MLflow's UI.
 
-The button "Save view" of MLflow 3.17 stores a view as a tag of the experiment. A link can contain the tag's name, and the page lists all
-saved views. The tracker saves one view for each sweep and one for all sweeps. `tests/browser` opens both views in a browser.
+A view sets which runs are shown, their order, and the columns and charts. No I/O.
+
+The button "Save view" of MLflow 3.17 stores a view as a tag of the experiment. A link can contain
+the tag's name, and the page lists all saved views. The tracker saves one view for each sweep and
+one for all sweeps. `tests/browser` opens both views in a browser.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ OBJECTIVE = "objective"
 MODE = "workflowType=machine_learning"
 # The most axes of a plot. A plot with more axes is unreadable.
 MAX_AXES = 12
-# Widths in pixels: a character, the space around a text, the narrowest column and the widest column.
+# Widths in pixels: a character, the space around a text, the narrowest column and the widest
+# column.
 CHARACTER, PADDING, NARROWEST, WIDEST = 7.4, 26, 90, 300
 NAME_LENGTH = 250  # MLflow's limit for the name of a metric or a parameter
-# Parts of a metric's or parameter's name that MLflow refuses: illegal characters, and parts such as `..` or `//` of a path.
+# Parts of a metric's or parameter's name that MLflow refuses: illegal characters, and parts such as
+# `..` or `//` of a path.
 ILLEGAL = re.compile(r"[^\w\-./: ]|\A/|(?<=/)/|/\Z|\A\.\.|(?:\A|(?<=/))\.\.?(?=/|\Z)")
 
 
@@ -48,8 +53,9 @@ def trials_of(sweep: str) -> str:
 def trials_view(sweep: str, space: Space) -> dict[str, object]:
     """Return the view of a sweep's trials, the best first.
 
-    It has a column for each dimension, an axis for each dimension in a chart of parallel coordinates, and the objective's curves. The axis
-    of a dimension that is sampled on a logarithmic scale shows the decimal logarithm.
+    It has a column for each dimension, an axis for each dimension in a chart of parallel
+    coordinates, and the objective's curves. The axis of a dimension that is sampled on a
+    logarithmic scale shows the decimal logarithm.
     """
     columns = {
         column("metrics", OBJECTIVE): 110,  # room for the arrow that shows the order
@@ -76,7 +82,8 @@ def trials_view(sweep: str, space: Space) -> dict[str, object]:
         column("metrics", "steps"): NARROWEST,
         column("metrics", "seconds"): NARROWEST,
     }
-    # MLflow's plot leaves out runs that have no value for an axis. The value on the last axis sets the color of a line.
+    # MLflow's plot leaves out runs that have no value for an axis. The value on the last axis sets
+    # the color of a line.
     axes = [legal_name(log_name(d.name) if d.is_log else d.name) for d in space.always][:MAX_AXES]
     metric = legal_name(loop_name(space.objective.metric))
     charts = [
@@ -108,7 +115,10 @@ def trials_view(sweep: str, space: Space) -> dict[str, object]:
 
 
 def sweeps_view(space: Space) -> dict[str, object]:
-    """Return the view of all sweeps of an experiment. It shows each sweep's results, the best sweep first."""
+    """Return the view of all sweeps of an experiment.
+
+    It shows each sweep's results, the best sweep first.
+    """
     columns = {
         **{column("metrics", name): 100 for name in ("best", "best.test")},
         **{
@@ -202,7 +212,8 @@ def saved_view(name: str, time: float, state: dict[str, object]) -> str:
 
     Args:
         name: Name of the view in the list of saved views.
-        time: When the view was saved, in seconds since the epoch. The list shows the latest view first.
+        time: When the view was saved, in seconds since the epoch. The list shows the latest view
+            first.
         state: The view, as `trials_view` or `sweeps_view` returns it.
     """
     packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()

@@ -82,7 +82,9 @@ def test_integers_with_and_without_missing_values_have_the_same_hash():
     ],
 )
 def test_values_of_every_type_decide(values):
-    """Otherwise all images of a class would be in the same split, because only the label would decide."""
+    """Otherwise all images of a class would be in the same split, because only the label would
+    decide.
+    """
     table = pa.table({"x": values, "label": [i % 2 for i in range(N)]})
     mask = below(table, ["x", "label"], 0.5, VALID, 0)
     distinct = len({repr(value) for value in values})

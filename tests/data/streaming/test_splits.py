@@ -42,7 +42,10 @@ def ray_data(local_ray):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
-    """Folders with the same rows as Parquet and as CSV: three files of train and one of valid. `stream_steps.py` has a step."""
+    """Folders with the same rows as Parquet and as CSV: three files of train and one of valid.
+
+    `stream_steps.py` has a step.
+    """
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
@@ -152,8 +155,10 @@ def test_a_share_of_the_rows_and_dropped_columns(ray_data, folder):
 
 def test_a_ray_dataset_of_a_function_stays_lazy(ray_data, folder, monkeypatch):
     (folder / "stream_source.py").write_text(
-        "import ray.data\n\n\ndef more(batch):\n    return {**batch, 'twice': batch['n'] * 2}\n\n\n"
-        f"def rows():\n    return ray.data.read_parquet('{folder}/parquet/train').map_batches(more)\n"
+        "import ray.data\n\n\ndef more(batch):\n    return {**batch, 'twice': batch['n'] * 2}\n"
+        "\n\n"
+        "def rows():\n    return "
+        f"ray.data.read_parquet('{folder}/parquet/train').map_batches(more)\n"
     )
     given = spec(folder, "stream_source:rows", Split("fraction", fraction=0.2))
     variants = StreamVariants(given, [given], 0)
