@@ -30,7 +30,7 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
 HOW = ("the driver", "Ray", "everything")
-FUZZ = ("tests/fuzz", "tests/serving/test_fuzz.py", "tests/search/test_journal_rebuild.py")
+FUZZ = ("tests/fuzz", "tests/serving/test_fuzz.py", "tests/study/test_journal_repair.py")
 
 
 def start(*args: object, point: str | None = None) -> subprocess.Popen:

@@ -8,7 +8,4 @@ samplers/             one file for each algorithm; `base` defines the interface 
 schedulers/           one file for each scheduler; `base` defines the interface of a scheduler
 exploit               lets a trial continue from another trial's checkpoint, as in Population Based Training
 plugins               builds the sampler and the scheduler of a space, including user-defined ones
-journal_rebuild       rebuilds a damaged study; `journal_lines` sorts the readable lines, `trial_repair` inserts the missing records of each
-                      trial, and `configuration_search` finds out what the sampler chose for a trial
-                      whose records are lost
 """

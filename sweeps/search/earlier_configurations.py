@@ -5,17 +5,19 @@ Pure functions, no I/O.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sweeps.core.json_files import is_number
-from sweeps.search.configuration_search import equal_values, key_of_value
 from sweeps.space import Dimension, Space
 from sweeps.space.conditions import ABSENT
+from sweeps.space.domains import cumulative_probability
 from sweeps.space.enumeration import any_key
 from sweeps.space.option_labels import option_keys
 from sweeps.space.templates import Chain, enclosing_options
+from sweeps.study.distributions import distribution_of
 
 
 class OutsideDomain(Exception):
@@ -200,3 +202,39 @@ def key_in(dimension: Dimension, earlier: EarlierValue) -> Any:
 
 def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
+
+
+def key_of_value(dimension: Dimension, value: Any) -> Any:
+    """Return the key of a value of a dimension. This function is the inverse of `Dimension.value`.
+
+    Raises:
+        ValueError: The value is outside the dimension's domain, so the sampler cannot have chosen
+            it.
+    """
+    if dimension.options:
+        return value
+    if is_number(value):
+        key = (
+            cumulative_probability(dimension, value)
+            if dimension.mean is not None
+            else int(value)
+            if dimension.is_integer
+            else float(value)
+        )
+        distribution = distribution_of(dimension)
+        if distribution._contains(distribution.to_internal_repr(key)) and equal_values(
+            dimension.value(key), value
+        ):
+            return key
+    raise ValueError(f"{dimension.name}: {value!r} is not in the domain")
+
+
+def equal_values(a: Any, b: Any) -> bool:
+    """Return True if two JSON values are equal. Numbers may differ by rounding errors."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(equal_values(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(equal_values, a, b))
+    if is_number(a) and is_number(b):
+        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    return type(a) is type(b) and a == b

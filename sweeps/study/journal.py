@@ -16,11 +16,12 @@ from typing import Any
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import BaseJournalFileLock
+from optuna.storages.journal._storage import JournalOperation
 
 from sweeps.core.command_hints import repair_command
 from sweeps.core.errors import DamagedStudy, InputError, Problem
 from sweeps.core.regular_files import open_regular, read_bytes, unreadable
-from sweeps.study.journal_records import NOTHING, RECORD, is_valid, parse_line
+from sweeps.study.journal_records import NOTHING, parse_line
 from sweeps.study.journal_rules import Rules
 
 
@@ -52,12 +53,14 @@ class JournalReader(JournalFileBackend):
         path: The path as it was given.
         line: Number of the last line that was read. The first line has number 1; 0 means that no
             line was read.
+        trials: Number of trials in the records that were read.
     """
 
     def __init__(self, path: Path):
         super().__init__(str(path.absolute()), lock_obj=_NoLock())
         self.path = path
         self.line = 0
+        self.trials = 0
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
         """Yield the records of the journal, without the first `log_number_from` ones.
@@ -95,6 +98,7 @@ class JournalReader(JournalFileBackend):
                 self.line = number
                 if rules is not None and (problem := rules.fault(record)) is not None:
                     raise damaged(self.path, number, problem)
+                self.trials += record["op_code"] == JournalOperation.CREATE_TRIAL
                 yield record
 
     def storage(self) -> JournalStorage:
@@ -139,8 +143,12 @@ class Journal(JournalReader):
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append records to the journal.
 
-        If writing fails, the file stays as it was before the call.
+        Optuna writes one record at a time. The record of a new trial also gets the trial's number,
+        so that a lost record can be noticed. If writing fails, the file stays as it was before.
         """
+        for record in logs:
+            if record.get("op_code") == JournalOperation.CREATE_TRIAL:
+                record["trial_id"] = self.trials
         remaining = memoryview(
             "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in logs).encode()
         )
@@ -173,26 +181,10 @@ def damaged(journal: Path, number: int, problem: str) -> DamagedStudy:
         problem: Description of the problem with the line.
 
     Returns:
-        The exception. Its message also gives the number of lines that can be read, and the command
-        that repairs the study.
+        The exception. Its message also gives the command that repairs the study.
     """
-    with open(journal, "rb", opener=open_regular) as f:
-        after = sum(is_valid(RECORD, parse_line(line)) for i, line in enumerate(f, 1) if i > number)
-    before = "1 record" if number == 2 else f"{number - 1} records"
-    command = repair_command(journal.parent)
-    text = (
-        f"{problem}; {before} before this line and {after} after this line can be read; "
-        f"`{command}` rebuilds the study from these records"
-    )
+    text = f"{problem}; `{repair_command(journal.parent)}` keeps the whole trials of the study"
     return DamagedStudy(Problem(f"{journal}:{number}", text))
-
-
-def whole_lines(data: bytes) -> list[bytes]:
-    """Return the complete lines of a journal, each with its line feed.
-
-    An incomplete last line is left out; see `torn_tail_start`.
-    """
-    return [line + b"\n" for line in data[: torn_tail_start(data)].split(b"\n")[:-1]]
 
 
 def torn_tail_start(data: bytes) -> int:

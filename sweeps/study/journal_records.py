@@ -247,6 +247,7 @@ class CreateTrial(_OfStudy):
     """
 
     op_code: Literal[4]
+    trial_id: Annotated[int, Field(ge=0)]
     datetime_start: Time | None
     state: Literal[0, 1, 4] = 0  # RUNNING, COMPLETE, WAITING
     user_attrs: dict[Text, Any] = {}

@@ -10,6 +10,7 @@ journal.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +54,6 @@ class TrialState:
         started: True if the `begun` attribute is set.
         closed: True if the trial's latest progress record has no reports. Only then may the record
             of the trial's end follow.
-        given: True for an initial point with a known result.
     """
 
     state: int
@@ -61,7 +61,6 @@ class TrialState:
     progress: int = 0
     started: bool = False
     closed: bool = False
-    given: bool = False
 
 
 class Rules:
@@ -72,16 +71,16 @@ class Rules:
 
     Attributes:
         trials: Trials created so far, by number.
+        has_objectives: True if the record `judged` of the study was read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dimensions: Mapping[str, BaseDistribution] | None = None) -> None:
         self.trials: list[TrialState] = []
         self._study_name: str | None = None
         self._value_count = 0  # number of values of a complete trial
-        self._has_objectives = False
-        self._previous: Any = None
+        self.has_objectives = False
         self._distributions: dict[str, BaseDistribution] = {}  # by JSON text
-        self._dimensions: dict[str, BaseDistribution] = {}
+        self._dimensions = dict(dimensions or {})
 
     def fault(self, record: Any) -> str | None:
         """Validate the next record, and update `trials` if the record is valid.
@@ -95,24 +94,21 @@ class Rules:
         if type(record) is not dict:
             return "is not JSON" if record is NOTHING else "is JSON, but not an object"
         try:
-            self._check(records.RECORD.validate_python(record), record)
+            self._check(records.RECORD.validate_python(record))
         except ValidationError as e:
             return _printable(records.describe_error(e))
         except UNREADABLE as e:
             return _printable(
                 str(e) if isinstance(e, Fault) else f"is a record that cannot be read: {e}"
             )
-        self._previous = record
         return None
 
-    def _check(self, record: records.Record, raw: dict[str, Any]) -> None:
+    def _check(self, record: records.Record) -> None:
         if isinstance(record, records.CreateStudy):
             self._create_study(record)
         elif self._study_name is None:
             raise Fault("comes before the record that begins the study")
         elif isinstance(record, records.CreateTrial):
-            if raw == self._previous:
-                raise Fault("is the same as the line before")
             self._create_trial(record)
         elif isinstance(record, records.OfTrial):
             self._change_trial(record)
@@ -137,13 +133,16 @@ class Rules:
                 raise Fault(
                     f"has {len(value.objectives)} objectives, but the study has {self._value_count}"
                 )
-            self._has_objectives = True
+            self.has_objectives = True
 
     # Records about a trial
 
     def _create_trial(self, record: records.CreateTrial) -> None:
-        number, trial = len(self.trials), TrialState(record.state)
-        if not self._has_objectives:
+        number = len(self.trials)
+        trial = TrialState(record.state)
+        if record.trial_id != number:
+            raise Fault(f"creates trial {record.trial_id}, but trial {number} must come next")
+        if not self.has_objectives:
             raise Fault(
                 "creates a trial, but the record `judged`, which has the objectives, must come "
                 "first"
@@ -167,7 +166,7 @@ class Rules:
         self._start(trial, number, record.user_attrs["begun"])
         if not record.user_attrs["begun"].get("given"):
             raise Fault("creates a complete trial that is not an initial point")
-        trial.closed = trial.given = True
+        trial.closed = True
 
     def _change_trial(self, record: records.OfTrial) -> None:
         number = record.trial_id

@@ -213,8 +213,8 @@ def check_trial_count(folder: Path, trials: Callable[[], Iterable[Any]] = list) 
         return
     if (place := place_of(folder)) is None:
         text = (
-            f"{problem}; `{repair_command(folder)}` rebuilds the study from the journal and "
-            f"{RESULT}, as far as possible"
+            f"{problem}; `{repair_command(folder)}` renames {RESULT}, so that a resume "
+            "runs the missing trials again"
         )
         raise DamagedStudy(Problem(str(SweepFolder(folder).journal), text))
     restore = (

@@ -21,7 +21,7 @@ from sweeps.core.durations import format_clock
 from sweeps.core.resources import workers_text
 from sweeps.core.secrets import without_password
 from sweeps.core.stores import is_address
-from sweeps.core.sweep_folder import RESULT, SweepFolder
+from sweeps.core.sweep_folder import SweepFolder
 from sweeps.core.trial import flat, format_trial_id, trained_on, without_repetition
 
 if TYPE_CHECKING:
@@ -304,17 +304,15 @@ def format_repair(done: RepairResult) -> str:
         return f"{done.folder.name}: nothing to repair"
     lines = [f"{done.folder.name}: {problem}" for problem in done.problems]
     lines += pairs([("kept", relative_path(path)) for path in done.kept])
-    if (found := done.rebuilt) is not None:
-        facts = [("lines", f"{done.lines - len(found.dropped)} of {done.lines} were kept")]
+    if done.trials:
+        facts: list[tuple[str, str]] = []
         meanings = {
             "ended": "complete in the study",
-            "restored": f"with results taken from {RESULT}",
             "unfinished": "not finished; a resume continues them",
-            "shortened": "finished, with some reports missing",
             "lost": "lost; a resume samples new trials in their place",
         }
         for word, meaning in meanings.items():
-            names = getattr(found, word)
+            names = done.trials[word]
             shown = f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
             facts += (
                 [(word, f"{count_noun(len(names), 'trial')}, {meaning}: {shown}")] if names else []

@@ -16,7 +16,7 @@ from sweeps.controller.repair import repair
 from sweeps.core.errors import DamagedStudy, InputError, SweepLocked
 from sweeps.core.folder_lock import FolderLock
 from sweeps.core.sweep_folder import JOURNAL, ORIGIN, RESULT
-from sweeps.study import record, storage
+from sweeps.study import storage
 from tests.commands import invoke
 from tests.controller.test_sweep_lookup import made
 
@@ -48,16 +48,14 @@ def states(folder: Path) -> dict[str, str]:
 
 READERS = {
     "show": ("show",),
-    "show a trial": ("show", "--trial", "best"),
     "export": ("export", "--trial", "0000", "--trust"),
     "rerun": ("rerun", "0000"),
-    "gc": ("gc",),
     "logs": ("logs", "0000"),
 }
 
 
 @pytest.mark.parametrize("verb", READERS)
-def test_r8_every_reader_names_the_line_and_the_next_step(damaged, verb):
+def test_every_reader_names_the_line_and_the_next_step(damaged, verb):
     name, *more = READERS[verb]
     before = files_of(damaged)
     done = invoke(name, damaged, *more)
@@ -68,14 +66,14 @@ def test_r8_every_reader_names_the_line_and_the_next_step(damaged, verb):
     assert files_of(damaged) == before
 
 
-@pytest.mark.parametrize("look", ["trials", "best", "study", "curves"])
-def test_r8_a_sweep_opened_from_python_names_the_line(damaged, look):
+@pytest.mark.parametrize("look", ["trials", "study"])
+def test_a_sweep_opened_from_python_names_the_line(damaged, look):
     opened = sweeps.open(damaged)
     with pytest.raises(DamagedStudy, match=f"{JOURNAL}:{BAD}: "):
-        opened.curves() if look == "curves" else getattr(opened, look)
+        getattr(opened, look)
 
 
-def test_r8_ls_names_the_line_and_lists_all_sweeps(tmp_path):
+def test_ls_names_the_line_and_lists_all_sweeps(tmp_path):
     folder, other = made(tmp_path, "made-1"), made(tmp_path, "made-2")
     lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
     (folder / JOURNAL).write_bytes(b"".join([*lines[:9], b"[]\n", *lines[9:]]))
@@ -90,58 +88,33 @@ def test_r8_ls_names_the_line_and_lists_all_sweeps(tmp_path):
     assert f"{JOURNAL}:10: " in told[folder.name]["problems"][0]
 
 
-@pytest.mark.parametrize(
-    "left", [None, 0, 5, 18], ids=["no journal", "an empty one", "no trial", "a short one"]
-)
-def test_r9_a_study_with_less_than_the_result_says_is_refused(finished_sweep, left):
+@pytest.mark.parametrize("left", [None, 0, 5], ids=["no journal", "an empty one", "no trial"])
+def test_a_study_with_less_than_the_result_says_is_refused(finished_sweep, left):
     data = (finished_sweep / JOURNAL).read_bytes()
     (finished_sweep / JOURNAL).unlink()
     if left is not None:
         (finished_sweep / JOURNAL).write_bytes(b"".join(data.splitlines(keepends=True)[:left]))
     before = files_of(finished_sweep)
-    for args in (
-        ("show", finished_sweep),
-        ("resume", finished_sweep, "--trust"),
-        ("export", finished_sweep, "--trust"),
-        ("gc", finished_sweep),
-    ):
-        done = invoke(*args)
+    for args in (("show",), ("resume", "--trust"), ("export", "--trust"), ("gc",)):
+        done = invoke(args[0], finished_sweep, *args[1:])
         assert done.exit_code == 2 and done.stderr.count("\n") == 1, done.output
-        assert (
-            "0 ended trials" in done.stderr
-            and "4" in done.stderr
-            and RESULT in done.stderr
-            and "repair" in done.stderr
-        )
+        assert "0 ended trials" in done.stderr and RESULT in done.stderr
+        assert "repair" in done.stderr
     assert files_of(finished_sweep) == before, "nothing runs again, and nothing is made"
     done = repair(finished_sweep)
-    assert (
-        done.rebuilt is not None
-        and done.rebuilt.restored == ("0002",)
-        and not (finished_sweep / RESULT).exists()
-    )
-    assert states(finished_sweep)["0002"] == "COMPLETE"
-    shown = json.loads(invoke("show", finished_sweep, "--json").stdout)
-    kept = json.loads((finished_sweep / f"{RESULT}.damaged-1").read_text())
-    assert (
-        shown["best"] == {"trial": "0002", "value": kept["best"]["value"]}
-        and shown["state"] == "killed"
-    )
-    best = next(t for t in shown["all"] if t["trial"] == "0002")
-    assert (
-        best["params"] == kept["best"]["params"]
-        and best["preprocessor"] == kept["best"]["preprocessor"]
-    )
-    study = record.read(finished_sweep)
-    assert (
-        study.data
-        == json.loads((finished_sweep / "provenance.json").read_text())[0]["data_fingerprint"]
-    )
-    assert study.best.result.checkpoint is not None, "its model can be exported"
+    assert done.trials == {
+        "ended": [],
+        "unfinished": [],
+        "lost": ["0000", "0001", "0002", "0003"],
+    }
+    assert not (finished_sweep / RESULT).exists()
+    assert (finished_sweep / f"{RESULT}.damaged-1").is_file()
+    kept = finished_sweep / "trials" / "0002.damaged-1"
+    assert [*kept.glob("checkpoint_*")], "the checkpoints of lost trials are kept"
     assert not repair(finished_sweep).problems
 
 
-def test_r9_a_study_in_a_database_is_refused_with_another_next_step(finished_sweep, monkeypatch):
+def test_a_study_in_a_database_is_refused_with_another_next_step(finished_sweep, monkeypatch):
     origin = json.loads((finished_sweep / ORIGIN).read_text()) | {
         "storage": "postgresql://me@h/d",
         "study": "old-1",
@@ -165,24 +138,22 @@ def test_r9_a_study_in_a_database_is_refused_with_another_next_step(finished_swe
         repair(finished_sweep)
 
 
-def test_r8_a_repair_keeps_what_was_damaged_and_says_what_became_of_it(damaged):
+def test_a_repair_keeps_whole_trials_and_puts_the_folders_of_the_others_aside(damaged):
     before = files_of(damaged)
     done = invoke("repair", damaged)
-    assert (
-        done.exit_code == 0
-        and f"{JOURNAL}:{BAD}: " in done.stdout
-        and "study.journal.damaged-1" in done.stdout
-    ), done.output
+    assert done.exit_code == 0 and f"{JOURNAL}:{BAD}: " in done.stdout, done.output
+    assert "study.journal.damaged-1" in done.stdout and "lost" in done.stdout
     assert (damaged / "study.journal.damaged-1").read_bytes() == before[damaged / JOURNAL]
-    after = files_of(damaged)
-    changed = {path.name for path in after if after[path] != before.get(path)}
-    assert changed == {JOURNAL, "study.journal.damaged-1"} and before.keys() <= after.keys()
-    assert states(damaged) == {
-        "0000": "COMPLETE",
-        "0001": "PRUNED",
-        "0002": "COMPLETE",
-        "0003": "PRUNED",
+    kept = {
+        f"000{n}": state for n, state in enumerate(("COMPLETE", "PRUNED", "COMPLETE", "PRUNED"))
     }
+    (lost,) = kept.keys() - states(damaged).keys()
+    del kept[lost]
+    assert states(damaged) == kept
+    assert not (damaged / "trials" / lost).exists()
+    assert (damaged / "trials" / f"{lost}.damaged-1" / "logs").is_dir()
+    assert not (damaged / RESULT).exists(), "which says that all have ended"
+    after = files_of(damaged)
     assert json.loads(invoke("repair", damaged, "--json").stdout) == {
         "dir": str(damaged),
         "repaired": False,
@@ -192,42 +163,20 @@ def test_r8_a_repair_keeps_what_was_damaged_and_says_what_became_of_it(damaged):
     assert files_of(damaged) == after, "a second repair changes nothing"
     (damaged / JOURNAL).write_bytes(b"x\n" + (damaged / JOURNAL).read_bytes())
     told = json.loads(invoke("repair", damaged.name, "--dir", damaged.parent, "--json").stdout)
-    assert told["repaired"] and told["kept"] == [str(damaged / "study.journal.damaged-2")], (
-        "none takes the place of another"
-    )
-    assert (
-        told["lines"]["before"] == told["lines"]["kept"] + 1
-        and told["ended"] == ["0000", "0001", "0002", "0003"]
-        and not told["lost"]
-    )
+    assert told["repaired"] and told["kept"] == [str(damaged / "study.journal.damaged-2")]
+    assert told["ended"] == sorted(kept) and told["lost"] == [lost]
 
 
-def test_r8_a_trial_whose_end_was_lost_goes_on(damaged):
-    lines = (damaged / JOURNAL).read_bytes().splitlines(keepends=True)
-    (damaged / JOURNAL).write_bytes(
-        b"".join(
-            line for line in lines if b'"op_code":6' not in line or b'"trial_id":1,' not in line
-        )
-    )
-    done = repair(damaged)
-    assert done.rebuilt.unfinished == ("0001",) and states(damaged)["0001"] == "RUNNING"
-    assert not (damaged / RESULT).exists(), "which says that all have ended"
+def test_a_trial_whose_end_was_lost_goes_on(finished_sweep):
+    lines = (finished_sweep / JOURNAL).read_bytes().splitlines(keepends=True)
+    end = next(n for n, line in enumerate(lines) if b'"op_code":6' in line and b'_id":1,' in line)
+    (finished_sweep / JOURNAL).write_bytes(b"".join([*lines[:end], *lines[end + 1 :]]))
+    done = repair(finished_sweep)
+    assert done.trials["unfinished"] == ["0001"] and states(finished_sweep)["0001"] == "RUNNING"
+    assert not done.trials["lost"] and (finished_sweep / "trials" / "0001").is_dir()
 
 
-def test_r8_the_folder_of_a_trial_that_was_lost_is_put_aside(damaged):
-    lines = (damaged / JOURNAL).read_bytes().splitlines(keepends=True)
-    created = [i for i, line in enumerate(lines) if b'"op_code":4' in line][1]
-    kept = [line for i, line in enumerate(lines) if i != created and b'"trial_id":1,' not in line]
-    (damaged / JOURNAL).write_bytes(b"".join(kept))
-    done = repair(damaged)
-    assert done.rebuilt.lost == ("0001",) and set(states(damaged)) == {"0000", "0002", "0003"}
-    assert (
-        not (damaged / "trials" / "0001").exists()
-        and (damaged / "trials" / "0001.damaged-1" / "logs").is_dir()
-    )
-
-
-def test_r8_a_sweep_that_runs_is_not_repaired(damaged):
+def test_a_sweep_that_runs_is_not_repaired(damaged):
     before, lock = files_of(damaged), FolderLock(damaged)
     try:
         with pytest.raises(SweepLocked):
@@ -238,7 +187,7 @@ def test_r8_a_sweep_that_runs_is_not_repaired(damaged):
 
 
 @pytest.mark.parametrize("name", [JOURNAL, "trials", "lock"])
-def test_r8_a_repair_follows_no_link_out_of_the_folder(damaged, tmp_path, name):
+def test_a_repair_follows_no_link_out_of_the_folder(damaged, tmp_path, name):
     outside = tmp_path / "outside"
     if (damaged / name).exists():
         (damaged / name).rename(outside)
@@ -269,7 +218,7 @@ def test_a_repair_moves_a_result_of_another_kind_out_of_the_way(damaged, tmp_pat
     assert outside.read_bytes() == before
 
 
-def test_r8_a_folder_of_another_user_is_not_repaired(damaged, monkeypatch):
+def test_a_folder_of_another_user_is_not_repaired(damaged, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: os.stat(damaged).st_uid + 1)
     before = files_of(damaged)
     with pytest.raises(InputError, match="another user"):
@@ -282,7 +231,7 @@ DEFINITIONS = (
 )
 
 
-def test_r8_verbs_that_only_look_and_repair_run_no_code_of_the_folder(
+def test_verbs_that_only_look_and_repair_run_no_code_of_the_folder(
     finished_sweep, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -313,11 +262,11 @@ def test_r8_verbs_that_only_look_and_repair_run_no_code_of_the_folder(
         assert invoke(verb[0], finished_sweep, *verb[1:]).exit_code == 0
     assert invoke("ls", "--dir", finished_sweep.parent).exit_code == 0
     (finished_sweep / JOURNAL).write_bytes(b"")
-    assert repair(finished_sweep).rebuilt.restored == ("0002",)
+    assert repair(finished_sweep).trials["lost"] == ["0000", "0001", "0002", "0003"]
     assert not (tmp_path / "ran").exists() and "crafted" not in sys.modules
 
 
-def test_r8_a_result_that_is_none_is_put_aside(finished_sweep):
+def test_a_result_that_is_none_is_put_aside(finished_sweep):
     (finished_sweep / RESULT).write_text('{"trials": []}')
     done = invoke("resume", finished_sweep, "--trust")
     assert (
@@ -335,34 +284,20 @@ def test_r8_a_result_that_is_none_is_put_aside(finished_sweep):
 
 @pytest.mark.faults
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    "journal", ["a bad line", pytest.param("an end is lost", marks=pytest.mark.long), "empty"]
-)
-def test_r8_a_repaired_sweep_is_resumed_and_exported_and_each_trial_is_there_once(
+@pytest.mark.parametrize("journal", ["a bad line", pytest.param("empty", marks=pytest.mark.long)])
+def test_a_repaired_sweep_is_resumed_and_exported_and_each_trial_is_there_once(
     clean_ray, finished_sweep, tmp_path, journal
 ):
-    before = json.loads(invoke("show", finished_sweep, "--json").stdout)
     lines = (finished_sweep / JOURNAL).read_bytes().splitlines(keepends=True)
-    end = next(
-        i for i, line in enumerate(lines) if b'"op_code":6' in line and b'"trial_id":0,' in line
-    )
-    changed = {
-        "a bad line": [*lines[:8], b"\0\0\0\n", *lines[9:]],
-        "an end is lost": [*lines[:end], *lines[end + 1 :]],
-        "empty": [],
-    }[journal]
+    changed = [*lines[:8], b"\0\0\0\n", *lines[9:]] if journal == "a bad line" else []
     (finished_sweep / JOURNAL).write_bytes(b"".join(changed))
     assert invoke("resume", finished_sweep, "--trust").exit_code == 2
     assert invoke("repair", finished_sweep).exit_code == 0
     done = invoke("resume", finished_sweep, "--trust", "--json")
     assert done.exit_code == 0 and "Traceback" not in done.stderr, done.stderr
     after = json.loads(invoke("show", finished_sweep, "--json").stdout)
-    assert [t["trial"] for t in after["all"]] == ["0000", "0001", "0002", "0003"] and after[
-        "state"
-    ] == "finished"
+    assert [t["trial"] for t in after["all"]] == ["0000", "0001", "0002", "0003"]
+    assert after["state"] == "finished"
     assert all(t["state"] in ("COMPLETE", "PRUNED") for t in after["all"])
-    assert after["best"] == before["best"] or (
-        journal == "empty" and after["best"]["value"] <= before["best"]["value"]
-    )
     done = invoke("export", finished_sweep, "--trial", "0002", "--trust", "-o", tmp_path / "new")
     assert done.exit_code == 0 and (tmp_path / "new" / "manifest.json").is_file(), done.stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -47,14 +47,12 @@ def dying(monkeypatch: pytest.MonkeyPatch, at: int, part: float) -> None:
     def append_logs(self, logs):
         nonlocal count
         count += 1
-        if count == at:
-            text = "".join(
-                json.dumps(entry, separators=(",", ":")) + "\n" for entry in logs
-            ).encode()
-            with open(self._file_path, "ab") as f:
-                f.write(text[: int(len(text) * part)])
-            raise Killed
+        size = os.stat(self._file_path).st_size if count == at else 0
         whole(self, logs)
+        if count == at:
+            written = os.stat(self._file_path).st_size - size
+            os.truncate(self._file_path, size + int(written * part))
+            raise Killed
 
     monkeypatch.setattr(Journal, "append_logs", append_logs)
 

@@ -1,0 +1,137 @@
+"""Rebuild a damaged journal from its whole trials. Pure functions, no I/O.
+
+A trial is whole if `journal_rules` accepts all its readable lines. A trial that lost lines is
+replaced by a trial that has not started, because Optuna numbers trials by the order of their
+CREATE_TRIAL records. A resumed sweep samples it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from optuna.storages.journal._storage import JournalOperation as Op
+
+from sweeps.core.trial import format_trial_id
+from sweeps.space import Space
+from sweeps.study.distributions import distribution_of
+from sweeps.study.journal_records import RECORD, RUNNING, WAITING, is_valid, parse_line
+from sweeps.study.journal_rules import Rules
+from sweeps.study.objectives import Objectives
+from sweeps.study.record import REPEAT_OF
+
+# `worker_id` of the records that a repair writes.
+WORKER = "sweeps repair"
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RebuiltJournal:
+    """A rebuilt journal, and what happened to each trial.
+
+    Attributes:
+        data: Content of the journal.
+        ended: Ids of the trials that have ended.
+        unfinished: Ids of the started trials without an end. A resumed sweep continues them.
+        lost: Ids of the trials that lost records. A resumed sweep samples them again.
+    """
+
+    data: bytes
+    ended: tuple[str, ...]
+    unfinished: tuple[str, ...]
+    lost: tuple[str, ...]
+
+
+def rebuild(data: bytes, space: Space) -> RebuiltJournal:
+    """Rebuild a journal, given its content and the search space of the sweep."""
+    lines = data.split(b"\n")
+    records = [record for record in map(parse_line, lines) if is_valid(RECORD, record)]
+    study = [record for record in records if "trial_id" not in record]
+    trials: dict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        # No trial has a number beyond the number of lines: such a number is damaged.
+        if record.get("trial_id", len(lines)) < len(lines):
+            trials[record["trial_id"]].append(record)
+    created = [number for number, own in trials.items() if any(map(_creates, own))]
+    dimensions = {dimension.name: distribution_of(dimension) for dimension in space.dimensions}
+    for header in (study, [*_study_records(study, space), *study]):
+        rules = Rules(dimensions)
+        kept = [record for record in header if rules.fault(record) is None]
+        if rules.has_objectives:
+            break
+    lost: set[int] = set()
+    for number in range(max(created, default=-1) + 1):
+        own = sorted(trials[number], key=_creates, reverse=True)
+        chosen = _first_accepted(rules, [own, own[:1], [_placeholder(number)]], lost)
+        trial = rules.trials[number]
+        if chosen != own or (trial.state == RUNNING and not trial.started):
+            lost.add(number)
+        kept += chosen
+    started = {n: trial for n, trial in enumerate(rules.trials) if trial.started}
+    return RebuiltJournal(
+        b"".join(json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in kept),
+        ended=_ids(n for n, trial in started.items() if trial.state != RUNNING),
+        unfinished=_ids(n for n, trial in started.items() if trial.state == RUNNING),
+        lost=_ids(lost),
+    )
+
+
+def _first_accepted(
+    rules: Rules, candidates: Sequence[list[Record]], lost: Collection[int]
+) -> list[Record]:
+    """Return the first list of records that can be the next trial, and add it to the rules.
+
+    A trial that repeats a lost trial is lost, too.
+    """
+    number = len(rules.trials)
+    for records in candidates:
+        first = records[0].get("user_attrs", {}).get(REPEAT_OF) if records else None
+        faults = (rules.fault(record) for record in records)
+        if records and first not in lost and not any(fault is not None for fault in faults):
+            return records
+        del rules.trials[number:]
+    raise AssertionError(f"trial {number} has no placeholder")
+
+
+def _creates(record: Record) -> bool:
+    return bool(record["op_code"] == Op.CREATE_TRIAL)
+
+
+def _placeholder(number: int) -> Record:
+    """Return the record of a trial that has not started."""
+    return {
+        "op_code": int(Op.CREATE_TRIAL),
+        "worker_id": WORKER,
+        "study_id": 0,
+        "trial_id": number,
+        "datetime_start": None,
+        "state": WAITING,
+    }
+
+
+def _study_records(study: Sequence[Record], space: Space) -> list[Record]:
+    """Return the records with which a driver begins a study; see `StudyStore`."""
+    names = (record["study_name"] for record in study if record["op_code"] == Op.CREATE_STUDY)
+    directions = [1 if objective.goal == "minimize" else 2 for objective in space.objectives]
+    objectives = Objectives.from_space(space).to_json()
+    return [
+        {
+            "op_code": int(Op.CREATE_STUDY),
+            "worker_id": WORKER,
+            "study_name": next(names, space.name),
+            "directions": directions,
+        },
+        {
+            "op_code": int(Op.SET_STUDY_USER_ATTR),
+            "worker_id": WORKER,
+            "study_id": 0,
+            "user_attr": {"judged": objectives},
+        },
+    ]
+
+
+def _ids(numbers: Iterable[int]) -> tuple[str, ...]:
+    return tuple(map(format_trial_id, sorted(numbers)))

@@ -1,0 +1,266 @@
+"""A damaged journal is noticed, and rebuilt from its whole trials."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweeps.core.errors import DamagedStudy
+from sweeps.core.result import ENDED, contradiction
+from sweeps.core.sweep_folder import JOURNAL
+from sweeps.search.search_loop import SearchLoop
+from sweeps.study import record
+from sweeps.study.journal import torn_tail_start
+from sweeps.study.journal_repair import RebuiltJournal, rebuild
+from tests.fuzz.harness import EXAMPLES, fuzzed
+from tests.search.test_crash import ASKED, BODY, PLAIN, drive, enqueue_after_two, outcome
+
+RANDOM = {"algorithm": "random", "scheduler": "{name: none, max_t: 9}", "max_trials": 6}
+TWO = {
+    "objective": "[{metric: loss, goal: minimize}, {metric: other, goal: maximize}]",
+    "extra": "constraints: {other: '<= 100'}",
+    "scheduler": "{name: none, max_t: 9}",
+    "max_trials": 5,
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "asha": PLAIN,
+    "random": RANDOM,
+    "two objectives": TWO,
+    "enqueued, points and repeats": ASKED,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A sweep that ran to its end."""
+
+    space: Any
+    lines: list[bytes]
+    outcome: list[Any]
+
+
+@pytest.fixture
+def sweep(make_space, tmp_path, request) -> Sweep:
+    space, folder = make_space(BODY, **KINDS[request.param]), tmp_path / "whole"
+    folder.mkdir()
+    before = enqueue_after_two if "enqueued" in request.param else lambda loop: None
+    loop = drive(space, folder, before=before)
+    lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
+    return Sweep(space, lines, outcome(loop))
+
+
+every = pytest.mark.parametrize("sweep", KINDS, indirect=True)
+asha = pytest.mark.parametrize("sweep", ["asha"], indirect=True)
+
+
+def read(data: bytes, folder: Path) -> record.Record | None:
+    folder.mkdir(exist_ok=True)
+    (folder / JOURNAL).write_bytes(data)
+    return record.read(folder)
+
+
+def states(sweep: Sweep, rebuilt: RebuiltJournal, folder: Path) -> dict[str, str]:
+    """Check what holds of any rebuilt journal, and return the states of its trials."""
+    assert rebuild(rebuilt.data, sweep.space).data == rebuilt.data
+    study = read(rebuilt.data, folder)
+    known = {begun["id"]: (state, begun) for _, state, _, begun, *_ in sweep.outcome[:-2]}
+    found = {t.id: t.result.state.name for t in study.trials}
+    for t in study.trials:
+        assert t.params == known[t.id][1]["params"], "nobody gets another's configuration"
+        assert t.result.state.name in ("RUNNING", known[t.id][0]), "nor another's end"
+    assert {n for n, state in found.items() if state == "RUNNING"} == set(rebuilt.unfinished)
+    assert set(found) == {*rebuilt.unfinished, *rebuilt.ended}
+    assert not set(found) & set(rebuilt.lost)
+    return found
+
+
+def changed(line: bytes, **more: Any) -> bytes:
+    return json.dumps({**json.loads(line), **more}).encode() + b"\n"
+
+
+def without(line: bytes, key: str) -> bytes:
+    return json.dumps({k: v for k, v in json.loads(line).items() if k != key}).encode() + b"\n"
+
+
+def with_attribute(line: bytes, **more: Any) -> bytes:
+    """Change the value of a user attribute."""
+    ((name, value),) = json.loads(line)["user_attr"].items()
+    return changed(line, user_attr={name: value | more})
+
+
+DAMAGE = {
+    "no JSON": ('"told.0"', lambda line: b'{"op_code": 8, "tri\n', "not JSON"),
+    "a list": ('"told.0"', lambda line: b"[1, 2]\n", "not an object"),
+    "NUL bytes": ('"told.0"', lambda line: b"\0" * 40 + b"\n", "not JSON"),
+    "invalid UTF-8": ('"told.0"', lambda line: line[:20] + b"\xff" + line[20:], "not JSON"),
+    "nested": ('"told.0"', lambda line: b"[" * 100_000 + b"\n", "not JSON"),
+    "an unknown operation": ('"told.0"', lambda line: changed(line, op_code=77), "77"),
+    "of another trial": ('"told.0"', lambda line: changed(line, trial_id=4711), "4711"),
+    "without a worker": ('"told.0"', lambda line: without(line, "worker_id"), "worker_id"),
+    "two on a line": ('"told.0"', lambda line: line[:-1] + line, "not JSON"),
+    "no report": ('"told.0"', lambda line: with_attribute(line, reports=1), "list"),
+    "another trial begins": ('"begun"', lambda line: with_attribute(line, id="7"), "trial 7"),
+    "no number of workers": (
+        '"begun"',
+        lambda line: with_attribute(line, scaling={"num_workers": 10**400}),
+        "record",
+    ),
+    "ends at no time": ('"op_code":6', lambda line: changed(line, datetime_complete="x"), "time"),
+    "ends without values": ('"state":1', lambda line: changed(line, values=None), "values"),
+    "no distribution": ('"op_code":5', lambda line: changed(line, distribution="{}"), "read"),
+    "outside its distribution": (
+        '"params.eta"',
+        lambda line: changed(line, param_value_internal=1e9),
+        "outside",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+@asha
+def test_a_bad_line_is_named_and_its_trial_is_lost(sweep, tmp_path, kind):
+    part, damage, said = DAMAGE[kind]
+    at = next(i for i, line in enumerate(sweep.lines) if part.encode() in line)
+    data = b"".join([*sweep.lines[:at], damage(sweep.lines[at]), *sweep.lines[at + 1 :]])
+    folder = tmp_path / "damaged"
+    for reads in (
+        lambda: read(data, folder),
+        lambda: record.copy_study(folder),
+        lambda: SearchLoop.open(folder, sweep.space),
+    ):
+        with pytest.raises(DamagedStudy) as e:
+            reads()
+        (problem,) = e.value.problems
+        assert problem.place == f"{folder / JOURNAL}:{at + 1}" and "\n" not in problem.text
+        assert said in problem.text and "repair" in problem.text and len(problem.text) < 400
+    rebuilt = rebuild(data, sweep.space)
+    number = json.loads(sweep.lines[at])["trial_id"]
+    count = len(sweep.outcome) - 2
+    ends = '"op_code":6' in part or '"state"' in part
+    assert rebuilt.lost == (() if ends else (f"{number:04d}",))
+    assert len(states(sweep, rebuilt, tmp_path / "repaired")) == (count if ends else count - 1)
+
+
+@asha
+@pytest.mark.parametrize(
+    "part, twice, said",
+    [
+        ('"op_code":4', False, "exist at this line"),
+        ('"op_code":4', True, "must come next"),
+        ('"op_code":5', False, "parameters"),
+        ('"begun"', False, "begun"),
+        ('"told.0"', False, "told.0"),
+        ('"told.0"', True, "told.1"),
+        ('"op_code":6', True, "ended"),
+        ('"judged"', False, "judged"),
+        ('"op_code":0', False, "begins the study"),
+    ],
+)
+def test_lines_that_are_missing_or_doubled_are_noticed(sweep, tmp_path, part, twice, said):
+    at = next(i for i, line in enumerate(sweep.lines) if part.encode() in line)
+    data = b"".join([*sweep.lines[: at + twice], *sweep.lines[at + (not twice) :]])
+    with pytest.raises(DamagedStudy) as e:
+        read(data, tmp_path / "damaged")
+    assert said in e.value.problems[0].text, e.value
+    rebuilt = rebuild(data, sweep.space)
+    lost = json.loads(sweep.lines[at]).get("trial_id")
+    assert rebuilt.lost == (() if lost is None else (f"{lost:04d}",))
+    states(sweep, rebuilt, tmp_path / "repaired")
+
+
+@asha
+def test_what_a_crash_leaves_is_no_damage(sweep, tmp_path):
+    data, last = b"".join(sweep.lines), sweep.lines[-1]
+    for torn in (b"", last[:7], b"\0" * 50, last[:9] + b"\0\0\0\n", last[:9] + b"\0\n" + last[:5]):
+        assert torn_tail_start(data + torn) == len(data)
+        assert len(read(data + torn, tmp_path).trials) == len(sweep.outcome) - 2
+        assert (tmp_path / JOURNAL).read_bytes() == data + torn, "to look changes nothing"
+        SearchLoop.open(tmp_path, sweep.space)
+        assert (tmp_path / JOURNAL).read_bytes().startswith(data)
+        assert record.read(tmp_path) is not None
+    assert read(data.replace(b"\n", b"\r\n"), tmp_path) is not None, "an editor's line ends"
+
+
+counts = st.fixed_dictionaries({}, optional=dict.fromkeys(ENDED, st.integers(0, 30)))
+
+
+@given(counts, st.integers(0, 100), st.integers(0, 5), st.integers(0, 120))
+def test_a_study_contradicts_a_result_if_it_lacks_an_end_that_the_result_tells(
+    told, ended, given_, best
+):
+    ids = [f"{n:04d}" for n in range(ended + given_)]
+    result = {"trials": told, "best": {"trial": f"{best:04d}"}}
+    said = contradiction(ids[:ended], ids[ended:], result)
+    assert (said is not None) == (ended < sum(told.values()) or best >= ended + given_)
+
+
+def damaged_somehow(data: st.DataObject, lines: list[bytes]) -> list[bytes]:
+    """Return the lines after up to six damages."""
+    lines = [*lines]
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, max(0, len(lines) - 1)))
+        kind = data.draw(st.sampled_from(["drop", "junk", "double", "cut", "swap"]))
+        if not lines:
+            break
+        if kind == "drop":
+            del lines[at : at + data.draw(st.sampled_from([1, 2, 5, 20]))]
+        elif kind == "junk":
+            junk = [b"\n", b"{}\n", b"\0\0\n", b'{"op_code":4}\n', b"\xff\n"]
+            lines[at] = data.draw(st.sampled_from(junk))
+        elif kind == "double":
+            lines.insert(data.draw(st.integers(0, len(lines))), lines[at])
+        elif kind == "cut":
+            lines[at] = lines[at][: data.draw(st.integers(0, len(lines[at]) - 1))] + b"\n"
+        else:
+            other = data.draw(st.integers(0, len(lines) - 1))
+            lines[at], lines[other] = lines[other], lines[at]
+    return lines
+
+
+@every
+@settings(fuzzed, max_examples=max(1, EXAMPLES // 4))
+@given(data=st.data())
+@pytest.mark.timeout(max(60, EXAMPLES))
+def test_any_damage_leaves_a_study_that_opens_and_goes_on(sweep, tmp_path, data):
+    lines = damaged_somehow(data, sweep.lines)
+    rebuilt = rebuild(b"".join(lines), sweep.space)
+    found = states(sweep, rebuilt, tmp_path / "repaired")
+    by_trial: dict[int, list[bytes]] = {}
+    for line in sweep.lines:
+        by_trial.setdefault(json.loads(line).get("trial_id", -1), []).append(line)
+    first_of = {number: first for number, *_, first, _, _ in sweep.outcome[:-2]}
+    for number, own in by_trial.items():
+        is_whole = [line for line in lines if line in own] == own
+        first = first_of.get(number)
+        if number >= 0 and is_whole and (first is None or f"{first:04d}" in found):
+            assert found[f"{number:04d}"] == sweep.outcome[number][1], "whole trials are kept"
+    SearchLoop.open(tmp_path / "repaired", sweep.space)
+
+
+@pytest.mark.parametrize("sweep", ["random", "enqueued, points and repeats"], indirect=True)
+@settings(fuzzed, max_examples=8)
+@given(lost=st.sets(st.integers(0, 5), min_size=1, max_size=3))
+def test_lost_trials_are_sampled_again_under_their_numbers(sweep, tmp_path, lost):
+    """Random search draws by the number of a trial, so the sweep has the same end as before."""
+    numbers = [json.loads(line).get("trial_id", -1) for line in sweep.lines]
+    lines = [line for line, number in zip(sweep.lines, numbers, strict=True) if number not in lost]
+    rebuilt = rebuild(b"".join(lines), sweep.space)
+    kept = {int(name) for name in rebuilt.ended}
+    assert not kept & lost
+    read(rebuilt.data, tmp_path / "repaired")
+    loop = drive(sweep.space, tmp_path / "repaired")
+    assert all(t.state.is_finished() for t in loop.store.trials() if t.number in kept)
+    if sweep.space.search.algorithm == "random":
+        assert outcome(loop) == sweep.outcome
+
+
+def test_a_number_that_no_sweep_has_makes_no_room(make_space):
+    create = {"op_code": 4, "worker_id": "w", "study_id": 0, "datetime_start": None, "state": 4}
+    data = json.dumps(create | {"trial_id": 99_999_999}).encode() + b"\n"
+    assert rebuild(data, make_space(BODY, max_trials=4)).data.count(b"\n") == 2
