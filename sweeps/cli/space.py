@@ -56,7 +56,7 @@ def schema() -> None:
     )
 
 
-@main.command(short_help="Show the trials, workers, steps and disk space of a sweep.")
+@main.command(short_help="Show the trials, shapes, fits and steps of a sweep.")
 @click.argument("file", type=click.Path())
 @options.label
 @options.table
@@ -101,7 +101,6 @@ def plan(
     from sweeps.data.preflight import MAX_BYTES, check_data, check_root
     from sweeps.plan import plan as plan_space
     from sweeps.plan import render
-    from sweeps.plan.disk import free_bytes
     from sweeps.scaffold.table_space import request_of, table_space
     from sweeps.space import load
 
@@ -115,9 +114,7 @@ def plan(
     request = request_of(file, label, **asked)
     space = load(file if request is None else table_space(file, request)[0], tuple(overrides))
     _print_notes(space)
-    planned = plan_space(
-        space, available, free=free_bytes(root), memory=memory, earlier=_earlier_sweeps(space, root)
-    )
+    planned = plan_space(space, available, memory=memory, earlier=_earlier_sweeps(space, root))
     summaries = _summaries(space, call_loaders) if with_data else None
     if as_json:
         found = {} if summaries is None else {"data": [summary.to_json() for summary in summaries]}

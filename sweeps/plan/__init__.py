@@ -9,8 +9,6 @@ feasibility  finds shapes that can never run; `sweeps plan` and `sweeps run` rej
 cells        counts the trials of each cell and of each shape
 chains       counts the distinct preprocessing chains to fit
 steps        estimates the number of steps of all trials under the scheduler
-workers      counts the workers to start
-disk         estimates the size of all checkpoints
 summary      combines all predictions in a `Plan`
 text         formats a `Plan` as text for the terminal
 """

@@ -1,25 +1,21 @@
-"""Count the distinct preprocessing chains of a sweep.
+"""Count the distinct preprocessing chains of a sweep, and the variants of its data.
 
-Trials with the same chain and the same data variant share one fitted chain.
-
-A data variant is one combination of the values in the `data` section. A template is a part of the
-space file in which some values are still dimensions; see `sweeps.space.templates`.
+Trials with the same chain and the same data variant share one fitted chain. A data variant is one
+combination of the values in the `data` section.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.plan.cells import cell_templates, has_conditional_grid
 from sweeps.space import Dimension, Space, Step
-from sweeps.space.conditions import ABSENT
-from sweeps.space.templates import Template, children, dimensions, fill
+from sweeps.space.enumeration import assignments
+from sweeps.space.templates import dimensions, walk
 
-# If a cell has more chains than this number, the chains are counted without being listed. Equal
-# chains may then be counted more than once.
+# The largest number of combinations of values that are listed.
 MAX_ENUMERATED = 512
 
 
@@ -28,15 +24,12 @@ class FitCount:
     """Number of preprocessing chains to fit. Chains without steps are not counted.
 
     Attributes:
-        least, most: Lower and upper bound of the number of chains. The bounds are equal if no part
-            of a chain is sampled.
-        continuous: Name of a continuous dimension in the `data` or `preprocessor` section; None if
-            there is no such dimension. With such a dimension, each trial may have its own chain.
+        most: The largest possible number of chains.
+        exact: True if no part of a chain is sampled. The number of chains is then `most`.
     """
 
-    least: int
     most: int
-    continuous: str | None
+    exact: bool
 
 
 def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
@@ -48,109 +41,34 @@ def count_fits(space: Space, counts: Sequence[int]) -> FitCount:
         space: The search space.
         counts: Number of trials of each cell of `space.cells`.
     """
-    known: set[str] = set()
-    possible: set[str] = set()
-    more, sampled, some = 0.0, 0, False
-    for template, trials in cell_templates(space, ("data", "preprocessor"), counts):
-        number = count_fillings(template)
-        if number > MAX_ENUMERATED:
-            more, sampled, some = (
-                more + number,
-                sampled + trials,
-                some or not can_be_empty(template["preprocessor"]),
-            )
-            continue
-        chains = [
-            (repr(filled["data"]), tuple(filled.get("preprocessor", ())))
-            for filled in fillings(template)
-        ]
-        keys = {repr(chain) for chain in chains if chain[1]}
-        possible |= keys
-        if len(chains) == 1:
-            known |= keys
-        else:
-            sampled += trials
-            some = some or all(chain for _, chain in chains)
-    trials = sum(counts)
-    if sampled and has_conditional_grid(space.sections):
-        sampled = trials
-    most = min(len(possible) + more, len(known) + sampled, trials)
-    both = (space.sections.get("data"), space.sections.get("preprocessor"))
-    free = next((d.name for d in dimensions(both) if not d.options and values_of(d) is None), None)
-    return FitCount(max(len(known), 1 if some else 0), int(most), free)
+    chain, trials = space.sections.get("preprocessor"), sum(counts)
+    if not any(isinstance(part, Step) for part in walk(chain)):
+        return FitCount(0, exact=True)
+    dims = [*dimensions(space.sections.get("data")), *dimensions(chain)]
+    listed = _combinations(space, dims)
+    if listed is None:
+        return FitCount(trials, exact=False)
+    chains = {
+        repr((made.get("data"), made["preprocessor"])) for made in listed if made["preprocessor"]
+    }
+    deciding = {dim.name for dim in dims} | {term.name for dim in dims for term in dim.when}
+    exact = all(dim.is_grid or dim.size == 1 for dim in space.dimensions if dim.name in deciding)
+    return FitCount(min(len(chains), trials), exact)
 
 
 def count_variants(space: Space) -> int | None:
-    """Return how many different `data` sections trials may have; None if `data.rows` is continuous."""
-    data = space.sections.get("data", {})
-    if any(not dim.options and values_of(dim) is None for dim in dimensions(data)):
-        return None
-    return len({repr(filled) for filled in fillings(data)})
+    """Return how many different `data` sections trials may have; None if there are very many."""
+    listed = _combinations(space, list(dimensions(space.sections.get("data"))))
+    return None if listed is None else len({repr(made.get("data")) for made in listed})
 
 
-def can_be_empty(template: Template) -> bool:
-    """Return True if one of the chains that a template describes has no steps."""
-    if template is ABSENT:
-        return True
-    if isinstance(template, Dimension):
-        return any(can_be_empty(option.value) for option in template.options) or (
-            bool(template.when) and can_be_empty(template.otherwise)
-        )
-    return not isinstance(template, Step) and all(map(can_be_empty, children(template)))
+def _combinations(space: Space, dims: Sequence[Dimension]) -> list[dict[str, Any]] | None:
+    """Return the sections of the space for each combination of the values of some dimensions.
 
-
-def values_of(dim: Dimension) -> Sequence[Any] | None:
-    """Return all values of a dimension; None if the dimension is continuous.
-
-    An option is represented by its key.
-
-    For a float dimension with a step `q` and more than `MAX_ENUMERATED` values, return the indices
-    of the values: 0, 1, 2 and so on.
+    Return None if one of the dimensions is continuous, or if there are too many combinations.
     """
-    if dim.options:
-        return [option.key for option in dim.options]
-    if dim.lower is None or dim.highest is None:
+    if any(dim.size > MAX_ENUMERATED for dim in dims):
         return None
-    if dim.is_integer:
-        return range(int(dim.lower), int(dim.highest) + 1, int(dim.q or 1))
-    if dim.q is None:
-        return None
-    steps = range(min(round((dim.highest - dim.lower) / dim.q) + 1, 2**31))
-    return [dim.lower + i * dim.q for i in steps] if len(steps) <= MAX_ENUMERATED else steps
-
-
-def count_fillings(template: Template) -> float:
-    """Return an upper bound of the number of results that `fillings` yields: each condition is counted both as true and as false.
-
-    Return infinity if the template has a continuous dimension.
-    """
-    if not isinstance(template, Dimension):
-        return math.prod(map(count_fillings, children(template)))
-    other = count_fillings(template.otherwise) if template.when else 0
-    if template.options:
-        return sum(count_fillings(option.value) for option in template.options) + other
-    keys = values_of(template)
-    return math.inf if keys is None else len(keys) + other
-
-
-def fillings(template: Template) -> Iterator[Any]:
-    """Replace the dimensions of a template by values in every possible way, and yield each result.
-
-    The template must not have continuous dimensions.
-    """
-    todo: list[tuple[int, ...]] = [()]
-    while todo:
-        way = todo.pop()
-        taken: list[int] = []
-
-        def choose(dim: Dimension, way: tuple[int, ...] = way, taken: list[int] = taken) -> Any:
-            keys = values_of(dim)
-            assert keys is not None
-            if len(taken) < len(way):
-                taken.append(way[len(taken)])
-            else:  # first visit of this dimension: continue with option 0, and queue the others
-                todo.extend((*taken, i) for i in range(1, len(keys)))
-                taken.append(0)
-            return keys[taken[-1]]
-
-        yield fill(template, choose)
+    made = assignments(space.sections, [dim.name for dim in dims])
+    listed = [filled for filled, _ in itertools.islice(made, MAX_ENUMERATED + 1)]
+    return None if len(listed) > MAX_ENUMERATED else listed

@@ -1,4 +1,4 @@
-"""Estimate the number of steps of all trials under a scheduler: the smallest, a typical and the largest number. A step is one report.
+"""Estimate the number of steps of all trials under a scheduler. A step is one report.
 
 If the scheduler counts rows, a step is a part of the train split, and a trial trains on all parts
 up to its step at each rung. The estimate is then the number of parts that all these runs train on.
@@ -7,19 +7,17 @@ up to its step at each rung. The estimate is then the number of parts that all t
 from __future__ import annotations
 
 import heapq
-import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 
 from sweeps.core.trial import Action
 from sweeps.search.schedulers.base import Scheduler, all_rungs
 from sweeps.search.schedulers.view import StudyView, TrialView
 from sweeps.space.section_models import ROWS
 
-# Largest number of trials to simulate. For later trials, `Scheduler.late_trial_steps` estimates the
-# number of steps.
+# Largest number of trials to simulate. Later trials take the average of the second half of these.
 SIMULATED = 256
 
 
@@ -30,7 +28,6 @@ class StepCount:
     The estimate assumes that no training loop returns before the scheduler ends the trial.
 
     Attributes:
-        least: Lower bound; see `count_steps`.
         typical: Median over simulated sweeps. In the simulation, each trial has a random value,
             which is the same at every rung.
         most: Number of steps if every trial continues to `max_t`.
@@ -38,11 +35,10 @@ class StepCount:
         max_t: Step at which a trial ends.
         every: True if trials are compared at every step from `rungs[0]` on. In this case, `rungs`
             has one element.
-        counts_rows: True if steps are parts of the train split. `least`, `typical` and `most` then
-            count the parts of all runs.
+        counts_rows: True if steps are parts of the train split. `typical` and `most` then count the
+            parts of all runs.
     """
 
-    least: int
     typical: int
     most: int
     rungs: tuple[int, ...]
@@ -52,80 +48,54 @@ class StepCount:
 
 
 def count_steps(
-    scheduler: Scheduler, trials: int, concurrency: int, seed: int = 0, repeats: int = 0
+    scheduler: Scheduler, trials: int, concurrency: int, repeats: int = 0
 ) -> StepCount | None:
-    """Estimate the number of steps of all trials under a scheduler.
-
-    Return None if the scheduler has no `max_t`.
-
-    The lower bound assumes that each trial is worse than all earlier trials, so that the scheduler
-    stops as many trials as possible (see `Scheduler.min_steps`). If all values are NaN, the sweep
-    takes fewer steps than this bound, because a trial with NaN never continues. The upper bound
-    assumes that each trial is better than all earlier trials, so that no trial is stopped.
+    """Estimate the number of steps of all trials. Return None if the scheduler has no `max_t`.
 
     Args:
         scheduler: Scheduler that decides which trials stop early.
         trials: Number of trials.
         concurrency: Number of concurrent trials.
-        seed: Seed of the sweep, from which brackets are drawn.
         repeats: Number of repeats of each trial that reaches `max_t`.
     """
     if scheduler.max_t is None:
         return None
-    rungs, max_t, most = (
-        all_rungs(scheduler),
-        scheduler.max_t,
-        trials * scheduler.max_t * (1 + repeats),
-    )
+    rungs, max_t = all_rungs(scheduler), scheduler.max_t
+    most = trials * max_t * (1 + repeats)
     if not scheduler.stops or not rungs:
-        return StepCount(most, most, most, (), max_t)
-    if scheduler.resource == ROWS:
-        least, between, most = _count_parts(scheduler, trials, concurrency, seed, repeats)
-        return StepCount(least, between, most, tuple(rungs), max_t, counts_rows=True)
-    least = (
-        scheduler.min_steps(trials, seed) + repeats * scheduler.min_complete(trials, seed) * max_t
-    )
-    between = min(max(typical_steps(scheduler, trials, concurrency, repeats), least), most)
-    if isinstance(rungs, range) and rungs.step == 1:
-        return StepCount(least, between, most, (rungs[0],), max_t, every=True)
-    return StepCount(least, between, most, tuple(rungs), max_t)
-
-
-def _count_parts(
-    scheduler: Scheduler, trials: int, concurrency: int, seed: int, repeats: int
-) -> tuple[int, int, int]:
-    """Return the least, a typical and the largest number of parts of the train split that all runs of all trials train on.
-
-    The arguments are those of `count_steps`. A repeat trains only on all rows.
-    """
-    max_t = scheduler.max_t
-    assert max_t is not None
-    ends = [(*scheduler.rungs(scheduler.bracket(seed, number)), max_t) for number in range(trials)]
-    first, whole = [own[0] for own in ends], [sum(own) for own in ends]
-    complete = scheduler.min_complete(trials, seed)
-    least = (
-        sum(first)
-        + sum(sorted(w - f for w, f in zip(whole, first, strict=True))[:complete])
-        + complete * repeats * max_t
-    )
-    most = sum(whole) + trials * repeats * max_t
+        return StepCount(most, most, (), max_t)
+    counts_rows = scheduler.resource == ROWS
+    if counts_rows:
+        whole = (parts_until(scheduler, number, max_t) for number in range(trials))
+        most = sum(whole) + trials * repeats * max_t
     few = min(trials, SIMULATED)
     totals = []
-    for simulated in range(max(5, min(41, 1000 // few) | 1)):
-        rng = random.Random(simulated)
-        lengths = simulate(
-            scheduler, few, concurrency, [rng.random() for _ in range(few)].__getitem__, simulated
-        )
-        parts = sum(
-            parts_until(scheduler, number, length, simulated)
-            for number, length in enumerate(lengths)
-        )
-        totals.append(parts + repeats * max_t * lengths.count(max_t))
-    return least, min(max(round(median(totals) * trials / few), least), most), most
+    for seed in range(max(5, min(41, 1000 // few) | 1)):
+        rng = random.Random(seed)
+        quality = [rng.random() for _ in range(few)].__getitem__
+        ends = simulate(scheduler, few, concurrency, quality=quality, seed=seed)
+        steps = ends
+        if counts_rows:
+            steps = [parts_until(scheduler, number, end, seed) for number, end in enumerate(ends)]
+        spent = [
+            step + repeats * max_t * (end == max_t) for step, end in zip(steps, ends, strict=True)
+        ]
+        late = mean(spent[few // 2 :])  # the first trials are seldom stopped
+        totals.append(sum(spent) + (trials - few) * late)
+    typical = min(round(median(totals)), most)
+    every = isinstance(rungs, range) and rungs.step == 1
+    return StepCount(
+        typical=typical,
+        most=most,
+        rungs=tuple(rungs[:1] if every else rungs),
+        max_t=max_t,
+        every=every,
+        counts_rows=counts_rows,
+    )
 
 
 def parts_until(scheduler: Scheduler, trial: int, step: int, seed: int = 0) -> int:
-    """Return the number of parts of the train split that the runs of a trial train on until it ends at a step.
+    """Return the number of parts of the train split that the runs of a trial train on.
 
     Args:
         scheduler: A scheduler that counts rows, with a `max_t`.
@@ -133,36 +103,8 @@ def parts_until(scheduler: Scheduler, trial: int, step: int, seed: int = 0) -> i
         step: The last step of the trial.
         seed: Seed of the sweep.
     """
-    ends = (*scheduler.rungs(scheduler.bracket(seed, trial)), step)
-    return sum(itertools.takewhile(lambda end: end < step, ends), step)
-
-
-def typical_steps(scheduler: Scheduler, trials: int, concurrency: int, repeats: int = 0) -> int:
-    """Return the median number of steps over simulated sweeps.
-
-    At most `SIMULATED` trials are simulated. Each further trial is counted with the steps that
-    `Scheduler.late_trial_steps` returns. If that method returns None, each further trial is counted
-    with the average of the simulated trials.
-
-    Args:
-        scheduler: A scheduler with a `max_t`.
-        trials: Number of trials.
-        concurrency: Number of concurrent trials.
-        repeats: Number of repeats of each trial that reaches `max_t`.
-    """
-    few = min(trials, SIMULATED)
-    assert scheduler.max_t is not None
-    last = repeats * scheduler.max_t
-    totals = []
-    for seed in range(max(5, min(41, 1000 // few) | 1)):
-        rng = random.Random(seed)
-        lengths = simulate(
-            scheduler, few, concurrency, [rng.random() for _ in range(few)].__getitem__, seed
-        )
-        totals.append(sum(length + last * (length == scheduler.max_t) for length in lengths))
-    if (late := scheduler.late_trial_steps(repeats)) is None:
-        return round(median(totals) * trials / few)
-    return round(median(totals) + (trials - few) * late)
+    rungs = scheduler.rungs(scheduler.bracket(seed, trial))
+    return sum(rung for rung in rungs if rung < step) + step
 
 
 def simulate(
@@ -172,7 +114,7 @@ def simulate(
     quality: Callable[[int], float],
     seed: int = 0,
 ) -> list[int]:
-    """Simulate a sweep in which every step takes the same time, and return the last step of each trial.
+    """Simulate a sweep in which every step takes the same time.
 
     If the scheduler counts rows, a run takes as long as the parts of the rows that it trains on.
 
@@ -184,6 +126,9 @@ def simulate(
         quality: Function that returns a trial's value, given its number. The value is the same at
             every rung; smaller is better.
         seed: Seed of the simulated sweep, for schedulers that draw numbers.
+
+    Returns:
+        The last step of each trial.
     """
     assert scheduler.max_t is not None
     view = StudyView(seed=seed)
@@ -196,11 +141,9 @@ def simulate(
 
     def run(number: int, now: int) -> None:
         """Let a trial train to its next rung, or to its end."""
-        before = (
-            ends[number][reached[number] - 1]
-            if reached[number] and scheduler.resource != ROWS
-            else 0
-        )
+        before = 0
+        if reached[number] and scheduler.resource != ROWS:
+            before = ends[number][reached[number] - 1]
         heapq.heappush(events, (now + ends[number][reached[number]] - before, number))
         reached[number] += 1
 
@@ -229,9 +172,7 @@ def simulate(
         if action in (Action.CONTINUE, Action.EXPLOIT):
             run(number, now)
             continue
-        trial.running, trial.paused_at = (
-            action is Action.PAUSE,
-            step if action is Action.PAUSE else None,
-        )
+        trial.running = action is Action.PAUSE
+        trial.paused_at = step if action is Action.PAUSE else None
         fill(now)
     return [ends[number][count - 1] for number, count in enumerate(reached)]

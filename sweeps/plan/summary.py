@@ -8,21 +8,17 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError
-from sweeps.core.resources import BYTES, auto_concurrency, count_fitting_trials, parked_cpus
+from sweeps.core.resources import BYTES, auto_concurrency, count_fitting_trials
 from sweeps.data.ingest import Ingest
 from sweeps.data.ingest import choose as choose_ingest
-from sweeps.plan import cells as visited
-from sweeps.plan.cells import ShapeCount
+from sweeps.plan.cells import ShapeCount, count_shapes, has_conditional_grid, trials_per_cell
 from sweeps.plan.chains import FitCount, count_fits, count_variants
-from sweeps.plan.disk import DiskUse, estimate_disk
 from sweeps.plan.feasibility import PLENTY, find_infeasible_shapes
 from sweeps.plan.steps import StepCount, count_steps
-from sweeps.plan.workers import count_workers
 from sweeps.search.cells import Cell
 from sweeps.search.configurations import list_configurations, most_trials
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension, Space
-from sweeps.space.constants import constants
 
 if TYPE_CHECKING:
     from sweeps.search.earlier_trials import EarlierSweep
@@ -35,13 +31,13 @@ class Plan:
     Attributes:
         space: The search space.
         resources: Resources of the machine, by name.
-        counts: Number of trials of each cell of `space.cells`, without repeats. `shapes`, `steps`
-            and `disk` include the repeats.
-        repeats: (smallest, largest) possible number of repeats of all trials together.
+        counts: Number of trials of each cell of `space.cells`, without repeats. `shapes` and
+            `steps` include the repeats.
+        repeats: Largest possible number of repeats of all trials together.
         counts_exact: True if `counts` is exact. If a grid is inside an option of a choice, `counts`
             is approximate.
-        shapes: Number of trials of every shape. A shape is a number of workers and the resources of
-            each worker.
+        shapes: Largest possible number of trials of every shape. A shape is a number of workers and
+            the resources of each worker.
         fitting_by_shape: For each shape in `shapes`, the number of trials of this shape that fit on
             the machine at the same time.
         concurrency: Largest number of trials that are started at the same time:
@@ -49,16 +45,12 @@ class Plan:
             `limits.max_trials`.
         fitting_trials: Number of trials that fit on the machine at the same time if all have the
             smallest shape. If `concurrency` is larger, the other trials wait for resources.
-        workers: The largest number of workers to start. None if workers with different resources do
-            not all fit on the machine at the same time. In this case, the sweep closes some workers
-            and starts new ones in their place.
-        variants: Number of different `data` sections that trials may have; None if `data.rows` is
-            continuous.
+        variants: Number of different `data` sections that trials may have; None if there are very
+            many.
         fits: Number of preprocessing chains to fit. A chain that is used with several `data`
             sections is counted once for each of them.
         steps: Number of steps that all trials take under the scheduler; None if the scheduler has
             no `max_t`.
-        disk: Disk space that the checkpoints need.
         ingest: How the data is read; None if the space names no data.
         earlier: The earlier sweeps from which the sweep learns (`search.from`).
     """
@@ -66,23 +58,24 @@ class Plan:
     space: Space
     resources: Mapping[str, float]
     counts: tuple[int, ...]
-    repeats: tuple[int, int]
+    repeats: int
     counts_exact: bool
     shapes: tuple[ShapeCount, ...]
     fitting_by_shape: tuple[int, ...]
     concurrency: int
     fitting_trials: int
-    workers: int | None
     variants: int | None
     fits: FitCount
     steps: StepCount | None
-    disk: DiskUse
     ingest: Ingest | None
     earlier: tuple[EarlierSweep, ...] = ()
 
     @functools.cached_property
     def configurations(self) -> int | None:
-        """Number of configurations without a known result; None if they are not listed (see `list_configurations`)."""
+        """Number of configurations without a known result.
+
+        None if they are not listed (see `list_configurations`).
+        """
         listed = list_configurations(self.space)
         return None if listed is None else len(listed)
 
@@ -109,9 +102,6 @@ class Plan:
                 "reason": self.space.algorithm_reason,
             },
             "learns_from": [sweep.summary() for sweep in self.earlier],
-            "constants": [
-                {"name": name, "value": value} for name, value in constants(self.space.sections)
-            ],
             "dimensions": [
                 {"name": d.name, "domain": d.kind, "values": domain(d)}
                 for d in self.space.dimensions
@@ -119,23 +109,21 @@ class Plan:
             "cells": [{"values": dict(cell), "trials": count} for cell, count in self.cells],
             "trials": self.trials,
             "configurations": self.configurations,
-            "repeats": {"least": self.repeats[0], "most": self.repeats[1]},
+            "repeats": self.repeats,
             "shapes": [
                 {
                     "workers": e.shape.scaling["num_workers"],
                     "resources_per_worker": dict(e.shape.per_worker),
-                    "trials": {"least": e.least, "most": e.most},
+                    "trials": e.trials,
                     "at_once": fitting,
                 }
                 for e, fitting in zip(self.shapes, self.fitting_by_shape, strict=True)
             ],
             "max_concurrent_trials": self.concurrency,
-            "workers": self.workers,
             "variants": self.variants,
             "ingest": asdict(self.ingest) if self.ingest else None,
-            "fits": {"least": self.fits.least, "most": self.fits.most},
+            "fits": asdict(self.fits),
             "steps": asdict(self.steps) if self.steps else None,
-            "disk": {**asdict(self.disk), "total": self.disk.total},
             "trackers": [tracker.name for tracker in self.space.trackers],
         }
 
@@ -161,16 +149,14 @@ def domain(dim: Dimension) -> list[Any] | dict[str, Any]:
 def plan(
     space: Space,
     resources: Mapping[str, float],
-    free: int | None = None,
     memory: float | None = None,
     earlier: tuple[EarlierSweep, ...] = (),
 ) -> Plan:
-    """Predict the course of a sweep on a machine: its trials, workers, fits, steps and disk space.
+    """Predict the course of a sweep on a machine: its trials, fits and steps.
 
     Args:
         space: The search space.
         resources: Resources of the machine, such as `{"CPU": 8, "GPU": 2}`.
-        free: Free bytes on the disk of the sweep's folder; None if this number is unknown.
         memory: Memory of the machine in bytes; None if the memory is not limited.
         earlier: The earlier sweeps that `search.from` names.
 
@@ -184,29 +170,25 @@ def plan(
     if problems := find_infeasible_shapes(space, cluster):
         raise InputError(problems)
     trials = most_trials(space)
-    counts = visited.trials_per_cell(space.cells, trials)
-    scheduler, repeats = planned_scheduler(space.scheduler), space.repeats.count - 1
-    min_complete = scheduler.min_complete(trials, space.search.seed)
-    shapes = visited.add_repeats(visited.count_shapes(space, counts), repeats, min_complete)
+    counts = trials_per_cell(space.cells, trials)
+    repeats = space.repeats.count - 1
+    shapes = count_shapes(space, [count * (1 + repeats) for count in counts])
     fitting = auto_concurrency(space.shapes, cluster, trials)
     concurrency = min(space.limits.max_concurrent_trials or fitting, trials)
-    parked = parked_cpus(int(cluster.get("CPU", 0)), PLENTY if memory is None else memory)
-    stay = cluster | {"CPU": cluster.get("CPU", 0.0) + parked}
+    scheduler = planned_scheduler(space.scheduler)
     return Plan(
         space=space,
         resources=dict(resources),
         counts=tuple(counts),
-        repeats=(repeats * min_complete, repeats * trials),
-        counts_exact=not visited.has_conditional_grid(space.sections),
+        repeats=repeats * trials,
+        counts_exact=not has_conditional_grid(space.sections),
         shapes=shapes,
         fitting_by_shape=tuple(min(count_fitting_trials(e.shape, cluster), trials) for e in shapes),
         concurrency=concurrency,
         fitting_trials=fitting,
-        workers=count_workers(shapes, cluster, concurrency, stay),
         variants=count_variants(space),
         fits=count_fits(space, counts),
-        steps=count_steps(scheduler, trials, min(concurrency, fitting), space.search.seed, repeats),
-        disk=estimate_disk(space, free),
+        steps=count_steps(scheduler, trials, min(concurrency, fitting), repeats),
         ingest=choose_ingest(space) if space.data.given else None,
         earlier=earlier,
     )

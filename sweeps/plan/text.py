@@ -11,7 +11,6 @@ from sweeps.plan.steps import StepCount
 from sweeps.plan.summary import Plan
 from sweeps.search.plugins import planned_scheduler
 from sweeps.space import Dimension
-from sweeps.space.constants import constants
 from sweeps.space.domains import short_names
 
 # The largest number of cells that are listed one by one. The same number applies to shapes.
@@ -39,18 +38,15 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
     )
     parts = {
         "dimensions": _dimensions(plan, room),
-        "constants": _constants(plan, room),
         "search": _wrapped([_search(plan)], room),
         "learns from": _wrapped([str(sweep) for sweep in plan.earlier], room),
         "trials": _wrapped([_trials(plan)], room),
         "cells": _cells(plan, room),
         "shapes": _shapes(plan, room),
         "at once": _wrapped([_concurrency(plan)], room),
-        "workers": _wrapped([_workers(plan)], room),
         "data": _wrapped(_data(plan), room),
         "fits": _wrapped([_fits(plan)], room),
         "steps": _wrapped(_steps(plan), room),
-        "disk": _wrapped(_disk(plan), room),
         "trackers": _wrapped(
             [", ".join(tracker.name for tracker in plan.space.trackers) or "none"], room
         ),
@@ -59,7 +55,7 @@ def render(plan: Plan, width: int = 80, machine: str = "this machine") -> str:
     for name, part in parts.items():
         if name in ("cells", "shapes") and len(part) > 1:
             part = [*([] if lines[-1] == "" else [None]), *part, None]  # blank lines around a table
-        elif name in ("dimensions", "constants") and part:
+        elif name == "dimensions":
             part = [*part, None]
         named = False
         for text in part:
@@ -127,21 +123,6 @@ def _dimensions(plan: Plan, width: int) -> list[Any]:
     return lines
 
 
-def _constants(plan: Plan, width: int) -> list[Any]:
-    """List the constants: name and value. Return [] if there are none."""
-    found = constants(plan.space.sections)
-    if not found:
-        return []
-    names = _table([(name,) for name, _ in found], width=width - OPTION_COLUMNS - 2)
-    start = max(map(len, names)) + 2
-    lines = []
-    for line, (_, value) in zip(names, found, strict=True):
-        values = _wrapped([_as_yaml(value)], width - start) or ["''"]
-        values = [*values[: OPTION_LINES - 1], "…"] if len(values) > OPTION_LINES else values
-        lines += [(line if i == 0 else "").ljust(start) + text for i, text in enumerate(values)]
-    return lines
-
-
 def dimension_values(dim: Dimension) -> str:
     """Return the values of a dimension as text."""
     if dim.options:
@@ -194,9 +175,8 @@ def _trials(plan: Plan) -> str:
         )
     limits, repeats = plan.space.limits, plan.space.repeats.count
     if repeats > 1:
-        least, most = (plan.trials + number for number in plan.repeats)
-        total = f"{least}" if least == most else f"{least} to {most}"
-        text += f"; each complete trial is run {repeats} times, {total} trials in all"
+        total = plan.trials + plan.repeats
+        text += f"; each complete trial is run {repeats} times, at most {total} trials in all"
     given = plan.space.search.initial_points
     if run := sum(point.values is None for point in given):
         is_point = "is an initial point" if run == 1 else f"{run} are initial points"
@@ -240,12 +220,12 @@ def _shapes(plan: Plan, width: int) -> list[Any]:
     same time.
     """
     digits = len(str(max(plan.fitting_by_shape)))
+    is_sampled = sum(e.trials for e in plan.shapes) > plan.trials + plan.repeats
+    up_to = "up to " if is_sampled else ""
     rows = []
     for e, fitting in zip(plan.shapes, plan.fitting_by_shape, strict=True):
-        number = f"{e.most}" if e.least == e.most else f"{e.least} to {e.most}"
-        rows.append(
-            [str(e.shape), f"{number} trial{'s' * (e.most != 1)}", f"{fitting:>{digits}} at once"]
-        )
+        trials = f"{up_to}{e.trials} trial{'s' * (e.trials != 1)}"
+        rows.append([str(e.shape), trials, f"{fitting:>{digits}} at once"])
     table = _table(
         rows if len(rows) <= MAX_LINES else [*rows[: MAX_LINES - 2], rows[-1]],
         right=[1],
@@ -280,19 +260,6 @@ def _concurrency(plan: Plan) -> str:
     return f"{number} (limits.max_concurrent_trials){waits}"
 
 
-def _workers(plan: Plan) -> str:
-    """Describe how many worker processes the sweep starts."""
-    if plan.workers is None:
-        return (
-            "unknown: workers with different resources do not all fit at once, so some are closed "
-            "and started again"
-        )
-    return (
-        f"at most {plan.workers} {'process' if plan.workers == 1 else 'processes'}; they stay "
-        "alive for later trials"
-    )
-
-
 def _data(plan: Plan) -> list[str]:
     """Describe how the data is read, and how many different `data` sections the trials have.
 
@@ -302,7 +269,7 @@ def _data(plan: Plan) -> list[str]:
         return []
     held = f"{'streamed' if plan.ingest.mode == 'stream' else 'in memory'}: {plan.ingest.reason}"
     if plan.variants is None:
-        return ["one variant for each trial, because data.rows is continuous", held]
+        return ["up to one variant for each trial", held]
     sources = len({spec.source for spec in plan.space.variants})
     read = f" of {sources} sources" if sources > 1 else ""
     return [held] if plan.variants == 1 else [f"{plan.variants} variants{read}", held]
@@ -313,18 +280,10 @@ def _fits(plan: Plan) -> str:
     fits = plan.fits
     if fits.most == 0:
         return "none: no preprocessing"
-    if fits.least == fits.most:
-        return (
-            f"1 preprocessor, fitted once{_each(plan)}"
-            if fits.most == 1
-            else f"{fits.most} preprocessors, each fitted once{_each(plan)}"
-        )
-    why = (
-        f"; a trial may have a preprocessor of its own, because {fits.continuous} is continuous"
-        if fits.continuous
-        else ""
-    )
-    return f"{fits.least} to {fits.most} preprocessors, each fitted once{_each(plan)}{why}"
+    text = "1 preprocessor, fitted once"
+    if fits.most > 1:
+        text = f"{fits.most} preprocessors, each fitted once"
+    return f"{'' if fits.exact else 'at most '}{text}{_each(plan)}"
 
 
 def _each(plan: Plan) -> str:
@@ -365,31 +324,24 @@ def _steps(plan: Plan) -> list[str]:
     )
     begun = f"; its brackets start at steps {', '.join(brackets)}" if brackets else ""
     return [
-        (
-            f"at least {steps.least:,}, at most {steps.most:,}; about {_round(steps.typical):,} "
-            "in a "
-            "simulation with random values"
-        ),
+        f"at most {steps.most:,}; about {_round(steps.typical):,} in a simulation with random values",
         f"{name} decides at {where} and ends trials at step {steps.max_t}{begun}",
     ]
 
 
 def _row_steps(plan: Plan, steps: StepCount) -> list[str]:
     """Describe on how many rows the trials train, if the scheduler counts rows."""
-    least, typical, most = (
-        f"{parts / steps.max_t:,.1f}" for parts in (steps.least, steps.typical, steps.most)
-    )
+    typical, most = f"{steps.typical / steps.max_t:,.1f}", f"{steps.most / steps.max_t:,.1f}"
     shares = [f"{rung}/{steps.max_t}" for rung in steps.rungs]
     compared = f"{', '.join(shares[:-1])} and {shares[-1]}" if len(shares) > 1 else shares[0]
-    whole = plan.trials + plan.repeats[1]
+    whole = plan.trials + plan.repeats
     return [
         (
             f"{plan.space.scheduler.name} decides after runs on {compared} of the train rows; the "
             "trials that are left train on all rows"
         ),
-        f"the runs read at least {least} and at most {most} times the train rows; about {typical} "
-        "in a simulation with random values, "
-        f"and {whole:,} without a scheduler",
+        f"the runs read at most {most} times the train rows; about {typical} in a simulation with "
+        f"random values, and {whole:,} without a scheduler",
     ]
 
 
@@ -397,46 +349,3 @@ def _round(number: int) -> int:
     """Round a number to two significant digits."""
     tens = int(10 ** max(0, len(str(number)) - 2))
     return round(number / tens) * tens
-
-
-def _disk(plan: Plan) -> list[str]:
-    """Describe the disk space of the checkpoints, and warn if too little is free."""
-    disk = plan.disk
-    trials = plan.trials + plan.repeats[1]
-    latest = max(plan.space.checkpoints.per_trial - 1, 1)
-    kept = (
-        f"the {'latest' if latest == 1 else f'{latest} latest'} and the best of {trials} "
-        f"trial{'s' * (trials > 1)}"
-    )
-    if disk.total is None or disk.each is None:
-        lines = [f"at most {disk.checkpoints} checkpoints: {kept}; their size is unknown"]
-    else:
-        assumed = f" ({disk.assumed})" if disk.assumed else ""
-        lines = [
-            (
-                f"at most {format_bytes(disk.total)} of checkpoints: {kept}, up to "
-                f"{format_bytes(disk.each)} each{assumed}"
-            )
-        ]
-    test = "the test split, and " if plan.space.data.test is not None else ""
-    runs = "about 0.3 KB per step and metric in MLflow" if plan.space.has_mlflow else ""
-    if added := f"{test}{runs}".removesuffix(", and "):
-        lines.append(f"plus {added}")
-    if disk.free is not None:
-        lines.append(
-            f"WARNING: only {format_bytes(disk.free)} are free"
-            if disk.short
-            else f"{format_bytes(disk.free)} are free"
-        )
-    return lines
-
-
-def format_bytes(number: float) -> str:
-    """Format a number of bytes with two or three digits: `512 bytes`, `940 KB`, `1.2 GB`."""
-    if number < 1000:
-        return f"{number:.0f} byte{'s' * (round(number) != 1)}"
-    for unit in ("KB", "MB", "GB", "TB"):
-        number /= 1000
-        if number < 999.5 or unit == "TB":
-            break
-    return f"{number:.1f} {unit}" if number < 9.95 else f"{number:,.0f} {unit}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from sweeps.core.resources import Shape, shape_of
 from sweeps.space.conditions import Term, holds
-from sweeps.space.domains import BRANCHING, EDGES, Dimension, cumulative_probability
+from sweeps.space.domains import EDGES, Dimension, cumulative_probability
 from sweeps.space.templates import Template, children, dimensions, enclosing_options, fill
 
 MAX_CELLS = 100_000
@@ -219,56 +219,30 @@ def possible(dim: Dimension, terms: Collection[Term]) -> bool:
 # ---- shapes
 
 
-def variants(template: Template) -> Iterator[Any]:
-    """Yield every value of the section `scaling`.
-
-    Conditions are taken as true and as false, so some values may be impossible.
-    """
-    if isinstance(template, Dimension):
-        if template.when:
-            yield template.otherwise
-        if template.kind in BRANCHING:
-            for option in template.options:
-                yield from variants(option.value)
-        else:
-            yield from _values(template)
-    elif isinstance(template, dict):
-        for values in itertools.product(*(list(variants(value)) for value in template.values())):
-            yield dict(zip(template, values, strict=True))
-    else:
-        yield template
-
-
-def _shape(filled: Any, backend: str) -> Shape:
-    """Return the shape that the section `scaling` describes.
-
-    All its dimensions have values, which may be ABSENT.
-    """
-    return shape_of(fill(filled, any_key) if isinstance(filled, dict) else {}, backend)
-
-
-def shapes_of(scaling: Template, backend: str) -> tuple[Shape, ...]:
-    """Return the distinct shapes that the section `scaling` can describe, in the order of the file.
-
-    If the section has conditions, some shapes may be impossible; `all_shapes` leaves these out.
+def shape_assignments(
+    sections: Mapping[str, Template], backend: str
+) -> Iterator[tuple[Shape, dict[str, Any]]]:
+    """Yield the shape for each combination of the values that the section `scaling` depends on.
 
     Args:
-        scaling: Template of the section.
+        sections: All sections of the space.
         backend: Backend of the trainer.
+
+    Yields:
+        The shape, and the value of each active dimension, by name; see `assignments`.
     """
-    return tuple(dict.fromkeys(_shape(filled, backend) for filled in variants(scaling)))
+    names = [dim.name for dim in dimensions(sections.get("scaling"))]
+    for filled, values in assignments(sections, names):
+        scaling = filled.get("scaling")
+        yield shape_of(scaling if isinstance(scaling, dict) else {}, backend), values
 
 
 def all_shapes(sections: Mapping[str, Template], backend: str) -> tuple[Shape, ...]:
-    """Return the distinct shapes that trials of a space can have.
+    """Return the distinct shapes that trials of a space can have, in the order of the file.
 
     Args:
         sections: All sections of the space.
         backend: Backend of the trainer.
     """
-    scaling = sections.get("scaling", {})
-    names = [dim.name for dim in dimensions(scaling)]
-    if not any(dim.when for dim in dimensions(scaling)):
-        return shapes_of(scaling, backend)
-    made = itertools.islice(assignments(sections, names), MAX_SHAPES)
-    return tuple(dict.fromkeys(_shape(filled.get("scaling"), backend) for filled, _ in made))
+    made = itertools.islice(shape_assignments(sections, backend), MAX_SHAPES)
+    return tuple(dict.fromkeys(shape for shape, _ in made))

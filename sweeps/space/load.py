@@ -301,7 +301,7 @@ class _Loader:
         if self.started:
             return ()
         lists = () if self.parser.dimensions else list_notes(sections.get("params"))
-        braces = brace_notes(sections, (dim.name for dim in self.parser.dimensions))
+        braces = brace_notes(sections.get("params"), (dim.name for dim in self.parser.dimensions))
         return (*goal_notes(self.search.objectives), *lists, *braces, *self._algorithm_notes())
 
     def _algorithm_notes(self) -> tuple[str, ...]:
@@ -575,7 +575,7 @@ class _Loader:
                 "space", f"the grids make more than {MAX_CELLS} cells; change some grids to choices"
             )
             return cells
-        if _more_than(MAX_SHAPES, enumeration.variants(sections.get("scaling", {}))):
+        if _more_than(MAX_SHAPES, enumeration.shape_assignments(sections, "none")):
             text = f"makes more than {MAX_SHAPES} combinations; give fewer options"
             self.problems.add(self.file.node("space").keys["scaling"], "scaling", text)
         names = [

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sweeps.core.metrics import usual_goal
-from sweeps.space.constants import constants
 from sweeps.space.nodes import scalar
 from sweeps.space.section_models import Objective
-from sweeps.space.templates import Template, dimensions
+from sweeps.space.templates import Template, walk
 
 
 def goal_notes(objectives: Sequence[Objective]) -> tuple[str, ...]:
@@ -29,28 +28,26 @@ def goal_notes(objectives: Sequence[Objective]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def brace_notes(sections: Mapping[str, Template], names: Iterable[str]) -> Iterator[str]:
-    """Yield a note for each constant of `params` or option that names a dimension, such as "{params.layers} * 16".
+def brace_notes(params: Template, names: Iterable[str]) -> Iterator[str]:
+    """Yield a note for each text in `params` that names a dimension, such as "{params.layers} * 16".
 
     Args:
-        sections: The templates of the sections.
+        params: The section `space.params`.
         names: Names of the dimensions.
     """
     tuned = {name.rpartition(".")[2] for name in names}
-    options = [
-        (dim.name, option.value)
-        for section in sections.values()
-        for dim in dimensions(section)
-        for option in dim.options
-        if isinstance(option.value, str)
-    ]
-    for path, value in [*constants(sections), *options]:
-        named = re.findall(r"\{(?:[\w.]*\.)?(\w+)\}|\bparams\.(\w+)", str(value))
-        if tuned & {name for pair in named for name in pair}:
+    texts = {
+        text: name
+        for name, template in (params.items() if isinstance(params, dict) else ())
+        for text in walk(template)
+        if isinstance(text, str)
+    }
+    for text, name in texts.items():
+        named = re.findall(r"\{(?:[\w.]*\.)?(\w+)\}|\bparams\.(\w+)", text)
+        if tuned & {word for pair in named for word in pair}:
             yield (
-                f"space.{path}: the loop gets the text {value}, because sweeps computes no "
-                "values; compute the value in the loop, from "
-                "the values of the other parameters"
+                f"space.params.{name}: the loop gets the text {text}, because sweeps computes no "
+                "values; compute the value in the loop, from the values of the other parameters"
             )
 
 

@@ -52,6 +52,17 @@ def width_of(stream: TextIO) -> int:
     return shutil.get_terminal_size().columns if stream.isatty() else UNBOUNDED
 
 
+def format_bytes(number: float) -> str:
+    """Format a number of bytes with two or three digits: `512 bytes`, `940 KB`, `1.2 GB`."""
+    if number < 1000:
+        return f"{number:.0f} byte{'s' * (round(number) != 1)}"
+    for unit in ("KB", "MB", "GB", "TB"):
+        number /= 1000
+        if number < 999.5 or unit == "TB":
+            break
+    return f"{number:.1f} {unit}" if number < 9.95 else f"{number:,.0f} {unit}"
+
+
 def format_age(seconds: float) -> str:
     """Format an age in the largest unit that fits: `40 s`, `12 min`, `3 h`, `5 d`."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
@@ -257,8 +268,6 @@ def _model_text(best: Mapping[str, Any] | None) -> str:
 
     These are the rows on which it was trained again, the size of its bundle, and its speed.
     """
-    from sweeps.plan.text import format_bytes
-
     best = best or {}
     facts = [f"trained on {trained_on(best['refit'])}"] if best.get("refit") else []
     facts += [format_bytes(best["bytes"])] if best.get("bytes") else []
@@ -284,8 +293,6 @@ def format_freed(freed: dict[str, int], done: str = "freed") -> str:
         freed: See `SweepResult.freed`.
         done: The verb of the text, `freed` or `would free`.
     """
-    from sweeps.plan.text import format_bytes
-
     if not freed["checkpoints"]:
         return f"there is no checkpoint to delete; checkpoints use {format_bytes(freed['left'])}"
     what = (
@@ -324,8 +331,6 @@ def format_repair(done: RepairResult) -> str:
 
 def format_removal(removal: Removal) -> str:
     """Format what the removal of a sweep would delete, and what would stay."""
-    from sweeps.plan.text import format_bytes
-
     facts = []
     if removal.folder is not None:
         parts = ", ".join(f"{part} {format_bytes(size)}" for part, size in removal.sizes.items())

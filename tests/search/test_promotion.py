@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sweeps.core.trial import Action
 from sweeps.search.schedulers import StudyView, TrialView
-from sweeps.search.schedulers.asha import Asha, SuccessiveHalving, promoted_steps
+from sweeps.search.schedulers.asha import Asha, SuccessiveHalving
 from sweeps.search.schedulers.hyperband import Hyperband
 from sweeps.search.schedulers.pasha import Pasha, chance_difference, noise_of, ranks_differ
 from sweeps.search.schedulers.promotion import next_promoted
@@ -181,25 +181,6 @@ def test_decisions_depend_on_the_view_alone(values, workers, scheduler):
     before = copy.deepcopy(view)
     assert scheduler.next_paused(view) == scheduler.next_paused(copy.deepcopy(view))
     assert view.curves == before.curves and view.paused == before.paused
-
-
-@given(st.integers(1, 60), st.integers(1, 4), st.sampled_from(SCHEDULERS))
-def test_no_sweep_takes_fewer_steps_than_the_plan_says(trials, workers, scheduler):
-    view, _ = search(scheduler, trials, workers, lambda number, step: number)
-    taken = sum(max(t.values) for t in view.trials.values())
-    assert taken >= scheduler.min_steps(trials, 7)
-    assert scheduler.min_complete(trials, 7) <= len(
-        [t for t in view.trials.values() if 27 in t.values]
-    )
-
-
-def test_the_fewest_steps_are_those_of_successive_halving():
-    assert promoted_steps(27, (1, 3, 9), 27, 3) == 27 * 1 + 9 * 2 + 3 * 6 + 1 * 18
-    assert promoted_steps(2, (1, 3), 9, 3) == 2 * 1 + 2 + 6
-    assert (
-        Asha(27, type="promotion").min_steps(27) == 81
-        and Pasha(27).min_steps(27) == 27 + 9 * 2 + 24
-    )
 
 
 def curves(*values: list[float], paused: bool = False) -> StudyView:

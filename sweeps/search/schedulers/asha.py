@@ -7,7 +7,6 @@ Syne Tune has both variants, with the names `stopping` and `promotion`.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -97,14 +96,6 @@ class SuccessiveHalving(Scheduler):
         """Return the rungs from which trials may be promoted while trials can still start."""
         return rungs
 
-    def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible number of trials that run to their end: 1 if there are rungs, and all trials if there are none.
-
-        If trials are stopped, only the first trial that reaches a rung is certain to continue. If
-        trials are paused, the best trial of the highest rung continues at the end of the sweep.
-        """
-        return min(trials, 1) if self.rungs() else trials
-
 
 @dataclass(frozen=True)
 class Asha(SuccessiveHalving):
@@ -162,32 +153,3 @@ class Asha(SuccessiveHalving):
     def next_paused(self, view: StudyView) -> int | None:
         """Return the number of the paused trial that continues now; see `promotable`."""
         return self.promotable(view, view.paused)
-
-    def min_steps(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible total number of steps of all trials.
-
-        If trials are paused, 1 in `reduction_factor` continues.
-        """
-        return (
-            promoted_steps(trials, self.rungs(), self.max_t, self.reduction_factor)
-            if self.pauses
-            else super().min_steps(trials, seed)
-        )
-
-    def late_trial_steps(self, repeats: int) -> float | None:
-        """Return the expected number of steps of a trial that starts late in the sweep; see `Scheduler.late_trial_steps`."""
-        ends = (*self.rungs(), self.max_t)
-        steps = ends[0] + sum(
-            (b - a) / self.reduction_factor ** (i + 1)
-            for i, (a, b) in enumerate(itertools.pairwise(ends))
-        )
-        return float(steps + repeats * self.max_t / self.reduction_factor ** len(self.rungs()))
-
-
-def promoted_steps(trials: int, rungs: Sequence[int], max_t: int, factor: int) -> int:
-    """Return the number of steps of all trials if the best 1/factor of the trials at each rung continues, and at least one trial."""
-    steps, before = 0, 0
-    for end in (*rungs, max_t):
-        steps += trials * (end - before)
-        trials, before = min(trials, max(1, trials // factor)), end
-    return steps

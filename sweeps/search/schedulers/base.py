@@ -144,45 +144,6 @@ class Scheduler(ABC):
             if self.max_t is not None and isinstance(first, int) and first > self.max_t:
                 yield option, f"must be at most max_t, {self.max_t}, got {first}"
 
-    # Estimates for `sweeps plan`
-
-    def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible number of trials that run to their end, whatever their values are.
-
-        Args:
-            trials: Number of trials.
-            seed: Seed of the sweep.
-        """
-        return 0 if self.stops and self.rungs() else trials
-
-    def min_steps(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible total number of steps of all trials.
-
-        `max_t` must not be None.
-
-        Args:
-            trials: Number of trials.
-            seed: Seed of the sweep.
-        """
-        assert self.max_t is not None
-        complete = self.min_complete(trials, seed)
-        return complete * self.max_t + (trials - complete) * (
-            self.rungs()[0] if self.rungs() else self.max_t
-        )
-
-    def late_trial_steps(self, repeats: int) -> float | None:
-        """Return the expected number of steps of a trial that starts late in the sweep.
-
-        Args:
-            repeats: Number of repeats of each trial that runs to its end. The result includes the
-                steps of these repeats.
-
-        Returns:
-            The number of steps. None if the scheduler has no estimate; `sweeps plan` then uses the
-            average of the trials that it simulates.
-        """
-        return None
-
 
 def row_steps(scheduler: Scheduler, seed: int, trial: Trial) -> tuple[int, ...]:
     """Return the steps at which a trial trains, if the scheduler counts rows: its rungs and `max_t`. Otherwise return ().

@@ -67,14 +67,3 @@ class Median(Scheduler):
         means = [t.mean_until(rung) for t in others]
         median = statistics.median(worst if math.isnan(mean) else mean for mean in means)
         return STOP if (best > median if view.minimize else best < median) else CONTINUE
-
-    def min_complete(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible number of trials that run to their end.
-
-        If there are rungs, it is `min_trials`, but at most the number of trials. If there are none,
-        all trials run to their end.
-
-        The first trials continue at every step, because fewer than `min_trials` other trials have a
-        value there.
-        """
-        return min(trials, self.min_trials) if self.rungs() else trials

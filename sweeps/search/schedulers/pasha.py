@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sweeps.search.schedulers.asha import SuccessiveHalving, promoted_steps
+from sweeps.search.schedulers.asha import SuccessiveHalving
 from sweeps.search.schedulers.base import Decision
 from sweeps.search.schedulers.promotion import Rung
 from sweeps.search.schedulers.view import StudyView, TrialView
@@ -70,14 +70,6 @@ class Pasha(SuccessiveHalving):
                 continue
             return upper
         return self.max_t
-
-    def min_steps(self, trials: int, seed: int = 0) -> int:
-        """Return the smallest possible total number of steps of all trials.
-
-        The cap then stays at the second rung.
-        """
-        first, cap, *_ = (*self.rungs(), self.max_t, self.max_t)
-        return promoted_steps(trials, (first,), cap, self.reduction_factor) + self.max_t - cap
 
 
 def ranks_differ(trials: Sequence[TrialView], lower: int, upper: int, noise: float) -> bool:
