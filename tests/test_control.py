@@ -33,8 +33,6 @@ def test_a_running_sweep_obeys_commands_and_records_them(tmp_path):
         "two trials to wait",
     )
     folder = find("own", root)
-    watcher = command("show", folder, "--watch")
-    assert " 2 running" in watcher.stdout.readline()
 
     def run(*args: object, code: int = 0) -> str:
         done = invoke(args[0], folder, *args[1:])
@@ -42,7 +40,6 @@ def test_a_running_sweep_obeys_commands_and_records_them(tmp_path):
         return done.output.removeprefix(f"{folder.name}: ").strip()
 
     assert run("pause") == "paused; 2 trials are still running, and no new trial starts"
-    assert " paused " in watcher.stdout.readline()
     assert run("show").startswith("paused; 2 running of 6")
     assert (
         run("enqueue", "--params", "x=0.25")
@@ -68,8 +65,7 @@ def test_a_running_sweep_obeys_commands_and_records_them(tmp_path):
         "two more trials to wait",
     )
     assert run("stop") == "stopped; 1 completed, 1 pruned, 2 interrupted"
-    assert driver.wait(60) == 130 and watcher.wait(30) == 0
-    assert f"{folder.name}: interrupted" in watcher.stdout.read()
+    assert driver.wait(60) == 130
     assert "no process runs this sweep (interrupted), so it takes no commands" in run(
         "pause", code=1
     )

@@ -3,7 +3,6 @@
 # Importing a module adds its verbs to `main`.
 from sweeps.cli import (  # noqa: F401
     compare,
-    completion,
     control,
     export,
     init,

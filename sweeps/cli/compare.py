@@ -9,16 +9,13 @@ from pathlib import Path
 import click
 
 from sweeps.cli import options
-from sweeps.cli.completion import complete_sweep
 from sweeps.cli.group import main
 from sweeps.core.command_hints import printable
 from sweeps.terminal import text
 
 
 @main.command(short_help="Compare sweeps side by side.")
-@click.argument(
-    "sweeps", metavar="SWEEP...", nargs=-1, required=True, shell_complete=complete_sweep
-)
+@click.argument("sweeps", metavar="SWEEP...", nargs=-1, required=True)
 @click.option(
     "--html",
     type=options.PATH,

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from sweeps.cli import options
-from sweeps.cli.completion import complete_trial
 from sweeps.cli.group import main
 
 
@@ -18,7 +17,6 @@ from sweeps.cli.group import main
     "--trial",
     default=None,
     metavar="ID",
-    shell_complete=complete_trial,
     help="Export this trial.  [default: the best]",
 )
 @click.option(

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import click
 
-from sweeps.cli.completion import complete_sweep, complete_trial
 from sweeps.core.command_hints import DEFAULT_ROOT
 from sweeps.core.errors import InputError
 from sweeps.core.stores import check_address, is_address
@@ -55,9 +54,9 @@ stored_root = click.option(
     **_ROOT_OPTION,
     help="Root folder of all sweeps, or s3://BUCKET/PREFIX.",
 )
-sweep = click.argument("sweep", shell_complete=complete_sweep)
-trial = click.argument("trial", shell_complete=complete_trial)
-bundle = click.argument("bundle", type=PATH, shell_complete=complete_sweep)
+sweep = click.argument("sweep")
+trial = click.argument("trial")
+bundle = click.argument("bundle", type=PATH)
 trust = click.option(
     "--trust",
     is_flag=True,

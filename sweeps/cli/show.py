@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sweeps.cli import options
-from sweeps.cli.completion import complete_sweep, complete_trial
 from sweeps.cli.group import main
 from sweeps.core.command_hints import printable
 from sweeps.terminal import text
@@ -52,34 +51,15 @@ def list_sweeps(root: Path, as_json: bool) -> None:
     "--trial",
     default=None,
     metavar="ID",
-    shell_complete=complete_trial,
     help="Show one trial: its configuration, curve and error. `best` is the best trial.",
 )
 @click.option(
     "--all", "show_all", is_flag=True, help=f"Show every trial, not only the best {SHOWN_TRIALS}."
 )
-@click.option(
-    "--watch",
-    "watched",
-    is_flag=True,
-    help="While the sweep runs, show its progress until the sweep ends, or until Ctrl-C.",
-)
-@click.option(
-    "--sort",
-    default=None,
-    metavar="COLUMN",
-    help="Sort by a column; -COLUMN sorts from large to small.  [default: best first]",
-)
-@click.option(
-    "--columns",
-    default=None,
-    metavar="A,B,...",
-    help="Show these columns only, such as trial,eta,cpu_seconds,began.",
-)
 @click.option("--csv", "as_csv", is_flag=True, help="Print all trials as CSV.")
 @options.as_json
 @options.stored_root
-def show(sweep: str, root: Path | str, watched: bool, **how: Any) -> None:
+def show(sweep: str, root: Path | str, **how: Any) -> None:
     """Show SWEEP and its trials, or one trial.
 
     SWEEP is a folder, a name, the beginning of a name, or `latest`. If several sweeps have the
@@ -87,24 +67,9 @@ def show(sweep: str, root: Path | str, watched: bool, **how: Any) -> None:
     """
     from sweeps.controller.stored_sweeps import opened
 
-    of_table = [f"--{name}" for name in ("sort", "columns") if how[name] is not None] + [
-        "--csv"
-    ] * how["as_csv"]
-    if of_table and (how["trial"] is not None or how["as_json"]):
+    if how["as_csv"] and (how["trial"] is not None or how["as_json"]):
         other = "--trial" if how["trial"] is not None else "--json"
-        raise click.UsageError(
-            f"{of_table[0]} is for the table of trials, so it cannot be used with {other}"
-        )
-    if watched:
-        if how["as_json"] or how["as_csv"] or how["trial"] is not None:
-            raise click.UsageError(
-                "--watch shows the progress of the whole sweep, so it cannot be used with --json, "
-                "--csv or --trial"
-            )
-        from sweeps.controller.watch import statuses
-        from sweeps.terminal.watch import watch
-
-        watch(statuses(sweep, root), sys.stdout)
+        raise click.UsageError(f"--csv prints the table of trials, so it excludes {other}")
     with opened(sweep, root) as (folder, is_copy):
         _show(folder, is_copy, **how)
 
@@ -114,8 +79,6 @@ def _show(
     is_copy: bool,
     trial: str | None,
     show_all: bool,
-    sort: str | None,
-    columns: str | None,
     as_csv: bool,
     as_json: bool,
 ) -> None:
@@ -130,16 +93,11 @@ def _show(
     if trial is not None:
         _show_trial(summary, study, trial, as_json)
         return
-    chosen = (
-        [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
-    )
     if as_csv:
-        click.echo(printable(trials_csv(study, summary, sort, chosen)), nl=False)
+        click.echo(printable(trials_csv(study, summary)), nl=False)
         return
-    importance, ensembles = (
-        _importance(folder, study),
-        ensembles_of(folder, summary.store if is_copy else None),
-    )
+    importance = _importance(folder, study)
+    ensembles = ensembles_of(folder, summary.store if is_copy else None)
     if as_json:
         recorded_trials = [t.to_json() for t in (study.trials if study else ())]
         shares = dict(importance.shares) if importance is not None else {}
@@ -152,16 +110,9 @@ def _show(
         return
     parts = [text.format_sweep(summary, study, importance, ensembles)]
     if study is not None and study.trials:
-        parts.append(
-            format_trials(
-                study,
-                summary,
-                text.width_of(sys.stdout),
-                None if show_all else SHOWN_TRIALS,
-                sort,
-                chosen,
-            )
-        )
+        width = text.width_of(sys.stdout)
+        most = None if show_all else SHOWN_TRIALS
+        parts.append(format_trials(study, summary, width, most))
     click.echo(printable("\n\n".join(parts)))
 
 
@@ -246,7 +197,6 @@ def logs(sweep: str, trial: str, rank: int | None, follow: bool, root: Path) -> 
     "--sweep",
     default=None,
     metavar="NAME",
-    shell_complete=complete_sweep,
     help="Show this sweep first.  [default: the list of all sweeps]",
 )
 @click.option("--no-mlflow", is_flag=True, help="Do not show MLflow's web interface.")

@@ -9,17 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sweeps.controller.notebook_html import status_html
-from sweeps.controller.status import (
-    STOPPING_GENTLY,
-    BestTrial,
-    SweepStatus,
-    status_line,
-    value_text,
-)
+from sweeps.controller.status import STOPPING_GENTLY, SweepStatus
 from sweeps.core.notebooks import in_notebook
-from sweeps.core.result import SweepResult
-from sweeps.core.trial import flat
 
 StatusCallback = Callable[[SweepStatus], None]
 # Seconds between two updates of the view.
@@ -51,91 +42,49 @@ def live_view(
 
 
 class NotebookView:
-    """Callable that shows each status that it receives.
+    """Callable that shows each status that it receives, as the live view in a terminal does.
 
     Args:
         handle: IPython's handle of one output, with the methods `display` and `update`.
         notes: Lines above the sweep.
-
-    Attributes:
-        result: The result of the sweep; None if the sweep has none yet. Set it before `close`.
     """
 
     def __init__(self, handle: Any, notes: Sequence[str] = ()):
         self._handle = handle
-        self.result: SweepResult | None = None
         self._status: SweepStatus | None = None
         self._shown_at = 0.0  # time.monotonic()
-        self._stage: tuple[str | None, str | None] = (None, None)
         self._messages = list(notes)
 
     def __call__(self, status: SweepStatus) -> None:
         """Show a status, unless the view has shown another one of the same phase less than half a second ago."""
         messages = [*status.messages, *([STOPPING] if status.reason == "interrupted" else [])]
         new = [message for message in messages if message not in self._messages]
-        first, self._status = self._status is None, status
-        phase = (status.stage, status.reason)
-        if (
-            first
-            or new
-            or phase != self._stage
-            or time.monotonic() - self._shown_at >= UPDATE_EVERY
-        ):
-            self._messages += new
-            self._stage = phase
-            self._show(status, first)
+        self._messages += new
+        before, self._status = self._status, status
+        changed = before is None or (before.stage, before.reason) != (status.stage, status.reason)
+        if new or changed or time.monotonic() - self._shown_at >= UPDATE_EVERY:
+            self._show(status, first=before is None)
 
     def close(self) -> None:
-        """Show the last status for good, without the trials that were running, and with the best trial of the result."""
+        """Show the last status for good, without the trials that were running."""
         if self._status is not None:
-            states = Counter(
-                {
-                    state: number
-                    for state, number in self._status.states.items()
-                    if state != "RUNNING"
-                }
-            )
-            best = (
-                best_of(self.result, self._status.best)
-                if self.result is not None
-                else self._status.best
-            )
+            states = Counter(self._status.states)
+            states["RUNNING"] = 0
             stage = self._status.reason or "ended"
-            self._show(
-                dataclasses.replace(
-                    self._status, rows=(), use=(), left=None, stage=stage, states=states, best=best
-                ),
-                first=False,
+            last = dataclasses.replace(
+                self._status, rows=(), use=(), left=None, stage=stage, states=states
             )
+            self._show(last, first=False)
 
     def _show(self, status: SweepStatus, first: bool) -> None:
+        from rich.table import Table
+
+        from sweeps.controller.live_layout import layout
+        from sweeps.core.command_hints import printable
+
         self._shown_at = time.monotonic()
-        content = {
-            "text/html": status_html(status, self._messages),
-            "text/plain": status_line(status),
-        }
-        (self._handle.display if first else self._handle.update)(content, raw=True)
-
-
-def best_of(result: SweepResult, latest: BestTrial | None) -> BestTrial | None:
-    """Return the best trial of a result.
-
-    While a sweep runs, the best trial may be one that was stopped early, which never wins.
-
-    Args:
-        result: The result.
-        latest: The best trial in the last status.
-    """
-    if (
-        result.best is None
-        or result.best["value"] is None
-        or (latest is not None and latest.trial == result.best["trial"])
-    ):
-        return latest if result.best is not None else None
-    configuration = (("preprocessor", result.best["preprocessor"]), *flat(result.best["params"]))
-    return BestTrial(
-        result.best["trial"],
-        result.best["value"],
-        0,
-        tuple((name, value_text(value)) for name, value in configuration),
-    )
+        view = Table.grid()  # A notebook shows it as HTML.
+        for message in self._messages:
+            view.add_row(printable(message))
+        view.add_row(layout(status))
+        (self._handle.display if first else self._handle.update)(view)

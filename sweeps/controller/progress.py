@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sweeps.controller.eta import RunningTrial, TimeLeft, time_left, time_to_stops
+from sweeps.controller.eta import TimeLeft, time_left
 from sweeps.controller.status import (
     BestTrial,
     Pairs,
@@ -21,7 +21,6 @@ from sweeps.controller.status import (
 from sweeps.core.best_step import UNKNOWN
 from sweeps.core.trial import Report, Result, State, Trial, format_trial_id
 from sweeps.execution.messages import Stage, Usage
-from sweeps.search.schedulers.base import all_rungs
 from sweeps.search.search_loop import SearchLoop
 from sweeps.study import ranking
 
@@ -37,8 +36,6 @@ class TrialProgress:
         trial: The trial.
         began: When the trial started, in seconds since the start of the sweep.
         configuration: Short form of the trial's configuration, for display.
-        first_report: The first report that this driver received from the trial; None before the
-            first report.
         last_report: The latest report that this driver received from the trial; None before the
             first report.
         reported_at: When this driver received the latest report, by the monotonic clock.
@@ -52,7 +49,6 @@ class TrialProgress:
     trial: Trial
     began: float
     configuration: Pairs
-    first_report: Report | None = None
     last_report: Report | None = None
     reported_at: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
@@ -75,8 +71,8 @@ class SweepProgress:
         failures: Trial id and error of each failed trial. The trial that failed last is the last
             entry.
         best: The best trial; None before the first value.
-        spans: (start, end) of each run of a trial that ended under this driver, in seconds since
-            the start of the sweep. A trial that is paused and continues has several runs.
+        ends: When each run of a trial ended under this driver, in seconds since the start of the
+            sweep. A trial that is paused and continues has several runs.
         concurrency: The largest number of trials that have run in parallel.
         usage: The latest report of the pool; None before the first report.
         timeout: When a time limit ends the search, in seconds since the start of the sweep. None
@@ -91,7 +87,7 @@ class SweepProgress:
             began,
         )
         self.running: dict[str, TrialProgress] = {}
-        self.spans: list[tuple[float, float]] = []
+        self.ends: list[float] = []
         self._started: set[str] = set()  # ids of the trials that this driver started or continued
         self.concurrency = 0
         self.timeout = search.space.limits.timeout
@@ -131,7 +127,7 @@ class SweepProgress:
         running.attempt = attempt
         running.reported_at = time.monotonic() if reports else running.reported_at
         for report in reports:
-            running.first_report, running.last_report = running.first_report or report, report
+            running.last_report = report
             running.metrics |= report.metrics
             key = order.key(running.metrics)
             if key < running.best_key:
@@ -141,9 +137,9 @@ class SweepProgress:
 
     def on_end(self, trial: str, result: Result) -> None:
         """Remove a trial that has ended, was paused or was interrupted."""
-        ended = self.running.pop(trial)
+        self.running.pop(trial)
         if result.state is not State.RUNNING or result.paused:
-            self.spans.append((ended.began, time.monotonic() - self._began))
+            self.ends.append(time.monotonic() - self._began)
         if result.error is not None:
             self.failures.append((trial, result.error))
         if (
@@ -265,29 +261,12 @@ class SweepProgress:
         return tuple(f"node {name} {words[node in before]}" for node, name in changed)
 
     def _time_left(self, now: float) -> TimeLeft | None:
-        scheduler = self._search.scheduler
-        rungs = all_rungs(scheduler)
-        rungs = () if isinstance(rungs, range) else rungs
-        stops = (*rungs, scheduler.max_t) if scheduler.max_t else ()
-        running = []
-        for r in self.running.values():
-            first, last = r.first_report, r.last_report
-            to_stops = (
-                time_to_stops(
-                    (first.step, first.time),
-                    (last.step, last.time),
-                    stops,
-                    now=last.time + time.monotonic() - r.reported_at,
-                )
-                if first and last
-                else None
-            )
-            running.append(RunningTrial(now - r.began, to_stops))
-        total = len(self.spans) + self._runs_left()
-        return time_left(now, total, self.spans, running, self.concurrency, self.timeout)
+        return time_left(
+            now, self._runs_left(), self.ends, concurrency=self.concurrency, timeout=self.timeout
+        )
 
     def _runs_left(self) -> int:
-        """Return the number of runs of trials that have not ended. See `spans`.
+        """Return the number of runs of trials that have not ended. See `ends`.
 
         If the scheduler pauses trials, each trial that has not started counts as many runs as the
         trials so far had on average.
@@ -295,7 +274,7 @@ class SweepProgress:
         queue = self._search.queue
         if not self._search.scheduler.pauses:
             return queue.known_total - len(self._search.budget.ended)
-        runs = len(self.spans) + len(self.running)
+        runs = len(self.ends) + len(self.running)
         return len(self.running) + round(queue.remaining * runs / max(1, len(self._started)))
 
     def _row(self, r: TrialProgress, now: float, stopping: bool) -> TrialRow:

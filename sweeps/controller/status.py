@@ -120,8 +120,6 @@ class SweepStatus:
             None.
         reason: Reason why the sweep is ending early; None if it is not ending early.
         paused: True if `sweeps pause` keeps new trials from starting.
-        from_outside: True if another process has read the status from the sweep's folder. `use` and
-            `left` are not known then.
         messages: Lines to print once above the live view: what the data is, and warnings about it.
     """
 
@@ -141,7 +139,6 @@ class SweepStatus:
     fits: int = 0
     stage: str | None = None
     paused: bool = False
-    from_outside: bool = False
     messages: tuple[str, ...] = ()
 
     @property

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from sweeps.sweep_report.comparison import Comparison
 
 
+# Number of trials that a notebook shows.
+SHOWN_TRIALS = 20
+
+
 @dataclass(frozen=True)
 class Best:
     """The best trial of a sweep.
@@ -77,11 +81,20 @@ class Sweep:
         return f"<Sweep {str(self.folder)!r}>"
 
     def _repr_html_(self) -> str:
-        """Return the sweep as a table for a notebook: its state, and its best trials."""
-        from sweeps.controller import notebook_html
+        """Return the sweep as tables for a notebook: its state, and its trials."""
         from sweeps.controller.sweep_summary import summarize
 
-        return notebook_html.sweep_html(summarize(self.folder), record.read(self.folder))
+        summary = summarize(self.folder)
+        counts = ", ".join(f"{number} {word}" for word, number in summary.trials.items() if number)
+        pairs: list[tuple[str, object]] = [
+            ("sweep", summary.name),
+            ("state", summary.state),
+            ("trials", counts or "no trial yet"),
+        ]
+        if summary.best is not None:
+            pairs.append(("best", f"{summary.best[1]:.6g} (trial {summary.best[0]})"))
+        pairs += [("problem", problem) for problem in summary.problems]
+        return facts(pairs) + str(self.trials.to_html(max_rows=SHOWN_TRIALS, index=False))
 
     @property
     def name(self) -> str:

@@ -19,7 +19,7 @@ from sweeps.controller import conclusion, mlflow_summary
 from sweeps.controller.commands import CommandQueue
 from sweeps.controller.conclusion import Conclusion
 from sweeps.controller.deadline import EXIT, Deadline, row_growth, speedup
-from sweeps.controller.notebook_view import NotebookView, StatusCallback, live_view
+from sweeps.controller.notebook_view import StatusCallback, live_view
 from sweeps.controller.session import SweepSession
 from sweeps.controller.status import SweepStatus, starting_status
 from sweeps.controller.store_mirror import StoreMirror, mirrored
@@ -232,10 +232,7 @@ class SweepRun:
         """
         with live_view(self.on_progress, self.notes) as show:
             self._publish_status = _with_stdout(show) if show else self._publish_status
-            result = self._run_logged()
-            if isinstance(show, NotebookView):
-                show.result = result
-            return result
+            return self._run_logged()
 
     def _run_logged(self) -> SweepResult:
         hint = (

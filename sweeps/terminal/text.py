@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from sweeps.core.command_hints import (
     DEFAULT_ROOT,
+    printable,
     relative_path,
     resume_command,
     shell_command,
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 COSTS = ("seconds", "cpu_seconds", "gpu_seconds")
 # Width of lines if the output is a pipe or a file.
 UNBOUNDED = 10_000
-BARS = "▁▂▃▄▅▆▇█"
-CURVE = 40
 # Number of dimensions in the line about importance.
 MOST_IMPORTANT = 6
 # If a table is too wide, its cells are cut to this many characters.
@@ -97,11 +95,9 @@ def short_value(value: Any) -> str:
 
 
 def format_table(
-    head: Sequence[str], rows: Iterable[Sequence[Any]], width: int, right: Iterable[str] = ()
+    head: Sequence[str], rows: Sequence[Sequence[Any]], width: int, right: Iterable[str] = ()
 ) -> str:
-    """Format an aligned table. If the table is too wide, long cells are cut.
-
-    Columns that still do not fit are left out, and a line below the table names them.
+    """Format an aligned table. If the table is too wide, long cells and then long lines are cut.
 
     Args:
         head: Name of each column.
@@ -109,53 +105,34 @@ def format_table(
         width: Width of the terminal.
         right: Names of the columns that are aligned to the right.
     """
-    cells = [[short_value(value) for value in row] for row in rows]
-    sizes = [
-        max(len(name), *(len(row[i]) for row in cells)) if cells else len(name)
-        for i, name in enumerate(head)
-    ]
-    if sum(sizes) + 2 * (len(sizes) - 1) > width:
-        sizes = [
-            max(len(name), min(size, MAX_CELL)) for name, size in zip(head, sizes, strict=True)
-        ]
-    shown, used = [0], sizes[0]
-    for i in range(1, len(head)):
-        if used + 2 + sizes[i] <= width:
-            shown.append(i)
-            used += 2 + sizes[i]
-    to_right = set(right)
-
-    def cell(text: str, i: int) -> str:
-        text = text if len(text) <= sizes[i] else text[: sizes[i] - 1] + "…"
-        return text.rjust(sizes[i]) if head[i] in to_right else text.ljust(sizes[i])
-
-    lines = ["  ".join(cell(row[i], i) for i in shown).rstrip()[:width] for row in (head, *cells)]
-    if absent := [name for i, name in enumerate(head) if i not in shown]:
-        lines.append(f"(hidden: {', '.join(absent)})")
-    return "\n".join(lines)
+    lines = _table_lines(head, rows, set(right))
+    if max(map(len, lines)) > width:
+        lines = _table_lines(head, rows, set(right), longest=MAX_CELL)
+    return "\n".join(line[:width].rstrip() for line in lines)
 
 
-def draw_curve(values: Sequence[float], size: int = CURVE) -> str:
-    """Draw a curve as one line of at most `size` bars, scaled from the lowest to the highest value.
+def _table_lines(
+    head: Sequence[str], rows: Sequence[Sequence[Any]], right: set[str], longest: int = UNBOUNDED
+) -> list[str]:
+    """Return the lines of a table whose cells have at most `longest` characters."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-    NaN and infinity are gaps.
-
-    >>> draw_curve([1, 2, 3, float("nan"), 8])
-    '▁▂▃ █'
-    """
-    finite = [v for v in values if math.isfinite(v)]
-    if not finite:
-        return ""
-    picked = (
-        values
-        if len(values) <= size
-        else [values[i * (len(values) - 1) // (size - 1)] for i in range(size)]
-    )
-    low = min(finite) / 2  # Halves are used because their difference is never infinite.
-    spread = max(finite) / 2 - low or 1.0
-    return "".join(
-        BARS[min(7, int((v / 2 - low) / spread * 8))] if math.isfinite(v) else " " for v in picked
-    )
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in head:
+        table.add_column(
+            Text(printable(name)),
+            justify="right" if name in right else "left",
+            no_wrap=True,
+            max_width=max(len(name), longest),
+        )
+    for row in rows:
+        table.add_row(*(Text(printable(short_value(value))) for value in row))
+    console = Console(width=UNBOUNDED, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    return [line.rstrip() for line in captured.get().splitlines()]
 
 
 def pairs(values: Iterable[tuple[str, Any]], indent: str = "  ") -> list[str]:
@@ -634,12 +611,9 @@ def format_trial(
     if r.value is not None:
         found = _value_of(r, cross_validated, on_more_rows)
         lines += ["", f"{metric} ({goal}): {found}"]
-    if any(math.isfinite(v) for _, v in t.curve):
+    if t.curve:
         first, last = t.curve[0], t.curve[-1]
-        lines.append(
-            f"  step {first[0]}: {first[1]:.6g}  {draw_curve([v for _, v in t.curve])}  step "
-            f"{last[0]}: {last[1]:.6g}"
-        )
+        lines.append(f"  step {first[0]}: {first[1]:.6g}  step {last[0]}: {last[1]:.6g}")
     lines += pairs((f"final {name}", f"{value:.6g}") for name, value in r.final.items())
     if r.checkpoint:
         path = r.checkpoint.path

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from sweeps.controller.trial_columns import (
-    Column,
-    cell_of,
-    chosen_columns,
-    is_missing,
-    sorted_trials,
-)
+from sweeps.core.trial import format_trial_id
 from sweeps.terminal.text import format_table
 
 if TYPE_CHECKING:
@@ -21,14 +16,53 @@ if TYPE_CHECKING:
     from sweeps.study.record import Record, TrialRecord
 
 
-def format_trials(
-    study: Record,
-    sweep: SweepSummary,
-    width: int,
-    most: int | None,
-    sort: str | None = None,
-    columns: Sequence[str] = (),
-) -> str:
+def trial_rows(study: Record, sweep: SweepSummary) -> Iterator[dict[str, Any]]:
+    """Yield the values of each trial by the name of the column. The best trial comes first."""
+    judge = study.objectives
+    metrics = [o.metric for o in judge.objectives]
+    limited = [c.metric for c in judge.constraints if c.metric not in {*metrics, "seconds"}]
+    dimensions = list(dict.fromkeys(name for t in study.trials for name in t.labels))
+    front = {t.number for t in study.front}
+    any_enqueued = any(t.enqueued for t in study.trials)
+    for t in sorted(study.trials, key=_rank(study)):
+        values = t.result.values or (t.result.value,)
+        row: dict[str, Any] = {"trial": t.id, "state": sweep.state_of(t)}
+        for i, metric in enumerate(metrics):
+            row[metric] = values[i] if i < len(values) else None
+        row |= {name: t.result.metrics.get(name) for name in limited}
+        if judge.constraints:
+            feasible = "yes" if t.result.feasible else "no"
+            row["feasible"] = feasible if t.result.metrics else None
+        if study.repeats.count > 1:
+            row["repeats"] = None if t.repeat_of is None else format_trial_id(t.repeat_of)
+        if front:
+            row["front"] = "*" if t.number in front else ""
+        if any_enqueued:
+            row["enqueued"] = "yes" if t.enqueued else ""
+        row |= {"steps": t.result.steps, "seconds": t.result.seconds}
+        yield row | {name: t.labels.get(name) for name in dimensions}
+
+
+def _rank(study: Record) -> Callable[[TrialRecord], tuple[Any, ...]]:
+    """Return a function that returns the sort key of a trial.
+
+    The Pareto front comes first, then feasible and complete trials, then the value. Repeats of one
+    configuration stay together.
+    """
+    sign = 1 if study.goal == "minimize" else -1
+    front = {t.number for t in study.front}
+    of_configurations = study.configurations.results() if study.repeats.count > 1 else {}
+
+    def rank(t: TrialRecord) -> tuple[Any, ...]:
+        r = of_configurations.get(t.first_trial, t.result)
+        order = 2 * (not r.feasible) + (r.state.name != "COMPLETE")
+        value = math.inf if r.value is None or math.isnan(r.value) else sign * r.value
+        return (t.number not in front, r.given, order, value, t.first_trial, t.number)
+
+    return rank
+
+
+def format_trials(study: Record, sweep: SweepSummary, width: int, most: int | None) -> str:
     """Format the trials as a table.
 
     Args:
@@ -36,39 +70,38 @@ def format_trials(
         sweep: The sweep.
         width: Width of the terminal.
         most: Largest number of trials to show; None shows all.
-        sort: Column to sort by; see `sorted_trials`.
-        columns: Names of the columns to show; see `chosen_columns`.
     """
-    chosen = chosen_columns(columns, study, sweep)
-    trials = sorted_trials(study, sweep, sort)[:most]
-    rows = [
-        ["-" if (value := cell_of(column, t)) is None else value for column in chosen]
-        for t in trials
-    ]
-    text = format_table(
-        [c.head for c in chosen], rows, width, right=[c.head for c in chosen if c.is_number]
-    )
-    left = len(study.trials) - len(rows)
+    rows = list(trial_rows(study, sweep))
+    dimensions = {name for t in study.trials for name in t.labels}
+    heads = {
+        name: name.removeprefix("params.").removeprefix("scaling.")
+        if name in dimensions
+        else name.upper()
+        for name in rows[0]
+    }
+    texts = {"trial", "state", "feasible", "repeats", "front", "enqueued", *dimensions}
+    right = [head for name, head in heads.items() if name not in texts]
+    cells = [[_cell(name, value) for name, value in row.items()] for row in rows[:most]]
+    text = format_table(list(heads.values()), cells, width, right=right)
+    left = len(rows) - len(cells)
     return text + (f"\n… and {left} more (--all)" if left else "")
 
 
-def trials_csv(
-    study: Record | None, sweep: SweepSummary, sort: str | None, columns: Sequence[str]
-) -> str:
-    """Return all trials as CSV with a header.
+def _cell(name: str, value: Any) -> Any:
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if name.endswith("seconds") and isinstance(value, float) else value
 
-    Numbers are not rounded, and a missing value is an empty cell.
-    """
-    if study is None:
+
+def trials_csv(study: Record | None, sweep: SweepSummary) -> str:
+    """Return all trials as CSV with a header. Numbers are not rounded, and a missing value is an empty cell."""
+    if study is None or not study.trials:
         return ""
-    chosen = chosen_columns(columns, study, sweep)
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([c.name for c in chosen])
-    writer.writerows(_csv_rows(chosen, sorted_trials(study, sweep, sort)))
+    rows = list(trial_rows(study, sweep))
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        nan = [name for name, value in row.items() if value != value]
+        writer.writerow(row | dict.fromkeys(nan, ""))
     return out.getvalue()
-
-
-def _csv_rows(columns: Sequence[Column], trials: Sequence[TrialRecord]) -> Iterator[list[Any]]:
-    for t in trials:
-        yield ["" if is_missing(value := column.value(t)) else value for column in columns]

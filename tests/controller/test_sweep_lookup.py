@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps import cli
@@ -194,7 +194,7 @@ def test_show_of_a_trial_has_its_configuration_curve_and_error(tmp_path):
         and "nested.fixed  3" in best
         and "best 0.25 at step 2" in best
     )
-    assert "step 1: 0.5  █▁▂  step 3: 0.3" in best and "checkpoint_000002" in best
+    assert "step 1: 0.5  step 3: 0.3" in best and "checkpoint_000002" in best
     assert "Traceback: boom" in sweeps_command("show", folder, "--trial", "2")
     assert json.loads(sweeps_command("show", folder, "--trial", "1", "--json"))["curve"] == [
         [1, 0.75]
@@ -378,20 +378,13 @@ def test_logs_follow_a_trial_that_runs(tmp_path, monkeypatch):
 # ---- how it is printed
 
 
-@given(st.lists(st.floats(allow_nan=True), max_size=200))
-@example([8.98128139290624e292, -1.797693134862315e308])
-def test_a_curve_is_never_wider_than_asked_for(values):
-    assert len(terminal.draw_curve(values)) <= terminal.CURVE
-
-
 @given(
     st.lists(st.lists(st.text("abc ", max_size=12), min_size=3, max_size=3), max_size=5),
     st.integers(8, 60),
 )
 def test_a_table_keeps_to_the_width(rows, width):
     text = terminal.format_table(("ONE", "TWO", "THREE"), rows, width)
-    assert all(len(line) <= max(width, 30) for line in text.splitlines())
-    assert "THREE" in text, "a column that is left out is named"
+    assert all(len(line) <= width for line in text.splitlines())
 
 
 def test_ages_and_clocks():
@@ -416,10 +409,6 @@ def test_a_wide_column_does_not_hide_those_after_it():
         "0001   0.5    SimpleImputer+Stand…  0.1",
     ]
     assert chain in terminal.format_table(head, [("0001", 0.5, chain, 0.1)], 80)
-    assert (
-        terminal.format_table(head, [("0001", 0.5, chain, 0.1)], 22).splitlines()[-1]
-        == "(hidden: PREPROCESSOR)"
-    )
 
 
 def test_an_export_without_an_ended_trial_names_those_that_left_a_checkpoint(tmp_path):

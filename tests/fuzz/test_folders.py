@@ -73,7 +73,7 @@ def read(folder: Path) -> None:
         ["--trial", "3", "--json"],
     ):
         command("show", folder, *args)
-    command("show", folder, "--csv", "--columns", "trial,state,seconds,began", "--sort", "-seconds")
+    command("show", folder, "--csv")
     command("logs", folder, "0")
     if (opened := tried(lambda: sweeps.open(folder))) is None:
         return  # another format, which every command refuses
