@@ -73,7 +73,6 @@ def run(file: str, root: Path | str | None, as_json: bool, quiet: bool, **how: A
 
 @main.command()
 @options.sweep
-@click.argument("file", type=options.PATH, required=False)
 @click.option(
     "--add-trials", type=click.IntRange(min=1), default=None, metavar="N", help="Run N more trials."
 )
@@ -108,7 +107,6 @@ def run(file: str, root: Path | str | None, as_json: bool, quiet: bool, **how: A
 @options.stored_root
 def resume(
     sweep: str,
-    file: Path | None,
     add_trials: int | None,
     root: Path | str,
     as_json: bool,
@@ -119,23 +117,18 @@ def resume(
 
     If the sweep is paused and its process is alive, that process starts trials again, and the
     command ends. Only --dir, --json and --quiet can be used then.
-
-    To change the sweep's `limits`, pass a space FILE. The other sections of FILE must be the same
-    as before.
     """
     from sweeps.controller.api import resume as resume_sweep
     from sweeps.controller.control import SweepControl
     from sweeps.controller.stored_sweeps import fetched
 
     control = SweepControl.of(sweep, root)
-    if not any((file, add_trials, *how.values())) and control.is_paused():
+    if not any((add_trials, *how.values())) and control.is_paused():
         outcome = control.resume()
         click.echo(json.dumps(outcome.to_json()) if as_json else printable(str(outcome)))
         return
     _run_with_progress(
-        functools.partial(
-            resume_sweep, fetched(sweep, root), file, add_trials=add_trials or 0, **how
-        ),
+        functools.partial(resume_sweep, fetched(sweep, root), add_trials=add_trials or 0, **how),
         as_json,
         quiet,
     )

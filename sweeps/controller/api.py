@@ -339,7 +339,6 @@ def _remove_folder(folder: Path, root: Path | None) -> None:
 
 def resume(
     sweep: str | os.PathLike[str],
-    file: str | os.PathLike[str] | None = None,
     *,
     overrides: tuple[str, ...] = (),
     add_trials: int = 0,
@@ -358,8 +357,6 @@ def resume(
 
     Args:
         sweep: The sweep's folder, or its address, such as `s3://BUCKET/PREFIX/SWEEP`.
-        file: Space file with new `limits`. Its other sections must be the same as when the sweep
-            started. None keeps the limits.
         overrides: Changes to `limits`, each in the form `limits.key=YAML value`, as for the option
             `--set`.
         add_trials: Number of trials to run in addition to the planned ones.
@@ -382,27 +379,17 @@ def resume(
         The result of the sweep. If no work is left, this is the earlier result with a note.
 
     Raises:
-        InputError: The sweep does not exist, its data has changed, or the space file has changed
-            outside `limits`.
+        InputError: The sweep does not exist, its data has changed, or an override
+            changes another section than `limits`.
         SweepLocked: Another process runs the sweep.
         SweepFailed: No trial has a value.
         BundleError: The bundle's predictions differ from the predictions during training.
     """
     ends = _end_of(minutes)
-    if file is not None and not isinstance(file, (str, os.PathLike)):
-        text = (
-            "a sweep keeps the space and the functions with which it began; to change its limits, "
-            "pass overrides or add_trials"
-        )
-        raise InputError(
-            "file", f"must be the path of a space file, got {type(file).__name__}; {text}"
-        )
     folder = stored_sweeps.fetch(sweep)
     origin = _check_folder(folder, storage, trust)
     with FolderLock(folder):
-        space, _ = resumed_space(
-            folder, Path(file) if file is not None else None, tuple(overrides), add_trials, trust
-        )
+        space = resumed_space(folder, tuple(overrides), add_trials, trust)
         began, uri = (
             origin.get("began") or time.time(),
             _resumed_tracking_uri(tracking_uri, origin.get("tracking_uri"), space.has_mlflow),
@@ -421,7 +408,7 @@ def resume(
             ends=ends,
         )
         logging_setup.set_environment()  # The clean-up after the last process imports parts of Ray.
-        earlier = continued.resume(changed=bool(file or overrides or add_trials or minutes))
+        earlier = continued.resume(changed=bool(overrides or add_trials or minutes))
         if earlier is not None:
             with mirrored(
                 folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import sys
 from dataclasses import replace
@@ -246,55 +245,24 @@ def bundle_of(folder: Path) -> Path:
 
 
 def resumed_space(
-    folder: Path,
-    file: Path | None,
-    overrides: tuple[str, ...],
-    add_trials: int,
-    trust: bool = False,
-) -> tuple[Space, tuple[Path, ...]]:
+    folder: Path, overrides: tuple[str, ...], add_trials: int, trust: bool = False
+) -> Space:
     """Return the space of a resumed sweep, with its new limits.
 
     Args:
         folder: The sweep's folder.
-        file: The current space file, which may differ from the saved file only in its limits. None
-            to use the saved file.
         overrides: Overrides of `limits`, such as `limits.timeout=2h`.
         add_trials: Number to add to `limits.max_trials`.
         trust: See `runnable_space`.
 
-    Returns:
-        The space, and the folders of the user's modules.
-
     Raises:
-        InputError: An override or the file changes something other than a limit, or the number of
-            trials of a population changes.
+        InputError: An override changes something other than a limit, or the number of trials of a
+            population changes.
     """
-    space, roots = runnable_space(folder, trust)
+    space, _ = runnable_space(folder, trust)
     if wrong := [o for o in overrides if o.partition("=")[0].strip().split(".")[0] != "limits"]:
         rule = "only `limits` can change on resume, such as --set limits.timeout=2h"
         raise InputError([Problem(f"--set {o}", rule) for o in wrong])
-    more: tuple[str, ...] = ()
-    if file is not None:
-        same_overrides = tuple(o for o in space.overrides if not o.startswith("limits"))
-        applied = (*table_overrides(SweepFolder(folder).tables), *same_overrides)
-        current = load(
-            file, applied, space.data.base, space.search.algorithm, space.variables, space.functions
-        )
-        # if neither file has the key `name`, the names come from the file names, so different names
-        # are allowed
-        renamed = current.name != space.name and (
-            "name" in current.places or "name" in space.places
-        )
-        if renamed or not _differ_only_in_limits(space, current):
-            text = (
-                "a resumed sweep can change only the section `limits`, but this file and the file "
-                "that the sweep began with "
-                "also differ elsewhere:"
-            )
-            text = f"{text}\n{_diff(space.text, file)}"
-            raise InputError(str(file), text)
-        given = {name: value for name, value in vars(current.limits).items() if value is not None}
-        more = (f"limits={json.dumps(given)}",)
     fixed = (
         f"the population of {space.scheduler.name} cannot change after the sweep has begun; this "
         "population has "
@@ -303,33 +271,11 @@ def resumed_space(
     if add_trials and space.scheduler.population is not None:
         raise InputError("--add-trials", f"{fixed}, got {add_trials} more")
     if add_trials:
-        limits = _loaded(folder, (*space.overrides, *more, *overrides), space.data.base).limits
+        limits = _loaded(folder, (*space.overrides, *overrides), space.data.base).limits
         overrides = (*overrides, f"limits.max_trials={limits.max_trials + add_trials}")
-    if not (more or overrides):
-        return space, roots
-    changed = _loaded(folder, (*space.overrides, *more, *overrides), space.data.base)
+    if not overrides:
+        return space
+    changed = _loaded(folder, (*space.overrides, *overrides), space.data.base)
     if changed.scheduler != space.scheduler:
         raise InputError("limits.max_trials", f"{fixed}, got {changed.limits.max_trials}")
-    return replace(changed, functions=space.functions), roots
-
-
-def _differ_only_in_limits(space: Space, other: Space) -> bool:
-    """Return True if two spaces are equal apart from their limits.
-
-    Text, path, overrides and name may differ. The option `population` of PBT may differ too,
-    because it follows from the limits.
-    """
-    shared = {
-        name: getattr(space, name) for name in ("text", "path", "overrides", "limits", "name")
-    }
-    options = other.scheduler.options | {
-        k: v for k, v in space.scheduler.options.items() if k == "population"
-    }
-    return replace(other, scheduler=replace(other.scheduler, options=options), **shared) == space
-
-
-def _diff(before: str, file: Path) -> str:
-    lines = (before.splitlines(), file.read_text(encoding="utf-8").splitlines())
-    return "\n".join(
-        difflib.unified_diff(*lines, "as the sweep began", str(file), lineterm="", n=1)
-    )
+    return replace(changed, functions=space.functions)

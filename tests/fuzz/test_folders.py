@@ -98,7 +98,7 @@ def taken_over(folder: Path) -> None:
     """What `resume` reads before it starts Ray."""
     origin = read_origin(folder)
     refuse_invalid_result(folder)
-    space, _ = resumed_space(folder, None, (), 1)
+    space = resumed_space(folder, (), 1)
     loop = SearchLoop.open(folder, space)
     assert (
         loop.to_run >= 0

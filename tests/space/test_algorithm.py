@@ -119,9 +119,9 @@ def test_a_sweep_keeps_the_algorithm_that_it_began_with(tmp_path):
     save_space(folder, space, 0.0)
     SearchLoop.open(folder, space)
     assert json.loads((folder / ORIGIN).read_text())["algorithm"] == "gp"
-    again, _ = resumed_space(folder, None, (), add_trials=1000)
+    again = resumed_space(folder, (), add_trials=1000)
     assert (again.search.algorithm, again.limits.max_trials) == ("gp", 1009)
-    again, _ = resumed_space(folder, space_file(tmp_path, trials=700), (), 0)
+    again = resumed_space(folder, ("limits.max_trials=700",), 0)
     assert (again.search.algorithm, again.limits.max_trials) == ("gp", 700)
     shown = json.loads(
         CliRunner()
