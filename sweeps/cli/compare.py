@@ -16,16 +16,9 @@ from sweeps.terminal import text
 
 @main.command(short_help="Compare sweeps side by side.")
 @click.argument("sweeps", metavar="SWEEP...", nargs=-1, required=True)
-@click.option(
-    "--html",
-    type=options.PATH,
-    default=None,
-    metavar="FILE",
-    help="Write the comparison to FILE as one HTML page.",
-)
 @options.as_json
 @options.stored_root
-def compare(sweeps: tuple[str, ...], html: Path | None, as_json: bool, root: Path | str) -> None:
+def compare(sweeps: tuple[str, ...], as_json: bool, root: Path | str) -> None:
     """Compare sweeps: the best values, the regret, the spaces, the importances and the best configurations.
 
     Each SWEEP is a folder, a name, the beginning of a name, or `latest`. ROOT/NAME is a sweep in
@@ -35,13 +28,7 @@ def compare(sweeps: tuple[str, ...], html: Path | None, as_json: bool, root: Pat
     from sweeps.terminal.comparison_text import format_comparison
 
     comparison = compare_sweeps(sweeps, root)
-    if html is not None:
-        from sweeps.core.atomic_files import write_text
-        from sweeps.sweep_report.comparison_tables import to_page
-
-        write_text(html, to_page(comparison))
-        click.echo(f"wrote {html}", err=True)
     if as_json:
         click.echo(json.dumps(comparison.to_json()))
-    elif html is None:
+    else:
         click.echo(printable(format_comparison(comparison, text.width_of(sys.stdout))))

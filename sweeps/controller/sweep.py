@@ -329,21 +329,6 @@ class Sweep:
         """
         return self._plot("slice", name=dimension)
 
-    def plot_contour(
-        self, x: str | None = None, y: str | None = None
-    ) -> plotly.graph_objects.Figure:
-        """Plot the objective by the values of two dimensions, as a contour.
-
-        Args:
-            x: Name of one dimension, such as `params.eta` or `eta`. By default, the most important
-                one.
-            y: Name of the other dimension. By default, the next most important one.
-
-        Raises:
-            InputError: The space has no such dimension, or `x` and `y` are equal.
-        """
-        return self._plot("contour", x=x, y=y)
-
     def plot_timeline(self) -> plotly.graph_objects.Figure:
         """Plot when each trial ran, one bar for each trial."""
         return self._plot("timeline")

@@ -9,18 +9,24 @@ because this server never gives the permission that browsers ask for (CORS).
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
+import contextlib
 import re
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Request
-from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, StreamingResponse
+from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    RedirectResponse,
+    StreamingResponse,
+)
 from fastapi.staticfiles import StaticFiles
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,17 +34,31 @@ from sweeps.controller.commands import Answer, Command, CommandError, parse
 from sweeps.controller.control import DriverEnded, FolderChannel, wait_for_answer
 from sweeps.controller.log_reader import read_logs
 from sweeps.controller.sweep_lookup import trial_of
+from sweeps.controller.sweep_summary import SweepSummary
 from sweeps.core.errors import InputError, SweepsError
 from sweeps.core.sweep_folder import is_sweep
 from sweeps.dashboard import content
 from sweeps.dashboard.mlflow_pages import HEADERS as MLFLOW_HEADERS
 from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
-from sweeps.dashboard.reader import SweepReader, version_of
+from sweeps.dashboard.reader import SweepReader
 from sweeps.serving.access import Access, Guard
+from sweeps.space.domains import short_names
 from sweeps.sweep_report import html_page
+from sweeps.sweep_report.configuration import value_text
 from sweeps.sweep_report.plots import FIGURES
 
 STATIC = Path(__file__).parent / "static"
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    trim_blocks=True,
+    undefined=StrictUndefined,
+)
+TEMPLATES.filters |= {
+    "counts": content.counts,
+    "time": content.time_text,
+    "value": value_text,
+}
 LOG_LINES = 2000
 MAX_COMMAND_BYTES = 1 << 16
 # Seconds between two looks at the folders for changes, and seconds after which a comment is sent,
@@ -72,14 +92,14 @@ class Dashboard:
         may_command: True if the server accepts commands.
 
     Attributes:
-        mlflow: Addresses of MLflow's pages by sweep and title. Another thread fills them as soon as
-            MLflow runs.
+        mlflow: Address of MLflow's web interface; "" until another thread has found it.
         ended: True as soon as the server shuts down, which ends the streams of events.
     """
 
     def __init__(self, root: Path, may_command: bool):
-        self.root, self.may_command = root, may_command
-        self.mlflow: dict[str, dict[str, str]] = {}
+        self.root = root
+        self.may_command = may_command
+        self.mlflow = ""
         self.ended = False
         self._readers: dict[str, SweepReader] = {}
         self._lock = threading.Lock()
@@ -100,38 +120,40 @@ class Dashboard:
             return []
         return sorted(folder.name for folder in self.root.iterdir() if is_sweep(folder))
 
-    def sweeps(self) -> dict[str, Any]:
-        """Return all sweeps of the root, the newest first."""
-        listed: list[dict[str, Any]] = []
+    def sweeps(self) -> HTMLResponse:
+        """Return the list of all sweeps of the root, the newest first."""
+        found: list[SweepSummary] = []
+        problems: list[str] = []
         for name in self._names():
             try:
-                reader = self.reader(name)
-                version, summary = reader.summary()
+                found.append(self.reader(name).summary())
             # The sweep was removed meanwhile, is damaged, or cannot be read.
             except (SweepsError, HTTPException, OSError) as e:
-                listed.append(
-                    {
-                        "sweep": name,
-                        "version": version_of(self.root / name),
-                        "rest": 0,
-                        "state": "unreadable",
-                        "problems": [str(e)],
-                        "began": "",
-                        "trials": {},
-                    }
-                )
-                continue
-            more = {"version": version, "rest": reader.rest(), "mlflow": self.mlflow.get(name, {})}
-            listed.append(summary.to_json() | more)
-        listed.sort(key=lambda sweep: str(sweep["began"]), reverse=True)
-        return {"root": str(self.root), "sweeps": listed}
+                problems.append(f"{name}: {e}")
+        found.sort(key=lambda summary: summary.began, reverse=True)
+        problems += [str(problem) for summary in found for problem in summary.problems]
+        return render(
+            "list.html", root=self.root, sweeps=found, problems=problems, mlflow=self.mlflow
+        )
 
-    def sweep(self, sweep: str, since: int = 0) -> dict[str, Any]:
-        """Return a sweep with the rows of its table that have changed since a time; see `sweep_json`."""
-        reader = self.reader(sweep)
-        return content.sweep_json(
-            reader.snapshot(), self.may_command, self.mlflow.get(sweep, {}), since
-        ) | {"rest": reader.rest()}
+    def sweep(self, sweep: str, query: Annotated[content.TableQuery, Query()]) -> HTMLResponse:
+        """Return a sweep with a page of its table of trials."""
+        snapshot = self.reader(sweep).snapshot()
+        dimensions = snapshot.data.dimensions if snapshot.data is not None else ()
+        has_front = snapshot.data is not None and len(snapshot.data.objectives) in (2, 3)
+        others = {k: title for k, title in content.OTHERS.items() if k != "pareto" or has_front}
+        return render(
+            "sweep.html",
+            summary=snapshot.summary,
+            facts=content.sweep_facts(snapshot),
+            notes=content.sweep_notes(snapshot),
+            table=content.trial_table(snapshot, query),
+            query=query,
+            may_command=self.may_command,
+            first=content.FIRST,
+            others=others,
+            dimensions=short_names([d.name for d in dimensions]),
+        )
 
     def figure(self, sweep: str, key: str, request: Request) -> dict[str, Any]:
         """Return a figure of a sweep."""
@@ -141,33 +163,25 @@ class Dashboard:
         options = content.figure_options(reader.snapshot().data, request.query_params, key)
         return reader.figure(key, **options).to_json()
 
-    def trial(self, sweep: str, trial: str) -> dict[str, Any]:
-        """Return one trial."""
-        snapshot = self.reader(sweep).snapshot()
+    def trial(self, sweep: str, trial: str) -> HTMLResponse:
+        """Return one trial, with the last lines of its log."""
+        reader = self.reader(sweep)
+        snapshot = reader.snapshot()
         try:
-            return content.trial_json(trial_of(snapshot.study, trial), snapshot)
+            found = trial_of(snapshot.study, trial)
         except InputError as e:
             raise HTTPException(404, str(e)) from None
-
-    def log(self, sweep: str, trial: str) -> dict[str, Any]:
-        """Return the last lines of a trial's log."""
-        folder = self.reader(sweep).folder
-        try:
-            lines = deque(read_logs(folder, trial, None, False), maxlen=LOG_LINES + 1)
-        except InputError as e:
-            return {"text": "", "note": str(e)}
-        note = (
-            f"The last {LOG_LINES:,} lines; `sweeps logs {sweep} {trial}` prints all."
-            if len(lines) > LOG_LINES
-            else ""
+        log, note = read_log(reader.folder, found.id)
+        has_ended = snapshot.summary.state_of(found) in content.ENDED
+        return render(
+            "trial.html",
+            trial=found,
+            result=content.trial_facts(found, snapshot),
+            configuration=content.trial_configuration(found),
+            may_stop=self.may_command and not has_ended,
+            log=log,
+            note=note,
         )
-        return {
-            "text": "\n".join(
-                CONTROL.sub("", line)
-                for line in itertools.islice(lines, max(0, len(lines) - LOG_LINES), None)
-            ),
-            "note": note,
-        }
 
     async def command(self, sweep: str, request: Request) -> JSONResponse:
         """Send a command to the process that runs a sweep."""
@@ -203,39 +217,56 @@ class Dashboard:
         )
 
     async def events(self, sweep: str | None = None) -> StreamingResponse:
-        """Return a stream of server-sent events: one at the start, and one after each change of the sweep, or of any sweep.
+        """Return a stream of server-sent events.
 
-        The data of an event are the versions of the folders by name. The page compares them with
-        the versions of what it shows, because a reader that rests returns what it has read before
-        the change.
+        There is one event at the start, and one after each change of the sweep, or of any sweep.
+        While the reader of a changed sweep rests, the event waits.
         """
-        folders: Callable[[], list[Path]]
         if sweep is not None:
-            folder = (await asyncio.to_thread(self.reader, sweep)).folder
-            folders = lambda: [folder]  # noqa: E731
-        else:
-            folders = lambda: [self.root / name for name in self._names()]  # noqa: E731
+            await asyncio.to_thread(self.reader, sweep)
         return StreamingResponse(
-            self._changes(folders),
+            self._changes(sweep),
             media_type="text/event-stream",
             headers={"cache-control": "no-store"},
         )
 
-    async def _changes(self, folders: Callable[[], list[Path]]) -> AsyncIterator[str]:
+    async def _changes(self, sweep: str | None) -> AsyncIterator[str]:
         seen: dict[str, str] | None = None
         silent = 0.0
         while not self.ended:
-            versions = await asyncio.to_thread(
-                lambda: {folder.name: version_of(folder) for folder in folders()}
-            )
+            versions = await asyncio.to_thread(self._versions, sweep)
             if versions != seen:
-                seen, silent = versions, 0.0
-                yield f"event: change\ndata: {json.dumps(versions)}\n\n"
+                seen = versions
+                silent = 0.0
+                yield "event: change\ndata:\n\n"
             elif silent >= ALIVE_SECONDS:
                 silent = 0.0
                 yield ": alive\n\n"
             await asyncio.sleep(POLL_SECONDS)
             silent += POLL_SECONDS
+
+    def _versions(self, sweep: str | None) -> dict[str, str]:
+        versions = {}
+        for name in self._names() if sweep is None else [sweep]:
+            with contextlib.suppress(HTTPException):  # the sweep was removed
+                versions[name] = self.reader(name).version()
+        return versions
+
+
+def render(template: str, **context: Any) -> HTMLResponse:
+    """Return a part of the page, in which all texts are escaped."""
+    return HTMLResponse(TEMPLATES.get_template(template).render(**context))
+
+
+def read_log(folder: Path, trial: str) -> tuple[str, str]:
+    """Return the last lines of a trial's log, and a note about them."""
+    try:
+        lines = deque(read_logs(folder, trial, None, False), maxlen=LOG_LINES)
+    except InputError as e:
+        return "", str(e)
+    full = len(lines) == LOG_LINES
+    note = f"The last lines; `sweeps logs {folder.name} {trial}` prints all." if full else ""
+    return "\n".join(CONTROL.sub("", line) for line in lines), note
 
 
 def _ask(channel: FolderChannel, command: Command) -> Answer | None:
@@ -268,7 +299,6 @@ def make_app(dashboard: Dashboard, access: Access, mlflow: MlflowPages | None = 
     data.get("/sweeps/{sweep}")(dashboard.sweep)
     data.get("/sweeps/{sweep}/figures/{key}")(dashboard.figure)
     data.get("/sweeps/{sweep}/trials/{trial}")(dashboard.trial)
-    data.get("/sweeps/{sweep}/trials/{trial}/log")(dashboard.log)
     data.post("/sweeps/{sweep}/commands")(dashboard.command)
     data.get("/events")(dashboard.events)
 

@@ -1,177 +1,247 @@
-"""Convert a sweep and a trial to the JSON objects that the page reads. Pure functions."""
+"""What the page shows of a sweep and of a trial. The templates render it. Pure functions."""
 
 from __future__ import annotations
 
 import datetime
 import math
+import operator
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
+
 from sweeps.core.json_files import is_number
-from sweeps.core.result import to_json_value
 from sweeps.dashboard.reader import Snapshot
-from sweeps.space import Dimension
 from sweeps.space.domains import short_names
 from sweeps.study.record import TrialRecord, lineage_text
 from sweeps.sweep_report.configuration import configuration_rows, value_text
 from sweeps.sweep_report.figures import PlotData, option_text
 
-# Titles of the figures, in the order of the page.
-TITLES = {
-    "history": "Best so far",
-    "curves": "Curves",
+# Titles of the figures above and below the table of trials.
+FIRST = {"history": "Best so far", "curves": "Curves"}
+OTHERS = {
     "pareto": "Pareto front",
     "importance": "Importance",
     "parallel": "Parallel coordinates",
     "slice": "Slice",
-    "contour": "Contour",
     "cost": "Cost by scale",
-    "edf": "Empirical distribution",
     "timeline": "Timeline",
-    "resources": "Resources in use",
+}
+# Rows of a page of the table.
+ROWS = 25
+# States of trials that a command can still stop do not belong here.
+ENDED = ("COMPLETE", "PRUNED", "FAIL", "INTERRUPTED", "GIVEN")
+COMPARISON = re.compile(r"(.+?)(!=|<=|>=|=|<|>)(.+)")
+OPERATORS = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
-def sweep_json(
-    snapshot: Snapshot, may_command: bool, mlflow: Mapping[str, str], since: int = 0
-) -> dict[str, Any]:
-    """Return what the page shows of a sweep: its state, a table of its trials, its dimensions, and its figures.
+class TableQuery(BaseModel):
+    """What the reader wants to see of the table of trials.
 
-    Args:
-        snapshot: The sweep.
-        may_command: True if the server accepts commands.
-        mlflow: Address of the sweep's pages in MLflow, by title.
-        since: The time `latest` of the answer that the page has. Rows that have not changed since
-            then are left out.
+    Attributes:
+        filter: Words and comparisons, such as `state=COMPLETE eta<0.1`.
+        sort: Key of the column by which the rows are sorted.
+        down: True if the largest value comes first.
+        page: Number of the page, from 0.
     """
-    summary, study, data = snapshot.summary, snapshot.study, snapshot.data
-    columns, rows = trial_table(snapshot, since)
-    dimensions: Sequence[Dimension] = ()
-    if data is not None:  # The order by importance takes long to compute.
-        dimensions = data.dimensions if summary.is_running else data.sampled
-    names = short_names([d.name for d in dimensions])
-    objectives = study.objectives.objectives if study is not None else ()
-    notes = [*map(str, summary.problems), *((summary.result or {}).get("notes", ()))]
-    reason = (summary.result or {}).get("reason")
-    return summary.to_json() | {
-        "version": snapshot.version,
-        "objectives": [{"metric": o.metric, "goal": o.goal} for o in objectives],
-        "columns": columns,
-        "rows": rows,
-        "latest": max((row.changed for row in snapshot.rows.values()), default=0),
-        "dimensions": [{"name": d.name, "label": names[d.name]} for d in dimensions],
-        "figures": [
-            {"key": key, "title": title}
-            for key, title in TITLES.items()
-            if key != "pareto" or len(objectives) in (2, 3)
-        ],
-        "running": summary.is_running,
-        "may_command": may_command,
-        "mlflow": dict(mlflow),
-        "seconds": (summary.result or {}).get("seconds"),
-        "notes": [
-            *([f"ended early: {reason}"] if reason else []),
-            *([snapshot.problem] if snapshot.problem else []),
-            *notes,
-        ],
-    }
+
+    filter: str = ""
+    sort: str = "trial"
+    down: bool = True
+    page: int = 0
 
 
-def trial_table(snapshot: Snapshot, since: int = 0) -> tuple[list[dict[str, Any]], list[list[Any]]]:
-    """Return the columns, and the rows that have changed since a time.
+@dataclass(frozen=True)
+class Column:
+    """A column of the table of trials.
 
-    A cell is a number, a text, or None.
+    Attributes:
+        key: Name of the column in addresses.
+        label: Name of the column for readers.
+        is_number: True if its cells are numbers, which are aligned at the right.
     """
+
+    key: str
+    label: str
+    is_number: bool = False
+
+
+@dataclass(frozen=True)
+class TrialTable:
+    """A page of the table of trials.
+
+    Attributes:
+        columns: The columns.
+        rows: The rows of this page. A cell is a number, a text or None.
+        page: Number of this page, from 0.
+        count: Number of the trials that fit the filter.
+        total: Number of all trials.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+    page: int = 0
+    count: int = 0
+    total: int = 0
+
+    @property
+    def first(self) -> int:
+        """Number of trials on earlier pages."""
+        return self.page * ROWS
+
+    @property
+    def is_last(self) -> bool:
+        """True if no page follows."""
+        return self.first + ROWS >= self.count
+
+
+def trial_table(snapshot: Snapshot, query: TableQuery) -> TrialTable:
+    """Return the page of the table that the reader has chosen."""
+    columns, rows = all_rows(snapshot)
+    places = {name: at for at, c in enumerate(columns) for name in (c.label.lower(), c.key.lower())}
+    words = query.filter.lower().split()
+    chosen = [row for row in rows if all(fits(row, word, places) for word in words)]
+    at = places.get(query.sort.lower(), 0)
+    present = [row for row in chosen if row[at] is not None]
+    present.sort(key=lambda row: (isinstance(row[at], str), row[at]), reverse=query.down)
+    ordered = present + [row for row in chosen if row[at] is None]
+    page = min(max(0, query.page), max(0, len(ordered) - 1) // ROWS)
+    shown = ordered[page * ROWS :][:ROWS]
+    return TrialTable(columns, shown, page=page, count=len(ordered), total=len(rows))
+
+
+def all_rows(snapshot: Snapshot) -> tuple[list[Column], list[list[Any]]]:
+    """Return the columns and the rows of all trials."""
     study = snapshot.study
     if study is None:
-        return [], []
+        return [Column("trial", "trial")], []
     metrics = [o.metric for o in study.objectives.objectives]
     dimensions = snapshot.data.dimensions if snapshot.data is not None else ()
     names = short_names([d.name for d in dimensions])
-    columns = [column("trial", "trial"), column("state", "state")]
-    columns += [column(f"value.{at}", metric, True) for at, metric in enumerate(metrics)]
-    columns += [column("steps", "steps", True), column("seconds", "seconds", True)]
+    columns = [Column("trial", "trial"), Column("state", "state")]
+    columns += [Column(f"value.{at}", metric, True) for at, metric in enumerate(metrics)]
+    columns += [Column("steps", "steps", True), Column("seconds", "seconds", True)]
     for d in dimensions:
-        is_numeric = all(is_number(option.key) for option in d.options)
-        columns.append(column(d.name, names[d.name], is_numeric))
+        columns.append(Column(d.name, names[d.name], all(is_number(o.key) for o in d.options)))
     rows = []
-    for t, state, changed in snapshot.rows.values():
-        if changed > since:
-            values = [*t.result.values, *[None] * len(metrics)][: len(metrics)]
-            fixed = [t.id, state, *values, t.result.steps, round(t.result.seconds, 2)]
-            labels = [cell(t.labels[d.name]) if d.name in t.labels else None for d in dimensions]
-            rows.append([to_json_value(v) for v in (*fixed, *labels)])
+    for t in study.trials:
+        values = [*t.result.values, *[None] * len(metrics)][: len(metrics)]
+        row = [t.id, snapshot.summary.state_of(t), *map(_finite, values)]
+        row += [t.result.steps, round(t.result.seconds, 2)]
+        row += [_cell(t.labels[d.name]) if d.name in t.labels else None for d in dimensions]
+        rows.append(row)
     return columns, rows
 
 
-def column(key: str, label: str, number: bool = False) -> dict[str, Any]:
-    """Return a column of the table of trials."""
-    return {"key": key, "label": label, "number": number}
+def fits(row: Sequence[Any], word: str, places: Mapping[str, int]) -> bool:
+    """Return whether a row fits a word of the filter.
+
+    A word such as `eta<0.1` compares a column. Any other word must be in some cell.
+
+    Args:
+        row: The row.
+        word: The word, in lower case.
+        places: Place of each column in the row, by the column's names in lower case.
+    """
+    found = COMPARISON.fullmatch(word)
+    if found is None or found[1] not in places:
+        return any(word in str(cell).lower() for cell in row if cell is not None)
+    cell, compare, wanted = row[places[found[1]]], OPERATORS[found[2]], found[3]
+    if cell is None:
+        return found[2] == "!="
+    if is_number(cell):
+        try:
+            return bool(compare(cell, float(wanted)))
+        except ValueError:
+            pass
+    return bool(compare(str(cell).lower(), wanted))
 
 
-def cell(value: Any) -> Any:
-    """Return the value of a dimension for the table: a number, or a text."""
+def _cell(value: Any) -> Any:
     return value if is_number(value) else option_text(value)
 
 
-def trial_json(t: TrialRecord, snapshot: Snapshot) -> dict[str, Any]:
-    """Return what the page shows of one trial, as tables of (name, text) rows."""
-    r, objectives = (
-        t.result,
-        snapshot.study.objectives.objectives if snapshot.study is not None else (),
-    )
-    values = [(o.metric, value) for o, value in zip(objectives, r.values, strict=False)]
-    facts: list[tuple[str, Any]] = [("state", snapshot.summary.state_of(t)), *values]
-    facts += [("best step", f"{r.best_step} of {r.steps}")] if r.best_step is not None else []
-    facts += [("stopped", t.reason)] if t.reason else []
-    facts += [
-        (name, value)
-        for name, value in {**r.metrics, **r.final}.items()
-        if name not in dict(values)
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def sweep_facts(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """Return the facts above the table of trials, as (name, value)."""
+    summary = snapshot.summary
+    of = f"of {summary.total:,} trials" if summary.total else "trials"
+    facts = [(of, counts(summary.trials) or "none")]
+    if summary.best is not None:
+        trial, value = summary.best
+        facts.append((f"best {summary.metric}, trial {trial}", value_text(value)))
+    facts.append(("algorithm", summary.algorithm or ""))
+    facts.append(("began", time_text(summary.began)))
+    if seconds := (summary.result or {}).get("seconds"):
+        facts.append(("duration", f"{seconds:.0f} s"))
+    return [(name, value) for name, value in facts if value]
+
+
+def sweep_notes(snapshot: Snapshot) -> list[str]:
+    """Return what a reader of the sweep should know."""
+    result = snapshot.summary.result or {}
+    early = [f"ended early: {result['reason']}"] if result.get("reason") else []
+    problem = [snapshot.problem] if snapshot.problem else []
+    return [*early, *problem, *map(str, snapshot.summary.problems), *result.get("notes", ())]
+
+
+def counts(trials: Mapping[str, int]) -> str:
+    """Return the number of trials in each state as text."""
+    return ", ".join(f"{number:,} {state}" for state, number in trials.items() if number)
+
+
+def time_text(seconds: float) -> str:
+    """Return a time, in seconds since the epoch, as local time."""
+    return datetime.datetime.fromtimestamp(seconds).isoformat(sep=" ", timespec="minutes")
+
+
+def trial_facts(t: TrialRecord, snapshot: Snapshot) -> list[tuple[str, str]]:
+    """Return the facts about one trial, as (name, value)."""
+    r = t.result
+    objectives = snapshot.study.objectives.objectives if snapshot.study is not None else ()
+    facts: dict[str, Any] = {"state": snapshot.summary.state_of(t)}
+    facts |= {o.metric: value for o, value in zip(objectives, r.values, strict=False)}
+    facts["best step"] = None if r.best_step is None else f"{r.best_step} of {r.steps}"
+    facts["stopped"] = t.reason
+    facts |= {name: value for name, value in {**r.metrics, **r.final}.items() if name not in facts}
+    facts |= {"attempts": t.attempts, "seed": t.seed, "began": t.began, "ended": t.ended}
+    facts["repeats"] = None if t.repeat_of is None else f"trial {t.repeat_of:04d}"
+    facts["copied from"] = lineage_text(t.lineage) if t.lineage else None
+    facts["stage"] = snapshot.summary.stages.get(t.id)
+    return [
+        (name, value_text(value))
+        for name, value in facts.items()
+        if value is not None and value == value  # not NaN
     ]
-    facts += [
-        ("attempts", t.attempts),
-        ("seed", t.seed),
-        ("began", _time(t.began)),
-        ("ended", _time(t.ended)),
+
+
+def trial_configuration(t: TrialRecord) -> list[tuple[str, str]]:
+    """Return the configuration of one trial, as (name, value)."""
+    return [
+        *configuration_rows(t.data, "data."),
+        ("preprocessor", t.preprocessor),
+        *configuration_rows(t.scaling, "scaling."),
+        *configuration_rows(t.params),
     ]
-    facts += [("repeats", f"trial {t.repeat_of:04d}")] if t.repeat_of is not None else []
-    facts += [("copied from", lineage_text(t.lineage))] if t.lineage else []
-    facts += [("stage", snapshot.summary.stages[t.id])] if t.id in snapshot.summary.stages else []
-    configuration = [*configuration_rows(t.data, "data."), ("preprocessor", t.preprocessor)]
-    configuration += [*configuration_rows(t.scaling, "scaling."), *configuration_rows(t.params)]
-    return {
-        "trial": t.id,
-        "facts": [
-            (name, value_text(value))
-            for name, value in facts
-            if value is not None and not _is_nan(value)
-        ],
-        "configuration": configuration,
-        "error": r.error,
-        "running": snapshot.summary.state_of(t)
-        not in ("COMPLETE", "PRUNED", "FAIL", "INTERRUPTED", "GIVEN"),
-    }
 
 
 def figure_options(data: PlotData | None, query: Mapping[str, str], key: str) -> dict[str, Any]:
-    """Return the options of a figure from the query of a request.
-
-    Unknown keys and names of dimensions are ignored.
-    """
+    """Return the options of a figure from a request's query. Unknown keys and names are ignored."""
     known = {d.name for d in data.dimensions} if data is not None else set()
-    if key == "slice":
-        return {"name": query["name"]} if query.get("name") in known else {}
-    if key == "contour":
-        return {axis: query[axis] for axis in ("x", "y") if query.get(axis) in known}
+    if key == "slice" and query.get("name") in known:
+        return {"name": query["name"]}
     if key == "curves" and query.get("trials"):
         return {"chosen": tuple(query["trials"].split(",")[:100])}
     return {}
-
-
-def _time(at: datetime.datetime | None) -> str | None:
-    return at.isoformat(sep=" ", timespec="seconds") if at is not None else None
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)

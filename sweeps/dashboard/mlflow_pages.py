@@ -1,29 +1,28 @@
 """MLflow's web interface, in the process of the page and behind the page's guard.
 
-MLflow's server knows no token, and it accepts uploads and experiments whose artifacts lie anywhere.
-So it listens on no port of its own: the page's server passes requests on, if they have the token
-and belong to the interfaces that a reader of sweeps needs. All other requests are refused.
+MLflow's server knows no token, accepts uploads, and reads artifacts that lie anywhere. So it listens
+on no port of its own: the page's server passes requests on, if they have the token and belong to
+the interfaces that a reader of sweeps needs. All other requests are refused.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
+from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sweeps.serving.access import Access
 
 # The path of MLflow's interface, relative to the page.
 PATH = "mlflow"
-MAX_BYTES = 10 * 2**20
 # MLflow's pages need inline scripts and styles, which the policy of our own page forbids.
 HEADERS = {
     "content-security-policy": "frame-ancestors 'self'; base-uri 'self'; form-action 'self'",
@@ -37,73 +36,22 @@ _READ = re.compile(
     rf"|{_API}/(?:{_RECORDS}|artifacts|metrics|datasets|traces)(?:/.*)?"
     rf"|{_API}/(?:server-info|ui-telemetry|gateway-proxy)"
 )
-# Requests that only read, although their method is POST.
-_SEARCH = re.compile(
-    rf"/graphql|{_API}/(?:{_RECORDS}|datasets|traces)"
-    r"/(?:search|search-datasets|get-latest-versions|batchGetInfos|metrics)"
-)
-_WRITE = re.compile(rf"{_API}/(?:{_RECORDS})(?:/.*)?")
+_WRITE = re.compile(rf"/graphql|{_API}/(?:{_RECORDS}|datasets|traces)(?:/.*)?")
 _NO_WRITE = re.compile(r".*/(?:create-promptlab-run|upload-artifact|artifacts(?:/.*)?)")
-# Fields that tell MLflow where artifacts lie. MLflow also accepts `artifactLocation`.
-_LOCATIONS = ("artifactlocation", "source")
 _CODES = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED"}
 _OF_MLFLOW = ("runs", "models")  # schemes of addresses that lead to artifacts of other runs
 
 
-def refusal(method: str, path: str, may_write: bool) -> str | None:
-    """Return None if MLflow may get a request. Otherwise return the rule that the request breaks.
+def is_allowed(method: str, path: str) -> bool:
+    """Return whether MLflow may get a request. No request may upload anything.
 
     Args:
         method: The method, such as `GET`.
         path: The path, relative to MLflow's interface.
-        may_write: True if this client may change records.
     """
-    if method in ("GET", "HEAD") and _READ.fullmatch(path):
-        return None
-    if method == "POST" and _SEARCH.fullmatch(path):
-        return None
-    if not _WRITE.fullmatch(path) or _NO_WRITE.fullmatch(path):
-        return (
-            "sweeps passes only requests for experiments, runs and models to MLflow, and no "
-            "uploads; "
-            "for others, start `mlflow server`"
-        )
-    if not may_write:
-        return "a server without a token changes nothing in MLflow; start `sweeps ui` with a token"
-    return None
-
-
-def is_inside(location: str, root: Path) -> bool:
-    """Return whether a location of artifacts is a path in `root`. Links are followed."""
-    parts = urlsplit(location)
-    if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
-        return False
-    path = Path(unquote(parts.path) if parts.scheme else location)
-    return path.is_absolute() and path.resolve().is_relative_to(root)
-
-
-def outside_location(body: bytes, root: Path) -> str | None:
-    """Return the first location of artifacts in a request that is not in `root`; None if all are.
-
-    Args:
-        body: The body of the request.
-        root: Root folder of all sweeps.
-
-    Raises:
-        ValueError: The body is not a JSON object.
-    """
-    content = json.loads(body)
-    if isinstance(content, str):  # MLflow accepts JSON that is encoded twice
-        content = json.loads(content)
-    if not isinstance(content, dict):
-        raise ValueError("the body must be a JSON object")
-    for name, value in content.items():
-        if name.replace("_", "").lower() not in _LOCATIONS or value in (None, ""):
-            continue
-        is_of_mlflow = urlsplit(str(value)).scheme in _OF_MLFLOW
-        if not is_of_mlflow and not is_inside(str(value), root):
-            return str(value)
-    return None
+    if method in ("GET", "HEAD"):
+        return _READ.fullmatch(path) is not None
+    return _WRITE.fullmatch(path) is not None and _NO_WRITE.fullmatch(path) is None
 
 
 class MlflowPages:
@@ -113,16 +61,14 @@ class MlflowPages:
     the token starts a session, because a browser sends no token when it follows a link.
 
     Args:
-        root: Root folder of all sweeps.
-        access: The allowed hosts and the token.
+        access: The allowed hosts and the token, which must not be missing.
 
     Attributes:
         app: MLflow's application; None until it is loaded.
         state: Text for readers who come before it is loaded.
     """
 
-    def __init__(self, root: Path, access: Access):
-        self.root = root
+    def __init__(self, access: Access):
         self.access = access
         self.app: ASGIApp | None = None
         self.state = "MLflow is starting."
@@ -134,48 +80,28 @@ class MlflowPages:
             raise RuntimeError(f"{scope['type']} is not supported")
         request = Request(scope, receive)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        answer = self._answer(request, path)
-        if answer is None and request.method not in ("GET", "HEAD"):
-            body = await _read(request)
-            answer = self._refuse_body(path, body)
-            receive = _received(body or b"")
-        app = answer or self.app
-        assert app is not None
+        app = self._answer(request, path) or self.app
+        if app is None:
+            text = f"<!doctype html><title>MLflow</title><p>{escape(self.state)}</p>"
+            app = HTMLResponse(text, 503, {"refresh": "2", "retry-after": "2"})
         await app(scope, receive, send)
 
     def _answer(self, request: Request, path: str) -> Response | None:
         """Return the answer to a request that MLflow does not get; None for other requests."""
         refused = self.access.refusal(request.scope["headers"])
-        has_token = self.access.digest is not None and refused is None
-        if has_token and path == "/session" and request.method == "POST":
+        if refused is None and path == "/session" and request.method == "POST":
             return self._start_session(request)
-        has_session = refused is not None and refused[0] == 401 and self._has_session(request)
-        if refused is not None and not has_session:
+        if refused is not None and (refused[0] != 401 or not self._has_session(request)):
             return self._ask_for_token(request, path, *refused)
-        rule = refusal(request.method, path, may_write=self.access.digest is not None)
-        if rule is None and has_session and not _is_same_origin(request):
-            rule = "another site must not use the session of MLflow's pages"
-        if rule is not None:
-            return _refused(403, rule)
-        if self.app is None:
-            text = f"<!doctype html><title>MLflow</title><p>{self.state}</p>"
-            return HTMLResponse(text, 503, {"refresh": "2", "retry-after": "2"})
+        if refused is not None and not _is_same_origin(request):
+            return _refused(403, "another site must not use the session of MLflow's pages")
+        if not is_allowed(request.method, path):
+            return _refused(
+                403,
+                "sweeps passes only requests for experiments, runs and models to MLflow, and no "
+                "uploads; for others, start `mlflow server`",
+            )
         return None
-
-    def _refuse_body(self, path: str, body: bytes | None) -> Response | None:
-        if body is None:
-            return _refused(413, f"a request to MLflow may have at most {MAX_BYTES} bytes")
-        if not path.endswith("/create"):
-            return None
-        try:
-            location = outside_location(body, self.root)
-        except ValueError as e:
-            return _refused(400, f"the body is not valid: {e}")
-        if location is None:
-            return None
-        return _refused(
-            403, f"`{location[:200]}` lies outside {self.root}; artifacts must be in it"
-        )
 
     def _start_session(self, request: Request) -> Response:
         answer = Response(status_code=204)
@@ -212,25 +138,6 @@ def _cookie(request: Request) -> str:
 def _is_same_origin(request: Request) -> bool:
     origin = request.headers.get("origin")
     return origin is None or urlsplit(origin).netloc == request.headers.get("host")
-
-
-async def _read(request: Request) -> bytes | None:
-    """Return the body of a request; None if it is too large."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_BYTES:
-            return None
-    return bytes(body)
-
-
-def _received(body: bytes) -> Receive:
-    """Return a function from which an application receives a body that was read before."""
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
 
 
 def load(root: Path, uri: str, is_own: bool) -> ASGIApp:

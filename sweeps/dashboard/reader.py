@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sweeps.controller.sweep_summary import SweepSummary, summarize
 from sweeps.core.errors import InputError, SweepsError
@@ -30,21 +30,6 @@ DATABASE_SECONDS = 5.0
 KEPT_FIGURES = 64
 
 
-class Row(NamedTuple):
-    """A trial for the table of the page.
-
-    Attributes:
-        trial: The trial.
-        state: State of the trial; see `SweepSummary.state_of`.
-        changed: Time at which the page first read this trial in this state, in milliseconds since
-            the epoch.
-    """
-
-    trial: record.TrialRecord
-    state: str
-    changed: int
-
-
 @dataclass(frozen=True)
 class Snapshot:
     """A sweep as read at one time.
@@ -57,7 +42,6 @@ class Snapshot:
             read.
         problem: Message that says why the study or the space file cannot be read; "" if they can be
             read.
-        rows: The trials by their numbers.
     """
 
     version: str
@@ -65,7 +49,6 @@ class Snapshot:
     study: record.Record | None
     data: PlotData | None
     problem: str = ""
-    rows: Mapping[int, Row] = field(default_factory=dict)
 
 
 class SweepReader:
@@ -82,6 +65,7 @@ class SweepReader:
         self._record = record.RecordReader(folder)
         self._snapshot: Snapshot | None = None
         self._summary: tuple[str, SweepSummary] | None = None
+        self._version = ""
         self._next = 0.0  # earliest time of the next reading
         self._figures: dict[Any, Figure] = {}
 
@@ -93,17 +77,25 @@ class SweepReader:
         with self._lock:
             return self._read()
 
-    def summary(self) -> tuple[str, SweepSummary]:
-        """Return the version of the folder as it was last read, and the summary of the sweep.
-
-        For an ended sweep, the study is not read.
-        """
+    def summary(self) -> SweepSummary:
+        """Return the summary of the sweep. For an ended sweep, the study is not read."""
         with self._lock:
+            if self._snapshot is not None:
+                return self._read().summary
             version = version_of(self.folder)
             if self._summary is None or (self._summary[0] != version and not self.rest()):
                 with self._resting():
                     self._summary = version, summarize(self.folder, self._record)
-            return self._summary
+            return self._summary[1]
+
+    def version(self) -> str:
+        """Return the version of the folder that a reading would show now.
+
+        The version stays the same while the reader rests.
+        """
+        if not self.rest():
+            self._version = version_of(self.folder)
+        return self._version
 
     def rest(self) -> float:
         """Return the number of seconds until a changed folder is read again.
@@ -133,7 +125,7 @@ class SweepReader:
         if old is not None and (old.version == version or self.rest()):
             return old
         with self._resting():
-            self._snapshot = read(self._record, version, old.rows if old is not None else {})
+            self._snapshot = read(self._record, version)
         self._figures.clear()
         return self._snapshot
 
@@ -150,29 +142,22 @@ class SweepReader:
         self._next = min(max(self._next, end) + rest, end + MAX_REST)
 
 
-def read(reader: record.RecordReader, version: str, old: Mapping[int, Row]) -> Snapshot:
+def read(reader: record.RecordReader, version: str) -> Snapshot:
     """Read a sweep's folder.
 
     Args:
         reader: Reads the study.
         version: Version of the snapshot.
-        old: The rows of the snapshot before.
     """
     folder = reader.folder
     summary, study, data, problem = summarize(folder, reader), None, None, ""
-    rows: dict[int, Row] = {}
     try:
         study = reader.read()
         if study is not None:
             data = plot_data(study, recorded_space(folder), summary.is_running, time.time())
     except SweepsError as e:
         problem = str(e)
-    now = int(1000 * time.time())
-    for trial in study.trials if study is not None else ():
-        row = Row(trial, summary.state_of(trial), now)
-        known = old.get(trial.number, row)
-        rows[trial.number] = known if known[:2] == row[:2] else row
-    return Snapshot(version, summary, study, data, problem, rows)
+    return Snapshot(version, summary, study, data, problem)
 
 
 def version_of(folder: Path) -> str:

@@ -9,6 +9,7 @@ import secrets
 import signal
 import tempfile
 import threading
+import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,23 +19,21 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sweeps.core import logging_setup
-from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.errors import InputError
 from sweeps.core.secrets import without_password
-from sweeps.core.sweep_folder import ORIGIN
+from sweeps.dashboard import mlflow_pages
+from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
 from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.server import listening, url_of, warn_if_open
+from sweeps.tracking.mlflow.client import first_line
 from sweeps.tracking.mlflow.tracker import default_uri
-from sweeps.tracking.mlflow.ui import check_server, find_links
 from sweeps.tracking.mlflow.uris import check_uri
 
 if TYPE_CHECKING:
     import uvicorn
 
     from sweeps.dashboard.app import Dashboard
-    from sweeps.dashboard.mlflow_pages import MlflowPages
 
-# Seconds between two looks for sweeps that MLflow has recorded meanwhile.
-LINK_SECONDS = 10.0
 # Seconds in which open requests may end at a shutdown.
 END_SECONDS = 3
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -82,7 +81,6 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
     """
     from sweeps.controller.sweep_lookup import find
     from sweeps.dashboard.app import Dashboard, make_app
-    from sweeps.dashboard.mlflow_pages import MlflowPages
 
     if root.exists() and not root.is_dir():
         raise InputError("--dir", f"{root} is not a folder")
@@ -98,11 +96,17 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
     if not access.hosts and not is_open:
         access = Access((*LOOPBACK, options.host.lower()), access.digest)
     dashboard = Dashboard(root, may_command=token is not None or not is_open)
-    pages = MlflowPages(root, access) if options.mlflow else None
+    uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(root)
+    pages: MlflowPages | None = None
+    if options.mlflow and uri.startswith(("http://", "https://")):
+        dashboard.mlflow = without_password(uri)
+    elif options.mlflow and token is not None:
+        dashboard.mlflow = f"{PATH}/"
+        pages = MlflowPages(access)
     with listening(options.host, options.port) as listener:
         warn_if_open(options.host, access, say)
         if not dashboard.may_command:
-            say("so the page takes no commands, and MLflow can only be read")
+            say("so the page takes no commands, and does not show MLflow")
         server = _server(make_app(dashboard, access, pages), dashboard, say)
         url = url_of(options.host, listener.getsockname()[1])
         with_token = f"{url}/?token={token}{shown}" if token is not None else f"{url}/{shown}"
@@ -114,19 +118,16 @@ def serve(root: Path, options: PageOptions, say: Callable[[str], None]) -> None:
                 f"{root} does not exist yet; the page shows its sweeps as soon as `sweeps run` "
                 "creates it"
             )
-        stop = threading.Event()
         if pages is not None:
-            uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-            loading = (dashboard, pages, uri or default_uri(root), url, say, stop)
+            loading = (root, pages, uri, f"{url}/{PATH}/", say)
             # A daemon, because the import of MLflow cannot be interrupted.
-            threading.Thread(target=_run_mlflow, args=loading, daemon=True).start()
+            threading.Thread(target=_load_mlflow, args=loading, daemon=True).start()
         # uvicorn raises the signal again when it ends, and then these handlers do nothing.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, server.handle_exit)
         opened = _browser(with_token) if options.open_browser else contextlib.nullcontext()
         with opened, contextlib.suppress(KeyboardInterrupt):
             server.run([listener])
-        stop.set()
 
 
 @contextlib.contextmanager
@@ -168,69 +169,19 @@ def _server(app: Any, dashboard: Dashboard, say: Callable[[str], None]) -> uvico
     )
 
 
-def _run_mlflow(
-    dashboard: Dashboard,
-    pages: MlflowPages,
-    uri: str,
-    url: str,
-    say: Callable[[str], None],
-    stop: threading.Event,
+def _load_mlflow(
+    root: Path, pages: MlflowPages, uri: str, address: str, say: Callable[[str], None]
 ) -> None:
-    """Load MLflow's pages, and keep the links to all sweeps in the dashboard until `stop` is set.
-
-    Args:
-        dashboard: The endpoints of the page, which get the links.
-        pages: MLflow's pages. They are not loaded if `uri` names a running server.
-        uri: MLflow's tracking URI.
-        url: Address of the page.
-        say: Function that prints a message.
-        stop: Set by another thread to end this function.
-    """
+    """Load MLflow's pages as soon as there is a database."""
     logging_setup.set_environment()  # before MLflow is imported
-    own = default_uri(dashboard.root)
-    said = ""
-    while not stop.is_set():
-        if uri == own and not (dashboard.root / "mlflow.db").is_file():
-            pages.state = "MLflow has recorded no sweep in this folder yet."
-            stop.wait(1.0)
-            continue
-        try:
-            _update_mlflow(dashboard, pages, uri, is_own=uri == own)
-            new = f"MLflow's web interface is at {_address_of_mlflow(uri, url)}"
-        except (SweepsError, ImportError) as e:
-            new = pages.state = f"MLflow's web interface does not run: {e}"
-        if new != said:
-            say(new)
-            said = new
-        stop.wait(LINK_SECONDS)
-
-
-def _update_mlflow(dashboard: Dashboard, pages: MlflowPages, uri: str, is_own: bool) -> None:
-    """Find the links to sweeps that have none yet, and load MLflow's pages if they are not loaded.
-
-    Raises:
-        SweepsError: The server does not answer, or the database cannot be read.
-    """
-    from sweeps.dashboard import mlflow_pages
-
-    names = [file.parent.name for file in dashboard.root.glob(f"*/{ORIGIN}")]
-    if any(name not in dashboard.mlflow for name in names):
-        if _is_server(uri):
-            check_server(uri)
-        dashboard.mlflow.update(find_links(uri, _address_of_mlflow(uri, "")))
-    if pages.app is None and not _is_server(uri):
-        pages.state = "MLflow is starting."
-        pages.app = mlflow_pages.load(dashboard.root, uri, is_own)
-
-
-def _is_server(uri: str) -> bool:
-    return uri.startswith(("http://", "https://"))
-
-
-def _address_of_mlflow(uri: str, url: str) -> str:
-    """Return the address of MLflow's pages, given the address of the page; relative for ""."""
-    from sweeps.dashboard.mlflow_pages import PATH
-
-    if _is_server(uri):
-        return without_password(uri)
-    return f"{url}/{PATH}/" if url else PATH
+    is_own = uri == default_uri(root)
+    while is_own and not (root / "mlflow.db").is_file():
+        pages.state = "MLflow has recorded no sweep in this folder yet."
+        time.sleep(1.0)
+    pages.state = "MLflow is starting."
+    try:
+        pages.app = mlflow_pages.load(root, uri, is_own)
+        say(f"MLflow's web interface is at {address}")
+    except Exception as e:  # MLflow's stores let errors of their libraries pass
+        pages.state = f"MLflow's web interface does not run: {first_line(e)}"
+        say(pages.state)

@@ -153,8 +153,6 @@ class TrialRecord:
             keys is sampled.
         sizes: Numbers of workers that an elastic trial has had; () for other trials.
         enqueued: True if `sweeps enqueue` added the trial.
-        reported: Time of the trial's latest report, in seconds since the epoch; None if it has no
-            report.
     """
 
     number: int
@@ -177,7 +175,6 @@ class TrialRecord:
     data: dict[str, Any] = field(default_factory=dict)
     sizes: tuple[GangSizePeriod, ...] = ()
     enqueued: bool = False
-    reported: float | None = None
 
     @property
     def first_trial(self) -> int:
@@ -723,5 +720,4 @@ def _recorded(t: FrozenTrial, objectives: Objectives, folder: Path) -> TrialReco
         data=first.get("data", {}),
         sizes=sizes_of(t),
         enqueued=is_enqueued(t),
-        reported=max((report.time for report in reports_of(t, None)), default=None),
     )

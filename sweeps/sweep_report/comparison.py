@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import functools
 import math
-import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.result import to_json_value
-from sweeps.core.trial import Result, State
+from sweeps.core.trial import Result, State, flat
 from sweeps.space import Space
 from sweeps.study import ranking
 from sweeps.study.record import Record
@@ -34,6 +34,15 @@ if TYPE_CHECKING:
 # A row of a comparison: a name, and the value of each sweep. None stands for a value that a sweep
 # does not have.
 Row = tuple[str, tuple[Any, ...]]
+# Names of the rows of results, in their order, and those that appear only if a sweep has a value.
+RESULTS = (
+    *("state", "objective", "search", "scheduler", "trials", "completed", "pruned", "failed"),
+    *("best", "best trial", "regret", "test", "front"),
+    *("seconds", "trial seconds", "CPU seconds", "GPU seconds"),
+)
+RARE = {"completed", "pruned", "failed", "regret", "test", "front", "CPU seconds", "GPU seconds"}
+# Metric of a trial that is added up, by the name of the row.
+COSTS = {"trial seconds": "seconds", "CPU seconds": "cpu_seconds", "GPU seconds": "gpu_seconds"}
 # Attributes of a comparison that have rows.
 FRAMES = ("results", "settings", "importance", "configurations")
 
@@ -74,6 +83,33 @@ class ComparedSweep:
         return None
 
     @functools.cached_property
+    def settings(self) -> dict[str, str] | None:
+        """The settings of the space; None if the space cannot be read."""
+        return None if self.space is None else settings_of(self.space)
+
+    @functools.cached_property
+    def progress(self) -> Progress:
+        """The best value over the trials."""
+        if self.record is None:
+            return Progress()
+        return progress_of(self.record, pauses_of(self.record, self.drivers))
+
+    @functools.cached_property
+    def configuration(self) -> dict[str, Any] | None:
+        """The best configuration with dotted names; None if there is no best trial."""
+        best = None if self.record is None else self.record.best
+        if best is None:
+            return None
+        return {
+            **dict(flat(best.data, "data.")),
+            "preprocessor": best.preprocessor,
+            **dict(flat(best.scaling, "scaling.")),
+            **dict(flat(best.params, "params.")),
+            "steps": best.result.steps,
+            "best step": best.result.best_step,
+        }
+
+    @functools.cached_property
     def best(self) -> Result | None:
         """The result of the best configuration; None if there is none."""
         return None if self.record is None else best_result(self.record)
@@ -97,7 +133,6 @@ class Comparison:
         importance: Rows of the dimensions, the most important one first.
         configurations: Rows of the best configurations' values that differ.
         equal_values: The values that all best configurations share, by name.
-        progress: The best value over the trials of each sweep.
     """
 
     sweeps: tuple[ComparedSweep, ...]
@@ -110,7 +145,6 @@ class Comparison:
     importance: tuple[Row, ...]
     configurations: tuple[Row, ...]
     equal_values: dict[str, Any]
-    progress: tuple[Progress, ...] = field(repr=False)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -192,32 +226,25 @@ def labels_of(number: int) -> tuple[str, ...]:
 
 def compare(sweeps: Sequence[ComparedSweep]) -> Comparison:
     """Compare sweeps as far as their objectives and their data allow."""
-    spaces = [settings_of(s.space) if s.space is not None else None for s in sweeps]
     groups = _groups(sweeps)
-    progress = tuple(_progress(s) for s in sweeps)
     leaders = [
-        next((leader_of([sweeps[i] for i in group]) for group in groups if at in group), None)
+        leader_of([sweeps[i] for i in next(group for group in groups if at in group)])
         for at in range(len(sweeps))
     ]
-    differing, equal = _differences(spaces)
-    differing = _readable(differing, spaces)
-    configurations, same = _differences([_configuration(s) for s in sweeps])
+    settings, equal_settings = _differences([s.settings for s in sweeps])
+    configurations, equal_values = _differences([s.configuration for s in sweeps])
+    regret = {budget: _regret_rows(budget, sweeps, leaders) for budget in BUDGETS}
     return Comparison(
         sweeps=tuple(sweeps),
         groups=groups,
-        notes=tuple(_notes(sweeps, groups, spaces, leaders)),
-        results=tuple(_results(sweeps, progress, leaders, any(len(group) > 1 for group in groups))),
-        regret={
-            budget: rows
-            for budget in BUDGETS
-            if (rows := _regret_rows(budget, sweeps, progress, leaders))
-        },
-        settings=tuple(differing),
-        equal_settings=len(equal),
-        importance=tuple(_importance_rows(sweeps)),
-        configurations=tuple(configurations),
-        equal_values=same,
-        progress=progress,
+        notes=tuple(_notes(sweeps, groups, leaders)),
+        results=_results(sweeps, leaders, shared=any(len(group) > 1 for group in groups)),
+        regret={budget: rows for budget, rows in regret.items() if rows},
+        settings=settings,
+        equal_settings=len(equal_settings),
+        importance=_importance_rows(sweeps),
+        configurations=configurations,
+        equal_values=equal_values,
     )
 
 
@@ -229,7 +256,8 @@ def _groups(sweeps: Sequence[ComparedSweep]) -> tuple[tuple[int, ...], ...]:
     groups: list[list[int]] = []
     for at, sweep in enumerate(sweeps):
         for group in groups:
-            if _comparable(sweeps[group[0]], sweep):
+            first = sweeps[group[0]]
+            if first.objective == sweep.objective and not data_differ(first, sweep):
                 group.append(at)
                 break
         else:
@@ -237,68 +265,59 @@ def _groups(sweeps: Sequence[ComparedSweep]) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, groups))
 
 
-def _comparable(a: ComparedSweep, b: ComparedSweep) -> bool:
-    return a.objective == b.objective and not data_differ(a, b)
-
-
 def data_differ(a: ComparedSweep, b: ComparedSweep) -> bool:
-    """Return whether the values of two sweeps are measured on different rows, as far as the records show it."""
-    if a.space is None or b.space is None or a.record is None or b.record is None:
-        return a.record is not None and b.record is not None and a.record.data != b.record.data
+    """Return whether the values of two sweeps are measured on different rows.
+
+    The records may not show it.
+    """
+    if a.record is None or b.record is None:
+        return False
+    if a.space is None or b.space is None:
+        return a.record.data != b.record.data
     if a.space.data.given != b.space.data.given or a.space.data.folds != b.space.data.folds:
         return True
-    if (
-        not a.space.data.given or a.record.data == b.record.data
-    ):  # without data, the record has a hash of the loop's code
+    # Without data, the record has a hash of the loop's code.
+    if not a.space.data.given or a.record.data == b.record.data:
         return False
-    differing = {
-        name
-        for name, _ in _differences([settings_of(a.space), settings_of(b.space)])[0]
-        if name.startswith("data.")
-    }
-    seeds = a.space.search.seed, b.space.search.seed
-    return not differing or not differing <= {*SAME_VALID_ROWS} or seeds[0] != seeds[1]
+    keys = _data_keys(a, b)
+    return not keys or not keys <= {*SAME_VALID_ROWS}
+
+
+def _data_keys(a: ComparedSweep, b: ComparedSweep) -> set[str]:
+    """Return the settings that differ, and that decide about the rows."""
+    differing = [name for name, _ in _differences([a.settings, b.settings])[0]]
+    return {name for name in differing if name.startswith("data.") or name == "search.seed"}
 
 
 def _notes(
     sweeps: Sequence[ComparedSweep],
     groups: Sequence[Sequence[int]],
-    spaces: Sequence[Mapping[str, str] | None],
     leaders: Sequence[Result | None],
 ) -> Iterator[str]:
     labels = labels_of(len(sweeps))
-    for at, sweep in enumerate(sweeps):
-        yield from (f"{labels[at]}: {problem}" for problem in sweep.problems)
+    for label, sweep in zip(labels, sweeps, strict=True):
+        yield from (f"{label}: {problem}" for problem in sweep.problems)
         if sweep.state == "running":
-            yield f"{labels[at]} is still running, so its values can change"
+            yield f"{label} is still running, so its values can change"
         if sweep.importance.unknown and sweep.record is not None:
-            yield f"{labels[at]}: {sweep.importance.unknown}"
+            yield f"{label}: {sweep.importance.unknown}"
     for group in groups[1:]:
-        yield _why_not_comparable(sweeps, groups[0][0], group[0], spaces)
+        names = f"{labels[groups[0][0]]} and {labels[group[0]]}"
+        why = _why_not_comparable(sweeps[groups[0][0]], sweeps[group[0]])
+        yield f"the values of {names} are not comparable, because {why}"
     if len(groups) > 1:
         yield (
             "the regret of a sweep is its distance to the best value of the sweeps with which it "
             "can be compared"
         )
     for label, sweep, leader in zip(labels, sweeps, leaders, strict=True):
-        if (
-            sweep.best is not None
-            and leader is not None
-            and ranking.tier(sweep.best) != ranking.tier(leader)
-        ):
+        if sweep.best is None or leader is None:
+            continue
+        if ranking.tier(sweep.best) != ranking.tier(leader):
             why = "breaks a constraint" if not sweep.best.feasible else "was stopped early"
             yield f"{label} has no regret, because its best trial {why}"
-    repeats = {
-        label: s.record.repeats
-        for label, s in zip(labels, sweeps, strict=True)
-        if s.record is not None
-    }
-    if len(set(repeats.values())) > 1:
-        texts = (
-            f"{label}: {r.count}, by their {r.aggregate}" if r.count > 1 else f"{label}: 1"
-            for label, r in repeats.items()
-        )
-        yield f"the number of repeats for each configuration differs ({'; '.join(texts)})"
+    if len({s.record.repeats for s in sweeps if s.record is not None}) > 1:
+        yield "the number of repeats for each configuration differs"
     if any(s.record is not None and len(s.record.objectives.objectives) > 1 for s in sweeps):
         yield (
             "a sweep with several objectives has a Pareto front, and neither a single best trial "
@@ -311,38 +330,14 @@ def _notes(
         )
 
 
-def _why_not_comparable(
-    sweeps: Sequence[ComparedSweep], a: int, b: int, spaces: Sequence[Mapping[str, str] | None]
-) -> str:
-    """Return why the values of the sweeps at positions `a` and `b` cannot be compared."""
-    labels = labels_of(len(sweeps))
-    both = f"{labels[a]} and {labels[b]}"
-    if None in (sweeps[a].objective, sweeps[b].objective):
-        return (
-            f"{both} are not comparable: "
-            f"{labels[a] if sweeps[a].objective is None else labels[b]} has no trial yet"
-        )
-    if sweeps[a].objective != sweeps[b].objective:
-        return (
-            f"the values of {both} are not comparable, because the objectives differ: "
-            f"{sweeps[a].objective}; {sweeps[b].objective}"
-        )
-    keys = [
-        name
-        for name, _ in _differences([spaces[a], spaces[b]])[0]
-        if name.startswith("data.") or name == "search.seed"
-    ]
-    unread = any(spaces[at] is None for at in (a, b))
-    why = (
-        f": {', '.join(keys)}"
-        if keys
-        else ""
-        if unread
-        else ", although the space files name the same data"
-    )
-    return (
-        f"the values of {both} are not comparable, because they are measured on different rows{why}"
-    )
+def _why_not_comparable(a: ComparedSweep, b: ComparedSweep) -> str:
+    """Return why the values of two sweeps cannot be compared."""
+    if a.objective is None or b.objective is None:
+        return "one of them has no trial yet"
+    if a.objective != b.objective:
+        return f"the objectives differ: {a.objective}; {b.objective}"
+    keys = sorted(_data_keys(a, b))
+    return f"they are measured on different rows: {', '.join(keys) or 'the data differ'}"
 
 
 def leader_of(sweeps: Sequence[ComparedSweep]) -> Result | None:
@@ -357,42 +352,28 @@ def leader_of(sweeps: Sequence[ComparedSweep]) -> Result | None:
 # ---- rows
 
 
-def _progress(sweep: ComparedSweep) -> Progress:
-    if sweep.record is None:
-        return Progress()
-    return progress_of(sweep.record, pauses_of(sweep.record, sweep.drivers))
-
-
 def regret_of(sweep: ComparedSweep, value: float | None, leader: Result | None) -> float | None:
     """Return the distance of a value to the best value of comparable sweeps.
 
     None if the best trials have different ranks.
     """
     best = sweep.best
-    if (
-        value is None
-        or leader is None
-        or leader.value is None
-        or best is None
-        or ranking.tier(best) != ranking.tier(leader)
-    ):
+    if value is None or best is None or leader is None or leader.value is None:
         return None
     distance = abs(value - leader.value)
-    return distance if math.isfinite(distance) else None
+    is_known = ranking.tier(best) == ranking.tier(leader) and math.isfinite(distance)
+    return distance if is_known else None
 
 
 def _regret_rows(
-    budget: str,
-    sweeps: Sequence[ComparedSweep],
-    progress: Sequence[Progress],
-    leaders: Sequence[Result | None],
+    budget: str, sweeps: Sequence[ComparedSweep], leaders: Sequence[Result | None]
 ) -> tuple[tuple[int, tuple[float | None, ...]], ...]:
-    largest = max((getattr(p.spent[-1], budget) for p in progress if p.spent), default=0.0)
+    spent = [getattr(s.progress.spent[-1], budget) for s in sweeps if s.progress.spent]
     rows = []
-    for amount in steps_of(largest):
+    for amount in steps_of(max(spent, default=0.0)):
         values = tuple(
-            regret_of(s, p.best_after(budget, amount), lead)
-            for s, p, lead in zip(sweeps, progress, leaders, strict=True)
+            regret_of(s, s.progress.best_after(budget, amount), leader)
+            for s, leader in zip(sweeps, leaders, strict=True)
         )
         if any(value is not None for value in values):
             rows.append((amount, values))
@@ -400,62 +381,53 @@ def _regret_rows(
 
 
 def _results(
-    sweeps: Sequence[ComparedSweep],
-    progress: Sequence[Progress],
-    leaders: Sequence[Result | None],
-    shared: bool,
-) -> Iterator[Row]:
-    """Yield the rows of results.
+    sweeps: Sequence[ComparedSweep], leaders: Sequence[Result | None], shared: bool
+) -> tuple[Row, ...]:
+    """Return the rows of results.
 
     If no two sweeps share a best value (`shared`), there is no row for the regret, which would be
-    0.
+    0. A rare row, such as `failed`, is left out if no sweep has a value.
     """
-    records = [s.record for s in sweeps]
-    bests = [s.best for s in sweeps]
-    yield "state", tuple(s.state for s in sweeps)
-    yield "objective", tuple(s.objective for s in sweeps)
-    yield "search", tuple(s.algorithm for s in sweeps)
-    yield "scheduler", tuple(s.space and s.space.scheduler.name for s in sweeps)
-    yield "trials", tuple(r and len(r.ran) for r in records)
-    for state in (State.COMPLETE, State.PRUNED, State.FAIL):
-        counts = tuple(r and sum(t.result.state is state for t in r.ran) for r in records)
-        if any(counts):
-            yield (
-                {State.COMPLETE: "completed", State.PRUNED: "pruned", State.FAIL: "failed"}[state],
-                counts,
-            )
-    yield "best", tuple(b and b.value for b in bests)
-    yield (
-        "best trial",
-        tuple(r.best.id if r is not None and r.best is not None else None for r in records),
-    )
-    if shared:
-        yield (
-            "regret",
-            tuple(
-                regret_of(s, None if b is None else b.value, lead)
-                for s, b, lead in zip(sweeps, bests, leaders, strict=True)
-            ),
-        )
-    if any(s.test is not None for s in sweeps):
-        yield "test", tuple(s.test for s in sweeps)
-    if any(r is not None and len(r.objectives.objectives) > 1 for r in records):
-        yield "front", tuple((r and len(r.front)) or None for r in records)
-    yield "seconds", tuple(round(p.spent[-1].seconds, 1) if p.spent else None for p in progress)
-    yield (
-        "trial seconds",
-        tuple(r and round(math.fsum(t.result.seconds for t in r.ran), 1) for r in records),
-    )
-    for budget in ("cpu_seconds", "gpu_seconds"):
-        costs = tuple(
-            r and round(math.fsum(t.result.metrics.get(budget, 0.0) for t in r.ran), 1)
-            for r in records
-        )
-        if any(costs):
-            yield budget.replace("_", " ").replace("cpu", "CPU").replace("gpu", "GPU"), costs
+    found = [_result(sweep, leader) for sweep, leader in zip(sweeps, leaders, strict=True)]
+    rows = []
+    for name in RESULTS:
+        values = tuple(result.get(name) for result in found)
+        if name not in RARE or any(values) or (name == "regret" and shared):
+            rows.append((name, values))
+    return tuple(rows)
 
 
-def _differences(columns: Sequence[Mapping[str, Any] | None]) -> tuple[list[Row], dict[str, Any]]:
+def _result(sweep: ComparedSweep, leader: Result | None) -> dict[str, Any]:
+    """Return the values of one sweep by the names of the rows."""
+    found: dict[str, Any] = {
+        "state": sweep.state,
+        "objective": sweep.objective,
+        "search": sweep.algorithm,
+        "scheduler": None if sweep.space is None else sweep.space.scheduler.name,
+        "test": sweep.test,
+    }
+    record = sweep.record
+    if record is None:
+        return found
+    states = Counter(t.result.state for t in record.ran)
+    found |= {"trials": len(record.ran), "completed": states[State.COMPLETE]}
+    found |= {"pruned": states[State.PRUNED], "failed": states[State.FAIL]}
+    if sweep.best is not None and record.best is not None:
+        found |= {"best": sweep.best.value, "best trial": record.best.id}
+        found["regret"] = regret_of(sweep, sweep.best.value, leader)
+    if len(record.objectives.objectives) > 1:
+        found["front"] = len(record.front)
+    if sweep.progress.spent:
+        found["seconds"] = round(sweep.progress.spent[-1].seconds, 1)
+    for name, metric in COSTS.items():
+        costs = (t.result.metrics.get(metric, 0.0) for t in record.ran)
+        found[name] = round(math.fsum(costs), 1)
+    return found
+
+
+def _differences(
+    columns: Sequence[Mapping[str, Any] | None],
+) -> tuple[tuple[Row, ...], dict[str, Any]]:
     """Return the rows of the values that differ, and the values that are equal.
 
     A column that is None counts as unknown.
@@ -469,61 +441,11 @@ def _differences(columns: Sequence[Mapping[str, Any] | None]) -> tuple[list[Row]
             equal[name] = known[0][name]
         else:
             rows.append((name, values))
-    return rows, equal
+    return tuple(rows), equal
 
 
-def _readable(rows: Sequence[Row], spaces: Sequence[Mapping[str, str] | None]) -> list[Row]:
-    """Return the rows of settings, with the rows of each section side by side.
-
-    A setting inside an option, such as `preprocessor[SimpleImputer].0.strategy`, is left out if a
-    space does not have this option, because the row of the dimension shows the difference already.
-    """
-    sections = list(
-        dict.fromkeys(_section(name) for space in spaces if space is not None for name in space)
-    )
-    shown = [
-        (name, values)
-        for name, values in rows
-        if "[" not in name or all(v is not None for v, s in zip(values, spaces, strict=True) if s)
-    ]
-    return sorted(shown, key=lambda row: sections.index(_section(row[0])))
-
-
-def _section(name: str) -> str:
-    return re.split(r"[.\[]", name, maxsplit=1)[0]
-
-
-def _importance_rows(sweeps: Sequence[ComparedSweep]) -> list[Row]:
+def _importance_rows(sweeps: Sequence[ComparedSweep]) -> tuple[Row, ...]:
     shares = [dict(s.importance.shares) for s in sweeps]
-    names = list(dict.fromkeys(name for own in shares for name in own))
+    names = dict.fromkeys(name for own in shares for name in own)
     rows = [(name, tuple(own.get(name) for own in shares)) for name in names]
-    return sorted(rows, key=lambda row: -max(share or 0.0 for share in row[1]))
-
-
-def _configuration(sweep: ComparedSweep) -> dict[str, Any] | None:
-    """Return the best configuration with dotted names; None if there is no best trial."""
-    best = sweep.record.best if sweep.record is not None else None
-    if best is None:
-        return None
-    found = {
-        "preprocessor": best.preprocessor,
-        **_dotted("scaling", best.scaling),
-        **_dotted("params", best.params),
-    }
-    return {
-        **_dotted("data", best.data),
-        **found,
-        "steps": best.result.steps,
-        "best step": best.result.best_step,
-    }
-
-
-def _dotted(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= (
-            _dotted(f"{name}.{key}", value)
-            if isinstance(value, Mapping) and value
-            else {f"{name}.{key}": value}
-        )
-    return found
+    return tuple(sorted(rows, key=lambda row: -max(share or 0.0 for share in row[1])))

@@ -12,9 +12,7 @@ from typing import Any
 
 from sweeps.core.markdown_text import cell
 from sweeps.sweep_report.comparison import Comparison, Row
-from sweeps.sweep_report.comparison_figures import comparison_figures
 from sweeps.sweep_report.content import table
-from sweeps.sweep_report.html_page import to_html
 
 UNITS = {"trials": "trials", "seconds": "s", "cpu_seconds": "CPU s", "gpu_seconds": "GPU s"}
 ABSENT = "-"
@@ -150,12 +148,6 @@ def _join(*parts: str) -> str:
 def _markdown_rows(shown: Table) -> str:
     rows: Sequence[Sequence[str]] = [list(map(cell, row)) for row in shown.rows]
     return table(list(shown.head), rows) if rows else ""
-
-
-def to_page(comparison: Comparison) -> str:
-    """Return a comparison as one HTML file, with figures after the results."""
-    results, others = _markdown_parts(comparison)
-    return to_html(results, comparison_figures(comparison), others)
 
 
 def to_html_tables(comparison: Comparison) -> str:

@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import html
-import itertools
 import math
 import textwrap
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -215,8 +213,8 @@ class PlotData:
 
     @cached_property
     def importances(self) -> tuple[str, tuple[tuple[str, float], ...]]:
-        """The importances of the dimensions; see `optuna_plots.importances_of`."""
-        from sweeps.sweep_report.optuna_plots import importances_of
+        """The importances of the dimensions; see `importance.importances_of`."""
+        from sweeps.sweep_report.importance import importances_of
 
         return importances_of(self)
 
@@ -366,29 +364,3 @@ def best_so_far(trials: Sequence[TrialRecord], minimize: bool) -> list[tuple[int
         if not points or (value < points[-1][1] if minimize else value > points[-1][1]):
             points.append((t.number, value))
     return [*points, (max(t.number for t in trials), points[-1][1])]
-
-
-def resources_in_use(
-    periods: Sequence[tuple[float, float, dict[str, float]]],
-) -> dict[str, list[tuple[float, float]]]:
-    """Return how much of each resource was in use over time.
-
-    Args:
-        periods: (start, end, amounts) of each period in which a trial held the amounts of
-            resources, by name.
-
-    Returns:
-        For each resource, (time, amount) pairs: from each time on, the amount was in use. The pairs
-            are ordered by time.
-    """
-    changes: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
-    for start, end, amounts in periods:
-        for name, amount in amounts.items():
-            changes[name][start] += amount
-            changes[name][end] -= amount
-    used: dict[str, list[tuple[float, float]]] = {}
-    for name, of_name in changes.items():
-        times = sorted(of_name)
-        totals = itertools.accumulate(of_name[at] for at in times)
-        used[name] = [(at, round(total, 9)) for at, total in zip(times, totals, strict=True)]
-    return used

@@ -10,12 +10,11 @@ from __future__ import annotations
 import datetime
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweeps.core.resources import workers_text
 from sweeps.space import Dimension
-from sweeps.sweep_report import optuna_plots
 from sweeps.sweep_report.figures import (
     MOST_CHARACTERS,
     Figure,
@@ -24,13 +23,11 @@ from sweeps.sweep_report.figures import (
     best_so_far,
     finite,
     option_texts,
-    resources_in_use,
     short_texts,
     shortened,
     thin,
     whole_axis,
 )
-from sweeps.sweep_report.optuna_plots import clipped, thinned
 
 if TYPE_CHECKING:
     from sweeps.study.record import TrialRecord
@@ -51,6 +48,8 @@ STATES = {
 # The largest numbers of points in a scatter plot, curves, points of a curve, axes for parallel
 # coordinates, and bars.
 MAX_POINTS, MAX_CURVES, MAX_CURVE_POINTS, MAX_AXES, MAX_BARS = 2000, 30, 200, 10, 1000
+# Share of the trials at each end of the values that have the color of the end.
+OUTLIERS = 0.1
 NO_VALUES = "There is nothing to draw, because no trial has a value."
 EVERY = "Each trial at its best step, including trials that were stopped early."
 
@@ -210,9 +209,8 @@ def parallel(data: PlotData) -> Figure:
         )
     shown = thin(data.ranked, MAX_POINTS)[::-1]  # the best lines are drawn last
     values = [float(t.result.value or 0.0) for t in shown]
-    colors = clipped(dict(enumerate(values)))
     line = {
-        "color": rounded(colors.values()),
+        "color": rounded(clipped(values)),
         "colorscale": "Viridis",
         "reversescale": data.minimize,
     }
@@ -469,73 +467,15 @@ def pareto(data: PlotData) -> Figure:
     return Figure("pareto", title, {"data": traces, "layout": layout}, note)
 
 
-def resources(data: PlotData) -> Figure:
-    """Return the workers, CPUs and GPUs that trials held over time."""
-    periods = [period for t in data.trials if t.began is not None for period in held(data, t)]
-    if not periods:
-        return Figure(
-            "resources",
-            "Resources in use",
-            note="There is nothing to draw, because no trial has recorded how long it held workers.",
-        )
-    traces = []
-    for name, used in resources_in_use(periods).items():
-        kept = thin(used, 2 * MAX_POINTS)
-        line = {
-            "type": "scatter",
-            "mode": "lines",
-            "name": name,
-            "line": {"shape": "hv", "width": 1.5},
-        }
-        traces.append(
-            {**line, "x": [iso(at) for at, _ in kept], "y": [amount for _, amount in kept]}
-        )
-    layout = axes("", "in use by trials") | {"showlegend": True}
-    layout["xaxis"] |= {"type": "date"}
-    layout["yaxis"] |= {"rangemode": "tozero"}
-    note = (
-        "What the trials held, by their configuration. A trial holds nothing while it waits for "
-        "workers. It counts from its first report "
-        "on, and a trial that was paused counts as if it had held its workers without a break "
-        "before its end."
-    )
-    return Figure("resources", "Resources in use", {"data": traces, "layout": layout}, note)
-
-
-def held(data: PlotData, t: TrialRecord) -> Iterable[tuple[float, float, dict[str, float]]]:
-    """Yield (start, end, amounts) of each period in which a trial held the same workers.
-
-    `amounts` has the resources by name.
-    """
-    if not t.result.seconds:
-        return
-    end = span(data, t)[1] if t.reported is None or t.ended is not None else t.reported
-    # The times are some milliseconds late. Without the gap of 0.1 s, two trials would seem to hold
-    # one worker for a moment.
-    start = end - max(t.result.seconds - 0.1, t.result.seconds / 2)
-    if data.is_driven and t.ended is None and not t.result.paused:
-        end = data.now
-    per_worker, number = t.scaling.get("resources_per_worker", {}), t.scaling.get("num_workers", 1)
-    sizes = [(size.time, float(size.workers)) for size in t.sizes] or [
-        (start, 1.0 if isinstance(number, Mapping) else float(number))
-    ]
-    for (at, workers), following in zip(sizes, [at for at, _ in sizes[1:]] + [end], strict=True):
-        amounts = {name: amount * workers for name, amount in per_worker.items() if amount}
-        yield at, max(at, following), {"workers": workers, **amounts}
-
-
 FIGURES: dict[str, Callable[..., Figure]] = {
     "history": history,
     "curves": curves,
     "importance": importance,
     "parallel": parallel,
     "slice": slice_of,
-    "contour": optuna_plots.contour,
     "cost": cost,
-    "edf": optuna_plots.edf,
     "pareto": pareto,
     "timeline": timeline,
-    "resources": resources,
 }
 
 
@@ -572,7 +512,7 @@ def all_figures(data: PlotData, slices: int) -> list[Figure]:
     made = [figure(data, "pareto")] if len(data.objectives) > 1 else []
     made += [figure(data, key) for key in ("history", "curves", "importance", "parallel")]
     made += [figure(data, "slice", name=d.name) for d in data.sampled[:slices]]
-    made += [figure(data, key) for key in ("contour", "cost", "edf", "timeline", "resources")]
+    made += [figure(data, key) for key in ("cost", "timeline")]
     return [f for f in made if f.plot or "could not be made" in f.note]
 
 
@@ -657,3 +597,21 @@ def rounded(values: Iterable[float | None]) -> list[float | int | None]:
         else None
         for v in values
     ]
+
+
+def clipped(values: Sequence[float]) -> list[float]:
+    """Return values in which the lowest and the highest tenth have the limits of the tenths.
+
+    Outliers would otherwise hide all other differences of colors.
+    """
+    ordered = sorted(values)
+    low = ordered[int(len(ordered) * OUTLIERS)]
+    high = ordered[math.ceil(len(ordered) * (1 - OUTLIERS)) - 1]
+    return [min(max(value, low), high) for value in values]
+
+
+def thinned(shown: int, of: int) -> str:
+    """Return a sentence that says how many trials a figure shows; "" if it shows all of them."""
+    if shown == of:
+        return ""
+    return f" The figure shows {shown:,} of {of:,} trials, spread evenly over the ranking."

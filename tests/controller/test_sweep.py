@@ -139,7 +139,6 @@ PLOTS = {
     "plot_importance": "bar",
     "plot_parallel_coordinates": "parcoords",
     "plot_slice": "scatter",
-    "plot_contour": "contour",
     "plot_timeline": "bar",
 }
 
@@ -155,9 +154,6 @@ def test_a_sweep_draws_itself(tmp_path):
         == "Slice: depth"
         == opened.plot_slice("params.depth").layout.title.text
     )
-    assert [axis.title.text for axis in (opened.plot_contour("rate", "depth").layout.xaxis,)] == [
-        "rate"
-    ]
     assert [trace.name for trace in opened.plot_curves("best", 3).data] == ["0000", "0003"]
     assert (
         sweeps.open(branches(tmp_path / "two", TWO, 3)[0]).plot_pareto().data[0].type == "scatter"
@@ -168,7 +164,6 @@ def test_a_figure_that_cannot_be_drawn_says_why(tmp_path):
     opened = sweeps.open(branches(tmp_path, ONE, 1)[0])
     for place, wrong, text in (
         ("dimension", lambda: opened.plot_slice("dept"), "did you mean `depth`?"),
-        ("y", lambda: opened.plot_contour("depth", "params.depth"), "two different dimensions"),
         ("plot_pareto", opened.plot_pareto, "two or three objectives"),
     ):
         with pytest.raises(InputError, match=re.escape(text)) as e:

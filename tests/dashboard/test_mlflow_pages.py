@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
-
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sweeps.dashboard.app import Dashboard, make_app
-from sweeps.dashboard.mlflow_pages import (
-    MAX_BYTES,
-    MlflowPages,
-    is_inside,
-    outside_location,
-    refusal,
-)
+from sweeps.dashboard.mlflow_pages import MlflowPages, is_allowed
 from sweeps.serving.access import Access
 
 API = "/ajax-api/2.0/mlflow"
@@ -53,7 +42,6 @@ NEVER = [
     ("POST", f"{API}/artifacts/presigned-upload-url"),
     ("PUT", f"{API}/logged-models/m-1/artifacts/x"),
     ("POST", f"{API}/runs/create-promptlab-run"),
-    ("POST", f"{API}/gateway-proxy"),
     ("POST", "/gateway/x/mlflow/invocations"),
     ("GET", "/ajax-api/3.0/mlflow/assistant/config"),
     ("POST", "/ajax-api/3.0/mlflow/gateway/secrets/create"),
@@ -65,109 +53,23 @@ NEVER = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path"), READS)
-def test_reading_needs_no_right_to_write(method, path):
-    assert refusal(method, path, may_write=False) is None
-
-
-@pytest.mark.parametrize(("method", "path"), WRITES)
-def test_records_change_only_with_the_right_to_write(method, path):
-    assert refusal(method, path, may_write=True) is None
-    assert "without a token" in refusal(method, path, may_write=False)
+@pytest.mark.parametrize(("method", "path"), READS + WRITES)
+def test_records_are_read_and_changed(method, path):
+    assert is_allowed(method, path)
 
 
 @pytest.mark.parametrize(("method", "path"), NEVER)
 def test_uploads_and_other_interfaces_are_refused(method, path):
-    assert "no uploads" in refusal(method, path, may_write=True)
-    assert "no uploads" in refusal(method, path, may_write=False)
-
-
-@pytest.mark.timeout(60)
-def test_only_reading_handlers_of_mlflow_are_open_without_a_token():
-    """A new version of MLflow may have new interfaces: each open one must be known to only read."""
-    from mlflow.server import app
-
-    opened = set()
-    for rule in app.url_map.iter_rules():
-        path = re.sub(r"<[^>]+>", "x", str(rule))
-        for method in rule.methods - {"OPTIONS", "HEAD", "GET"}:
-            if refusal(method, path, may_write=False) is None:
-                opened.add(rule.endpoint.strip("_"))
-    assert opened == {
-        "graphql",
-        "search_experiments",
-        "search_runs",
-        "search_logged_models",
-        "get_latest_versions",
-        "search_evaluation_datasets_handler",
-        "serve_search_datasets",
-        "batch_get_trace_infos",
-        "query_trace_metrics",
-        "search_traces_v3",
-    }
-
-
-@pytest.mark.parametrize(
-    "location", ["file:///root/a", "/root/a/b", "/root", "file://localhost/root/a%20b"]
-)
-def test_locations_in_the_root_are_inside(location, tmp_path):
-    assert is_inside(location.replace("/root", str(tmp_path)), tmp_path)
-
-
-@pytest.mark.parametrize(
-    "location",
-    [
-        "/etc",
-        "file:///etc",
-        "/root/../other",
-        "file:///root/%2e%2e/other",
-        "/rooted",
-        "a",
-        "s3://bucket/a",
-        "http://host/root",
-        "file://host/root/a",
-        "mlflow-artifacts:/a",
-        "",
-    ],
-)
-def test_other_locations_are_outside(location, tmp_path):
-    root = tmp_path / "root"
-    root.mkdir()
-    assert not is_inside(location.replace("/root", str(root)), root)
-
-
-def test_a_link_out_of_the_root_is_outside(tmp_path):
-    root = tmp_path / "root"
-    root.mkdir()
-    (root / "link").symlink_to(tmp_path)
-    assert not is_inside(str(root / "link" / "a"), root)
-
-
-@given(
-    name=st.sampled_from(["artifact_location", "artifactLocation", "source"]),
-    other=st.dictionaries(st.text(), st.integers() | st.text() | st.none()),
-    times=st.integers(1, 2),
-)
-def test_an_outside_location_is_found_however_it_is_written(name, other, times, tmp_path_factory):
-    body = json.dumps({**other, name: "/etc/x"})
-    if times == 2:
-        body = json.dumps(body)
-    assert outside_location(body.encode(), tmp_path_factory.getbasetemp()) == "/etc/x"
-
-
-def test_models_of_runs_and_no_location_are_allowed(tmp_path):
-    for body in ({}, {"source": "runs:/1/model"}, {"source": "models:/m-1"}, {"source": None}):
-        assert outside_location(json.dumps(body).encode(), tmp_path) is None
-    with pytest.raises(ValueError, match="object"):
-        outside_location(b"[1]", tmp_path)
+    assert not is_allowed(method, path)
 
 
 class Served:
     """The page with a stand-in for MLflow, which records what it gets."""
 
-    def __init__(self, root, token):
-        access = Access.of("localhost", token)
-        self.pages = MlflowPages(root, access)
+    def __init__(self, root):
+        self.root = root
+        access = Access.of("localhost", "secret")
+        self.pages = MlflowPages(access)
         self.got: list[tuple[str, str, bytes]] = []
         mlflow = FastAPI()
 
@@ -190,7 +92,7 @@ TOKEN = {"authorization": "Bearer secret"}
 
 @pytest.fixture
 def served(tmp_path):
-    return Served(tmp_path, "secret")
+    return Served(tmp_path)
 
 
 def test_mlflow_needs_the_token_and_the_host_of_the_page(served):
@@ -209,27 +111,9 @@ def test_a_refusal_has_the_form_of_mlflows_errors(served):
     assert "Authorization: Bearer TOKEN" in refused.json()["message"]
 
 
-def test_without_a_token_mlflow_only_reads(tmp_path):
-    served = Served(tmp_path, None)
-    assert served.status("POST", f"{API}/runs/search", json={}) == 200
-    assert served.status("POST", f"{API}/runs/delete", json={}) == 403
-    assert served.status("POST", "/session") == 403
-    assert [path for _, path, _ in served.got] == [f"{API}/runs/search"]
-
-
-def test_artifacts_outside_the_root_and_uploads_are_refused_with_the_token(served, tmp_path):
-    create = f"{API}/experiments/create"
-    for location in ("/etc", "file:///etc", "s3://bucket"):
-        body = {"name": "a", "artifact_location": location}
-        answer = served.client.post(f"/mlflow{create}", json=body, headers=TOKEN)
-        assert answer.status_code == 403 and f"`{location}` lies outside" in answer.text
-    assert served.status("POST", create, content=b"{", headers=TOKEN) == 400
-    assert served.status("POST", f"{API}/upload-artifact", content=b"x", headers=TOKEN) == 403
-    large = b" " * (MAX_BYTES + 1)
-    assert served.status("POST", f"{API}/runs/log-batch", content=large, headers=TOKEN) == 413
-    assert served.got == []
-    inside = {"name": "a", "artifact_location": str(tmp_path / "mlartifacts")}
-    assert served.status("POST", create, json=inside, headers=TOKEN) == 200
+def test_uploads_are_refused_with_the_token(served):
+    answer = served.client.post(f"/mlflow{API}/upload-artifact", content=b"x", headers=TOKEN)
+    assert answer.status_code == 403 and "no uploads" in answer.text and served.got == []
 
 
 def test_the_session_of_a_browser_is_for_mlflow_and_for_no_other_site(served):
@@ -245,7 +129,7 @@ def test_the_session_of_a_browser_is_for_mlflow_and_for_no_other_site(served):
     headers = {"origin": "http://localhost:5050"}
     assert served.status("POST", f"{API}/runs/delete", json={}, headers=headers) == 200
     assert served.client.get("/api/sweeps").status_code == 401
-    other = Served(served.pages.root, "secret")  # a server that was started again
+    other = Served(served.root)  # a server that was started again
     other.client.cookies = served.client.cookies
     assert other.status("GET", f"{API}/runs/get") == 401
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.controller.sweep_summary import SweepSummary
 from sweeps.core.folder_lock import FolderLock
 from sweeps.dashboard import reader as module
 from sweeps.dashboard.reader import SweepReader, version_of
-from sweeps.search.search_loop import SearchLoop
-from sweeps.space.saved_space import recorded_space
 from sweeps.study.record import RecordReader
 from sweeps.sweep_report.figures import Figure
 from tests.dashboard.made import sweep_folder
@@ -84,36 +81,21 @@ def test_a_rest_is_limited_and_figures_count(folder, monkeypatch):
     assert reader.rest() == 30
 
 
-def test_a_reader_says_when_it_reads_a_changed_folder_again(folder, monkeypatch):
+def test_a_change_is_announced_after_the_rest(folder, monkeypatch):
     clock = Clock(monkeypatch)
     reader = SweepReader(folder, clock)
-    assert reader.summary()[0] == version_of(folder)
+    reader.summary()
     for content in ("{}", "{ }"):
         (folder / "stages.json").write_text(content)
         reader.summary()
-    assert reader.summary()[0] != version_of(folder)  # the older state
-    assert reader.rest() == pytest.approx(3)
+    before = reader.version()
+    assert reader.rest() == pytest.approx(3) and before != version_of(folder)
     clock.now += 3.1
-    assert reader.rest() == 0.0 and reader.summary()[0] == version_of(folder)
+    assert reader.version() == version_of(folder)
 
 
-def test_a_row_changes_only_with_its_trial(folder, monkeypatch):
-    times = iter(range(10, 100, 10))
-    monkeypatch.setattr(module.time, "time", lambda: next(times))
-    reader = RecordReader(folder)
-    first = module.read(reader, "1", {})
-    assert [row.changed for row in first.rows.values()] == [first.rows[0].changed] * 3
-    loop = SearchLoop.open(folder, recorded_space(folder))
-    number = loop.ask().number
-    second = module.read(reader, "2", first.rows)
-    assert [n for n, row in second.rows.items() if row is not first.rows.get(n)] == [number]
-    monkeypatch.setattr(SweepSummary, "state_of", lambda summary, trial: "WAITING")
-    third = module.read(reader, "3", second.rows)
-    assert all(row.changed > second.rows[number].changed for row in third.rows.values())
-
-
-def test_figures_are_kept_until_the_sweep_changes(folder):
-    reader = SweepReader(folder)
-    first = reader.figure("slice", name="params.eta")
-    assert reader.figure("slice", name="params.eta") is first
-    assert reader.figure("slice", name="params.max_depth") is not first
+def test_the_list_and_the_page_of_a_sweep_show_the_same_state(folder, monkeypatch):
+    reader = SweepReader(folder, Clock(monkeypatch))
+    first = reader.snapshot()
+    (folder / "stages.json").write_text("{}")
+    assert reader.summary() is reader.snapshot().summary is not first.summary

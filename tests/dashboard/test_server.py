@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps.core.errors import InputError, SweepsError
+from sweeps.core.errors import InputError
 from sweeps.core.folder_lock import FolderLock
 from sweeps.dashboard import server
 from sweeps.dashboard.server import PageOptions, serve
@@ -82,7 +82,7 @@ def running_ui(root: Path, *options: str) -> Iterator[Ui]:
     with said.open("w") as out:
         started = subprocess.Popen([sys.executable, *typed], env=env, stdout=out, stderr=out)
     try:
-        ready = "MLflow's web interface"
+        ready = "MLflow's web interface" if "--host" not in options else "Ctrl-C"
         wait_until(lambda: ready in said.read_text() or started.poll() is not None, 90, ready)
         address = re.search(r":(\d+)/(?:\?token=([\w-]+))?", said.read_text())
         assert address is not None, said.read_text()
@@ -138,8 +138,6 @@ def test_another_account_reaches_neither_the_sweeps_nor_mlflow(tmp_path, tmp_pat
         assert ui.run_stage() == "active"
         assert not (tmp_path / NAME / "commands").exists()
 
-        create = ui.request("POST", f"{API}/experiments/create", outside, Authorization=ui.bearer)
-        assert create.status == 403 and f"`/etc` lies outside {tmp_path}" in create.text
         upload = f"{API}/upload-artifact?run_uuid={ui.run}&path=x"
         assert ui.request("POST", upload, "x", Authorization=ui.bearer).status == 403
         search = {"experiment_ids": ["1"]}
@@ -180,15 +178,12 @@ def test_another_machine_without_a_token_only_reads(tmp_path):
             send = partial(request, host.address, ui.port, method, path, body, **headers)
             return host.call(send)
 
+        command = f"/api/sweeps/{NAME}/commands"
+        stop = {"command": "stop"}
         for name in ("localhost", "evil.example"):
-            command = f"/api/sweeps/{NAME}/commands"
-            stop = {"command": "stop"}
             assert ask(other, "POST", command, stop, Host=name, X_Sweeps="1").status == 403
-            body = {"run_id": ui.run}
-            assert ask(other, "POST", f"{API}/runs/delete", body, Host=name).status == 403
-        search = {"experiment_ids": ["1"]}
-        assert ui.run in ask(other, "POST", f"{API}/runs/search", search).text
-        assert ui.run_stage() == "active"
+        assert NAME in ask(other, "GET", "/api/sweeps").text
+        assert ask(other, "GET", "/mlflow/").status == 404
 
 
 @pytest.mark.timeout(60)
@@ -249,16 +244,16 @@ def test_the_page_waits_for_a_root_that_does_not_exist(tmp_path, monkeypatch):
             self.dashboard = dashboard
 
         def run(self, listeners):
-            seen.append(self.dashboard.sweeps()["sweeps"])
+            seen.append(self.dashboard.sweeps().body.decode())
             root.parent.mkdir()
             sweep_folder(root, 1, NAME)
-            seen.append([sweep["sweep"] for sweep in self.dashboard.sweeps()["sweeps"]])
+            seen.append(self.dashboard.sweeps().body.decode())
 
     monkeypatch.setattr(server, "_server", Server)
     monkeypatch.setattr(server.signal, "signal", lambda *given: None)
     said = []
     serve(root, PageOptions(port=0, mlflow=False), said.append)
-    assert seen == [[], [NAME]]
+    assert "no sweeps yet" in seen[0] and NAME in seen[1]
     assert said[-1].startswith(f"{root} does not exist yet; the page shows its sweeps as soon as")
 
 
@@ -268,41 +263,3 @@ def test_a_root_that_is_no_folder_is_refused(tmp_path):
         serve(tmp_path / "file", PageOptions(), print)
     with pytest.raises(InputError, match="--tracking-uri: foo://x: MLflow has no store for `foo`"):
         serve(tmp_path, PageOptions(tracking_uri="foo://x"), print)
-
-
-def test_a_server_that_does_not_answer_is_reported_once_and_found_later(tmp_path, monkeypatch):
-    from sweeps.dashboard.app import Dashboard
-    from sweeps.dashboard.mlflow_pages import MlflowPages
-    from sweeps.serving.access import Access
-
-    (tmp_path / NAME).mkdir()
-    (tmp_path / NAME / "origin.json").write_text('{"format": 1}')
-    monkeypatch.setattr(server, "LINK_SECONDS", 0.0)
-    tries = []
-
-    monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY", raising=False)
-
-    def check(uri):
-        assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true", "MLflow is imported after this"
-        tries.append(uri)
-        if len(tries) < 4:
-            raise SweepsError("MLflow at http://me@host does not answer: timed out")
-
-    class Stop:
-        def is_set(self):
-            return len(tries) == 5
-
-        def wait(self, seconds):
-            return self.is_set()
-
-    monkeypatch.setattr(server, "check_server", check)
-    monkeypatch.setattr(server, "find_links", lambda uri, address: {"x": {"trials": address}})
-    dashboard = Dashboard(tmp_path, may_command=True)
-    pages = MlflowPages(tmp_path, Access())
-    said = []
-    server._run_mlflow(dashboard, pages, "http://me:pw@host", "http://h:1", said.append, Stop())
-    assert said == [
-        "MLflow's web interface does not run: MLflow at http://me@host does not answer: timed out",
-        "MLflow's web interface is at http://me@host",
-    ]
-    assert dashboard.mlflow == {"x": {"trials": "http://me@host"}} and pages.app is None

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.core.trial import GangSizePeriod, Report, Result, State
+from sweeps.core.trial import Report, State
 from sweeps.search.search_loop import SearchLoop
-from sweeps.space.domains import short_names
 from sweeps.space.saved_space import save_space
 from sweeps.space.section_models import Objective
 from sweeps.study.live_trial import ProgressUpdate
@@ -31,7 +30,6 @@ from sweeps.sweep_report.figures import (
     finite,
     literal,
     read_plot_data,
-    resources_in_use,
     thin,
     whole_axis,
 )
@@ -39,7 +37,7 @@ from tests.sweep_report.made import MARKUP, RUNGS, marked_data, space_in, trial,
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 GOALS = (Objective("acc@5", "maximize"),)
-DRAWN = ["history", "curves", "importance", "parallel", *["slice"] * 6, "contour", "cost", "edf"]
+DRAWN = ["history", "curves", "importance", "parallel", *["slice"] * 6, "cost"]
 
 
 @pytest.fixture
@@ -168,25 +166,6 @@ def test_curves_of_a_scheduler_that_counts_rows_are_over_the_share_of_the_rows(s
     )
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 4)), max_size=20))
-def test_resources_in_use_are_the_sum_of_the_periods(spans):
-    periods = [
-        (float(min(a, b)), float(max(a, b)), {"CPU": float(amount)}) for a, b, amount in spans
-    ]
-    used = resources_in_use(periods).get("CPU", [])
-    for at, amount in used:
-        assert amount == sum(of["CPU"] for start, end, of in periods if start <= at < end)
-    assert not used or used[-1][1] == 0
-
-
-def test_short_names_stay_distinct():
-    assert short_names(["params.a", "scaling.a", "params.b"]) == {
-        "params.a": "params.a",
-        "scaling.a": "scaling.a",
-        "params.b": "b",
-    }
-
-
 # ---- the figures
 
 
@@ -212,20 +191,6 @@ def test_axes_follow_the_domains(space):
     assert plots.slice_of(made, "params.eta").plot["layout"]["xaxis"]["type"] == "log"
     assert plots.slice_of(made, "params.mixed").plot["layout"]["xaxis"]["type"] == "category"
     assert "type" not in plots.slice_of(made, "params.normal").plot["layout"]["xaxis"]
-
-
-def test_a_contour_has_two_different_dimensions(space):
-    made = data_of(space, trials(space, 40))
-    same = plots.figure(made, "contour", x="params.eta", y="params.eta").plot["layout"]
-    assert same["xaxis"]["title"]["text"] == "eta" != same["yaxis"]["title"]["text"]
-    one = data_of(
-        space,
-        trials(space, 40),
-        dimensions=tuple(d for d in space.dimensions if d.name == "params.eta"),
-    )
-    assert plots.figure(one, "contour", x="params.eta", y="params.eta").note.startswith(
-        "A contour plot needs two dimensions"
-    )
 
 
 def test_running_trials_alone_have_no_best_value(space):
@@ -269,64 +234,6 @@ def test_running_trials_have_curves_and_end_now(space):
     }
 
 
-def test_resources_follow_the_sizes_of_an_elastic_trial(space):
-    (made,) = timed([trial(space, 0)], seconds=100.0)
-    sizes = (GangSizePeriod(0, 1, 0, 1_000_000.0), GangSizePeriod(5, 3, 5, 1_000_040.0))
-    elastic = dataclasses.replace(
-        made,
-        sizes=sizes,
-        scaling={"num_workers": {"elastic": [1, 3]}, "resources_per_worker": {"CPU": 2.0}},
-    )
-    shown = {
-        trace["name"]: trace["y"]
-        for trace in plots.resources(data_of(space, [elastic])).plot["data"]
-    }
-    assert shown == {"workers": [1.0, 3.0, 0.0], "CPU": [2.0, 6.0, 0.0]}
-    assert [trace["name"] for trace in plots.cost(data_of(space, [elastic])).plot["data"]] == [
-        "1 to 3 workers"
-    ]
-
-
-def cpus(data) -> list[tuple[str, float]]:
-    (trace,) = (t for t in plots.resources(data).plot["data"] if t["name"] == "CPU")
-    return [(x[-6:-1], y) for x, y in zip(trace["x"], trace["y"], strict=True)]
-
-
-def test_trials_that_wait_for_workers_hold_nothing(space):
-    """Six trials start at once on a machine with two CPUs, and run in pairs for ten seconds."""
-    at = datetime.datetime(2026, 1, 1)
-    made = [
-        dataclasses.replace(
-            trial(space, n),
-            began=at,
-            ended=at + datetime.timedelta(seconds=10 * (n // 2 + 1) + 0.02 * (n % 3)),
-            scaling={"num_workers": 1, "resources_per_worker": {"CPU": 1.0}},
-            result=dataclasses.replace(trial(space, n).result, seconds=10.0),
-        )
-        for n in range(6)
-    ]
-    used = cpus(data_of(space, made))
-    assert max(amount for _, amount in used) == 2 and used[0] == ("00.10", 1)
-
-
-def test_running_trials_hold_workers_until_now_and_paused_ones_until_their_last_report(space):
-    at = datetime.datetime(2026, 1, 1)
-    made = [
-        dataclasses.replace(
-            trial(space, n, State.RUNNING),
-            began=at,
-            scaling={"num_workers": 1, "resources_per_worker": {"CPU": n + 1}},
-            result=Result(State.RUNNING, seconds=seconds, paused=paused),
-            reported=at.timestamp() + 20 if seconds else None,
-        )
-        for n, (seconds, paused) in enumerate([(0.0, False), (5.0, True), (10.0, False)])
-    ]
-    data = data_of(space, made, is_driven=True, now=at.timestamp() + 50)
-    assert cpus(data) == [("10.10", 3), ("15.10", 5), ("20.00", 3), ("50.00", 0)]
-    interrupted = dataclasses.replace(data, is_driven=False)
-    assert cpus(interrupted)[-1] == ("20.00", 0)
-
-
 def test_the_front_is_marked(space):
     made = [
         dataclasses.replace(t, result=dataclasses.replace(t.result, values=v))
@@ -360,7 +267,7 @@ def test_unusual_sweeps_get_the_figures_that_can_be_drawn(space):
     flat = data_of(space, [trial(space, n, curve=(0.5,) * 5) for n in range(12)])
     assert not flat.importances[1] and all(f.plot for f in plots.all_figures(flat, 6))
     untuned = plots.all_figures(data_of(space, trials(space, 12), dimensions=()), 6)
-    assert [f.key for f in untuned] == ["history", "curves", "cost", "edf"]
+    assert [f.key for f in untuned] == ["history", "curves", "cost"]
 
 
 def strings(value, key="") -> list[tuple[str, str]]:
@@ -461,14 +368,4 @@ def test_the_figures_of_a_folder_need_no_user_code(tmp_path, space):
         and data.rungs == RUNGS
     )
     keys = [f.key for f in plots.all_figures(data, 1)]
-    assert keys == [
-        "history",
-        "curves",
-        "parallel",
-        "slice",
-        "contour",
-        "cost",
-        "edf",
-        "timeline",
-        "resources",
-    ]
+    assert keys == ["history", "curves", "parallel", "slice", "cost", "timeline"]

@@ -54,6 +54,14 @@ const Server = (() => {
   }
 
   const json = async (path, options) => (await request(path, options)).json();
+
+  // Returns a part of the page, which the server has rendered.
+  async function fragment(path) {
+    const template = document.createElement("template");
+    template.innerHTML = await (await request(path)).text();
+    return template.content;
+  }
+
   const address = (sweep, ...rest) => ["sweeps", sweep, ...rest].map(encodeURIComponent).join("/");
 
   // Another site cannot send the header X-Sweeps.
@@ -61,7 +69,7 @@ const Server = (() => {
     method: "POST", body: JSON.stringify(body), headers: {"content-type": "application/json", "x-sweeps": "1"},
   });
 
-  // Calls `changed` with the versions of the folders after each event, until `signal` is aborted. EventSource cannot send a token, so the stream is read here.
+  // Calls `changed` after each event, until `signal` is aborted. EventSource cannot send a token, so the stream is read here.
   async function listen(sweep, changed, status, signal) {
     while (!signal.aborted) {
       try {
@@ -72,8 +80,7 @@ const Server = (() => {
           text += read.value;
           const events = text.split("\n\n");
           text = events.pop();
-          const last = events.findLast(event => event.startsWith("event: change"));
-          if (last) changed(JSON.parse(last.slice(last.indexOf("data: ") + 6)));
+          if (events.some(event => event.startsWith("event: change"))) changed();
         }
       } catch (error) {
         if (signal.aborted) return;
@@ -85,5 +92,5 @@ const Server = (() => {
   }
 
   const isLeaving = given.get("next") === "mlflow"; // the part of the address after `#` is for MLflow's pages
-  return {json, address, command, listen, isLeaving};
+  return {json, fragment, address, command, listen, isLeaving};
 })();
