@@ -49,11 +49,8 @@ def validate(file: Path, overrides: tuple[str, ...]) -> None:
 def schema() -> None:
     """Print the JSON Schema of space files, so that an editor can complete and check keys."""
     from sweeps.space.json_schema import schema as space_file_schema
-    from sweeps.space.trainer_schema import own_trainers
 
-    click.echo(
-        json.dumps(space_file_schema(own_trainers(Path.cwd())), indent=1, ensure_ascii=False)
-    )
+    click.echo(json.dumps(space_file_schema(), indent=1, ensure_ascii=False))
 
 
 @main.command(short_help="Show the trials, shapes, fits and steps of a sweep.")

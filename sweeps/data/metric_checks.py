@@ -11,11 +11,13 @@ from sweeps.core.label_columns import SEVERAL
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import closest
 from sweeps.space.saved_space import roots_of
-from sweeps.space.trainer_schema import CUSTOM_METRIC_KEYS, expand
 
 if TYPE_CHECKING:
     from sweeps.space import Space
 
+SPLIT_PREFIXES = ("valid-", "train-")
+# If `params` has one of these keys, the trainer may report other metrics than `TRAINER` lists.
+CUSTOM_METRIC_KEYS = ("objective", "eval_metric")
 # Number of metrics that an error lists. A trainer lists the usual ones first.
 MOST_LISTED = 6
 _TASK_NAMES = {
@@ -200,4 +202,16 @@ def _check_goals(space: Space) -> list[Problem]:
         for i, o in enumerate(space.objectives)
         if o.goal == "minimize"
         and o.metric.removeprefix("valid-") in metrics.SCORERS.keys() - metrics.OWN.keys()
+    ]
+
+
+def expand(names: Sequence[str]) -> list[str]:
+    """Return the full names of metrics.
+
+    A name without a prefix gives two full names, with `valid-` and with `train-`.
+    """
+    return [
+        prefix + name
+        for name in names
+        for prefix in (("",) if name.startswith(SPLIT_PREFIXES) else SPLIT_PREFIXES)
     ]

@@ -1,20 +1,16 @@
 """Parse and validate the space file, and return it as a frozen `Space`.
 
-nodes, yaml12                           YAML text to nodes with line and column
-section_models, value_types, problems   dataclasses of the sections without dimensions, and their validation
-domains, option_labels                  dimensions: domains, options and their keys, and the value for a key that a sampler suggests
-conditions, when_parser                 `when`: whether a dimension is active
-step_names, parameter_checks            steps of Ray Data; checks of parameters against JSON Schema fragments
-templates, enumeration                  values that contain dimensions; cells, shapes and combinations
-dimension_parser, chains, space_sections, data_section, trainer_section, trainer_definition,
-tracker_section, search_sections, initial_points                          one parser for each
-section foreign_syntax, synonyms                words and syntax of other tools, for suggestions
-source, model, load, saved_space        the Space; loading it from a file, a dict or a sweep's
-folder domain_functions, passed_space, passed_functions, passed_tables
-                                        spaces, functions and tables that Python scripts pass
-yaml_writer                             values as YAML
-json_schema, trainer_schema, schema_forms, editor_hints
-                                        the JSON Schema, for editors
+- nodes, yaml12: YAML text to nodes with line and column; yaml_writer: values as YAML
+- section_models, value_types, problems: dataclasses of the sections without dimensions
+- domains, option_labels: dimensions: domains, options and their keys
+- conditions, when_parser: `when`: whether a dimension is active
+- step_names, parameter_checks: steps of Ray Data; checks of parameters
+- templates, enumeration: values that contain dimensions; cells, shapes and combinations
+- dimension_parser, chains and the modules `*_section(s)`: one parser for each section
+- foreign_syntax, synonyms: words and syntax of other tools, for suggestions
+- source, model, load, saved_space: the Space, from a file, a dict or a sweep's folder
+- domain_functions and the modules `passed_*`: what Python scripts pass
+- json_schema: the JSON Schema, for editors
 """
 
 from sweeps.core.best_step import Constraint

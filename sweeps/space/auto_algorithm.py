@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 AUTO = "auto"
-# The samplers that `auto` may choose and that have options. If both have an option of the same
-# name, the last sampler validates the option.
-AUTO_CANDIDATES = ("gp", "tpe")
 # Largest number of trials for which `auto` chooses `gp`. `gp` found better values than `tpe` in
 # most of the measured tasks, up to 3,800 trials. The time of a suggestion was measured up to 10,000
 # trials: reports/search_quality.md.
@@ -36,7 +33,6 @@ def choose(
     objectives: int,
     max_trials: int,
     perturbs: bool = False,
-    takes_options: bool = True,
 ) -> Choice:
     """Choose the algorithm for `auto`.
 
@@ -46,7 +42,6 @@ def choose(
         max_trials: Number of trials, `limits.max_trials`.
         perturbs: True if the scheduler changes the parameters of running trials, as in Population
             Based Training.
-        takes_options: True if the sampler `gp` knows all options that `search.options` gives.
     """
     if not sampled:
         return Choice("grid", "nothing is sampled")
@@ -54,7 +49,6 @@ def choose(
         (objectives > GP_OBJECTIVES, f"{objectives} objectives"),
         (max_trials > GP_TRIALS, f"more than {GP_TRIALS:,} trials"),
         (perturbs, "all trials start before any value is known"),
-        (not takes_options, "its options"),
     ]
     reasons = [text for holds, text in against if holds]
     if reasons:

@@ -1,39 +1,41 @@
-"""JSON Schema of the space file, for editors: keys, types, descriptions, domains, and the parameters of built-in trainers and steps.
+"""JSON Schema of the space file, for editors: keys, types, defaults, descriptions, and parameters.
 
 The schema accepts some files that `load` refuses, because JSON Schema cannot compare two values of
 a file. For example, it accepts a lower bound above the upper bound, and a `when` that names an
-unknown dimension.
+unknown dimension. A text such as `${N}` is accepted wherever a value is checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import ast
+import dataclasses
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sweeps.core import docstrings, registry
+from sweeps.core import docstrings, references, registry
 from sweeps.core.best_step import COMPARISONS
+from sweeps.core.parameter_schema import Fragment, allows, types_of
 from sweeps.core.resources import ELASTIC
 from sweeps.space import section_models
-from sweeps.space.auto_algorithm import AUTO, AUTO_CANDIDATES
+from sweeps.space.auto_algorithm import AUTO
 from sweeps.space.domains import BRANCHING, RULES, domain_description
-from sweeps.space.editor_hints import with_editor_hints
-from sweeps.space.schema_forms import (
-    ANY_OPTIONS,
-    NULL,
-    REFERENCE,
-    TEXT,
-    Schema,
-    any_of,
-    mapping,
-    parameter,
-    ref,
-    section,
-)
+from sweeps.space.problems import fragments
 from sweeps.space.space_sections import AMOUNT, SCALING
 from sweeps.space.step_names import NONE, RAY_STEPS, STEP_DESCRIPTIONS, required_parameters
-from sweeps.space.trainer_schema import TrainerSchemas
+from sweeps.space.trainer_definition import TrainerDefinition, definition_of
+from sweeps.space.trainer_section import PACKAGE, trainer_names
+
+Schema = dict[str, Any]
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
+TEXT: Schema = {"type": "string", "minLength": 1}
+REFERENCE: Schema = {"type": "string", "pattern": references.PATTERN}
+NULL: Schema = {"type": "null"}
+# A text that contains an environment variable
+VARIABLE: Schema = {"type": "string", "pattern": r"\$\{"}
+ANY_OPTIONS: Schema = {"type": ["object", "null"]}
+# Keys of a fragment that do not say which values are allowed. sweeps has formats of its own.
+ANNOTATIONS = ("default", "description", "format")
 
 # Descriptions of the top-level keys, which the reference page of the space file shows as well.
 TOP_LEVEL = {
@@ -71,69 +73,78 @@ WHEN = (
     "Earlier dimensions, and the values that they must have: a value, a list of values, or text "
     "such as `> 3`."
 )
-# An example of each top-level key, of each key of the section `space`, and of the arguments of each
-# domain.
-EXAMPLES: Mapping[str, Any] = {
-    "name": "churn",
-    "data": {"train": "churn.csv", "valid": 0.2, "label": "churn"},
-    "objective": {"metric": "valid-logloss", "goal": "minimize"},
-    "constraints": {"latency_ms": "<= 5"},
-    "search": {"algorithm": "gp", "seed": 1},
-    "scheduler": {"name": "asha", "max_t": 100},
-    "repeats": 3,
-    "limits": {"max_trials": 50, "timeout": "1h"},
-    "checkpoints": {"top": 5},
-    "bundle": {"train_on": "all"},
-    "runtime_env": {"env_vars": {"OMP_NUM_THREADS": 1}},
-    "trackers": ["mlflow", "jsonl"],
-    "space": {"params": {"eta": {"loguniform": [0.01, 0.3]}}},
-    "preprocessor": ["SimpleImputer", "StandardScaler"],
-    "scaling": {"num_workers": 2},
-    "params": {"max_depth": {"randint": [3, 10]}},
-    "grid": ["a", "b"],
-    "choice": [16, 32, 64],
-    "uniform": [0.5, 1.0],
-    "quniform": [0.1, 0.9, 0.1],
-    "loguniform": [0.0001, 0.1],
-    "qloguniform": [0.001, 0.1, 0.001],
-    "randint": [3, 10],
-    "qrandint": [32, 256, 32],
-    "lograndint": [16, 512],
-    "qlograndint": [16, 512, 16],
-    "randn": [0, 1],
-    "qrandn": [0, 1, 0.1],
-    "when": {"params.booster": "dart"},
-}
 
 _COMPARISON: Schema = {"type": "string", "pattern": rf"^\s*({'|'.join(COMPARISONS)})\s*\S+\s*$"}
 _IS_NAME: Schema = {"properties": {"trainer": {"type": "string"}}, "required": ["trainer"]}
 
 
-def schema(own_trainers: Sequence[str] = ()) -> Schema:
-    """Return the JSON Schema (2020-12) of the space file, as dicts and lists, with what editors need to help.
+def mapping(properties: Mapping[str, Any], **rules: Any) -> Schema:
+    """Return the schema of a mapping that has only these keys."""
+    return {"type": "object", "properties": dict(properties), "additionalProperties": False} | rules
 
-    Args:
-        own_trainers: Names of the user's own trainers, which are not refused as misspelt names of
-            built-in trainers.
+
+def any_of(*forms: Any, **rules: Any) -> Schema:
+    """Return a schema that allows a value if at least one of the forms allows it."""
+    return {"anyOf": list(forms), **rules}
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to a schema in `$defs`."""
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def value(fragment: Fragment, *others: Schema) -> Schema:
+    """Return the schema of a value that a fragment allows, or a variable, or another form."""
+    rules = {key: rule for key, rule in fragment.items() if key not in ANNOTATIONS}
+    about = {key: fragment[key] for key in ("default", "description") if key in fragment}
+    return any_of(*rules.get("anyOf", [rules]), VARIABLE, *others, **about) if rules else about
+
+
+def parameter(fragment: Fragment) -> Schema:
+    """Return the schema of a parameter: a constant that `fragment` allows, null, or a domain."""
+    is_number = {"integer", "number"} & set(types_of(fragment))
+    return value(fragment, NULL, ref("domain" if is_number else "branch"))
+
+
+def section(model: type, **rules: Any) -> Schema:
+    """Return the schema of a dataclass: of a section, of the options of a plug-in, or of a split.
+
+    Descriptions come from the section `Attributes` of the dataclass's docstring, or from the
+    fields. A key that may be absent may also be null, which stands for its default.
     """
-    return with_editor_hints(plain_schema(own_trainers))
+    descriptions = docstrings.section(model.__doc__, "Attributes")
+    required = [
+        field.name
+        for field in dataclasses.fields(model)
+        if field.default is field.default_factory is dataclasses.MISSING
+    ]
+    properties = {}
+    for name, fragment in fragments(model).items():
+        text = descriptions.get(name) or fragment.get("description", "")
+        about: Schema = {"description": _sentence(text)}
+        if not allows(fragment, fragment.get("default")):  # such as 0 for an absent number
+            about["default"] = None
+        optional = [] if name in required else [NULL]
+        properties[name] = value({**fragment, **about}, *optional)
+    return mapping(properties, required=required, **rules)
 
 
-def plain_schema(own_trainers: Sequence[str] = ()) -> Schema:
-    """Return the JSON Schema without the parts for editors: messages, Markdown, and texts with environment variables."""
-    trainers = TrainerSchemas(own_trainers)
-    objective = section(section_models.Objective, title="objective")
+def schema() -> Schema:
+    """Return the JSON Schema (2020-12) of the space file, as dicts and lists."""
+    trainers = {name: definition_of(f"{PACKAGE}.{name}") for name in trainer_names()}
+    objective = section(section_models.Objective)
+    name = {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"}
     required: Schema = {
-        "trainer": trainers.section(),
+        "trainer": _trainer(trainers),
         "data": _data(),
         "objective": any_of(objective, {"type": "array", "items": objective, "minItems": 1}),
     }
     optional = {
-        "name": {"type": "string", "pattern": r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"},
-        "constraints": {"type": "object", "additionalProperties": _COMPARISON},
+        "name": value(name),
+        "constraints": {"type": "object", "additionalProperties": value(_COMPARISON)},
         "search": _search(),
         "scheduler": _scheduler(),
-        "repeats": any_of({"type": "integer", "minimum": 1}, section(section_models.Repeats)),
+        "repeats": value({"type": "integer", "minimum": 1}, section(section_models.Repeats)),
         "limits": section(section_models.Limits),
         "checkpoints": section(section_models.Checkpoints),
         "bundle": section(section_models.BundleKeys),
@@ -141,64 +152,96 @@ def plain_schema(own_trainers: Sequence[str] = ()) -> Schema:
         "trackers": _trackers(),
         "space": _space(),
     }
+    properties = required | {key: any_of(form, NULL) for key, form in optional.items()}
+    described = {key: {**properties[key], "description": text} for key, text in TOP_LEVEL.items()}
     rules = {
         "required": ["trainer", "objective"],
         # a user's loop, which a mapping names, may read its own data
-        "allOf": [{"if": _IS_NAME, "then": {"required": ["data"]}}, *trainers.rules()],
-        "$defs": _definitions() | _plug_ins() | trainers.definitions(),
+        "allOf": [{"if": _IS_NAME, "then": {"required": ["data"]}}, *_parameter_rules(trainers)],
+        "$defs": _definitions() | _plug_ins() | _parameters(trainers),
     }
-    properties = {
-        **required,
-        **{name: any_of(form, NULL, default=None) for name, form in optional.items()},
+    return {"$schema": DRAFT, "description": "A space file of sweeps."} | mapping(
+        described, **rules
+    )
+
+
+# ---- the trainer and its parameters
+
+
+def _trainer(trainers: Mapping[str, TrainerDefinition]) -> Schema:
+    """Return the schema of `trainer`: a name, or a mapping with the options of any trainer."""
+    keys = {
+        **section(section_models.TrainerKeys)["properties"],
+        **section(section_models.LoopKeys)["properties"],
     }
-    shown = {
-        name: {"examples": [EXAMPLES[name]]} if name in EXAMPLES else {} for name in properties
-    }
-    described = {
-        name: {**properties[name], "description": text, **shown[name]}
-        for name, text in TOP_LEVEL.items()
-    }
+    for definition in trainers.values():
+        for key, fragment in definition.options.items():
+            keys.setdefault(key, {"description": _sentence(fragment.get("description", ""))})
+    return any_of(
+        _enum({name: _trainer_summary(name) for name in trainers}),
+        TEXT,
+        {"type": "object", "properties": keys},
+    )
+
+
+def _trainer_summary(trainer: str) -> str:
+    """Return the first sentence of the docstring of a trainer's module, which is not imported."""
+    path = references.source_of(f"{PACKAGE}.{trainer}")
+    tree = None if path is None else references.parse_source(path)
+    return docstrings.summary(None if tree is None else ast.get_docstring(tree))
+
+
+def _parameters(trainers: Mapping[str, TrainerDefinition]) -> dict[str, Schema]:
+    """Return the schema of the parameters of each trainer, such as `params.xgboost`."""
     return {
-        "$schema": DRAFT,
-        "description": "A space file of sweeps.",
-        **mapping(described, **rules),
+        f"params.{name}": mapping(
+            {key: parameter(fragment) for key, fragment in definition.parameters.items()},
+            additionalProperties=definition.additional_parameters,
+        )
+        for name, definition in trainers.items()
     }
+
+
+def _parameter_rules(trainers: Mapping[str, TrainerDefinition]) -> Iterator[Schema]:
+    """Yield a rule for each trainer, which checks `space.params` if the file names the trainer."""
+    is_domain = any_of(*({"required": [kind]} for kind in BRANCHING))
+    for name, definition in trainers.items():
+        named = {"properties": {"name": {"const": name}}, "required": ["name"]}
+        forms = [{"const": name}, {"type": "object", **named}]
+        if definition.selected_by is not None:
+            forms.append({"type": "object", "required": [definition.selected_by]})
+        params = {"if": {"type": "object", "not": is_domain}, "then": ref(f"params.{name}")}
+        yield {
+            "if": {"properties": {"trainer": any_of(*forms)}, "required": ["trainer"]},
+            "then": {"properties": {"space": {"properties": {"params": params}}}},
+        }
+
+
+# ---- samplers, schedulers and trackers
 
 
 def _search() -> Schema:
-    """Return the schema of `search`. The options depend on the algorithm.
-
-    They are not checked for an algorithm of the user's own.
-    """
+    """Return the schema of `search`, whose options depend on the algorithm."""
     form = section(section_models.Search)
-    algorithm = form["properties"]["algorithm"]
-    described = {key: algorithm[key] for key in ("description", "default", "examples")}
+    description = form["properties"]["algorithm"]["description"]
     names = {AUTO: "Choose a sampler that suits the space and the limits.", **_summaries("sampler")}
-    form["properties"]["algorithm"] = any_of(_enum(names), REFERENCE, NULL, **described)
-    not_named = {
-        "anyOf": [
-            {"not": {"required": ["algorithm"]}},
-            {"properties": {"algorithm": any_of({"const": AUTO}, NULL)}},
-        ]
-    }
-    rules = [{"if": not_named, "then": _options_of(AUTO)}]
-    for name in registry.names("sampler"):
-        is_named = {"properties": {"algorithm": {"const": name}}, "required": ["algorithm"]}
-        rules.append({"if": is_named, "then": _options_of(name)})
-    return form | {"allOf": rules}
-
-
-def _options_of(algorithm: str) -> Schema:
-    return {"properties": {"options": any_of(ref(f"search.options.{algorithm}"), NULL)}}
+    form["properties"]["algorithm"] = value(
+        _enum(names) | {"description": description}, REFERENCE, NULL
+    )
+    rules = [
+        {
+            "if": {"properties": {"algorithm": {"const": name}}, "required": ["algorithm"]},
+            "then": {"properties": {"options": any_of(ref(f"search.options.{name}"), NULL)}},
+        }
+        for name in registry.names("sampler")
+    ]
+    return form | {"allOf": rules, "dependentRequired": {"options": ["algorithm"]}}
 
 
 def _scheduler() -> Schema:
-    """Return the schema of `scheduler`. The other keys depend on the name.
-
-    They are not checked for a scheduler of the user's own.
-    """
+    """Return the schema of `scheduler`, whose other keys depend on the name."""
     text = "The scheduler. `module:attr` names a class of your own."
-    name = any_of(_enum(_summaries("scheduler")), REFERENCE, description=text, examples=["asha"])
+    name = value(_enum(_summaries("scheduler")) | {"description": text}, REFERENCE)
     rules = [
         {
             "if": {"properties": {"name": {"const": each}}, "required": ["name"]},
@@ -210,61 +253,32 @@ def _scheduler() -> Schema:
 
 
 def _plug_ins() -> dict[str, Schema]:
-    """Return the schemas of the options of samplers and schedulers, by names such as `scheduler.asha`."""
-    made: dict[str, Schema] = {}
-    for name, text in _summaries("sampler").items():
-        made[f"search.options.{name}"] = section(
-            registry.built_in("sampler", name), title=f"options of {name}", description=text
-        )
-    options = [made[f"search.options.{name}"]["properties"] for name in AUTO_CANDIDATES]
-    made[f"search.options.{AUTO}"] = mapping(
-        {key: inner for one in options for key, inner in one.items()}, title=f"options of {AUTO}"
-    )
-    for name, text in _summaries("scheduler").items():
-        keys = section(registry.built_in("scheduler", name))
-        own = {
-            "name": {"const": name, "description": text, "examples": [name]},
-            **keys["properties"],
-        }
-        made[f"scheduler.{name}"] = mapping(
-            own, required=["name", *keys["required"]], title=name, description=text
-        )
+    """Return the schemas of the options of samplers and schedulers, such as `scheduler.asha`."""
+    made = {
+        f"search.options.{name}": section(registry.built_in("sampler", name))
+        for name in registry.names("sampler")
+    }
+    for name in registry.names("scheduler"):
+        form = section(registry.built_in("scheduler", name))
+        form["properties"]["name"] = {"const": name}
+        made[f"scheduler.{name}"] = form
     return made
 
 
 def _trackers() -> Schema:
-    """Return the schema of the list of trackers: built-in names, references, and mappings of one name to its options."""
-    texts = _summaries("tracker")
+    """Return the schema of the list of trackers: names, references, and names with options."""
     options = {
-        name: section(registry.built_in("tracker", name).Options, description=text)
-        for name, text in texts.items()
-    }
-    needs_options = {name for name, form in options.items() if form["required"]}
-    names = _enum({name: text for name, text in texts.items() if name not in needs_options})
-    reference = REFERENCE | {"description": "`module:attr` of a class of your own"}
-    keys = {name: form | {"examples": [_example_of(form)]} for name, form in options.items()}
-    keys = {
-        name: form
-        if name in needs_options
-        else any_of(form, NULL, default=None, **_annotations(form))
-        for name, form in keys.items()
+        name: any_of(section(registry.built_in("tracker", name).Options), NULL, description=text)
+        for name, text in _summaries("tracker").items()
     }
     with_options = mapping(
-        keys,
+        options,
         patternProperties={REFERENCE["pattern"]: ANY_OPTIONS},
         minProperties=1,
         maxProperties=1,
     )
-    return {"type": "array", "items": any_of(names, reference, with_options)}
-
-
-def _annotations(form: Schema) -> Schema:
-    return {key: form.pop(key) for key in ("description", "examples")}
-
-
-def _example_of(form: Schema) -> Any:
-    """Return a mapping with the required keys of a form, each with its example."""
-    return {key: form["properties"][key]["examples"][0] for key in form["required"]}
+    names = value(_enum(_summaries("tracker")), REFERENCE, with_options)
+    return {"type": "array", "items": names}
 
 
 def _enum(names: Mapping[str, str]) -> Schema:
@@ -280,75 +294,48 @@ def _summaries(kind: str) -> dict[str, str]:
     }
 
 
-def model_properties(model: type) -> dict[str, Schema]:
-    """Return the JSON Schema of each option of a plug-in, by name.
+def _sentence(text: str) -> str:
+    """Return a text with a capital letter at the beginning and a period at the end."""
+    return text[:1].upper() + text[1:] + "." * (not text.endswith("."))
 
-    The options are the fields of the dataclass `model`.
-    """
-    properties: dict[str, Schema] = section(model)["properties"]
-    return properties
+
+# ---- the data and the space
 
 
 def _data() -> Schema:
+    """Return the schema of `data`, in which some keys have several forms, or may be tuned."""
     form = section(section_models.DataKeys)
-    properties = form["properties"]
-    call = mapping(
-        {}, patternProperties={REFERENCE["pattern"]: ANY_OPTIONS}, minProperties=1, title="loader"
-    )
-    source = any_of(TEXT, call)
-    by_rows = {
-        "by column": section_models.ByColumn,
-        "by time": section_models.ByTime,
-    }
-    by_folds = {"folds": section_models.ByFolds, "folds in time": section_models.ByRolling}
-    forms = [section(model, title=title) for title, model in by_rows.items()]
-    split = [{"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, TEXT, call, *forms]
-    cross_validation = [section(model, title=title) for title, model in by_folds.items()]
+    loader = {REFERENCE["pattern"]: ANY_OPTIONS}
+    source = any_of(TEXT, mapping({}, patternProperties=loader, minProperties=1))
+    by_rows = [section(section_models.ByColumn), section(section_models.ByTime)]
+    share = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+    split = any_of(share, source, *by_rows)
+    folds = [section(section_models.ByFolds), section(section_models.ByRolling)]
     columns = {"type": "array", "items": any_of(TEXT, ref("branch"))}
-    rows = {"exclusiveMinimum": 0, "maximum": 1, "type": "number"}
-    tuned = {
+    forms = {
         "train": any_of(source, ref("branch")),
+        "valid": any_of(split, *folds),
+        "test": any_of(split, NULL),
+        "read": any_of(section(section_models.ReadKeys), NULL),
         "drop": any_of(columns, NULL, ref("branch")),
-        "rows": any_of(rows, NULL, ref("domain")),
+        "rows": parameter({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
         "weight": any_of(TEXT, NULL, ref("branch")),
-        "class_weight": any_of({"enum": ["balanced"]}, NULL, ref("branch")),
+        "class_weight": parameter({"enum": ["balanced"]}),
     }
-    for key, value in {
-        "valid": any_of(*split, *cross_validation),
-        "test": any_of(*split, NULL),
-        "read": any_of(section(section_models.ReadKeys, title="read"), NULL),
-        **tuned,
-    }.items():
-        shown = {
-            name: properties[key][name]
-            for name in ("description", "default", "examples")
-            if name in properties[key]
-        }
-        properties[key] = value | shown
+    for key, forms_of_key in forms.items():
+        description = form["properties"][key]["description"]
+        form["properties"][key] = {**forms_of_key, "description": description}
     return form
 
 
 def _space() -> Schema:
-    """Return the schema of `space`.
-
-    The parameters of the named trainer are added by `TrainerSchemas.rules`.
-    """
+    """Return the schema of `space`. `_parameter_rules` checks the parameters."""
     scaling = {key: parameter(fragment) for key, fragment in SCALING.items()}
-    forms = scaling["num_workers"]["anyOf"]
-    bounds = {
-        "type": "array",
-        "items": forms[0],
-        "minItems": 2,
-        "maxItems": 2,
-        "examples": [[1, 4]],
-    }
-    text = (
-        "The smallest and the largest number of workers of a trial. The number may change while "
-        "the trial runs."
-    )
-    forms.insert(
-        0, mapping({ELASTIC: {**bounds, "description": text}}, required=[ELASTIC], title=ELASTIC)
-    )
+    workers = {"type": "integer", "minimum": 1}
+    bounds = {"type": "array", "items": workers, "minItems": 2, "maxItems": 2}
+    text = "The smallest and the largest number of workers, which may change as a trial runs."
+    elastic = mapping({ELASTIC: bounds | {"description": text}}, required=[ELASTIC])
+    scaling["num_workers"]["anyOf"].insert(0, elastic)
     amounts = {**SCALING["resources_per_worker"], "additionalProperties": parameter(AMOUNT)}
     scaling["resources_per_worker"] = parameter(amounts)
     sections = {
@@ -356,141 +343,68 @@ def _space() -> Schema:
         "scaling": any_of(mapping(scaling), ref("branch")),
         "params": {"type": "object"},
     }
-    return mapping(
-        {
-            name: any_of(
-                form, NULL, description=IN_SPACE[name], default=None, examples=[EXAMPLES[name]]
-            )
-            for name, form in sections.items()
-        }
-    )
+    described = {
+        name: any_of(form, NULL, description=IN_SPACE[name]) for name, form in sections.items()
+    }
+    return mapping(described)
 
 
 def _definitions() -> dict[str, Schema]:
     """Return the schemas of domains, conditions and chains, which other schemas refer to."""
-    options = {kind: {"type": "array", "minItems": 1} for kind in BRANCHING}
-    numbers = {
+    options: dict[str, Schema] = {kind: {"type": "array", "minItems": 1} for kind in BRANCHING}
+    numbers: dict[str, Schema] = {
         kind: {
-            "type": ["array", "null"] if not rule.needed else "array",
-            "items": {"type": "integer" if rule.integer else "number"},
+            "type": "array" if rule.needed else ["array", "null"],
+            "items": value({"type": "integer" if rule.integer else "number"}),
             "minItems": rule.needed,
             "maxItems": len(rule.args),
         }
         for kind, rule in RULES.items()
     }
     scalar = {"type": ["string", "number", "boolean", "null"]}
-    chain = [*_step_names(), ref("step")]
+    scalars = {"type": "array", "items": scalar, "minItems": 1}
+    names = {**dict(sorted(STEP_DESCRIPTIONS.items())), NONE: "A chain without steps."}
+    chain = [value(_enum(names)), REFERENCE, ref("step")]
+    columns = {"type": "array", "items": any_of(TEXT, ref("branch")), "minItems": 1}
     return {
-        "domain": _one_of({**options, **numbers}, "domain"),
-        "branch": _one_of(options, "grid or choice"),
+        "domain": _one_of({**options, **numbers}),
+        "branch": _one_of(options),
         "when": {
             "type": "object",
             "minProperties": 1,
-            "additionalProperties": any_of(
-                scalar, {"type": "array", "items": scalar, "minItems": 1}
-            ),
+            "additionalProperties": any_of(scalar, scalars),
             "description": WHEN,
-            "examples": [EXAMPLES["when"]],
         },
         "step": _step(),
-        "columns": _columns(),
+        "columns": any_of(TEXT, columns, NULL, ref("branch"), description=COLUMNS),
         "chain": any_of(*chain, {"type": "array", "items": any_of(*chain, NULL)}),
     }
 
 
-def _one_of(domains: Mapping[str, Schema], title: str) -> Schema:
+def _one_of(domains: Mapping[str, Schema]) -> Schema:
     """Return the schema of a mapping with one domain and an optional condition."""
-    shown = {
-        kind: {"description": domain_description(kind), "examples": [EXAMPLES[kind]]}
-        for kind in domains
-    }
     properties = {
-        **{kind: form | shown[kind] for kind, form in domains.items()},
-        "when": ref("when"),
+        kind: form | {"description": domain_description(kind)} for kind, form in domains.items()
     }
-    one = {"minProperties": 1, "maxProperties": 1}
     return mapping(
-        properties,
-        title=title,
-        **{
-            "if": {"required": ["when"]},
-            "then": {"minProperties": 2, "maxProperties": 2},
-            "else": one,
-        },
+        {**properties, "when": ref("when")},
+        oneOf=[{"required": [kind]} for kind in domains],
+        maxProperties=2,
     )
-
-
-def _step_names() -> Iterator[Schema]:
-    """Yield the schemas of a step without parameters: a name, and a reference to the user's code."""
-    text = "Unknown step. Write a preprocessor of Ray Data, or `module:attr` of yours."
-    yield _enum({**dict(sorted(STEP_DESCRIPTIONS.items())), NONE: "A chain without steps."}) | {
-        "errorMessage": text
-    }
-    yield REFERENCE | {"patternErrorMessage": text, "title": "a step of yours"}
-
-
-def _columns() -> Schema:
-    """Return the schema of the columns that a step changes."""
-    columns = any_of(
-        TEXT,
-        {"type": "array", "items": any_of(TEXT, ref("branch")), "minItems": 1},
-        NULL,
-        ref("branch"),
-    )
-    return columns | {
-        "description": COLUMNS,
-        "default": None,
-        "examples": ["numeric", ["age", "price_*"]],
-    }
 
 
 def _step() -> Schema:
-    """Return the schema of a step with parameters: a mapping of its name to the parameters, or a domain whose options are chains."""
-    branches = {
-        kind: {"description": domain_description(kind), "examples": [EXAMPLES["preprocessor"]]}
-        for kind in BRANCHING
-    }
-    branches["when"] = ref("when")
-    properties = {**branches}
+    """Return the schema of a step with parameters, or of a domain whose options are chains."""
+    properties: dict[str, Schema] = {kind: {} for kind in BRANCHING}
     for step, parameters in RAY_STEPS.items():
+        own = {name: parameter(fragment) for name, fragment in parameters.items()}
         needed = required_parameters(step)
-        own = {
-            name: parameter(fragment, required=name in needed)
-            for name, fragment in parameters.items()
-        }
-        form = mapping({"columns": ref("columns"), **own}, required=needed, title=step)
-        shown = {
-            "description": STEP_DESCRIPTIONS[step],
-            "examples": [{"columns": "numeric", **_example_of(form)}],
-        }
-        properties[step] = (
-            any_of(form, ref("branch"), **shown) if needed else _one_mapping(form, branches) | shown
-        )
+        form = mapping({"columns": ref("columns"), **own}, required=needed)
+        others = [ref("branch"), *([] if needed else [NULL])]
+        properties[step] = any_of(form, *others, description=STEP_DESCRIPTIONS[step])
     return mapping(
-        properties,
+        {**properties, "when": ref("when")},
         patternProperties={REFERENCE["pattern"]: ANY_OPTIONS},
         minProperties=1,
         maxProperties=2,
-        title="step",
     )
-
-
-def _one_mapping(form: Schema, branches: Mapping[str, Schema]) -> Schema:
-    """Return the schema of the parameters of a step, which may also be a domain of such mappings or null.
-
-    The parameters and the domains are keys of one mapping, so that an editor completes a step's
-    name in a list as a name and as a mapping.
-    """
-    is_domain = {"type": "object", **any_of(*({"required": [kind]} for kind in BRANCHING))}
-    tuned = {
-        "if": is_domain,
-        "then": ref("branch"),
-        "else": {"not": {"type": "object", "required": ["when"]}},
-    }
-    return {
-        **form,
-        "type": ["null", "object"],
-        "properties": {**form["properties"], **branches},
-        "default": None,
-        **tuned,
-    }

@@ -29,7 +29,7 @@ from sweeps.space.notes import brace_notes, goal_notes, list_notes
 from sweeps.space.passed_tables import ROWS, overrides_of
 from sweeps.space.problems import Problems, SpaceFile, key_names, report_domains
 from sweeps.space.runtime_env_section import KEY, read_runtime_env
-from sweeps.space.search_sections import SearchSections, option_names, perturbs, scheduler_keys
+from sweeps.space.search_sections import SearchSections, perturbs, scheduler_keys
 from sweeps.space.section_models import (
     BundleKeys,
     Checkpoints,
@@ -289,7 +289,7 @@ class _Loader:
             )
         if search.search and search.search.algorithm == AUTO:
             choice = self._choice(limits.max_trials if limits else cells)
-            search.choose(choice)
+            search.search = replace(search.search, algorithm=choice.algorithm)
             reason = choice.reason
         return reason
 
@@ -380,13 +380,11 @@ class _Loader:
         if self.algorithm is not None:
             return Choice(self.algorithm, "chosen when the sweep began")
         search = self.search
-        options = search.search.options if search.search else None
         return choose(
             sampled=len(self._sampled),
             objectives=len(search.objectives),
             max_trials=max_trials,
             perturbs=search.scheduler is not None and perturbs(search.scheduler),
-            takes_options=set(options or ()) <= set(option_names("sampler", "gp")),
         )
 
     def _add_initial_points(self, sections: dict[str, Template]) -> None:
@@ -479,7 +477,7 @@ class _Loader:
     def _check_cost(self, shapes: Sequence[Shape]) -> None:
         """Add a problem if the search saves GPU time, but no trial uses a GPU."""
         search = self.search.search
-        if search is None or search.algorithm not in (AUTO, "gp"):
+        if search is None or search.algorithm != "gp":
             return
         cost = (search.options or {}).get("cost")
         if cost == "gpu_seconds" and not any("GPU" in shape.total for shape in shapes):

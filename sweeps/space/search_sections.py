@@ -17,7 +17,7 @@ from sweeps.core.best_step import COMPARISONS, Constraint
 from sweeps.core.parameter_schema import rule_of
 from sweeps.core.resources import COSTS
 from sweeps.core.suggestions import did_you_mean
-from sweeps.space.auto_algorithm import AUTO, AUTO_CANDIDATES, Choice
+from sweeps.space.auto_algorithm import AUTO
 from sweeps.space.nodes import Node, scalar
 from sweeps.space.problems import SpaceFile, check, report_domains, wrong_name
 from sweeps.space.section_models import (
@@ -188,9 +188,10 @@ class SearchSections:
         if search.portfolio is not None and search.portfolio not in (names := portfolio_files()):
             node = self.file.node("search").value["portfolio"]
             self.file.wrong("search.portfolio", wrong_name("search.portfolio", node, names))
-        if search.options and (
-            search.algorithm == AUTO or registry.is_built_in("sampler", search.algorithm)
-        ):
+        if search.options and search.algorithm == AUTO:
+            text = "need `search.algorithm`, the name of the algorithm that has these options"
+            self.file.wrong("search.options", text)
+        elif search.options and registry.is_built_in("sampler", search.algorithm):
             self._check_options(self.file.node("search").value["options"], search.algorithm)
         return search
 
@@ -213,55 +214,25 @@ class SearchSections:
             self.file.wrong("search.algorithm", problem)
         return problem is None
 
-    def choose(self, choice: Choice) -> None:
-        """Replace the algorithm `auto` by the chosen one, and add a problem for each option in the file that it does not have."""
-        if self.search is None or self.search.algorithm != AUTO:
-            return
-        own = (
-            option_names("sampler", choice.algorithm)
-            if registry.is_built_in("sampler", choice.algorithm)
-            else ()
-        )
-        for name in self.search.options or ():
-            if name in _algorithm_options(AUTO) and name not in own:
-                self._add_unknown_option(
-                    self.file.node("search").value["options"], name, choice.algorithm
-                )
-        self.search = replace(self.search, algorithm=choice.algorithm)
-
     def _check_options(self, options: Node, algorithm: str) -> None:
         """Check the names and values of the options of a built-in algorithm."""
-        valid = _algorithm_options(algorithm)
+        own = option_names("sampler", algorithm)
         for name in options.value:
-            if name not in valid:
-                self._add_unknown_option(options, name, algorithm)
-        for model in dict.fromkeys(valid.values()):
-            given = {
-                name: child for name, child in options.value.items() if valid.get(name) is model
-            }
-            check(
-                model,
-                Node(given, options.mark, options.keys),
-                "search.options",
-                options.mark,
-                self.problems,
-            )
-
-    def _add_unknown_option(self, options: Node, name: str, algorithm: str) -> None:
-        others = [
-            other for other in registry.names("sampler") if name in option_names("sampler", other)
-        ]
-        valid = _algorithm_options(algorithm)
-        hint = (
-            f"`{name}` is an option of {', '.join(others)}"
-            if others
-            else did_you_mean(str(name), valid)
-            if valid
-            else f"{algorithm} has no options"
-        )
-        self.problems.add(
-            options.keys[name], f"search.options.{name}", f"unknown option of {algorithm}; {hint}"
-        )
+            if name not in own:
+                others = [
+                    other
+                    for other in registry.names("sampler")
+                    if name in option_names("sampler", other)
+                ]
+                hint = f"`{name}` is an option of {', '.join(others)}"
+                if not others:
+                    hint = did_you_mean(str(name), own) if own else f"{algorithm} has no options"
+                text = f"unknown option of {algorithm}; {hint}"
+                self.problems.add(options.keys[name], f"search.options.{name}", text)
+        given = {name: child for name, child in options.value.items() if name in own}
+        known = Node(given, options.mark, options.keys)
+        model = registry.built_in("sampler", algorithm)
+        check(model, known, "search.options", options.mark, self.problems)
 
     # ---- the scheduler
 
@@ -463,16 +434,6 @@ class SearchSections:
                 f"train; got {self.repeats.count}"
             )
             self.file.wrong("repeats.count", text)
-
-
-def _algorithm_options(algorithm: str) -> dict[str, type]:
-    """Return a dict that maps each option of an algorithm to the class that validates it.
-
-    `auto` has the options of `tpe` and `gp`.
-    """
-    names = AUTO_CANDIDATES if algorithm == AUTO else (algorithm,)
-    models = [registry.built_in("sampler", name) for name in names]
-    return {field.name: model for model in models for field in dataclasses.fields(model)}
 
 
 def option_names(kind: str, name: str) -> tuple[str, ...]:

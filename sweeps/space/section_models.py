@@ -39,12 +39,12 @@ Share = Annotated[float, Field(strict=True, gt=0, le=1)]
 Seconds = Annotated[
     float,
     BeforeValidator(value_types.seconds),
-    WithJsonSchema({"type": ["string", "number"]}),
+    WithJsonSchema({"type": ["string", "number"], "examples": ["90s", "1h30m"]}),
 ]
 HeartbeatTimeout = Annotated[
     float,
     BeforeValidator(value_types.heartbeat),
-    WithJsonSchema({"type": ["string", "number"]}),
+    WithJsonSchema({"type": ["string", "number"], "examples": ["90s", "1h30m"]}),
 ]
 Size = Annotated[
     int,
@@ -100,12 +100,10 @@ ParseRules = Annotated[
                             "rule": {
                                 "type": "string",
                                 "description": "Rule for the texts of the column.",
-                                "examples": ["number"],
                             },
                             "other": {
                                 "const": "missing",
                                 "description": "What becomes of texts that do not fit the rule.",
-                                "examples": ["missing"],
                             },
                         },
                         "required": ["rule", "other"],
@@ -223,15 +221,11 @@ class ReadKeys:
         encoding: The encoding of the text, by the name that Python has for it.
     """
 
-    names: Annotated[tuple[StrictStr, ...], Field(examples=[["age", "plan", "churned"]])] = ()
-    skip_lines: Annotated[AtLeast0, Field(examples=[2])] = 0
-    separator: Annotated[
-        Text | None, AfterValidator(value_types.separator), Field(examples=[";"])
-    ] = None
+    names: tuple[StrictStr, ...] = ()
+    skip_lines: AtLeast0 = 0
+    separator: Annotated[Text | None, AfterValidator(value_types.separator)] = None
     decimal: Literal[".", ","] = "."
-    encoding: Annotated[Text, AfterValidator(value_types.encoding), Field(examples=["cp1252"])] = (
-        "utf-8"
-    )
+    encoding: Annotated[Text, AfterValidator(value_types.encoding)] = "utf-8"
 
 
 READ_DEFAULTS = ReadKeys()
@@ -358,10 +352,8 @@ class Objective:
         goal: `minimize` if smaller values are better, `maximize` if larger values are better.
     """
 
-    metric: Annotated[
-        Text, Field(examples=["valid-logloss", "valid-accuracy", "valid-auc", "valid-rmse"])
-    ]
-    goal: Annotated[Literal["minimize", "maximize"], Field(examples=["minimize"])]
+    metric: Text
+    goal: Literal["minimize", "maximize"]
 
 
 @dataclass(frozen=True)
@@ -394,21 +386,20 @@ class Search:
             configuration. They take at most a third of `limits.max_trials`.
     """
 
-    algorithm: Annotated[Text, Field(examples=["gp"])] = "auto"
-    seed: Annotated[Annotated[StrictInt, Field(ge=0, lt=2**32)], Field(examples=[1])] = 0
-    options: Annotated[dict[str, Any] | None, Field(examples=[{"n_startup_trials": 20}])] = None
-    initial_points: Annotated[Points, Field(examples=[[{"params.eta": 0.1}]])] = ()
+    algorithm: Text = "auto"
+    seed: Annotated[StrictInt, Field(ge=0, lt=2**32)] = 0
+    options: dict[str, Any] | None = None
+    initial_points: Points = ()
     earlier: Annotated[
         tuple[Text, ...],
         BeforeValidator(value_types.sweep_names),
         Field(
             alias="from",
-            examples=[["latest"]],
             description="Earlier sweeps with the same objective, from which the sweep learns: folders, "
             "names, `latest` or addresses",
         ),
     ] = ()
-    portfolio: Annotated[Text | None, Field(examples=["xgboost"])] = None
+    portfolio: Text | None = None
 
 
 @dataclass(frozen=True)
@@ -458,7 +449,7 @@ class Repeats:
             configuration.
     """
 
-    count: Annotated[AtLeast1, Field(examples=[3])] = 1
+    count: AtLeast1 = 1
     aggregate: Literal["mean", "median", "min", "max"] = "mean"
 
 
@@ -494,18 +485,18 @@ class Limits:
         max_failures_in_a_row: Stop the sweep after this many consecutive failed trials.
     """
 
-    max_trials: Annotated[AtLeast1, Field(examples=[50])] = 0
-    timeout: Annotated[Seconds | None, Field(examples=["1h30m", "30m", "2d"])] = None
-    max_concurrent_trials: Annotated[Concurrency, Field(examples=[2])] = None
-    max_failures: Annotated[AtLeast0, Field(examples=[0])] = 2
-    retry_on: Annotated[Causes, Field(examples=[["lost", "ConnectionError"]])] = (LOST,)
-    trial_timeout: Annotated[Seconds | None, Field(examples=["10m", "90s"])] = None
-    report_timeout: Annotated[Seconds | None, Field(examples=["5m"])] = None
-    heartbeat_timeout: Annotated[HeartbeatTimeout, Field(examples=["5m"])] = 60.0
-    max_gpu_hours: Annotated[Annotated[Number, Field(gt=0)] | None, Field(examples=[8])] = None
-    target: Annotated[Number | None, Field(examples=[0.95])] = None
-    patience: Annotated[AtLeast1 | None, Field(examples=[10])] = None
-    max_failures_in_a_row: Annotated[AtLeast1 | None, Field(examples=[5])] = None
+    max_trials: AtLeast1 = 0
+    timeout: Seconds | None = None
+    max_concurrent_trials: Concurrency = None
+    max_failures: AtLeast0 = 2
+    retry_on: Causes = (LOST,)
+    trial_timeout: Seconds | None = None
+    report_timeout: Seconds | None = None
+    heartbeat_timeout: HeartbeatTimeout = 60.0
+    max_gpu_hours: Annotated[Number, Field(gt=0)] | None = None
+    target: Number | None = None
+    patience: AtLeast1 | None = None
+    max_failures_in_a_row: AtLeast1 | None = None
 
 
 @dataclass(frozen=True)
@@ -521,9 +512,9 @@ class Checkpoints:
             checkpoints of the worst trials are deleted first.
     """
 
-    per_trial: Annotated[AtLeast1, Field(examples=[1])] = 2
-    top: Annotated[AtLeast1 | None, Field(examples=[5])] = None
-    max_disk: Annotated[Size | None, Field(examples=["10GB"])] = None
+    per_trial: AtLeast1 = 2
+    top: AtLeast1 | None = None
+    max_disk: Size | None = None
 
     @property
     def all_stay(self) -> bool:
@@ -544,7 +535,7 @@ class BundleKeys:
             which is scored before. After a cross-validation, the winner is always trained again.
     """
 
-    train_on: Annotated[Literal["train", "all"], Field(examples=["all"])] = "train"
+    train_on: Literal["train", "all"] = "train"
 
 
 @dataclass(frozen=True)
@@ -561,13 +552,11 @@ class RuntimeEnv:
             `env_vars`.
     """
 
-    env_vars: Annotated[Variables, Field(examples=[{"OMP_NUM_THREADS": 1}])] = field(
-        default_factory=dict, repr=False
-    )  # the values may be secrets
-    pip: Annotated[tuple[Text, ...], Field(examples=[["polars==1.31.0"]])] = ()
-    py_modules: Annotated[tuple[Text, ...], Field(examples=[["./my_package"]])] = ()
-    working_dir: Annotated[Text | None, Field(examples=["."])] = None
-    image_uri: Annotated[Text | None, Field(examples=["registry.example.com/sweeps:latest"])] = None
+    env_vars: Variables = field(default_factory=dict, repr=False)  # the values may be secrets
+    pip: tuple[Text, ...] = ()
+    py_modules: tuple[Text, ...] = ()
+    working_dir: Text | None = None
+    image_uri: Text | None = None
 
     def for_ray(self) -> dict[str, Any]:
         """Return the given keys as Ray's `runtime_env`."""
@@ -592,9 +581,9 @@ class LoopKeys:
             trial. Write `never` for a framework that cannot start twice in one process.
     """
 
-    loop: Annotated[Text, Field(examples=["my_loop:train_func"])]
-    backend: Annotated[Backend, Field(examples=["torch"])] = "none"
-    load: Annotated[Text | None, Field(examples=["my_loop:load"])] = None
+    loop: Text
+    backend: Backend = "none"
+    load: Text | None = None
     reuse: Literal["auto", "never"] = "auto"
 
 
@@ -613,9 +602,9 @@ class TrainerKeys:
             trial.
     """
 
-    name: Annotated[Text | None, Field(examples=["xgboost", "my_trainer"])] = None
-    backend: Annotated[Backend | None, Field(examples=["torch"])] = None
-    load: Annotated[Text | None, Field(examples=["my_loop:load"])] = None
+    name: Text | None = None
+    backend: Backend | None = None
+    load: Text | None = None
     reuse: Literal["auto", "never"] = "auto"
 
 
@@ -668,27 +657,23 @@ class DataKeys:
             decimal sign and encoding.
     """
 
-    train: Annotated[Text, Field(examples=["train.csv", "data/*.parquet", "sklearn:breast_cancer"])]
-    valid: Annotated[
-        Any, Field(examples=[0.2, {"column": "split", "value": "valid"}, {"folds": 5}])
-    ]
-    label: Annotated[LabelColumns, Field(examples=["churn"])] = None
-    test: Annotated[Any, Field(examples=["test.csv", 0.1])] = None
+    train: Text
+    valid: Any
+    label: LabelColumns = None
+    test: Any = None
     task: Task | None = None
-    drop: Annotated[tuple[Text, ...], Field(examples=[["id"]])] = ()
-    rows: Annotated[Share, Field(examples=[0.1])] = 1.0
+    drop: tuple[Text, ...] = ()
+    rows: Share = 1.0
     drop_missing_label: StrictBool = False
-    weight: Annotated[Text | None, Field(examples=["weight"])] = None
-    class_weight: Annotated[Literal["balanced"] | None, Field(examples=["balanced"])] = None
+    weight: Text | None = None
+    class_weight: Literal["balanced"] | None = None
     ingest: Literal["auto", "memory", "stream"] = "auto"
-    parse: Annotated[
-        ParseRules | None, Field(examples=[{"price": "number", "date": "%d/%m/%Y"}])
-    ] = None
+    parse: ParseRules | None = None
     drop_duplicates: StrictBool = False
-    positive: Annotated[Scalar, Field(examples=["yes", 1])] = None
-    group: Annotated[Text | None, Field(examples=["query"])] = None
-    missing: Annotated[MissingMarkers | None, Field(examples=[{"*": ["?"], "no2": [-200]}])] = None
-    read: Annotated[Any, Field(examples=[{"separator": ";", "decimal": ","}])] = None
+    positive: Scalar = None
+    group: Text | None = None
+    missing: MissingMarkers | None = None
+    read: Any = None
 
 
 @dataclass(frozen=True)
@@ -700,8 +685,8 @@ class ByColumn:
         value: Value that the rows of the split have in this column.
     """
 
-    column: Annotated[Text, Field(examples=["split"])]
-    value: Annotated[Scalar, Field(examples=["valid"])]
+    column: Text
+    value: Scalar
 
 
 @dataclass(frozen=True)
@@ -713,8 +698,8 @@ class ByTime:
         last: Fraction of the rows in the split. Rows with equal times stay together.
     """
 
-    time: Annotated[Text, Field(examples=["day"])]
-    last: Annotated[Fraction, Field(examples=[0.2])]
+    time: Text
+    last: Fraction
 
 
 @dataclass(frozen=True)
@@ -726,7 +711,7 @@ class ByFolds:
             train split.
     """
 
-    folds: Annotated[AtLeast2, Field(examples=[5])]
+    folds: AtLeast2
 
 
 @dataclass(frozen=True)
@@ -739,8 +724,8 @@ class ByRolling:
             order of time. Fold k trains on the first k blocks and validates on the next block.
     """
 
-    rolling: Annotated[Text, Field(examples=["day"])]
-    folds: Annotated[AtLeast2, Field(examples=[3])] = 5
+    rolling: Text
+    folds: AtLeast2 = 5
 
 
 SPLIT_FORMS = (

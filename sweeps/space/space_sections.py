@@ -31,7 +31,6 @@ SCALING: dict[str, Fragment] = {
         "minimum": 1,
         "maximum": 1_000_000,
         "default": 1,
-        "examples": [{"grid": [1, 2]}],
         "description": "Number of workers of a trial. With `{elastic: [lower, upper]}`, the number may "
         "change while the trial runs.",
     },
@@ -43,7 +42,6 @@ SCALING: dict[str, Fragment] = {
     },
     "resources_per_worker": {
         "type": "object",
-        "examples": [{"CPU": 2, "GPU": 1}],
         "description": "Amount of each resource of a worker: `CPU` (1 unless you set it), `GPU` (may be a "
         "fraction), `memory` in bytes, "
         "and Ray's custom resources.",
@@ -53,7 +51,6 @@ AMOUNT: Fragment = {
     "type": "number",
     "minimum": 0,
     "maximum": 10**15,
-    "examples": [1],
     "description": "Amount of this resource for each worker. The amount of `memory` is in bytes.",
 }
 

@@ -13,53 +13,40 @@ def _optional(
     kind: str | list[str] | None,
     description: str,
     default: Any = None,
-    example: Any = None,
     **rules: Any,
 ) -> Fragment:
     """Return the JSON Schema of an optional parameter. With `kind` None, a value may have any type."""
     types = {} if kind is None else {"type": kind}
-    examples = {} if example is None else {"examples": [example]}
-    return {**types, **rules, "default": default, "description": description, **examples}
+    return {**types, **rules, "default": default, "description": description}
 
 
 _OUTPUT_COLUMNS = {
     "output_columns": _optional(
-        "array",
-        "Names of the new columns. By default, the input columns are replaced.",
-        None,
-        ["a", "b"],
+        "array", "Names of the new columns. By default, the input columns are replaced."
     )
 }
 _TOKENIZER = {
     "tokenization_fn": _optional(
         "string",
         "Function that splits a text, as `module:function`. By default, texts are split at spaces.",
-        None,
-        "my_text:split",
     )
 }
 _MAX_CATEGORIES: Fragment = _optional(
     ["integer", "object"],
     "Largest number of categories to encode, starting with the most frequent: {column: number}, "
     "or one number for every column.",
-    None,
-    20,
 )
 _NUM_FEATURES: Fragment = {
     "type": "integer",
     "minimum": 1,
     "description": "Number of new columns.",
-    "examples": [256],
 }
 _COLUMN_NAME: Fragment = {
     "type": "string",
     "description": "Name of the new column.",
-    "examples": ["hashed"],
 }
 _BINS: dict[str, Fragment] = {
-    "dtypes": _optional(
-        "object", "Type of each binned column: {column: type}.", None, {"age": "int64"}
-    ),
+    "dtypes": _optional("object", "Type of each binned column: {column: type}."),
     "duplicates": _optional(
         None, "What to do if two edges of bins are equal.", "raise", enum=["raise", "drop"]
     ),
@@ -68,7 +55,7 @@ _BINS: dict[str, Fragment] = {
     **_OUTPUT_COLUMNS,
 }
 
-# The preprocessors of `ray.data.preprocessors`, and a JSON Schema fragment with `examples` for each
+# The preprocessors of `ray.data.preprocessors`, and a JSON Schema fragment for each
 # of their parameters. A parameter without a `default` is required. `columns` is not listed, because
 # every step has it. `Chain` is missing, because a list of steps is a chain;
 # `TorchVisionPreprocessor` is missing, because it does not read tables. A test compares the names
@@ -77,21 +64,17 @@ _BINS: dict[str, Fragment] = {
 RAY_STEPS: dict[str, dict[str, Fragment]] = {
     "Categorizer": {},
     "Concatenator": {
-        "dtype": _optional(None, "NumPy type of the new column, such as float32.", None, "float32"),
+        "dtype": _optional(None, "NumPy type of the new column, such as float32."),
         "flatten": _optional(
             "boolean", "Whether columns of arrays are flattened before they are joined.", False
         ),
-        "output_column_name": _optional(
-            "string", "Name of the new column.", "concat_out", "features"
-        ),
+        "output_column_name": _optional("string", "Name of the new column.", "concat_out"),
         "raise_if_missing": _optional("boolean", "Whether a missing column is an error.", False),
     },
     "CountVectorizer": {
         "max_features": _optional(
             "integer",
             "Largest number of tokens to keep, starting with the most frequent.",
-            None,
-            1000,
             minimum=1,
         ),
         **_OUTPUT_COLUMNS,
@@ -101,7 +84,6 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
         "bins": {
             "type": ["array", "object"],
             "description": "Edges of the bins: a list, or {column: list}.",
-            "examples": [[0, 18, 65, 120]],
         },
         **_BINS,
     },
@@ -109,9 +91,9 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
     "HashingVectorizer": {"num_features": _NUM_FEATURES, **_OUTPUT_COLUMNS, **_TOKENIZER},
     "LabelEncoder": {
         "label_column": _optional(
-            "string", "Name of the label column, which sweeps always encodes.", None, "label"
+            "string", "Name of the label column, which sweeps always encodes."
         ),
-        "output_column": _optional("string", "Name of the new column.", None, "code"),
+        "output_column": _optional("string", "Name of the new column."),
     },
     "MaxAbsScaler": _OUTPUT_COLUMNS,
     "MinMaxScaler": _OUTPUT_COLUMNS,
@@ -138,7 +120,6 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
         "power": {
             "type": "number",
             "description": "Parameter of the transformation, often named lambda.",
-            "examples": [0.5],
         },
         **_OUTPUT_COLUMNS,
     },
@@ -147,16 +128,15 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
             "integer",
             "Precision with which the quantiles are estimated: the larger, the more precise.",
             800,
-            1600,
             minimum=1,
         ),
         "quantile_range": _optional(
-            "array", "Two quantiles, whose distance is 1 after scaling.", [0.25, 0.75], [0.1, 0.9]
+            "array", "Two quantiles, whose distance is 1 after scaling.", [0.25, 0.75]
         ),
         **_OUTPUT_COLUMNS,
     },
     "SimpleImputer": {
-        "fill_value": _optional(None, "The value for `strategy: constant`.", None, 0),
+        "fill_value": _optional(None, "The value for `strategy: constant`."),
         "strategy": _optional(
             None,
             "How a replacement for missing values is chosen.",
@@ -172,7 +152,6 @@ RAY_STEPS: dict[str, dict[str, Fragment]] = {
             "type": ["integer", "object"],
             "minimum": 1,
             "description": "Number of bins in every column, or {column: number}.",
-            "examples": [8],
         },
         **_BINS,
     },

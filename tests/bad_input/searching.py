@@ -79,24 +79,30 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
         line(
             "unknown option",
-            "search: {options: {n_startup: 8}}",
-            "6:20: search.options.n_startup: unknown option of auto; did you mean "
+            "search: {algorithm: tpe, options: {n_startup: 8}}",
+            "6:36: search.options.n_startup: unknown option of tpe; did you mean "
             "`n_startup_trials`?",
         ),
         line(
+            "options without an algorithm",
+            "search: {options: {n_startup_trials: 8}}",
+            "6:19: search.options: need `search.algorithm`, the name of the algorithm that has "
+            "these options",
+        ),
+        line(
             "an option of the wrong type",
-            "search: {options: {n_startup_trials: few}}",
-            "6:38: search.options.n_startup_trials: must be an integer of at least 0, got few",
+            "search: {algorithm: tpe, options: {n_startup_trials: few}}",
+            "6:54: search.options.n_startup_trials: must be an integer of at least 0, got few",
         ),
         line(
             "a cost that is not measured",
-            "search: {options: {cost: gpu_hours}}",
-            "6:26: search.options.cost: must be seconds, cpu_seconds or gpu_seconds, got gpu_hours",
+            "search: {algorithm: gp, options: {cost: gpu_hours}}",
+            "6:41: search.options.cost: must be seconds, cpu_seconds or gpu_seconds, got gpu_hours",
         ),
         line(
             "a cost that no trial has",
-            "search: {options: {cost: gpu_seconds}}",
-            "6:26: search.options.cost: `gpu_seconds` is always 0, because no trial uses a GPU; "
+            "search: {algorithm: gp, options: {cost: gpu_seconds}}",
+            "6:41: search.options.cost: `gpu_seconds` is always 0, because no trial uses a GPU; "
             "write cpu_seconds or seconds, or give each "
             "worker a GPU with `scaling: {use_gpu: true}`",
         ),

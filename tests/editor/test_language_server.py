@@ -101,10 +101,7 @@ def test_the_server_completes_the_keys_of_the_file_and_of_search(editor):
     ).keys()
     found = editor.completions(XGBOOST + "search:\n  |\n")
     assert found.keys() == {"algorithm", "seed", "options", "initial_points", "from", "portfolio"}
-    assert (
-        "Seed of the data splits" in found["seed"]["documentation"]["value"]
-        and "Default: `0`" in found["seed"]["documentation"]["value"]
-    )
+    assert "Seed of the data splits" in found["seed"]["documentation"]
 
 
 def test_the_server_completes_names_and_describes_them(editor):
@@ -136,14 +133,6 @@ def test_the_server_completes_the_parameters_of_a_step(editor):
     assert {"columns", "strategy", "fill_value"} <= found.keys()
 
 
-def test_the_server_completes_the_metrics_of_the_trainer(editor):
-    found = editor.completions("trainer: xgboost\nobjective:\n  metric: |\n")
-    assert {"valid-logloss", "valid-rmse", "valid-f1_macro", "seconds"} <= found.keys()
-    assert {"valid-logloss", "seconds"} <= editor.completions(
-        XGBOOST + "constraints:\n  |\n"
-    ).keys()
-
-
 def test_the_server_completes_the_options_of_the_algorithm_and_the_scheduler(editor):
     found = editor.completions(XGBOOST + "search:\n  algorithm: nsga2\n  options:\n    |\n")
     assert {"population_size", "crossover_prob"} <= found.keys() and "sigma0" not in found
@@ -154,24 +143,11 @@ def test_the_server_completes_the_options_of_the_algorithm_and_the_scheduler(edi
 def test_the_server_completes_the_parameters_of_the_trainer(editor):
     found = editor.completions(XGBOOST + "space:\n  params:\n    |\n")
     assert found.keys() == definition_of(f"{PACKAGE}.xgboost").parameters.keys()
-    assert "Tune it: `{loguniform: [0.01, 0.3]}`" in found["eta"]["documentation"]["value"]
-
-
-def test_the_server_completes_values_and_domains(editor):
-    assert {"0.3", "{loguniform: [0.01, 0.3]}"} <= editor.completions(
-        XGBOOST + "space:\n  params:\n    eta: |\n"
-    ).keys()
-    assert {"loguniform", "choice"} <= editor.completions(
-        XGBOOST + "space:\n  params:\n    eta:\n      |\n"
-    ).keys()
-    assert {"gbtree", "dart"} <= editor.completions(
-        XGBOOST + "space:\n  params:\n    booster: |\n"
-    ).keys()
 
 
 def test_the_server_completes_the_options_of_a_trainer(editor):
     found = editor.completions("trainer:\n  name: keras\n  |\n")
-    assert {"model", "framework", "reuse"} <= found.keys() and "estimator" not in found
+    assert {"model", "framework", "reuse"} <= found.keys()
     assert {"loop", "estimator", "trainable", "command"} <= editor.completions(
         "trainer:\n  |\n"
     ).keys()
@@ -180,85 +156,42 @@ def test_the_server_completes_the_options_of_a_trainer(editor):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            "space:\n  params:\n    e|ta: 0.1\n",
-            ["Learning rate.", "Default: `0.3`", "{loguniform: [0.01, 0.3]}", "Example:"],
-        ),
-        (
-            "space:\n  params:\n    eta: {log|uniform: [0.1, 1]}\n",
-            ["uniform in its logarithm", "- 0.0001"],
-        ),
-        ("space:\n  preprocessor: Standard|Scaler\n", ["Subtract the mean of each column"]),
-        ("search: {algorithm: g|p}\n", ["largest expected improvement", "Default: `auto`"]),
-        ("li|mits: {max_trials: 3}\n", ["Limits of trials", "max_trials: 50"]),
-        ("limits: {time|out: 1h}\n", ["Longest time of the whole sweep", "Default: none", "30m"]),
+        ("space:\n  params:\n    e|ta: 0.1\n", "Learning rate."),
+        ("space:\n  params:\n    eta: {log|uniform: [0.1, 1]}\n", "uniform in its logarithm"),
+        ("space:\n  preprocessor: Standard|Scaler\n", "Subtract the mean of each column"),
+        ("limits: {time|out: 1h}\n", "Longest time of the whole sweep"),
     ],
 )
 def test_the_server_explains(editor, text, words):
-    shown = editor.hover(XGBOOST + text)
-    assert [word for word in words if word not in shown] == []
+    assert words in editor.hover(XGBOOST + text)
 
 
 MISTAKES = {
-    "trainer": (XGBOOST.replace("xgboost", "xgbost"), "xgbost", "Did you mean `xgboost`?"),
-    "trainer of another tool": (
-        XGBOOST.replace("xgboost", "lgbm"),
-        "lgbm",
-        "Did you mean `lightgbm`?",
+    "step": (XGBOOST + "space: {preprocessor: StandardScalr}\n", "StandardScalr"),
+    "step of a list": (XGBOOST + "space: {preprocessor: [StandardScalr]}\n", "StandardScalr"),
+    "key": (XGBOOST + "limts: {max_trials: 3}\n", "limts"),
+    "key of a section": (XGBOOST + "limits: {max_trails: 3}\n", "max_trails"),
+    "parameter": (
+        XGBOOST.replace("xgboost", "torch_tabular") + "space: {params: {widht: 8}}\n",
+        "widht",
     ),
-    "metric": (XGBOOST.replace("logloss", "loglos"), "valid-loglos", "reports no such metric"),
-    "metric of a list": (
-        XGBOOST.replace("{metric: valid-logloss", "\n  - {metric: valid-loglos"),
-        "valid-loglos",
-        "no such metric",
-    ),
-    "step": (XGBOOST + "space: {preprocessor: StandardScalr}\n", "StandardScalr", "Unknown step"),
-    "step of a list": (
-        XGBOOST + "space: {preprocessor: [StandardScalr]}\n",
-        "StandardScalr",
-        "Unknown step",
-    ),
-    "step with parameters": (
-        XGBOOST + "space: {preprocessor: [{StandardScalr: {columns: all}}]}\n",
-        "StandardScalr",
-        "not allowed",
-    ),
-    "key": (XGBOOST + "limts: {max_trials: 3}\n", "limts", "not allowed"),
-    "algorithm": (XGBOOST + "search: {algorithm: bayes}\n", "bayes", "Valid values"),
-    "scheduler": (XGBOOST + "scheduler: {name: ahsa, max_t: 9}\n", "ahsa", "Valid values"),
-    "tracker": (XGBOOST + "trackers: [mlflw]\n", "mlflw", "Valid values"),
-    "domain": (
-        XGBOOST + "space: {params: {eta: {loguniforn: [0.1, 1]}}}\n",
-        "loguniforn",
-        "not allowed",
-    ),
-    "value": (
-        XGBOOST + "space: {params: {eta: fast}}\n",
-        "fast",
-        "Must be a number of at least 0, a domain, or a variable",
-    ),
-    "number": (
-        XGBOOST + "limits: {max_trials: many}\n",
-        "many",
-        "Must be an integer of at least 1, or a variable",
-    ),
+    "algorithm": (XGBOOST + "search: {algorithm: bayes}\n", "bayes"),
+    "scheduler": (XGBOOST + "scheduler: {name: ahsa, max_t: 9}\n", "ahsa"),
+    "tracker": (XGBOOST + "trackers: [mlflw]\n", "mlflw"),
+    "value": (XGBOOST + "space: {params: {eta: fast}}\n", "fast"),
+    "number": (XGBOOST + "limits: {max_trials: many}\n", "many"),
 }
 
 
-@pytest.mark.parametrize(("text", "marked", "message"), MISTAKES.values(), ids=MISTAKES)
-def test_the_server_marks_a_mistake_and_nothing_else(editor, text, marked, message):
-    found = editor.problems(text)
-    assert found.keys() == {marked} and message in found[marked]
+@pytest.mark.parametrize(("text", "marked"), MISTAKES.values(), ids=MISTAKES)
+def test_the_server_marks_a_mistake_and_nothing_else(editor, text, marked):
+    assert editor.problems(text).keys() == {marked}
 
 
 RIGHT = {
     "trainer of one's own": XGBOOST.replace("xgboost", "my_trainer"),
     "trainer of one's own with options": XGBOOST.replace(
         "xgboost", "{name: my_trainer, widths: [1, 2]}"
-    ),
-    "metric of one's own": XGBOOST.replace("valid-logloss", "my_metrics:score"),
-    "metric of one's own loop": XGBOOST.replace("xgboost", "{loop: 'my:train'}").replace(
-        "valid-logloss", "score"
     ),
     "step of one's own": XGBOOST
     + "space: {preprocessor: [my_steps:Clip, {my_steps:Clip: {quantile: 0.9}}]}\n",
@@ -285,22 +218,13 @@ SHOWN = [
 
 
 def test_the_page_shows_what_the_server_answers(editor):
-    """The blocks on the page are the file, its mistakes, those with the right trainer, the text for
-    a key, and the values of the key.
-    """
-    file, mistakes, mistakes_then, text, values = SHOWN
+    """The blocks on the page are the file, its mistakes, and the text for a key."""
+    file, mistakes, text = SHOWN
     file = file.removeprefix(MODELINE)
-    right = file.replace("xgbost", "xgboost")
-
-    def marked(content: str) -> str:
-        lines = (MODELINE + content).splitlines()
-        found = [
-            f"{next(i for i, line in enumerate(lines, 1) if part in line)}: {part}: {why}"
-            for part, why in editor.problems(content).items()
-        ]
-        return "".join(f"{line}\n" for line in sorted(found))
-
-    assert marked(file) == mistakes
-    assert marked(right.replace("logloss", "loglos")) == mistakes_then
-    assert text.strip() in editor.hover(right.replace("eta: fast", "e|ta: 0.1"))
-    assert list(editor.completions(right.replace("eta: fast", "eta: |"))) == values.split("\n")[:-1]
+    lines = (MODELINE + file).splitlines()
+    found = [
+        f"{next(i for i, line in enumerate(lines, 1) if part in line)}: {part}: {why}"
+        for part, why in editor.problems(file).items()
+    ]
+    assert "".join(f"{line}\n" for line in sorted(found)) == mistakes
+    assert text.strip() in editor.hover(file.replace("eta: fast", "e|ta: 0.1"))

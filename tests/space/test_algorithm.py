@@ -34,8 +34,6 @@ USUAL = {"sampled": 3, "objectives": 1, "max_trials": 50}
         ({"objectives": GP_OBJECTIVES + 1}, "tpe"),
         ({"perturbs": False}, "gp"),
         ({"perturbs": True}, "tpe"),
-        ({"takes_options": True}, "gp"),
-        ({"takes_options": False}, "tpe"),
         ({"sampled": 0}, "grid"),
         ({"sampled": 0, "objectives": 2, "max_trials": 50_000}, "grid"),
     ],
@@ -77,7 +75,6 @@ def space_file(
         ("", 9, "x: {choice: [a, b]}, y: {uniform: [0, 1], when: {params.x: a}}", "gp"),
         ("", 9, "x: {choice: [a, {y: {uniform: [0, 1]}}]}", "gp"),
         ("", 9, "x: {grid: [a, b]}", "grid"),
-        ("search: {options: {n_ei_candidates: 4}}", 9, "x: {uniform: [0, 1]}", "tpe"),
     ],
 )
 def test_a_file_without_an_algorithm_is_searched_by_the_chosen_one(
@@ -101,15 +98,6 @@ def refused_keys(file: Path) -> list[str]:
     with pytest.raises(InputError) as caught:
         load(file)
     return [problem.text.partition(":")[0] for problem in caught.value.problems]
-
-
-def test_options_that_no_chosen_algorithm_has_are_refused(tmp_path):
-    file = space_file(tmp_path, "search: {options: {popsize: 4, n_ei_candidates: 0}}")
-    assert refused_keys(file) == ["search.options.popsize", "search.options.n_ei_candidates"]
-    file = space_file(
-        tmp_path, "search: {options: {n_ei_candidates: 4, deterministic_objective: true}}"
-    )
-    assert refused_keys(file) == ["search.options.deterministic_objective"]
 
 
 def test_a_sweep_keeps_the_algorithm_that_it_began_with(tmp_path):
