@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,8 +19,7 @@ from sweeps.execution import cluster, local_ray, ray_authentication, shared_stor
 from sweeps.execution.ray_errors import in_a_line
 from sweeps.space import load
 from tests.commands import REPO, command
-from tests.ray_nodes import free_port, nodes
-from tests.serving.slow import exported, post, rows, started
+from tests.ray_nodes import nodes
 
 LOOP = """\
 import os
@@ -548,33 +546,3 @@ def test_a_cluster_with_tokens_refuses_a_driver_without_one(
     _, err = process.communicate(timeout=100)
     assert process.returncode == 2 and err.startswith("--address: ") and "Traceback" not in err, err
     assert not list((tmp_path / "runs").glob("shipped*"))
-
-
-@pytest.mark.long
-@pytest.mark.timeout(240)
-def test_a_bundle_is_served_on_a_cluster_which_is_left_as_it_was(two_nodes, tmp_path, monkeypatch):
-    address, token = two_nodes
-    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
-
-    def refused(*options: object) -> str:
-        process = command("serve", path, "--address", address, "--port", free_port(), *options)
-        _, err = process.communicate(timeout=100)
-        assert process.returncode == 2, err
-        return err
-
-    with exported(tmp_path, "cluster") as (path, kept):
-        process, url = started(
-            path, "--address", address, "--replicas", "2", "--port", str(free_port())
-        )
-        assert [row["probability_yes"] for row in post(url, rows(kept["raw"]))] == pytest.approx(
-            kept["expected"], rel=1e-12
-        )
-        assert refused().startswith("--address: Ray Serve already runs on this cluster")
-        assert len(post(url, rows(kept["raw"]))) == 6
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0, process.stderr.read()
-        # which also says that no Serve was found there
-        assert (
-            refused("--replicas", "9")
-            == "--replicas: 9 replicas need 9 CPUs, but the cluster has 4\n"
-        )

@@ -27,7 +27,6 @@ LOGGERS = (
     "ray.tune",
     "ray.train",
     "ray.data",
-    "ray.serve",
     "mlflow",
     "optuna",
     "alembic",

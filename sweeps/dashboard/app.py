@@ -41,7 +41,7 @@ from sweeps.dashboard import content
 from sweeps.dashboard.mlflow_pages import HEADERS as MLFLOW_HEADERS
 from sweeps.dashboard.mlflow_pages import PATH, MlflowPages
 from sweeps.dashboard.reader import SweepReader
-from sweeps.serving.access import Access, Guard
+from sweeps.serving.access import Access, AllowedHosts, Guard
 from sweeps.space.domains import short_names
 from sweeps.sweep_report import html_page
 from sweeps.sweep_report.configuration import value_text
@@ -315,8 +315,10 @@ def make_app(dashboard: Dashboard, access: Access, mlflow: MlflowPages | None = 
     if mlflow is not None:
         app.get(f"/{PATH}")(lambda: RedirectResponse(f"{PATH}/"))
         app.mount(f"/{PATH}", WithHeaders(mlflow, MLFLOW_HEADERS))
-    app.mount("/", WithHeaders(Guard(files, Access(access.hosts)), HEADERS))
+    app.mount("/", WithHeaders(files, HEADERS))
     app.add_middleware(GZipMiddleware, minimum_size=2000)
+    if access.hosts:
+        app.add_middleware(AllowedHosts, allowed_hosts=access.hosts, www_redirect=False)
     return app
 
 

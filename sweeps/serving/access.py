@@ -1,4 +1,4 @@
-"""Check the Host header and the bearer token of requests."""
+"""Check the bearer token and the Host header of requests."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import ipaddress
 import os
 import re
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from sweeps.core.errors import InputError, Problem
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sweeps.core.errors import InputError
 
 VARIABLE = "SWEEPS_SERVE_TOKEN"
 # A bearer token, by RFC 6750.
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\]")
-# The Host header of a client: a host, with or without a port.
-SENT_HOST = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^\[\]:]+)(:\d*)?")
+# A load balancer sends no token, and an address in place of a name.
 OPEN_PATH = "/health"
 
 
@@ -31,8 +32,7 @@ class Access:
     Attributes:
         hosts: The allowed values of the Host header, in lower case. `*.example.com` allows all
             subdomains. An empty tuple allows any host.
-        digest: SHA-256 of the token; None if no token is required. Replicas receive this hash
-            instead of the token.
+        digest: SHA-256 of the token; None if no token is required.
     """
 
     hosts: tuple[str, ...] = ()
@@ -50,49 +50,34 @@ class Access:
             InputError: A host is not a valid name or address.
         """
         names = [h.strip().lower() for h in hosts.split(",")] if hosts is not None else []
-        text = (
-            "must be a name or an address without scheme and port, such as `example.com`, "
-            "`*.example.com`, `10.0.0.7` or `[::1]`"
-        )
-        if wrong := [
-            Problem("--allowed-hosts", f"`{name}`: {text}")
-            for name in names
-            if not HOST.fullmatch(name)
-        ]:
-            raise InputError(wrong)
+        for name in names:
+            if not HOST.fullmatch(name):
+                rule = (
+                    f"`{name}`: must be a name or an address without scheme and port, such as"
+                    " `example.com`, `*.example.com`, `10.0.0.7` or `[::1]`"
+                )
+                raise InputError("--allowed-hosts", rule)
         return cls(tuple(names), None if token is None else _digest(token))
 
     def refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """Return None if a request is allowed.
+        """Return None if a request has the token, or if none is required.
 
         Otherwise return the HTTP status of the refusal and the rule that the request breaks.
         """
+        if self.digest is None:
+            return None
         given = {name.lower(): value.decode("latin-1") for name, value in headers}
-        if self.hosts:
-            sent = SENT_HOST.fullmatch(given.get(b"host", "").lower())
-            if sent is None or not any(_matches(sent["host"], host) for host in self.hosts):
-                return 400, "the host in the Host header is not allowed"
-        if self.digest is not None:
-            scheme, _, token = given.get(b"authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(
-                _digest(token.strip()), self.digest
-            ):
-                return (
-                    401,
-                    (
-                        "the request must have the header `Authorization: Bearer TOKEN` with the "
-                        "server's token"
-                    ),
-                )
-        return None
+        scheme, _, token = given.get(b"authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and hmac.compare_digest(_digest(token.strip()), self.digest):
+            return None
+        rule = (
+            "the request must have the header `Authorization: Bearer TOKEN` with the server's token"
+        )
+        return 401, rule
 
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
-
-
-def _matches(sent: str, host: str) -> bool:
-    return sent.endswith(host[1:]) if host.startswith("*.") else sent == host
 
 
 def token_of(token: str | None, file: Path | None) -> str | None:
@@ -141,34 +126,29 @@ def open_to_others(host: str) -> bool:
         return True
 
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+class AllowedHosts(TrustedHostMiddleware):
+    """Starlette's check of the Host header, except for requests for `/health`."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to the application, or refuse it."""
+        checked = self.app if scope.get("path") == OPEN_PATH else super().__call__
+        await checked(scope, receive, send)
 
 
 class Guard:
-    """ASGI middleware that refuses the requests which `access` does not allow.
+    """ASGI middleware that refuses requests without the token, except for `/health`."""
 
-    A GET request for `/health` is always answered, so that a load balancer can check the server. If
-    `access` does not allow the request, the answer contains no facts about the model.
-    """
+    def __init__(self, app: ASGIApp, access: Access):
+        self.app = app
+        self.access = access
 
-    def __init__(self, app: Callable[..., Awaitable[None]], access: Access):
-        self.app, self.access = app, access
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the application, or refuse it."""
-        refused = self.access.refusal(scope["headers"]) if scope["type"] == "http" else None
+        is_checked = scope["type"] == "http" and scope["path"] != OPEN_PATH
+        refused = self.access.refusal(scope["headers"]) if is_checked else None
         if refused is None:
             await self.app(scope, receive, send)
             return
-        from starlette.responses import JSONResponse
-
         status, rule = refused
-        answer = JSONResponse(
-            {"detail": [{"rule": rule}]},
-            status,
-            {"www-authenticate": "Bearer"} if status == 401 else None,
-        )
-        if scope["path"] == OPEN_PATH and scope["method"] == "GET":
-            answer = JSONResponse({"status": "ok"})
-        await answer(scope, receive, send)
+        headers = {"www-authenticate": "Bearer"}
+        await JSONResponse({"detail": [{"rule": rule}]}, status, headers)(scope, receive, send)

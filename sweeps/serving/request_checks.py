@@ -2,11 +2,10 @@
 
 Pure functions, no I/O.
 
-A body has one of these three formats:
+A body has one of these two formats:
 
 [{"age": 31, "plan": "a"}, ...]
 {"records": [{"age": 31, "plan": "a"}, ...]}
-{"columns": {"age": [31, ...], "plan": ["a", ...]}}
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 
 import pydantic_core
 
-from sweeps.bundle.manifest import ColumnSchema
+from sweeps.bundle.manifest import ColumnSchema, Manifest
 from sweeps.bundle.schema import tensor_rule
 from sweeps.core.label_columns import MULTILABEL, SEVERAL, label_columns
 from sweeps.data.column_values import to_tensor
@@ -28,6 +27,7 @@ from sweeps.serving.limits import MAX_ROWS
 
 # The largest number of problems in one answer.
 MAX_PROBLEMS = 20
+SHAPE = 'the body must be {"records": [...]} or a list of records'
 MISSING = "is missing; send null if the value is unknown"
 
 
@@ -44,10 +44,6 @@ class Refused(Exception):
         super().__init__(problems[0]["rule"])
         self.status, self.problems = status, list(problems)
 
-    def body(self) -> dict[str, Any]:
-        """Return the JSON body of the answer, as a dict."""
-        return {"detail": self.problems}
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -57,13 +53,10 @@ class Rows:
         count: Number of rows.
         values: The values by column, in the order of the model's columns. Numbers are floats, and
             null among numbers is NaN.
-        by_column: True if the request has `columns` instead of records. The answer then has the
-            same form: one list of predictions for each column of the model's output.
     """
 
     count: int
     values: dict[str, list[Any]]
-    by_column: bool
 
 
 @dataclass(frozen=True)
@@ -166,100 +159,44 @@ def read(body: bytes, columns: Sequence[ColumnSchema], max_rows: int = MAX_ROWS)
         parsed = pydantic_core.from_json(body, allow_inf_nan=False)
     except ValueError as e:
         raise Refused(400, [{"rule": f"the body must be JSON: {e}"}]) from None
-    if isinstance(parsed, list):
-        parsed = {"records": parsed}
-    if not isinstance(parsed, dict) or ("records" in parsed) == ("columns" in parsed):
-        raise Refused(
-            422,
-            [
-                {
-                    "rule": 'the body must be {"records": [...]}, {"columns": {...}} or a list of '
-                    "records"
-                }
-            ],
-        )
-    problems: list[dict[str, Any]] = []
-    if "records" in parsed:
-        rows = _read_records(parsed["records"], columns, max_rows, problems)
-    else:
-        rows = _read_columns(parsed["columns"], columns, max_rows, problems)
+    records = parsed.get("records") if isinstance(parsed, dict) else parsed
+    if not isinstance(records, list):
+        raise Refused(422, [{"rule": SHAPE}])
+    if len(records) > max_rows:
+        rule = f"a request must have at most {max_rows} rows, not {len(records)}"
+        raise Refused(413, [{"rule": rule}])
+    problems: list[dict[str, Any]] = [
+        {"row": row, "rule": "a record must be an object", "value": short(record)}
+        for row, record in enumerate(records)
+        if not isinstance(record, dict)
+    ]
+    values: dict[str, list[Any]] = {}
+    if not problems:
+        for column in columns:
+            values[column.name] = _read_column(column, records, problems)
     if problems:
         more = {"rule": f"only the first {MAX_PROBLEMS} problems are listed; there may be more"}
         raise Refused(422, problems[:MAX_PROBLEMS] + [more] * (len(problems) >= MAX_PROBLEMS))
-    return rows
+    return Rows(len(records), values)
 
 
-def _read_records(
-    records: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]
-) -> Rows:
-    """Convert a list of records to columns. Add missing fields and invalid values to `problems`."""
-    if not isinstance(records, list):
-        raise Refused(422, [{"field": "records", "rule": "must be a list of records"}])
-    _check_row_count(len(records), max_rows)
-    values: dict[str, list[Any]] = {}
-    for row, record in enumerate(records):
-        if not isinstance(record, dict):
-            problems.append(
-                {"row": row, "rule": "a record must be an object", "value": short(record)}
-            )
-    for column in () if problems else columns:
-        name = column.name
-        try:
-            cells = [record[name] for record in records]
-        except KeyError:
-            row = next(i for i, record in enumerate(records) if name not in record)
-            problems.append({"field": name, "row": row, "rule": MISSING})
-            continue
-        values[name] = _convert(column, cells, problems)
-    return Rows(len(records), values, False)
+def _read_column(
+    column: ColumnSchema, records: list[dict[str, Any]], problems: list[dict[str, Any]]
+) -> list[Any]:
+    """Return the values of a column for the model.
 
-
-def _read_columns(
-    lists: Any, columns: Sequence[ColumnSchema], max_rows: int, problems: list[dict[str, Any]]
-) -> Rows:
-    """Convert the lists of values in `columns`, one list for each field.
-
-    Add missing fields and invalid values to `problems`.
+    Leave out missing and invalid values, and add them to `problems`.
     """
-    if not isinstance(lists, dict):
-        raise Refused(
-            422, [{"field": "columns", "rule": "must be an object with a list for each field"}]
-        )
-    first = next((c.name for c in columns if isinstance(lists.get(c.name), list)), None)
-    count = 0 if first is None else len(lists[first])
-    _check_row_count(count, max_rows)
-    values: dict[str, list[Any]] = {}
-    for column in columns:
-        name = column.name
-        if name not in lists:
-            problems.append({"field": name, "rule": MISSING})
-        elif not isinstance(lists[name], list):
-            problems.append({"field": name, "rule": "must be a list of values"})
-        elif len(lists[name]) != count:
-            problems.append(
-                {
-                    "field": name,
-                    "rule": f"must have as many values as `{first}` ({count}), but has "
-                    f"{len(lists[name])}",
-                }
-            )
-        else:
-            values[name] = _convert(column, lists[name], problems)
-    return Rows(count, values, True)
-
-
-def _check_row_count(count: int, most: int) -> None:
-    if count > most:
-        raise Refused(413, [{"rule": f"a request must have at most {most} rows, not {count}"}])
-
-
-def _convert(column: ColumnSchema, values: list[Any], problems: list[dict[str, Any]]) -> list[Any]:
-    """Convert the values of a column for the model.
-
-    Leave out invalid values, and add them to `problems`.
-    """
+    name = column.name
+    try:
+        values = [record[name] for record in records]
+    except KeyError:
+        row = next(i for i, record in enumerate(records) if name not in record)
+        problems.append({"field": name, "row": row, "rule": MISSING})
+        return []
     kind = _kind(column)
-    convert, converted = kind.convert, []
+    convert = kind.convert
+    converted = []
     missing = is_missing(column.missing)
     for row, value in enumerate(values):
         try:
@@ -267,7 +204,7 @@ def _convert(column: ColumnSchema, values: list[Any], problems: list[dict[str, A
         except (ValueError, TypeError, KeyError, OverflowError):
             if len(problems) < MAX_PROBLEMS:
                 problems.append(
-                    {"field": column.name, "row": row, "rule": kind.rule, "value": short(value)}
+                    {"field": name, "row": row, "rule": kind.rule, "value": short(value)}
                 )
     return converted
 
@@ -278,72 +215,40 @@ def short(value: Any) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def schemas(
-    columns: Sequence[ColumnSchema],
-    classes: Sequence[Any] | None,
-    max_rows: int = MAX_ROWS,
-    label: str | Sequence[str] | None = None,
-    task: str | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the JSON Schemas of a request to `/predict` and of its answer, for a model with these columns, classes and label."""
-    fields = {c.name: _field(c) for c in columns}
-    names = list(fields)
-    record = {"type": "object", "properties": fields, "required": names}
-    by_column = {name: {"type": "array", "items": field} for name, field in fields.items()}
+def schemas(manifest: Manifest, max_rows: int = MAX_ROWS) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the JSON Schemas of a request to `/predict` and of its answer."""
+    fields = {c.name: _field(c) for c in manifest.columns}
+    record = {"type": "object", "properties": fields, "required": list(fields)}
     records = {"type": "array", "items": record, "maxItems": max_rows}
-    in_columns = {"type": "object", "properties": by_column, "required": names}
-    request = {
-        "anyOf": [
-            {
-                "type": "object",
-                "properties": {"records": records},
-                "required": ["records"],
-                "title": "records",
-            },
-            {
-                "type": "object",
-                "properties": {"columns": in_columns},
-                "required": ["columns"],
-                "title": "columns",
-            },
-            {**records, "title": "a list of records"},
-        ]
-    }
-    kinds = {bool: "boolean", int: "integer", float: "number", str: "string"}
-    prediction: dict[str, Any] = {"enum": list(classes)} if classes else {"type": "number"}
-    if classes and type(classes[0]) in kinds:
-        prediction["type"] = kinds[type(classes[0])]
-    answer = {"prediction": prediction} | {
-        f"probability_{c}": {"type": "number"} for c in classes or ()
-    }
-    if task in SEVERAL:
-        kind = {"type": "integer", "enum": [0, 1]} if task == MULTILABEL else {"type": "number"}
-        answer = {f"prediction_{name}": kind for name in label_columns(label)}
-        answer |= {
-            f"probability_{name}": {"type": "number"}
-            for name in label_columns(label)
-            if task == MULTILABEL
-        }
-    each = {
+    body = {"type": "object", "properties": {"records": records}, "required": ["records"]}
+    request = {"anyOf": [{**body, "title": "records"}, {**records, "title": "a list of records"}]}
+    properties = _prediction_fields(manifest)
+    prediction = {
         "type": "object",
-        "properties": answer,
-        "required": [name for name in answer if name.startswith("prediction")],
+        "properties": properties,
+        "required": [name for name in properties if name.startswith("prediction")],
     }
-    lists = {
-        "type": "object",
-        "properties": {name: {"type": "array", "items": field} for name, field in answer.items()},
-    }
-    predictions = {
-        "anyOf": [
-            {"type": "array", "items": each, "title": "of records"},
-            {**lists, "title": "of columns"},
-        ]
-    }
+    predictions = {"type": "array", "items": prediction}
     return request, {
         "type": "object",
         "properties": {"predictions": predictions},
         "required": ["predictions"],
     }
+
+
+def _prediction_fields(manifest: Manifest) -> dict[str, Any]:
+    """Return the JSON Schema of each field of a prediction, by name."""
+    number = {"type": "number"}
+    if manifest.task in SEVERAL:
+        labels = label_columns(manifest.label)
+        kind = {"type": "integer", "enum": [0, 1]} if manifest.task == MULTILABEL else number
+        fields = {f"prediction_{name}": kind for name in labels}
+        if manifest.task == MULTILABEL:
+            fields |= {f"probability_{name}": number for name in labels}
+        return fields
+    classes = manifest.classes or ()
+    prediction = {"enum": list(classes)} if classes else number
+    return {"prediction": prediction} | {f"probability_{name}": number for name in classes}
 
 
 def _field(column: ColumnSchema) -> dict[str, Any]:

@@ -1,82 +1,97 @@
-"""`sweeps serve`: run the application under uvicorn until SIGTERM or Ctrl-C.
-
-Requests that have arrived by then are still answered.
-"""
+"""`sweeps serve`: run the application under uvicorn until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
 import contextlib
-import resource
 import signal
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.core.errors import InputError
-from sweeps.core.installed_package import install
 from sweeps.serving.access import Access, open_to_others
 from sweeps.serving.limits import Limits
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from sweeps.bundle.model import Bundle
 
 # Length of the kernel's queue of connections.
 BACKLOG = 2048
-# Number of files that the process may have open in addition to its connections.
-OTHER_FILES = 256
+# Seconds in which requests that have arrived are still answered after SIGTERM.
+GRACE_SECONDS = 25
 
 
-def serve(
-    bundle: Path,
-    host: str,
-    port: int,
-    say: Callable[[str], None],
-    limits: Limits,
-    access: Access,
-    example: bool = True,
-) -> None:
-    """Serve a bundle in this process, without Ray, until SIGTERM or Ctrl-C.
+@dataclass(frozen=True)
+class ServerOptions:
+    """Options of `sweeps serve`.
 
-    Args:
-        bundle: The bundle's folder.
+    Attributes:
         host: The host to listen on.
         port: The port to listen on; 0 for any free port.
-        say: Function that prints a message, such as the address once the server listens.
         limits: Limits on requests and connections.
         access: The allowed hosts and the token.
         example: True to show one of the bundle's example rows; see `make_app`.
+    """
+
+    host: str
+    port: int
+    limits: Limits
+    access: Access
+    example: bool
+
+
+def serve(bundle: Path, options: ServerOptions, say: Callable[[str], None]) -> None:
+    """Serve a bundle in this process until SIGTERM or Ctrl-C.
+
+    Args:
+        bundle: The bundle's folder.
+        options: Options of the server.
+        say: Function that prints a message, such as the address once the server listens.
 
     Raises:
-        InputError: The folder is not a bundle, the server cannot listen, the limit on open files is
-            too low, or the extra `serve` is not installed.
+        InputError: The folder is not a bundle, or the server cannot listen.
         BundleError: The bundle is broken.
     """
-    try:
-        from sweeps.serving.app import make_app
-        from sweeps.serving.limited_server import Server
-    except ImportError as e:
-        raise InputError("serve", f"needs the package `{e.name}`: {install('serve')}") from None
     from sweeps.bundle.model import load_bundle
+    from sweeps.serving.app import make_app
 
-    _raise_file_limit(limits.max_connections)
     loaded = load_bundle(bundle)
-    app = make_app(loaded, limits, access, example=example)
-    warn_if_open(host, access, say)
-    with listening(host, port) as listener:
-        server = Server(app, listener, limits)
-        real = listener.getsockname()[1]
-        say(
-            f"serving {bundle} at {url_of(host, real)} (/predict, /schema, /health, /metrics, "
-            "/docs); press Ctrl-C to stop"
-        )
-        if example:
-            say_example(loaded, url_of(host, real), access, say)
-        # This handler is for a SIGTERM that arrives before uvicorn has set its own handler. uvicorn
-        # raises the signal again when it ends.
+    app = make_app(loaded, options.limits, options.access, options.example)
+    warn_if_open(options.host, options.access, say)
+    with listening(options.host, options.port) as listener:
+        server = make_server(app, options.limits)
+        url = url_of(options.host, listener.getsockname()[1])
+        paths = "/predict, /schema, /health, /metrics, /docs"
+        say(f"serving {bundle} at {url} ({paths}); press Ctrl-C to stop")
+        if options.example:
+            say_example(loaded, url, options.access, say)
+        # This handler is for a SIGTERM that arrives before uvicorn has set its own handler.
+        # uvicorn raises the signal again when it ends.
         signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         with contextlib.suppress(KeyboardInterrupt):
-            server.run()
+            server.run([listener])
+
+
+def make_server(app: Any, limits: Limits) -> uvicorn.Server:
+    """Return uvicorn's server of an application."""
+    import uvicorn
+
+    # uvicorn's own configuration of logging would close the handlers of all other loggers, and
+    # files that they write to.
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        ws="none",
+        limit_concurrency=limits.max_connections,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    return uvicorn.Server(config)
 
 
 def say_example(bundle: Bundle, url: str, access: Access, say: Callable[[str], None]) -> None:
@@ -91,39 +106,16 @@ def warn_if_open(host: str, access: Access, say: Callable[[str], None]) -> None:
     """Print a warning if other machines can send requests without a token."""
     if access.digest is None and open_to_others(host):
         say(
-            f"--host: other machines can reach `{host}`, and no token is required; add "
-            "--token-file, or use a proxy with access control"
+            f"--host: other machines can reach `{host}`, and no token is required; add"
+            " --token-file, or use a proxy with access control"
         )
-
-
-def _raise_file_limit(connections: int) -> None:
-    """Raise this process's limit on open files if it is too low for this number of connections.
-
-    Raises:
-        InputError: The limit cannot be raised far enough.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # At a shutdown, the connections in the kernel's queue are accepted in addition to the allowed
-    # connections.
-    wanted, least = connections + BACKLOG + OTHER_FILES, connections + OTHER_FILES
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
-    possible = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if possible < least:
-        most = hard - OTHER_FILES
-        advice = f"give at most {most}, or raise `ulimit -Hn`" if most > 0 else "raise `ulimit -Hn`"
-        text = (
-            f"{connections} connections are too many: this process may open {hard} files, and "
-            f"needs {OTHER_FILES} for other uses; {advice}"
-        )
-        raise InputError("--max-connections", text)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(possible, soft), hard))
 
 
 def url_of(host: str, port: int) -> str:
     """Return the URL of a server that listens on `host`."""
-    shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}"
+    if host in ("0.0.0.0", "::", ""):
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -145,7 +137,6 @@ def listening(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as e:
         listener.close()
-        raise InputError(
-            "--port", f"cannot listen on port {port} of `{host}`: {e.strerror or e}"
-        ) from e
+        text = f"cannot listen on port {port} of `{host}`: {e.strerror or e}"
+        raise InputError("--port", text) from e
     return listener

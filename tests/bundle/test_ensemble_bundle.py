@@ -18,7 +18,7 @@ from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import load_bundle
 from sweeps.bundle.predict import predict_file
 from sweeps.core.errors import BundleError, InputError
-from sweeps.serving.app import predict_batch
+from sweeps.serving.batching import predict_batch
 from sweeps.serving.request_checks import read
 from sweeps.tracking.mlflow import registry
 from tests.bundle.ensemble_sweeps import made

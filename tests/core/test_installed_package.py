@@ -66,14 +66,14 @@ def test_no_hint_and_no_extra_names_the_other_package():
         hint
         for f in files
         for hint in re.findall(
-            r"([\w-]*)\[(?:cmaes|postgresql|serve)\b", f.read_text(encoding="utf-8")
+            r"([\w-]*)\[(?:cmaes|postgresql)\b", f.read_text(encoding="utf-8")
         )
     ]
     assert "sweeps" not in hints and installed_package.NAME in hints
     extras = set(PROJECT["optional-dependencies"])
     assert (
-        installed_package.install("serve") == f"pip install '{PROJECT['name']}[serve]'"
-        and {"serve", "cmaes", "postgresql"} <= extras
+        installed_package.install("cmaes") == f"pip install '{PROJECT['name']}[cmaes]'"
+        and {"cmaes", "postgresql"} <= extras
     )
 
 

@@ -61,4 +61,4 @@ async def ask(
     try:
         return sent[0]["status"], json.loads(raw)
     except ValueError:
-        return sent[0]["status"], raw.decode()
+        return sent[0]["status"], raw.decode(errors="replace")

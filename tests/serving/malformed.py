@@ -52,10 +52,6 @@ def without(*names: str) -> dict[str, Any]:
     return {"records": [{k: v for k, v in GOOD.items() if k not in names}]}
 
 
-def lists(**changes: Any) -> dict[str, Any]:
-    return {"columns": {k: [v] for k, v in GOOD.items()} | changes}
-
-
 CASES = (
     Case("nothing", b"", 400),
     Case("not JSON", b"rooms=2&city=Lyon", 400),
@@ -71,9 +67,8 @@ CASES = (
     Case("a text", b'"rows"'),
     Case("an empty object", {}),
     Case("a record alone, not in a list", GOOD),
-    Case("records and columns", one() | lists()),
-    Case("records that are not a list", {"records": GOOD}, says="records"),
-    Case("records that are null", {"records": None}, says="records"),
+    Case("records that are not a list", {"records": GOOD}),
+    Case("records that are null", {"records": None}),
     Case("a record that is a list", {"records": [[2, "Lyon"]]}),
     Case("a record that is null", {"records": [GOOD, None]}),
     Case("an empty record", {"records": [{}]}, says="rooms"),
@@ -115,13 +110,7 @@ CASES = (
         says="garden",
     ),
     Case("a value too long to show", one(rooms="x" * 500), says="rooms"),
-    Case("columns that are a list", {"columns": [GOOD]}, says="columns"),
-    Case("a missing column", {"columns": {"rooms": [1]}}, says="city"),
-    Case("a column that is not a list", lists(area=30.5), says="area"),
-    Case("columns of unequal length", lists(area=[30.5, 31.0]), says="area"),
-    Case("a wrong value in a column", lists(area=["wide"]), says="area"),
     Case("too many rows", {"records": [GOOD] * 6}, 413),
-    Case("too many rows, as columns", {"columns": {k: [v] * 6 for k, v in GOOD.items()}}, 413),
     Case("a body over the limit", one(city="x" * 3000), 413),
     Case(
         "a body over the limit, in parts, without a length",

@@ -9,10 +9,11 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import uvicorn
+
 from sweeps.serving.app import make_app
-from sweeps.serving.limited_server import Server
 from sweeps.serving.limits import Limits
-from sweeps.serving.server import listening
+from sweeps.serving.server import listening, make_server
 from tests.serving import served
 from tests.serving.malformed import GOOD
 from tests.waiting import wait_until
@@ -34,48 +35,36 @@ class Held(served.Model):
 
 
 class Running:
-    """Server in a thread.
+    """Server in a thread. The method `end` does the same as SIGTERM."""
 
-    Signals do not reach this thread; the method `end` does the same as SIGTERM.
-    """
-
-    def __init__(self, server: Server, port: int):
+    def __init__(self, server: uvicorn.Server, port: int):
         self.server, self.port = server, port
-        self.thread = threading.Thread(target=server.run, daemon=True)
 
     def connect(self, sent: bytes = b"") -> socket.socket:
         client = socket.create_connection(("127.0.0.1", self.port), timeout=15)
         client.sendall(sent)
         return client
 
-    def connections(self) -> int:
-        return len(self.server.server_state.connections)
-
     def end(self) -> None:
         self.server.should_exit = True
 
 
 @contextlib.contextmanager
-def running(
-    model: Any = None, limits: Limits | None = None, drain_seconds: float = 15
-) -> Iterator[Running]:
-    """Run a server for the duration of the context. At the end, check that the server has ended."""
+def running(model: Any = None, limits: Limits | None = None) -> Iterator[Running]:
+    """Run a server for the duration of the context. At the end, check that it has ended."""
+    limits = limits or Limits()
     with listening("127.0.0.1", 0) as listener:
-        server = Server(
-            make_app(served.bundle(model), limits or Limits()),
-            listener,
-            limits or Limits(),
-            drain_seconds,
-        )
-        found = Running(server, listener.getsockname()[1])
-        found.thread.start()
+        server = make_server(make_app(served.bundle(model), limits), limits)
+        thread = threading.Thread(target=server.run, args=[[listener]], daemon=True)
+        thread.start()
         wait_until(lambda: server.started, 15, "the server to start")
+        found = Running(server, listener.getsockname()[1])
         try:
             yield found
         finally:
             found.end()
-            found.thread.join(20)
-            assert not found.thread.is_alive(), "the server did not end"
+            thread.join(20)
+            assert not thread.is_alive(), "the server did not end"
 
 
 def request(
@@ -113,13 +102,3 @@ def answer(client: socket.socket) -> tuple[int, dict[str, str], Any]:
     with contextlib.suppress(ValueError):
         return int(first.split()[1]), headers, json.loads(body)
     return int(first.split()[1]), headers, body.decode()
-
-
-def closed(client: socket.socket) -> bool:
-    """Wait until the server closes the connection, and return True if the server has sent nothing
-    before.
-    """
-    try:
-        return client.recv(1) == b""
-    except ConnectionResetError:
-        return True

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import logging
-import socket
 
 from sweeps.dashboard import server as dashboard
 from sweeps.serving.app import make_app
-from sweeps.serving.limited_server import Server
 from sweeps.serving.limits import Limits
+from sweeps.serving.server import make_server
 from tests.serving import served
 
 
 def test_handlers_of_other_loggers_stay_open(tmp_path):
-    """uvicorn's own configuration closes all handlers. absl's handler then closes a stream of the
-    process.
-    """
+    """uvicorn's own configuration closes all handlers."""
     handler = logging.FileHandler(tmp_path / "log")
-    with socket.socket() as listener:
-        Server(make_app(served.bundle(), Limits()), listener, Limits())
-        dashboard._server(None, None, print)
+    make_server(make_app(served.bundle()), Limits())
+    dashboard._server(None, None, print)
     assert handler.stream is not None and not handler.stream.closed
     handler.close()
 
 
 def test_errors_reach_the_log(caplog):
-    with socket.socket() as listener:
-        Server(make_app(served.bundle(), Limits()), listener, Limits())
+    make_server(make_app(served.bundle()), Limits())
     logger = logging.getLogger("uvicorn.error")
     logger.error("Exception in ASGI application")
     logger.info("Started server process")

