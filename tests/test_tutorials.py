@@ -232,8 +232,6 @@ def test_the_taxi_network_predicts_another_month(clean_ray, tmp_path, modules):
         tmp_path / "february.parquet",
         "-o",
         tmp_path / "out.parquet",
-        "--workers",
-        2,
     )
     assert done.exit_code == 0, done.stderr
     assert len(pd.read_parquet(tmp_path / "out.parquet")) == len(raw)

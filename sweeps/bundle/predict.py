@@ -6,8 +6,6 @@ Both files may be larger than memory.
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
@@ -19,7 +17,6 @@ from pyarrow import fs
 
 from sweeps.bundle.manifest import Manifest
 from sweeps.bundle.model import Bundle, load_bundle
-from sweeps.bundle.schema import enforce_schema
 from sweeps.core.errors import InputError, Problem
 from sweeps.data.column_values import InvalidValue
 from sweeps.data.files import SUFFIXES, SourceFiles, file_format, first_line
@@ -36,23 +33,19 @@ def predict_file(
     source: str | Path,
     target: str | Path | BinaryIO | None = None,
     on_progress: Callable[[int], None] | None = None,
-    workers: int = 1,
 ) -> pd.DataFrame | Path | str | BinaryIO:
     """Predict every row of a CSV, TSV, JSON lines or Parquet file.
 
     Args:
         bundle: the bundle's folder, or a sweep's folder. For a loaded bundle, `Bundle.unseen_notes`
-            afterwards has a text for each column with values that training never saw. With several
-            processes, these values are not counted.
+            afterwards has a text for each column with values that training never saw.
         source: raw rows with a header: a path, or a URI that Arrow reads (`file`, `s3`, `gs`,
             `hdfs`, `abfs`). Columns that the model does not use, such as the label, are ignored.
         target: path, URI or stream for the predictions. The suffix of a path decides the format. A
-            stream gets CSV. The target is written completely or not at all. If `target` is None,
+            stream gets CSV. A file is written completely or not at all. If `target` is None,
             nothing is written, and the function returns a frame.
         on_progress: function that is called after each chunk, with the number of rows predicted so
             far.
-        workers: number of processes. With more than one, `source` must be a Parquet file, and Ray
-            Data gives each process one row group at a time.
 
     Returns:
         The frame of predictions if `target` is None; otherwise `target`.
@@ -67,18 +60,12 @@ def predict_file(
     else:
         check_files(source)
     loaded = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
-    if workers > 1:
-        parts = _predict_distributed(loaded, source, workers)
-    else:
-        parts = predict_chunks(
-            loaded, _with_file_errors(_read_rows(source, loaded.manifest), source)
-        )
-    parts = _with_progress(parts, on_progress)
+    rows = _with_file_errors(_read_rows(source, loaded.manifest), source)
+    parts = _predict_chunks(loaded, rows, on_progress)
     if target is None:
         return pd.concat(list(parts), ignore_index=True)
     if not isinstance(target, str | Path):
-        with _spool_csv(parts) as spool:
-            shutil.copyfileobj(spool, target)
+        _write_text(parts, target, ".csv")
         return target
     with _atomic_output(target) as stream:
         if (kind := _format(target)) == ".parquet":
@@ -166,7 +153,7 @@ def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]
     """
     system, path = _filesystem(source)
     if file_format(path) == ".parquet":
-        yield from _read_parquet(system, path, manifest, CHUNK_ROWS, None)
+        yield from _read_parquet(system, path, manifest)
         return
     read = ReadKeys(**manifest.training.get("read", {}))
     files = SourceFiles(str(source), "", system, (path,), None, read=read)
@@ -189,22 +176,7 @@ def _read_rows(source: str | Path, manifest: Manifest) -> Iterator[pd.DataFrame]
         yield pd.DataFrame(columns=names, dtype=object)
 
 
-def read_row_groups(
-    source: str, manifest: Manifest, chunk: int, groups: list[int]
-) -> Iterator[pd.DataFrame]:
-    """Yield the rows of some row groups of a Parquet file, in frames of at most `chunk` rows.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
-    yield from _with_file_errors(
-        _read_parquet(*_filesystem(source), manifest, chunk, groups), source
-    )
-
-
-def _read_parquet(
-    system: Any, path: str, manifest: Manifest, chunk: int, groups: list[int] | None
-) -> Iterator[pd.DataFrame]:
+def _read_parquet(system: Any, path: str, manifest: Manifest) -> Iterator[pd.DataFrame]:
     import pyarrow.parquet as pq
 
     wanted = {c.name for c in manifest.columns}
@@ -216,7 +188,7 @@ def _read_parquet(
     ):
         names = [name for name in file.schema_arrow.names if name in wanted or not wanted]
         empty = True
-        for batch in file.iter_batches(chunk, row_groups=groups, columns=names):
+        for batch in file.iter_batches(CHUNK_ROWS, columns=names):
             empty = False
             yield _to_pandas(batch)
         if empty:
@@ -231,44 +203,6 @@ def _to_pandas(rows: Any) -> pd.DataFrame:
     return rows.to_pandas(ignore_metadata=True)
 
 
-def _predict_distributed(
-    loaded: Bundle, source: str | Path, workers: int
-) -> Iterator[pd.DataFrame]:
-    """Check the columns of a file, and yield predictions that several processes make.
-
-    For a file without rows, yield one empty frame.
-    """
-    import pyarrow.parquet as pq
-
-    from sweeps.bundle import distributed_predict
-
-    if _format(source) != ".parquet":
-        raise InputError(
-            f"--workers {workers}",
-            f"needs a Parquet file, but {source} is another file; convert the file, or leave the "
-            "option out",
-        )
-    system, path = _filesystem(source)
-    try:
-        with system.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
-            groups, schema = (
-                [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)],
-                file.schema_arrow,
-            )
-    except (pa.ArrowInvalid, OSError) as e:
-        raise InputError(str(source), f"cannot be read: {first_line(e)}") from None
-    no_rows = _to_pandas(schema.empty_table())
-    if loaded.manifest.columns:
-        enforce_schema(no_rows, loaded.manifest.columns)
-    if not sum(groups):  # without rows, Ray Data would not yield a frame with the columns
-        yield loaded.predict(no_rows)
-        return
-    location = source if _is_uri(source) else path
-    yield from distributed_predict.predict_distributed(
-        loaded.path, location, groups, CHUNK_ROWS, workers
-    )
-
-
 def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Iterator[pd.DataFrame]:
     """Yield the rows, and convert errors while reading to an `InputError` that names the file."""
     try:
@@ -277,25 +211,23 @@ def _with_file_errors(rows: Iterator[pd.DataFrame], source: str | Path) -> Itera
         raise InputError(str(source), f"cannot be read: {first_line(e)}") from None
 
 
-def predict_chunks(
-    bundle: Bundle, chunks: Iterator[pd.DataFrame], before: int = 0
+def _predict_chunks(
+    bundle: Bundle, chunks: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None
 ) -> Iterator[pd.DataFrame]:
-    """Yield the predictions of each chunk.
+    """Yield the predictions of each chunk of raw rows. After each, call `on_progress`.
 
     Row numbers in error messages count from the beginning of the file.
-
-    Args:
-        bundle: the loaded bundle.
-        chunks: raw rows.
-        before: number of rows in the file that precede the first chunk.
     """
+    done = 0
     for rows in chunks:
         bundle.count_unseen(rows)
         try:
             yield bundle.predict(rows)
         except InputError as e:
-            raise InputError(_locate_in_file(p, before, len(rows)) for p in e.problems) from e
-        before += len(rows)
+            raise InputError(_locate_in_file(p, done, len(rows)) for p in e.problems) from e
+        done += len(rows)
+        if on_progress is not None:
+            on_progress(done)
 
 
 def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
@@ -309,21 +241,6 @@ def _locate_in_file(problem: Problem, before: int, rows: int) -> Problem:
     )
 
 
-def _with_progress(
-    parts: Iterator[pd.DataFrame], on_progress: Callable[[int], None] | None
-) -> Iterator[pd.DataFrame]:
-    """Yield the parts.
-
-    After each part, call `on_progress` with the number of rows that were yielded so far.
-    """
-    done = 0
-    for part in parts:
-        yield part
-        done += len(part)
-        if on_progress is not None:
-            on_progress(done)
-
-
 def _write_text(parts: Iterator[pd.DataFrame], stream: Any, kind: str) -> None:
     """Write predictions as CSV, TSV or JSON lines."""
     for i, part in enumerate(parts):
@@ -332,38 +249,6 @@ def _write_text(parts: Iterator[pd.DataFrame], stream: Any, kind: str) -> None:
         else:
             text = part.to_csv(sep="\t" if kind == ".tsv" else ",", header=not i, index=False)
         stream.write(text.encode())
-
-
-def _spool_csv(parts: Iterator[pd.DataFrame]) -> Any:
-    """Write predictions as CSV to a temporary file.
-
-    Returns:
-        The open file, positioned at its beginning. The caller must close the file.
-
-    Raises:
-        InputError: the disk is full.
-    """
-    try:
-        spool = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-        try:
-            _write_text(parts, spool, ".csv")
-            spool.seek(0)
-        except BaseException:
-            with contextlib.suppress(
-                OSError
-            ):  # `close` tries again to write buffered data, and fails again
-                spool.close()
-            raise
-        return spool
-    except OSError as e:
-        where = (
-            tempfile.tempdir or "the temporary folder"
-        )  # `tempdir` is None if no folder can be used; the error lists all folders
-        hint = (
-            "this folder stores the predictions until the last one is made; set $TMPDIR to "
-            "another folder, or name an output file with -o"
-        )
-        raise InputError(str(where), f"cannot be written: {first_line(e)}; {hint}") from e
 
 
 def _write_parquet(parts: Iterator[pd.DataFrame], stream: Any) -> None:
