@@ -117,14 +117,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-def _warn_of_namesake() -> None:
-    try:
-        from sweeps.core.installed_package import warn_of_namesake
-    except ImportError:  # The copy of sweeps inside a bundle is alone in its folder.
-        return
-    warn_of_namesake()
-
-
-_warn_of_namesake()

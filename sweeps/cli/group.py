@@ -9,19 +9,10 @@ from typing import Any
 
 import click
 
-import sweeps
 from sweeps import __version__
-from sweeps.core import installed_package
 from sweeps.core.command_hints import printable
 from sweeps.core.errors import Interrupted, SweepsError
 from sweeps.core.secrets import hide_in_output
-
-if not hasattr(sweeps, "SweepsError"):
-    sys.exit(
-        "sweeps: `sweeps/__init__.py` belongs to another package named `sweeps`: "
-        f"{installed_package.WAY_OUT}"
-    )
-
 
 # Verbs that users look for, and what to use instead.
 OTHER_VERBS = {

@@ -23,13 +23,11 @@ def shell_command(name: str) -> str:
     if shutil.which(name):
         return name
     beside = Path(sys.executable).with_name(name)
-    return shell_quoted(beside) if beside.exists() else f"{_python()} -m {name}"
-
-
-def _python() -> str:
-    """Return what a user must type to start this Python interpreter: its name if the shell finds it by this name, else its path."""
-    here = Path(sys.executable)
-    return here.name if shutil.which(here.name) == str(here) else shell_quoted(here)
+    return (
+        shell_quoted(beside)
+        if beside.exists()
+        else f"{shell_quoted(Path(sys.executable))} -m {name}"
+    )
 
 
 def shell_quoted(path: Path) -> str:
