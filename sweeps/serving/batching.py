@@ -34,7 +34,7 @@ class Batcher:
 
         If the preprocessor or the model fails with the rows, raise its error.
         """
-        future = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((rows, future))
         async with self._lock:
             if not future.done():
@@ -45,10 +45,10 @@ class Batcher:
                 )
                 for (_, waiting), answer in zip(batch, answers, strict=True):
                     waiting.set_result(answer)
-        answer: Answer = future.result()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        found = future.result()
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def _answers(self, batch: list[Rows]) -> list[Answer]:
         """Return the answer to each request. If the whole batch fails, predict each alone."""
